@@ -5,7 +5,7 @@ use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, Spec, User, VolumeError, Writable};
+use node::{CreateError, FirstProcess, Owner, SnapshotError, Spec, User, VolumeError, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -212,6 +212,8 @@ impl Inner {
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
+        let snapshot = launch.snapshot.as_ref().map(crate::snapshots::name).transpose();
+        let snapshot = snapshot.map_err(|error| broken(&error))?;
         let digest = self.image_of(launch)?;
         let purpose = Purpose::of(launch);
         let image =
@@ -220,7 +222,8 @@ impl Inner {
         if launch.work.is_none() && !image.config.entrypoint.is_empty() {
             self.starting.lock().insert(launch.instance.clone());
         }
-        let made = self.node.create(&self.spec(launch, id.clone(), owner, &image)).map(drop);
+        let spec = Spec { snapshot, ..self.spec(launch, id.clone(), owner, &image) };
+        let made = self.node.create(&spec).map(drop);
         match made {
             // The same launch again: an earlier run was stopped before it could say so.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
@@ -240,6 +243,7 @@ impl Inner {
             owner,
             again: launch.again,
             layers: image.layers.clone(),
+            snapshot: None,
             memory_mb,
             cpu_millicores: Spec::cpu_for(memory_mb),
             pids_max: self.pids_max,
@@ -266,7 +270,7 @@ impl Inner {
         match (launch.storage_mb, &launch.root) {
             (None, _) => Writable::Memory { mb: launch.memory_mb / FILES_OF_MEMORY },
             (Some(mb), Some(root)) if self.keeps_volumes => {
-                Writable::Kept { volume: root.clone(), mb, over: image.digest.to_string() }
+                Writable::Kept { volume: root.clone(), mb, over: over(launch, image) }
             }
             (Some(mb), _) => Writable::Disk { mb },
         }
@@ -305,6 +309,12 @@ impl Inner {
     }
 }
 
+/// What a kept layer lies over: it begins anew over anything else.
+fn over(launch: &Launch, image: &Image) -> String {
+    let snapshot = launch.snapshot.as_ref().map(|id| format!("+{id}"));
+    format!("{}{}", image.digest, snapshot.unwrap_or_default())
+}
+
 fn mounts(launch: &Launch) -> Vec<node::Mount> {
     let mount = |mount: &VolumeMount| node::Mount {
         path: mount.path.clone(),
@@ -322,6 +332,9 @@ fn refusal(error: &CreateError) -> Option<LaunchFault> {
         CreateError::Refused(refused) | CreateError::Volume(VolumeError::Refused(refused)) => {
             Some(over_limit(*refused))
         }
+        CreateError::Snapshot(SnapshotError::Missing(_)) => Some(LaunchFault::Broken(
+            "the snapshot that it begins with is not on this machine any more".to_owned(),
+        )),
         CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
         _ => None,

@@ -22,6 +22,7 @@ mod pulled;
 mod registries;
 mod registry;
 mod settings;
+mod snapshots;
 mod upload;
 mod volumes;
 mod work;

@@ -2,6 +2,7 @@
 
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
+use crate::snapshots::LocalSnapshots;
 use crate::volumes::LocalVolumes;
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
 use control::registry::Registry;
+use control::snapshot_store::SnapshotStore;
 use control::volume_store::VolumeStore;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
@@ -105,6 +107,10 @@ impl Machine for MachineControl {
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         let keeps = self.machine.0.keeps_volumes;
         keeps.then(|| Arc::new(LocalVolumes(self.machine.clone())) as Arc<dyn VolumeStore>)
+    }
+
+    fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
+        Some(Arc::new(LocalSnapshots(self.machine.clone())))
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -56,11 +56,14 @@ fn of_this_boot(
     let state = match (body.process(), record.end) {
         (Some(_), _) => {
             let since = stores.world.now();
-            let frozen = body.is_frozen()?;
+            let frozen = body.is_frozen()? && !record.is_held;
             if !frozen {
                 // The earlier node may have ended in the middle of freezing, and the kernel would
-                // go on with it.
+                // go on with it. Or it held the instance for a snapshot.
                 body.thaw()?;
+            }
+            if record.is_held {
+                stores.records.put_held(id, false)?;
             }
             stores.journal.record(
                 since,
@@ -87,6 +90,7 @@ struct Adopted {
 
 fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted) -> Origin {
     let Adopted { body, state, membership } = adopted;
+    let snapshot = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
     let awake = matches!(state, State::Running { .. });
     Origin {
         id: id.clone(),
@@ -101,6 +105,7 @@ fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted)
                 .shares
                 .adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
             _membership: membership,
+            _snapshot: snapshot,
         },
         promise: awake.then(|| stores.shares.adopt_promise(&record.owner, record.memory_mb)),
     }
@@ -121,11 +126,16 @@ fn of_earlier_boot(
         owner: None,
         disks: Vec::new(),
         body: BodyKind::Runc,
+        snapshot: None,
+        kept: None,
+        is_held: false,
         process: None,
         end: None,
     };
     let mut record = record.unwrap_or(unreadable);
     record.disks.clear();
+    // Nothing of it is mounted any more.
+    record.snapshot = None;
     let state = match record.end {
         Some(End { at, exit }) => State::Exited { at, exit },
         None => gone(stores, id, record.clone(), Exit::Lost, stores.world.now())?,

@@ -101,7 +101,8 @@ fn processes() -> io::Result<u64> {
 
 /// The same whatever they have taken of it by now.
 fn disk_of_volumes_mb(folder: &Path) -> io::Result<u64> {
-    Ok((free_disk_mb(folder)? + crate::volumes::allocated_mb(folder)?) / VOLUME_PART)
+    let taken_mb = crate::volumes::allocated_mb(folder)? + crate::snapshots::allocated_mb(folder)?;
+    Ok((free_disk_mb(folder)? + taken_mb) / VOLUME_PART)
 }
 
 /// On the disk of a folder, which need not be there yet.

@@ -1,6 +1,6 @@
 //! Creating an instance: the order of things, and how they are undone when one fails.
 
-use crate::body::{self, Body, Process};
+use crate::body::{self, Body, Process, Wanted};
 use crate::body_kind::BodyKind;
 use crate::error::{CreateError, Doing};
 use crate::instance::{Holdings, Instance, Origin};
@@ -8,6 +8,7 @@ use crate::network_pool::Slot;
 use crate::node::Node;
 use crate::records::Record;
 use crate::shares::{Promise, Stake};
+use crate::snapshots::Hold;
 use crate::spec::Spec;
 use crate::state::State;
 use std::sync::Arc;
@@ -37,12 +38,14 @@ fn in_slot(
     (stake, promise): (Stake, Promise),
 ) -> Result<Arc<Instance>, CreateError> {
     let (stores, number) = (&node.shared.stores, slot.number);
+    let hold = spec.snapshot.as_ref().map(|name| stores.snapshots.hold(name)).transpose()?;
     let mut record = record(node, spec, number);
     stores.records.put(&spec.id, &record).doing("record the instance")?;
     let membership =
         node.shared.groups.join(&spec.owner).doing("join the control groups of its owner")?;
     let group = node.shared.groups.make(spec).doing("make its control groups")?;
-    let body = Body::start(&node.shared, spec, slot, group)?;
+    let under = hold.as_ref().map_or_else(Vec::new, Hold::layers);
+    let body = Body::start(&node.shared, &Wanted { spec, under: &under }, slot, group)?;
     let identity = body.process().map(Process::identity).transpose();
     record.process = identity.doing("identify its process")?;
 
@@ -54,7 +57,7 @@ fn in_slot(
         body,
         state: State::Running { since: now },
         owner: Some(spec.owner.clone()),
-        holdings: Holdings { _stake: stake, _membership: Some(membership) },
+        holdings: Holdings { _stake: stake, _membership: Some(membership), _snapshot: hold },
         promise: Some(promise),
     };
     let instance = Arc::new(Instance::new(origin, Arc::clone(stores)));
@@ -74,6 +77,9 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         owner: Some(spec.owner.clone()),
         disks: spec.disks().collect(),
         body: BodyKind::of(&node.shared.settings.backend),
+        snapshot: spec.snapshot.clone(),
+        kept: spec.kept().cloned(),
+        is_held: false,
         process: None,
         end: None,
     }

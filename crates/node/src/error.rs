@@ -2,6 +2,7 @@
 //! caller may take.
 
 use crate::launch::LaunchError;
+use crate::snapshots::SnapshotName;
 use crate::spec::SpecError;
 use crate::state::Refused;
 use std::io;
@@ -42,6 +43,8 @@ pub enum CreateError {
     Launch(#[from] LaunchError),
     #[error("failed to mount a volume")]
     Volume(#[from] VolumeError),
+    #[error("failed to begin with a snapshot")]
+    Snapshot(#[from] SnapshotError),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +60,32 @@ pub enum VolumeError {
     #[error(transparent)]
     Refused(#[from] admission::Refused),
     #[error("failed to work on a volume")]
+    Machine(#[from] io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("there is no snapshot `{0}`")]
+    Missing(SnapshotName),
+    #[error("there is no instance `{0}` any more")]
+    Gone(InstanceName),
+    /// It runs since before this node, or keeps its files where they cannot be copied.
+    #[error("what `{id}` wrote cannot be read: {why}")]
+    OutOfReach { id: InstanceName, why: &'static str },
+    #[error("folders in folders, more than have a path")]
+    TooDeep,
+    #[error("more than {most} files")]
+    TooMany { most: usize },
+    #[error("it would lie over {most} others, which is the most: begin from an earlier one")]
+    TooLong { most: usize },
+    /// The owner, or all together, have taken what there is.
+    #[error(transparent)]
+    Refused(#[from] admission::Refused),
+    #[error("failed to read the disk of the instance")]
+    Disk(#[from] VolumeError),
+    #[error("failed to hold or continue the instance")]
+    Instance(#[from] Error),
+    #[error("failed to work on a snapshot")]
     Machine(#[from] io::Error),
 }
 

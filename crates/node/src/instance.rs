@@ -6,6 +6,7 @@ use crate::error::{Doing, Error};
 use crate::records::End;
 use crate::shared::Stores;
 use crate::shares::{Promise, Stake};
+use crate::snapshots::Hold;
 use crate::spec::Owner;
 use crate::state::{Event, State};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -48,6 +49,7 @@ pub(crate) struct Instance {
 pub(crate) struct Holdings {
     pub(crate) _stake: Stake,
     pub(crate) _membership: Option<Membership>,
+    pub(crate) _snapshot: Option<Hold>,
 }
 
 /// Where an instance comes from.
@@ -92,6 +94,33 @@ impl Instance {
         // between.
         self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
         self.body.thaw().map_err(|attempt| attempt.on(&self.id))
+    }
+
+    /// Has it stand still for as long as `work` runs, and answers for how long it did. What sleeps
+    /// sleeps on. Nobody learns of it: that is no pause, and is paid for.
+    pub(crate) fn hold<E: From<Error>>(
+        &self,
+        work: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Duration, E> {
+        let state = self.state.lock();
+        match *state {
+            State::Running { .. } => {}
+            State::Paused { .. } | State::Exited { .. } => return work().map(|()| Duration::ZERO),
+            State::Stopping { .. } => return Err(Error::Missing(self.id.clone()).into()),
+        }
+        let note = |is_held| {
+            let noted = self.stores.records.put_held(&self.id, is_held).doing("record the hold of");
+            noted.map_err(|attempt| attempt.on(&self.id))
+        };
+        // Before: should this process end in between, the next node has it go on.
+        note(true)?;
+        let began = Instant::now();
+        self.body.freeze().map_err(|attempt| attempt.on(&self.id))?;
+        let worked = work();
+        self.body.thaw().map_err(|attempt| attempt.on(&self.id))?;
+        let held = began.elapsed();
+        note(false)?;
+        worked.map(|()| held)
     }
 
     /// Asks the first process to end, and ends it after `grace`.

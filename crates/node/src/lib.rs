@@ -12,6 +12,7 @@
 //!      ├─ launch     from clone to exec
 //!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Volumes    file systems that outlive instances
+//!      ├─ Snapshots  what instances had written at one moment, for others to begin with
 //!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
@@ -57,6 +58,7 @@ mod settings;
 mod shared;
 mod shares;
 mod sign;
+mod snapshots;
 mod spec;
 mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
@@ -66,7 +68,7 @@ mod watch;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
-pub use error::{CreateError, Error, OpenError, VolumeError};
+pub use error::{CreateError, Error, OpenError, SnapshotError, VolumeError};
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
@@ -75,6 +77,7 @@ pub use node::Node;
 pub use probe::{Finding, probe};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use shares::Largest;
+pub use snapshots::{NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{

@@ -4,7 +4,7 @@ use crate::body;
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
-use crate::error::{CreateError, Doing, Error, OpenError};
+use crate::error::{CreateError, Doing, Error, OpenError, SnapshotError};
 use crate::extras::Written;
 use crate::facts::Journal;
 use crate::instance::{Instance, View};
@@ -18,6 +18,7 @@ use crate::settings::Settings;
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
+use crate::snapshots::{NewSnapshot, Snapshots, Taken};
 use crate::spec::Spec;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -77,8 +78,19 @@ impl Node {
         let shares = Shares::new(&capacity);
         let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
             .doing("find the volumes of an earlier node")?;
-        let stores =
-            Arc::new(Stores { journal, records, bundles, scratches, volumes, shares, sign, world });
+        let snapshots = Snapshots::open(&settings.folder, volumes.room())
+            .doing("find the snapshots of an earlier node")?;
+        let stores = Arc::new(Stores {
+            journal,
+            records,
+            bundles,
+            scratches,
+            volumes,
+            snapshots,
+            shares,
+            sign,
+            world,
+        });
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
@@ -87,6 +99,7 @@ impl Node {
         let boot = crate::process::boot().doing("learn when the machine was started")?;
         let found =
             adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
+        stores.snapshots.collect();
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
@@ -223,6 +236,36 @@ impl Node {
     /// The file systems that outlive instances.
     pub fn volumes(&self) -> &Volumes {
         &self.shared.stores.volumes
+    }
+
+    /// What instances had written at one moment.
+    pub fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.shared.stores.snapshots
+    }
+
+    /// Takes a snapshot, unless it is there. It is whole and on the disk when this returns.
+    pub fn snapshot(&self, new: &NewSnapshot) -> Result<Taken, SnapshotError> {
+        let stores = &self.shared.stores;
+        if let Some(taken) = stores.snapshots.taken(&new.name) {
+            return Ok(taken);
+        }
+        let gone = |_| SnapshotError::Gone(new.instance.clone());
+        let instance = self.find(&new.instance).map_err(gone)?;
+        let record = stores.records.of(&new.instance).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => gone(Error::Missing(new.instance.clone())),
+            _ => error.into(),
+        })?;
+        let parent = record.snapshot.as_ref();
+        let hold = |work: &mut dyn FnMut() -> Result<(), SnapshotError>| instance.hold(work);
+        if let Some(volume) = &record.kept {
+            let written = stores.volumes.look_into(volume)?;
+            return stores.snapshots.take(new, &written, parent, hold);
+        }
+        let written = instance.body.layer().map_err(|why| {
+            let id = new.instance.clone();
+            SnapshotError::OutOfReach { id, why }
+        })?;
+        stores.snapshots.take(new, written, parent, hold)
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

@@ -8,6 +8,7 @@
 
 use crate::body_kind::BodyKind;
 use crate::process::Identity;
+use crate::snapshots::SnapshotName;
 use crate::spec::Owner;
 use files::Readers;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use types::Timestamp;
-use types::instance::{Exit, InstanceName};
+use types::instance::{Exit, InstanceName, VolumeName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
@@ -34,6 +35,15 @@ pub(crate) struct Record {
     /// Absent in records of nodes that knew one way only.
     #[serde(default, rename = "started_by")]
     pub(crate) body: BodyKind,
+    /// What it began with.
+    #[serde(default)]
+    pub(crate) snapshot: Option<SnapshotName>,
+    /// The volume that keeps what it writes.
+    #[serde(default)]
+    pub(crate) kept: Option<VolumeName>,
+    /// Whether it stands still only for as long as a snapshot of it is taken.
+    #[serde(default)]
+    pub(crate) is_held: bool,
     /// Absent while the instance is being made.
     pub(crate) process: Option<Identity>,
     pub(crate) end: Option<End>,
@@ -77,6 +87,18 @@ impl Records {
         let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
         record.end = Some(end);
         self.change(id, &record)
+    }
+
+    /// Says before an instance is held for a snapshot, and after that, that it is. The next node has
+    /// it go on.
+    pub(crate) fn put_held(&self, id: &InstanceName, is_held: bool) -> io::Result<()> {
+        let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
+        record.is_held = is_held;
+        self.change(id, &record)
+    }
+
+    pub(crate) fn of(&self, id: &InstanceName) -> io::Result<Record> {
+        Ok(read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?)
     }
 
     pub(crate) fn remove(&self, id: &InstanceName) -> io::Result<()> {
@@ -124,6 +146,9 @@ mod tests {
             owner: None,
             disks: vec![],
             body: BodyKind::Container,
+            snapshot: None,
+            kept: None,
+            is_held: false,
             process: None,
             end: None,
         }

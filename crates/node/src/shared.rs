@@ -10,6 +10,7 @@ use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shares::Shares;
 use crate::sign::Sign;
+use crate::snapshots::Snapshots;
 use crate::volumes::Volumes;
 use rustix::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub(crate) struct Stores {
     pub(crate) bundles: Bundles,
     pub(crate) scratches: Scratches,
     pub(crate) volumes: Volumes,
+    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) shares: Shares,
     pub(crate) sign: Sign,
     pub(crate) world: World,

@@ -1,6 +1,7 @@
 //! What a caller wants to run.
 
 use crate::extras::Extras;
+use crate::snapshots::SnapshotName;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -145,6 +146,8 @@ pub struct Spec {
     /// Folders with the unpacked layers of an image, lowest first. They must not change while the
     /// instance exists.
     pub layers: Vec<PathBuf>,
+    /// What it begins with over these layers: one of an instance over the same.
+    pub snapshot: Option<SnapshotName>,
     pub memory_mb: u32,
     /// Thousandths of a core.
     pub cpu_millicores: u32,
@@ -169,6 +172,14 @@ impl Spec {
         match self.writable {
             Writable::Memory { mb } => (1..=self.memory_mb / 4 * 3).contains(&mb),
             Writable::Disk { mb } | Writable::Kept { mb, .. } => mb > 0,
+        }
+    }
+
+    /// The volume that keeps what it writes.
+    pub(crate) fn kept(&self) -> Option<&VolumeName> {
+        match &self.writable {
+            Writable::Kept { volume, .. } => Some(volume),
+            Writable::Memory { .. } | Writable::Disk { .. } => None,
         }
     }
 
@@ -259,6 +270,10 @@ pub enum SpecError {
         "`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores"
     )]
     Owner(String),
+    #[error(
+        "`{0}` cannot name a snapshot: 1 to 63 lower-case letters, digits, hyphens and underscores"
+    )]
+    Snapshot(String),
     #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
     Layers(usize),
     #[error("{0} MB of memory: there must be at least 16")]
@@ -319,6 +334,7 @@ mod tests {
                 owner: Owner::new("somebody").unwrap(),
                 again: false,
                 layers: vec!["/layer".into()],
+                snapshot: None,
                 memory_mb: 64,
                 cpu_millicores: 500,
                 pids_max: 32,

@@ -72,6 +72,26 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     set_attributes(mount, libc::MOUNT_ATTR_RDONLY, None)
 }
 
+/// Of the kernel: which signal says that somebody waits for a lease.
+const F_SETSIG: libc::c_int = 10;
+
+/// Whether anybody has a file open for writing, or mapped so. Yes where the kernel does not say.
+pub(crate) fn may_be_written(file: BorrowedFd<'_>) -> bool {
+    let file = file.as_raw_fd();
+    // SAFETY: calls without memory. Needed: rustix has no leases. The lease is given back at once;
+    // whoever opens the file in between has the kernel send a signal that does nothing by default,
+    // and not the one that ends a process.
+    unsafe {
+        if libc::fcntl(file, F_SETSIG, libc::SIGURG) < 0
+            || libc::fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) < 0
+        {
+            return true;
+        }
+        libc::fcntl(file, libc::F_SETLEASE, libc::F_UNLCK);
+    }
+    false
+}
+
 const LOOP_CTL_GET_FREE: libc::Ioctl = opcode::none(b'L', 0x82) as libc::Ioctl;
 const LOOP_CONFIGURE: libc::Ioctl = opcode::none(b'L', 0x0A) as libc::Ioctl;
 const LOOP_SET_CAPACITY: libc::Ioctl = opcode::none(b'L', 0x07) as libc::Ioctl;

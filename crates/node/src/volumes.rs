@@ -12,6 +12,7 @@ mod image;
 mod layer;
 
 use crate::error::VolumeError;
+use crate::extras::Written;
 use crate::file_system::Grown;
 use crate::spec::Owner;
 use admission::{Limits, Permit, Pool};
@@ -75,7 +76,7 @@ impl Volumes {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         // As the kernel names files behind loop devices.
         let folder = folder.canonicalize()?;
-        let room = Pool::new("MB of volumes", room);
+        let room = Pool::new("MB of volumes, disks and snapshots", room);
         let mut held = HashMap::new();
         for (owner, path) in images(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(VolumeName::new);
@@ -88,6 +89,11 @@ impl Volumes {
             held.insert(name, Held { owner, size_mb, permits });
         }
         Ok(Self { folder, room, held: Mutex::new(held) })
+    }
+
+    /// What snapshots take their room of, too.
+    pub(crate) fn room(&self) -> Pool<Owner> {
+        self.room.clone()
     }
 
     pub fn list(&self) -> Vec<Volume> {
@@ -181,6 +187,14 @@ impl Volumes {
     pub(crate) fn attach(&self, name: &VolumeName) -> Result<OwnedFd, VolumeError> {
         let image = Image::open(&self.path(name)?)?;
         Ok(image.ok_or_else(|| VolumeError::InUse(name.clone()))?.attach()?)
+    }
+
+    /// A kept layer, to be read beside whoever writes into it. Its files have the owners that the
+    /// instance sees. For as long as the answer lives, nobody else begins to use it.
+    pub(crate) fn look_into(&self, name: &VolumeName) -> Result<Written, VolumeError> {
+        let path = self.path(name)?;
+        let mount = image::look_into(&path)?.map_or_else(|| self.attach(name), Ok)?;
+        Ok(Written { mount, root: 0 })
     }
 
     fn take(&self, owner: &Owner, size_mb: u32) -> Result<Held, VolumeError> {

@@ -130,6 +130,7 @@ impl Job {
             owner,
             again: false,
             layers: order.layers.clone(),
+            snapshot: None,
             memory_mb: settings.memory_mb,
             cpu_millicores: Spec::cpu_for(settings.memory_mb),
             pids_max: self.inner.machine.0.pids_max,

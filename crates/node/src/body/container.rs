@@ -8,37 +8,65 @@ use crate::extras::Written;
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::shared::Shared;
+use crate::snapshots::Identity;
 use crate::spec::{Spec, Writable, sealed};
 use crate::volumes::KeptLayer;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
+use types::World;
 
 #[derive(Debug)]
 pub(crate) struct Container {
     pub(super) group: Group,
     pub(super) process: Option<Process>,
-    /// Not of one that was adopted.
-    pub(super) written: Option<Written>,
+    /// What it writes into. Not of one that was adopted, and not where that is kept: whoever has it
+    /// open would keep the next instance from it.
+    pub(super) layer: Option<Written>,
+    /// Whether whoever started it may have that.
+    pub(super) hands_over: bool,
+}
+
+/// What is to be started.
+pub(crate) struct Wanted<'w> {
+    pub(crate) spec: &'w Spec,
+    /// The layers of the snapshot that it begins with, newest first.
+    pub(crate) under: &'w [PathBuf],
+}
+
+impl Wanted<'_> {
+    /// All that lie below its own, topmost first.
+    fn layers(&self) -> impl Iterator<Item = &PathBuf> {
+        self.under.iter().chain(self.spec.layers.iter().rev())
+    }
+
+    /// What begins with the files of another is no twin of it.
+    fn identify(&self, world: &World, layer: BorrowedFd<'_>, root: u32) -> io::Result<()> {
+        if self.under.is_empty() {
+            return Ok(());
+        }
+        let layers = self.layers().map(PathBuf::as_path).collect::<Vec<_>>();
+        Identity::new(world).write(layer, &layers, root)
+    }
 }
 
 impl Container {
     pub(super) fn start(
         shared: &Shared,
-        spec: &Spec,
+        wanted: &Wanted<'_>,
         slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
-        let disk = writable(shared, spec, &slot)?;
+        let spec = wanted.spec;
+        let disk = writable(shared, wanted, &slot)?;
         if spec.extras.is_offline {
             shared.home.cut(&slot.network).doing("take its network away")?;
         }
-        let written = spec.extras.hands_over.then(|| copy(&disk)).transpose();
-        let written = written.doing("keep what it will write")?;
-        let written = written.map(|mount| Written { mount, root: slot.root });
-        let started = start(shared, spec, &slot, &group, disk)?;
-        Ok(Self { written, ..Self::started(started, slot, group) })
+        let layer = layer_of(spec, &disk, &slot)?;
+        let started = start(shared, wanted, &slot, &group, disk)?;
+        let hands_over = spec.extras.hands_over;
+        Ok(Self { layer, hands_over, ..Self::started(started, slot, group) })
     }
 
     pub(super) fn started(started: Started, slot: Slot, group: Group) -> Self {
@@ -48,7 +76,7 @@ impl Container {
             network: slot.network,
             console: Some(slot.console),
         };
-        Self { group, process: Some(process), written: None }
+        Self { group, process: Some(process), layer: None, hands_over: false }
     }
 
     pub(super) fn destroy(&self) -> Result<(), Attempt> {
@@ -56,17 +84,30 @@ impl Container {
     }
 }
 
+pub(super) fn layer_of(
+    spec: &Spec,
+    disk: &OwnedFd,
+    slot: &Slot,
+) -> Result<Option<Written>, CreateError> {
+    let is_kept = matches!(spec.writable, Writable::Kept { .. });
+    let wanted = !is_kept || spec.extras.hands_over;
+    let mount = wanted.then(|| copy(disk)).transpose().doing("keep what it will write")?;
+    Ok(mount.map(|mount| Written { mount, root: slot.root }))
+}
+
 fn start(
     shared: &Shared,
-    spec: &Spec,
+    wanted: &Wanted<'_>,
     slot: &Slot,
     group: &Group,
     disk: OwnedFd,
 ) -> Result<Started, CreateError> {
+    let spec = wanted.spec;
     let made = |scratch| shared.stores.scratches.make(scratch, slot.root);
     let scratch = spec.scratch.iter().map(made).collect::<io::Result<Vec<_>>>();
     let scratch = scratch.doing("make its folders of limited size")?;
-    let mut fds = descriptors(shared, spec, slot, group, disk).doing("prepare what it inherits")?;
+    let mut fds =
+        descriptors(shared, wanted, slot, group, disk).doing("prepare what it inherits")?;
     fds.scratch = scratch
         .into_iter()
         .map(keep)
@@ -99,17 +140,29 @@ fn start(
     Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
 }
 
-pub(super) fn writable(shared: &Shared, spec: &Spec, slot: &Slot) -> Result<OwnedFd, CreateError> {
+pub(super) fn writable(
+    shared: &Shared,
+    wanted: &Wanted<'_>,
+    slot: &Slot,
+) -> Result<OwnedFd, CreateError> {
+    let spec = wanted.spec;
     let (files, stores) = (files(shared, spec), &shared.stores);
     let made = match &spec.writable {
         Writable::Memory { mb } => disk::make_layer(*mb, slot.root, &files),
         Writable::Disk { mb } => stores.scratches.make_layer(*mb, slot.root, &files),
         Writable::Kept { volume, mb, over } => {
             let layer = KeptLayer { volume, owner: &spec.owner, size_mb: *mb, over };
-            return Ok(stores.volumes.layer(&layer, &files, slot.users.as_fd())?);
+            let begin = |layer: BorrowedFd<'_>| {
+                disk::fill(layer, 0, &files)?;
+                wanted.identify(&stores.world, layer, 0)
+            };
+            return Ok(stores.volumes.layer(&layer, begin, slot.users.as_fd())?);
         }
     };
-    Ok(made.doing("make its writable layer")?)
+    let layer = made.doing("make its writable layer")?;
+    let named = wanted.identify(&stores.world, layer.as_fd(), slot.root);
+    named.doing("give it a name of its own")?;
+    Ok(layer)
 }
 
 /// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].
@@ -120,14 +173,15 @@ pub(super) struct Parts {
     pub(super) config: Option<OwnedFd>,
 }
 
-pub(super) fn parts(shared: &Shared, spec: &Spec, slot: &Slot) -> io::Result<Parts> {
+pub(super) fn parts(shared: &Shared, wanted: &Wanted<'_>, slot: &Slot) -> io::Result<Parts> {
+    let spec = wanted.spec;
     let layer =
         |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, slot.users.as_fd())?)?);
     let listener =
         spec.first.listen.map(|port| shared.home.listener(&slot.network, port)).transpose()?;
     let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
     Ok(Parts {
-        layers: spec.layers.iter().rev().map(layer).collect::<Result<_, _>>()?,
+        layers: wanted.layers().map(layer).collect::<Result<_, _>>()?,
         listener: listener.map(keep).transpose()?,
         config: config.map(keep).transpose()?,
     })
@@ -135,12 +189,13 @@ pub(super) fn parts(shared: &Shared, spec: &Spec, slot: &Slot) -> io::Result<Par
 
 fn descriptors(
     shared: &Shared,
-    spec: &Spec,
+    wanted: &Wanted<'_>,
     slot: &Slot,
     group: &Group,
     disk: OwnedFd,
 ) -> io::Result<Fds> {
-    let Parts { layers, listener, config } = parts(shared, spec, slot)?;
+    let spec = wanted.spec;
+    let Parts { layers, listener, config } = parts(shared, wanted, slot)?;
     Ok(Fds {
         groups: group.entrances()?.into_iter().map(keep).collect::<Result<_, _>>()?,
         network: copy(&slot.network)?,

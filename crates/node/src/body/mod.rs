@@ -18,6 +18,7 @@ use crate::settings::Backend;
 use crate::shared::{Shared, Stores};
 use crate::spec::{Owner, Spec};
 use container::Container;
+pub(crate) use container::Wanted;
 use runc::Runc;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
@@ -72,14 +73,14 @@ impl Body {
     /// Starts the first process. What it was given of the slot stays with it.
     pub(crate) fn start(
         shared: &Shared,
-        spec: &Spec,
+        wanted: &Wanted<'_>,
         slot: Slot,
         group: Group,
     ) -> Result<Self, CreateError> {
         match &shared.settings.backend {
-            Backend::Direct => Container::start(shared, spec, slot, group).map(Self::Container),
+            Backend::Direct => Container::start(shared, wanted, slot, group).map(Self::Container),
             Backend::Runc { program } => {
-                Runc::start(shared, spec, slot, group, program).map(Self::Runc)
+                Runc::start(shared, wanted, slot, group, program).map(Self::Runc)
             }
         }
     }
@@ -92,7 +93,7 @@ impl Body {
         group: Group,
         process: Option<Process>,
     ) -> Self {
-        let container = Container { group, process, written: None };
+        let container = Container { group, process, layer: None, hands_over: false };
         match record.body {
             BodyKind::Container => Self::Container(container),
             BodyKind::Runc => Self::Runc(Runc { container, bundle: stores.bundles.of(id) }),
@@ -152,7 +153,14 @@ impl Body {
 
     /// What it wrote, if that was to be kept.
     pub(crate) fn written(&self) -> Option<&Written> {
-        self.container().written.as_ref()
+        let container = self.container();
+        container.layer.as_ref().filter(|_| container.hands_over)
+    }
+
+    /// The layer that it writes into, or why it cannot be reached.
+    pub(crate) fn layer(&self) -> Result<&Written, &'static str> {
+        let why = "it was started before the server was; it can be when it was started anew";
+        self.container().layer.as_ref().ok_or(why)
     }
 
     /// Ends every process, and removes what is the body's own. The first process has ended.

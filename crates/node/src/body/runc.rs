@@ -1,7 +1,7 @@
 //! A container that `runc` starts, or another program that takes the same orders. [`crate::oci`]
 //! says what is different then.
 
-use super::container::{Container, Parts, parts, writable};
+use super::container::{Container, Parts, Wanted, layer_of, parts, writable};
 use crate::cgroup::Group;
 use crate::error::{Attempt, CreateError, Doing};
 use crate::launch::tool::ToolFds;
@@ -33,14 +33,16 @@ pub(super) fn check(spec: &Spec) -> Result<(), CreateError> {
 impl Runc {
     pub(super) fn start(
         shared: &Shared,
-        spec: &Spec,
+        wanted: &Wanted<'_>,
         slot: Slot,
         group: Group,
         program: &Path,
     ) -> Result<Self, CreateError> {
-        let disk = writable(shared, spec, &slot)?;
-        let started = start(shared, spec, &slot, disk, program)?;
-        let container = Container::started(started, slot, group);
+        let spec = wanted.spec;
+        let disk = writable(shared, wanted, &slot)?;
+        let layer = layer_of(spec, &disk, &slot)?;
+        let started = start(shared, wanted, &slot, disk, program)?;
+        let container = Container { layer, ..Container::started(started, slot, group) };
         Ok(Self { container, bundle: shared.stores.bundles.of(&spec.id) })
     }
 
@@ -52,11 +54,12 @@ impl Runc {
 
 fn start(
     shared: &Shared,
-    spec: &Spec,
+    wanted: &Wanted<'_>,
     slot: &Slot,
     disk: OwnedFd,
     program: &Path,
 ) -> Result<Started, CreateError> {
+    let spec = wanted.spec;
     let bundle =
         shared.stores.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
     let prepared = Prepared {
@@ -69,7 +72,7 @@ fn start(
         shared_memory_mb: shared.settings.limits.shared_memory_mb,
         terminals: shared.settings.limits.terminals,
     };
-    let parts = parts(shared, spec, slot).doing("prepare what it inherits")?;
+    let parts = parts(shared, wanted, slot).doing("prepare what it inherits")?;
     let fds = |tool: OwnedFd| {
         let Parts { layers, listener, config } = parts;
         let (disk, null, output) = (keep(disk)?, copy(&shared.null)?, copy(&slot.console)?);

@@ -140,6 +140,7 @@ mod tests {
             owner: Owner::new("somebody").unwrap(),
             again: false,
             layers: vec!["/".into()],
+            snapshot: None,
             memory_mb: 512,
             cpu_millicores: 250,
             pids_max: 100,

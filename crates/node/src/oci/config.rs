@@ -138,6 +138,7 @@ mod tests {
             owner: Owner::new("somebody").unwrap(),
             again: false,
             layers: vec!["/layer".into()],
+            snapshot: None,
             memory_mb: 64,
             cpu_millicores: 500,
             pids_max: 32,

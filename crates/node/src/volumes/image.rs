@@ -112,6 +112,16 @@ pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
     format.grow(mount.as_fd(), size_mb)
 }
 
+/// A read-only mount of what is in use. `None`: nobody uses it.
+pub(super) fn look_into(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let file = open_to_write(path)?;
+    let Some(device) = Device::of_file(path)? else { return Ok(None) };
+    let format = Format::read(&file)?;
+    let mount = device.mount(format.name(), format.options())?;
+    crate::sys::make_read_only(mount.as_fd())?;
+    Ok(Some(mount))
+}
+
 pub(super) fn size_mb(path: &Path) -> io::Result<u32> {
     let bytes = std::fs::symlink_metadata(path)?.len();
     u32::try_from(bytes / MIB).map_err(io::Error::other)

@@ -2,7 +2,6 @@
 //! instance over the same image.
 
 use super::{NewVolume, Volumes};
-use crate::disk;
 use crate::error::VolumeError;
 use crate::spec::Owner;
 use crate::sys;
@@ -27,12 +26,12 @@ pub(crate) struct KeptLayer<'s> {
 }
 
 impl Volumes {
-    /// The layer that there is, unless it lies over something else; then an empty one, with these
-    /// files in its `/etc`. Its files have the owners that `users` gives them.
+    /// The layer that there is, unless it lies over something else; then an empty one, which
+    /// `fill` begins. Its files have the owners that `users` gives them.
     pub(crate) fn layer(
         &self,
         wanted: &KeptLayer<'_>,
-        etc: &[(&str, String)],
+        fill: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
         users: BorrowedFd<'_>,
     ) -> Result<OwnedFd, VolumeError> {
         let mut mount = self.mount_layer(wanted)?;
@@ -41,7 +40,7 @@ impl Volumes {
             drop(mount);
             self.remove(wanted.volume)?;
             mount = self.mount_layer(wanted)?;
-            disk::fill(mount.as_fd(), 0, etc)?;
+            fill(mount.as_fd())?;
             write(mount.as_fd(), wanted.over)?;
         }
         sys::share_owners(mount.as_fd(), users).map_err(io::Error::from)?;

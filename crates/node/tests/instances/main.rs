@@ -13,5 +13,6 @@ mod machine;
 mod network;
 mod owners;
 mod scratch;
+mod snapshots;
 mod speed;
 mod volumes;

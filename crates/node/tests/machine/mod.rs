@@ -62,6 +62,7 @@ impl Machine {
             owner: owner("somebody"),
             again: false,
             layers: vec![self.root()],
+            snapshot: None,
             memory_mb: 64,
             cpu_millicores: 1_000,
             pids_max: 64,

@@ -1,0 +1,73 @@
+//! Snapshots of this machine, as the management side sees them.
+
+use crate::launching::over_limit;
+use crate::{Inner, Interrupted, LocalMachine};
+use control::machine::{LaunchFault, MachineFault, Wait};
+use control::snapshot_store::{
+    KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
+};
+use node::{Owner, SnapshotError, SnapshotName};
+use types::chain;
+use types::ids::ResourceId;
+
+/// Nothing but [`LocalMachine`], for those who may only ask about snapshots.
+pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
+
+impl From<Interrupted> for SnapshotFault {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Broken(interrupted.to_string())
+    }
+}
+
+fn fault(error: &SnapshotError) -> SnapshotFault {
+    match error {
+        SnapshotError::Gone(_) => SnapshotFault::Gone,
+        SnapshotError::Refused(refused) => match over_limit(*refused) {
+            LaunchFault::OverShare(why) => SnapshotFault::OverShare(why),
+            other => SnapshotFault::Full(other.to_string()),
+        },
+        other => SnapshotFault::Broken(chain(other)),
+    }
+}
+
+fn wanted(new: &NewSnapshot) -> Result<node::NewSnapshot, SnapshotFault> {
+    let broken = |error: node::SpecError| SnapshotFault::Broken(chain(&error));
+    Ok(node::NewSnapshot {
+        name: name(&new.id).map_err(broken)?,
+        owner: Owner::new(new.workspace.as_str()).map_err(broken)?,
+        instance: new.instance.clone(),
+    })
+}
+
+/// What the node calls it.
+pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
+    SnapshotName::new(id.as_str())
+}
+
+impl SnapshotStore for LocalSnapshots {
+    fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
+        let take = move |inner: &Inner| {
+            let taken = inner.node.snapshot(&wanted(&new)?).map_err(|error| fault(&error))?;
+            Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
+        };
+        Box::pin(self.0.on_node(take))
+    }
+
+    fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
+        let id = id.clone();
+        let remove = move |inner: &Inner| {
+            // Nothing has a name that cannot be one.
+            let Ok(name) = name(&id) else { return Ok(()) };
+            inner.node.snapshots().remove(&name).map_err(|error| MachineFault(chain(&error)))
+        };
+        Box::pin(self.0.on_node(remove))
+    }
+
+    fn list(&self) -> Vec<KeptSnapshot> {
+        let kept = |snapshot: node::Snapshot| KeptSnapshot {
+            id: ResourceId::known(snapshot.name.as_str()),
+            size_bytes: snapshot.size_bytes,
+        };
+        self.0.0.node.snapshots().list().into_iter().map(kept).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! What there is to a file besides its content: owners, rights, times, attributes.
+
+use super::tree::kind;
+use crate::network_pool::IDS_PER_INSTANCE;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, Statx, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,
+    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, makedev, mknodat, utimensat,
+};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr};
+use std::io;
+
+/// Who owns what nobody of the instance owns.
+const NOBODY: u32 = 65_534;
+const CAPABILITIES: &[u8] = b"security.capability";
+const RIGHTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const OF_USERS: &[u8] = b"user.";
+/// What an overlay notes in its writable layer about this one mount of it.
+const OF_THE_MOUNT: [&[u8]; 4] =
+    [b"user.overlay.origin", b"user.overlay.impure", b"user.overlay.nlink", b"user.overlay.upper"];
+/// Of the kernel.
+const NAMES_BYTES_MAX: usize = 64 << 10;
+const VALUE_BYTES_MAX: usize = 64 << 10;
+/// How a machine's disk counts what has no content: a file needs its place in the table of files.
+const BYTES_PER_FILE: u64 = 4_096;
+const BLOCK_BYTES: u64 = 512;
+/// Of the kernel: capabilities of a file without a root of their own, and the part that says so.
+const CAPABILITIES_OF_ANY_ROOT: u32 = 0x0200_0000;
+const CAPABILITIES_EFFECTIVE: u32 = 1;
+const CAPABILITIES_BYTES: usize = 20;
+/// Of a list of rights: its head and its entries, and those entries that name somebody.
+const RIGHTS_HEAD_BYTES: usize = 4;
+const RIGHT_BYTES: usize = 8;
+const OF_SOMEBODY: [u16; 2] = [0x02, 0x08];
+
+/// What the owners of files are to whoever sees them without the instance's own view.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ids {
+    /// Its root.
+    pub(super) root: u32,
+}
+
+impl Ids {
+    /// As the instance sees it.
+    fn inside(self, id: u32) -> u32 {
+        id.checked_sub(self.root).filter(|id| *id < IDS_PER_INSTANCE).unwrap_or(NOBODY)
+    }
+}
+
+/// An overlay's word for: what is here below is removed.
+pub(super) fn is_whiteout(stat: &Statx) -> bool {
+    kind(stat) == FileType::CharacterDevice && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0)
+}
+
+/// What a file takes of a disk.
+pub(super) fn bytes_of(stat: &Statx) -> u64 {
+    // What has several names is counted once.
+    let content = stat.stx_blocks * BLOCK_BYTES / u64::from(stat.stx_nlink.max(1));
+    let is_folder = kind(stat) == FileType::Directory;
+    BYTES_PER_FILE + if is_folder { stat.stx_blocks * BLOCK_BYTES } else { content }
+}
+
+pub(super) fn times(stat: &Statx) -> Timestamps {
+    let time =
+        |at: rustix::fs::StatxTimestamp| Timespec { tv_sec: at.tv_sec, tv_nsec: at.tv_nsec.into() };
+    Timestamps { last_access: time(stat.stx_atime), last_modification: time(stat.stx_mtime) }
+}
+
+/// A pipe or a whiteout.
+pub(super) fn make_node(folder: &OwnedFd, name: &OsStr, stat: &Statx) -> io::Result<()> {
+    Ok(mknodat(folder, name, kind(stat), Mode::from_raw_mode(0o600), makedev(0, 0))?)
+}
+
+/// Gives what cannot be opened its owner, rights and times.
+pub(super) fn dress_name(folder: &OwnedFd, name: &OsStr, stat: &Statx, ids: Ids) -> io::Result<()> {
+    let (uid, gid) = owners(stat, ids);
+    chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    if kind(stat) != FileType::Symlink {
+        rustix::fs::chmodat(folder, name, mode(stat), AtFlags::empty())?;
+    }
+    Ok(utimensat(folder, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Gives a file or folder the owner, rights and attributes of another.
+pub(super) fn dress(from: &OwnedFd, into: &OwnedFd, stat: &Statx, ids: Ids) -> io::Result<()> {
+    let (uid, gid) = owners(stat, ids);
+    fchown(into, Some(uid), Some(gid))?;
+    // After the owner, whose change takes rights away.
+    fchmod(into, mode(stat))?;
+    let wanted = attributes(from)?;
+    for name in attributes(into)? {
+        if !wanted.contains(&name) {
+            ignore_missing(fremovexattr(into, terminated(&name)?))?;
+        }
+    }
+    for name in wanted {
+        let mut value = vec![0; VALUE_BYTES_MAX];
+        let name = terminated(&name)?;
+        match fgetxattr(from, name, &mut value[..]) {
+            Ok(length) => value.truncate(length),
+            Err(Errno::NODATA) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let value = translated(name.to_bytes(), value, ids);
+        fsetxattr(into, name, &value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+fn owners(stat: &Statx, ids: Ids) -> (Uid, Gid) {
+    (Uid::from_raw(ids.inside(stat.stx_uid)), Gid::from_raw(ids.inside(stat.stx_gid)))
+}
+
+fn mode(stat: &Statx) -> Mode {
+    Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777)
+}
+
+/// The names of those that go into a copy, each with its end.
+fn attributes(file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let mut names = vec![0; NAMES_BYTES_MAX];
+    let length = match flistxattr(file, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    names.truncate(length);
+    let names = names.split_inclusive(|byte| *byte == 0).map(<[u8]>::to_vec);
+    Ok(names.filter(|name| is_copied(&name[..name.len() - 1])).collect())
+}
+
+fn is_copied(name: &[u8]) -> bool {
+    let kept = name.starts_with(OF_USERS) || name == CAPABILITIES || RIGHTS.contains(&name);
+    kept && !OF_THE_MOUNT.contains(&name)
+}
+
+fn terminated(name: &[u8]) -> io::Result<&CStr> {
+    CStr::from_bytes_with_nul(name).map_err(io::Error::other)
+}
+
+fn ignore_missing(done: rustix::io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(Errno::NODATA) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A value that names ids or a root, as it is for whoever sees it as the instance does.
+fn translated(name: &[u8], value: Vec<u8>, ids: Ids) -> Vec<u8> {
+    if name == CAPABILITIES {
+        return without_root(value);
+    }
+    if RIGHTS.contains(&name) {
+        return rights_inside(value, ids);
+    }
+    value
+}
+
+/// The root that they count for is the one of the instance, whichever has the copy.
+fn without_root(mut value: Vec<u8>) -> Vec<u8> {
+    let Some((head, _)) = value.split_first_chunk_mut::<4>() else { return value };
+    let effective = u32::from_le_bytes(*head) & CAPABILITIES_EFFECTIVE;
+    *head = (CAPABILITIES_OF_ANY_ROOT | effective).to_le_bytes();
+    value.truncate(CAPABILITIES_BYTES);
+    value
+}
+
+fn rights_inside(mut value: Vec<u8>, ids: Ids) -> Vec<u8> {
+    let Some(entries) = value.get_mut(RIGHTS_HEAD_BYTES..) else { return value };
+    for entry in entries.chunks_exact_mut(RIGHT_BYTES) {
+        if let [tag_low, tag_high, _, _, id @ ..] = entry
+            && OF_SOMEBODY.contains(&u16::from_le_bytes([*tag_low, *tag_high]))
+            && let Ok(raw) = <[u8; 4]>::try_from(&*id)
+        {
+            id.copy_from_slice(&ids.inside(u32::from_le_bytes(raw)).to_le_bytes());
+        }
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_value_is_trouble(value in prop::collection::vec(any::<u8>(), 0..80), root: u32) {
+            let ids = Ids { root };
+            let long = translated(RIGHTS[0], value.clone(), ids);
+            prop_assert_eq!(long.len(), value.len());
+            prop_assert!(translated(CAPABILITIES, value.clone(), ids).len() <= value.len());
+        }
+
+        #[test]
+        fn ids_are_those_of_the_instance(root in 1_u32..2_000_000_000, id: u32) {
+            let inside = Ids { root }.inside(id);
+            prop_assert!(inside < IDS_PER_INSTANCE);
+            if (root..root + IDS_PER_INSTANCE).contains(&id) {
+                prop_assert_eq!(inside, id - root);
+            }
+        }
+    }
+
+    #[test]
+    fn capabilities_lose_the_root_that_they_counted_for() {
+        let mut stored = 0x0300_0001_u32.to_le_bytes().to_vec();
+        stored.extend([7; 16]);
+        stored.extend(2_000_000_000_u32.to_le_bytes());
+        let kept = translated(CAPABILITIES, stored, Ids { root: 2_000_000_000 });
+        let mut wanted = 0x0200_0001_u32.to_le_bytes().to_vec();
+        wanted.extend([7; 16]);
+        assert_eq!(kept, wanted);
+    }
+}
