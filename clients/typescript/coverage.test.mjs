@@ -5,10 +5,7 @@ import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
 /// Calls of newer clients that are no part of the interface that the server serves; see docs/clients.md.
-const newer = [
-  "archiveSandbox", "createSnapshot", "deleteSnapshot", "forkSnapshot", "getSandboxScheduleMetrics", "getSnapshot",
-  "listScheduleExecutions", "listSchedules", "listSnapshots", "restoreSandboxSnapshot", "unarchiveSandbox",
-];
+const newer = ["getSandboxScheduleMetrics", "listScheduleExecutions", "listSchedules"];
 
 /// Served, and tried without this client: they need a second workspace with its own people, an outside provider or name
 /// server, or what cannot be made yet.

@@ -145,11 +145,17 @@ test("applications", async () => {
   await thrown(ApplicationInstance.get(name), 404);
 });
 
-test("snapshots and forks are refused until sandboxes run", async (t) => {
+test("snapshots and forks by the calls of one sandbox", async (t) => {
   const path = { sandboxName: (await sandbox(t)).metadata.name };
   assert.deepEqual(await ok(bl.listSandboxSnapshots({ path })), []);
-  await refused(bl.createSandboxSnapshot({ path, body: {} }), 501);
-  await refused(bl.forkSandbox({ path, body: { targetName: fresh("fork"), targetType: "sandbox" } }), 501);
+  const { id, status } = await ok(bl.createSandboxSnapshot({ path, body: {} }));
+  assert.equal(status, "ready");
+  const targetName = fresh("fork");
+  const body = { targetName, targetType: "sandbox", snapshotId: id };
+  assert.equal((await ok(bl.forkSandbox({ path, body }))).snapshotId, id);
+  await ok(bl.deleteSandbox({ path: { sandboxName: targetName } }));
+  const { response } = await bl.deleteSandboxSnapshot({ path: { ...path, snapshotId: id } });
+  assert.equal(response.status, 204);
   await refused(bl.deleteSandboxSnapshot({ path: { ...path, snapshotId: "none" } }), 404);
 });
 

@@ -361,7 +361,9 @@ async fn another_workspace_sees_and_forks_nothing() {
     } else {
         panic!("the key does not open the other workspace: {}", sandboxes.body);
     }
-    assert_eq!(cloud.get("/v0/snapshots/mine").await.ok()["id"], id);
+    let main = [("x-blaxel-workspace", "main")];
+    let mine = cloud.call_with(Method::GET, "/v0/snapshots/mine", &main, None).await.ok();
+    assert_eq!(mine["id"], id);
 }
 
 #[tokio::test]

@@ -2,9 +2,10 @@
 
 use crate::client::{Choice, Client};
 use crate::commands::{
-    apply, backup, cancel, chat, completion, config, connect, cp, delete, deploy, describe, doctor,
-    exec, get, image, keys, login, logout, logs, new, port_forward, preview, push, requests,
-    restore, revisions, rollback, run, serve, token, up, usage, user, version, workspaces,
+    apply, archive, backup, cancel, chat, completion, config, connect, cp, delete, deploy,
+    describe, doctor, exec, fork, get, image, keys, login, logout, logs, new, port_forward,
+    preview, push, requests, restore, revisions, rollback, run, serve, snapshot, token, up, usage,
+    user, version, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -46,6 +47,10 @@ enum Command {
     Exec(exec::Args),
     Connect(connect::Args),
     Cp(cp::Args),
+    Snapshot(snapshot::Args),
+    Fork(fork::Args),
+    Archive(archive::Args),
+    Unarchive(archive::BackArgs),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -87,6 +92,10 @@ impl Cli {
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,
+            Command::Snapshot(args) => snapshot::run(args, Client::choose(&choice)?).await,
+            Command::Fork(args) => fork::run(args, Client::choose(&choice)?).await,
+            Command::Archive(args) => archive::run(args, Client::choose(&choice)?).await,
+            Command::Unarchive(args) => archive::run_back(args, Client::choose(&choice)?).await,
             Command::PortForward(args) => port_forward::run(args, Client::choose(&choice)?).await,
             Command::Preview(args) => preview::run(args, Client::choose(&choice)?).await,
             Command::Usage(args) => usage::run(*args, &choice).await,

@@ -29,6 +29,8 @@ use types::World;
 const VERSION: &str = "2026-04-28";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+/// For what copies files first.
+const SLOW_ANSWER_TIMEOUT: Duration = Duration::from_secs(1800);
 /// A list longer than this is cut, with a note: narrow it with `-q`.
 const PAGES_MAX: usize = 1000;
 /// A token is renewed when it has less left.
@@ -134,6 +136,12 @@ impl Client {
         Ok(self.exchange(method, path, query, body).await?.1)
     }
 
+    /// Posts what the server may rightly take long for, as it does to copy files.
+    pub(crate) async fn post_slow(&mut self, path: &str, body: &Value) -> Result<Value, Error> {
+        let within = SLOW_ANSWER_TIMEOUT;
+        Ok(self.exchange_within(within, Method::POST, path, &[], Some(body)).await?.1)
+    }
+
     /// The answer with its headers.
     async fn exchange(
         &mut self,
@@ -142,7 +150,18 @@ impl Client {
         query: Query<'_>,
         body: Option<&Value>,
     ) -> Result<(HeaderMap, Value), Error> {
-        let request = self.request(method, path, query).await?.timeout(ANSWER_TIMEOUT);
+        self.exchange_within(ANSWER_TIMEOUT, method, path, query, body).await
+    }
+
+    async fn exchange_within(
+        &mut self,
+        within: Duration,
+        method: Method,
+        path: &str,
+        query: Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<(HeaderMap, Value), Error> {
+        let request = self.request(method, path, query).await?.timeout(within);
         let request = match body {
             Some(body) => request.json(body),
             None => request,

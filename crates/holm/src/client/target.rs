@@ -1,6 +1,6 @@
 //! From words on the command line to addresses.
 
-use super::kinds::{Kind, Place, find, unknown};
+use super::kinds::{KINDS, Kind, Place, find, unknown};
 use crate::error::Error;
 
 /// What words such as `sandbox box previews main` point at.
@@ -36,12 +36,22 @@ pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
             target.name = Some(name.to_owned());
             break;
         };
-        let kind = find(next)?;
+        let kind = below(find(next)?, target.kind);
         let segment = segment_below(kind, target.kind)?;
         target =
             Target { kind, collection: format!("{}/{segment}", target.object(name)?), name: None };
     }
     Ok(target)
+}
+
+/// The kind that the name of one means below an object: snapshots of the workspace are those of a
+/// sandbox there.
+fn below(kind: &'static Kind, above: &'static Kind) -> &'static Kind {
+    let of_it = |other: &&Kind| matches!(other.place, Place::Below { of, segment } if segment == kind.name() && of.contains(&above.name()));
+    match kind.place {
+        Place::Root(_) => KINDS.iter().find(of_it).unwrap_or(kind),
+        Place::Below { .. } => kind,
+    }
 }
 
 fn segment_below(kind: &'static Kind, above: &'static Kind) -> Result<&'static str, Error> {
@@ -80,7 +90,6 @@ fn encode_name(kind: &Kind, name: &str) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::kinds::KINDS;
     use proptest::prelude::*;
 
     #[track_caller]
@@ -100,6 +109,9 @@ mod tests {
         check("job nightly executions", "jobs/nightly/executions", None);
         check("job nightly executions one", "jobs/nightly/executions", Some("one"));
         check("job nightly executions one tasks", "jobs/nightly/executions/one/tasks", None);
+        check("sandbox box snapshots", "sandboxes/box/snapshots", None);
+        check("snapshots", "snapshots", None);
+        check("snapshot snap_1", "snapshots", Some("snap_1"));
         check("image agent/mine", "images", Some("agent/mine"));
     }
 

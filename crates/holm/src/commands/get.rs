@@ -48,8 +48,20 @@ const POLL: Duration = Duration::from_secs(2);
 /// Changes that come in a burst are shown once.
 const SETTLE: Duration = Duration::from_millis(100);
 
+/// `snapshots BOX` means those of the sandbox, unless it is the id of one.
+fn of_sandbox(words: &[String]) -> Vec<String> {
+    match words {
+        [kind, name]
+            if matches!(kind.as_str(), "snapshots" | "snapshot") && !name.starts_with("snap_") =>
+        {
+            vec!["sandboxes".to_owned(), name.clone(), "snapshots".to_owned()]
+        }
+        words => words.to_vec(),
+    }
+}
+
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
-    let target = resolve(&args.words)?;
+    let target = resolve(&of_sandbox(&args.words))?;
     let mut shown = fetch(&args, &target, &mut client).await?;
     show(&args, &target, &shown);
     if !args.watch {

@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub(crate) mod apply;
+pub(crate) mod archive;
 pub(crate) mod backup;
 pub(crate) mod cancel;
 pub(crate) mod chat;
@@ -13,6 +14,7 @@ pub(crate) mod deploy;
 pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod exec;
+pub(crate) mod fork;
 pub(crate) mod get;
 pub(crate) mod image;
 pub(crate) mod keys;
@@ -30,6 +32,7 @@ pub(crate) mod revisions;
 pub(crate) mod rollback;
 pub(crate) mod run;
 pub(crate) mod serve;
+pub(crate) mod snapshot;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod usage;

@@ -27,6 +27,14 @@ const REVISION: Column = column("REVISION", &["/spec/revision/active"]);
 /// What answers requests at an address of its own.
 const DEPLOYMENT: &[Column] = &[WORKSPACE, NAME, STATUS, REVISION, IMAGE, URL, CREATED];
 const WORKLOAD: &[Column] = &[WORKSPACE, NAME, IMAGE, REGION, STATUS, CREATED];
+const SNAPSHOT: &[Column] = &[
+    ID,
+    column("NAME", &["/name"]),
+    column("SANDBOX", &["/sandboxName"]),
+    STATUS,
+    Column { heading: "SIZE", at: &["/sizeBytes"], form: Form::Size },
+    CREATED,
+];
 const CATALOGUE: &[Column] = &[NAME, DISPLAY, DESCRIPTION];
 
 const fn root(
@@ -251,7 +259,9 @@ pub(crate) const KINDS: &[Kind] = &[
             column("EXECUTED", &["/executedAt"]),
         ],
     ),
-    below(&["snapshots", "snapshot"], &["sandboxes"], "snapshots", &[ID, NAME, STATUS, CREATED]),
+    shown(&["snapshots", "snapshot"], "snapshots", SNAPSHOT),
+    // Those of one sandbox: `sandbox box snapshots` leads here too.
+    below(&["sandbox-snapshots"], &["sandboxes"], "snapshots", SNAPSHOT),
     below(
         &["executions", "execution", "exec"],
         &["jobs"],

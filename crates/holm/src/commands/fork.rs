@@ -1,0 +1,107 @@
+//! `holm fork`: a sandbox or an application that begins with the files of a sandbox.
+
+use super::progress;
+use crate::client::Client;
+use crate::client::kinds;
+use crate::client::target::{Target, resolve};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::term;
+use serde_json::{Value, json};
+
+/// Makes a sandbox or an application of a sandbox's files
+///
+/// As they are now, or as a snapshot has them. Memory and processes are not among them. An
+/// application that is there gets one more revision.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm fork sbx/box sbx/second
+  holm fork sbx/box app/shop --port 3000 --traffic 10
+  holm fork snapshot/snap_3f9c0a sbx/second      # the sandbox may be gone")]
+pub(crate) struct Args {
+    /// sbx/NAME, or snapshot/ID
+    source: String,
+    /// sbx/NAME or app/NAME
+    target: String,
+    /// Id or name of a snapshot of the sandbox to begin with
+    #[arg(long)]
+    snapshot: Option<String>,
+    /// On which the program listens
+    #[arg(long)]
+    port: Option<u16>,
+    /// Percent of the requests that go to the revision of an application that is there
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
+    traffic: Option<u8>,
+    /// Megabytes of memory, if other than those of the sandbox
+    #[arg(long)]
+    memory: Option<u32>,
+    /// How to show the answer; not at all otherwise
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let (kind, source) = named(&args.source)?;
+    let path = match kind.kind.name() {
+        "sandboxes" | "snapshots" => format!("{}/fork", kind.object(&source)?),
+        other => return Err(Error::Usage(format!("{other} cannot be forked: sandboxes can"))),
+    };
+    let (target, name) = named(&args.target)?;
+    let kind = match target.kind.name() {
+        "sandboxes" => "sandbox",
+        "applications" => "application",
+        other => return Err(Error::Usage(format!("a fork is sbx/NAME or app/NAME, not {other}"))),
+    };
+    let mut body = json!({"targetType": kind, "targetName": name});
+    let members = [
+        ("snapshotId", args.snapshot.map(Value::from)),
+        ("port", args.port.map(Value::from)),
+        ("traffic", args.traffic.map(Value::from)),
+        ("memory", args.memory.map(Value::from)),
+    ];
+    for (member, value) in members {
+        if let Some(value) = value {
+            body[member] = value;
+        }
+    }
+    let spinner = progress::spinner("forking");
+    let made = client.post_slow(&path, &body).await;
+    spinner.finish_and_clear();
+    let made = made?;
+    match args.output {
+        Format::Table => {
+            let word = kinds::find(kind)?.name();
+            term::say(format!("{word}/{}", term::harmless(&name)));
+        }
+        format => term::say(output::plain(&[made], format)),
+    }
+    Ok(Exit::Success)
+}
+
+/// Kind and name of `sbx/box`.
+fn named(word: &str) -> Result<(Target, String), Error> {
+    let target = resolve(&[word.to_owned()])?;
+    match target.name.clone() {
+        Some(name) => Ok((target, name)),
+        None => Err(Error::Usage(format!("`{word}` names no object: write `sbx/NAME`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_names_a_kind_and_an_object() {
+        for (word, collection) in
+            [("sbx/a", "sandboxes"), ("app/a", "applications"), ("snapshot/a", "snapshots")]
+        {
+            let (target, name) = named(word).unwrap();
+            assert_eq!((target.collection.as_str(), name.as_str()), (collection, "a"));
+        }
+        for bad in ["sbx", "", "planet/a", "sbx/.."] {
+            assert!(named(bad).and_then(|(target, name)| target.object(&name)).is_err(), "{bad}");
+        }
+    }
+}
