@@ -5,6 +5,7 @@
 //! only one noun does. [`workloads`] turns rows into instances.
 
 mod addresses;
+mod attachments;
 pub mod billing;
 pub mod builds;
 mod catalogue;

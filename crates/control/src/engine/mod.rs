@@ -23,8 +23,8 @@ pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};
 pub(crate) use revisions::wish_of;
 pub use revisions::{earlier, revisions};
 pub use secrets::{MASK, Secrets};
-pub(crate) use verbs::{put_back, require_referred};
 pub use verbs::{
     Checked, Shown, change_state, create, create_checked, get, opened, present, remove, replace,
     require_version,
 };
+pub(crate) use verbs::{put_back, require_referred};
