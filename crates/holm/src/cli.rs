@@ -4,7 +4,7 @@ use crate::client::{Choice, Client};
 use crate::commands::{
     apply, backup, cancel, chat, completion, config, connect, cp, delete, deploy, describe, doctor,
     exec, get, image, keys, login, logout, logs, new, port_forward, preview, push, requests,
-    restore, revisions, rollback, run, serve, token, up, usage, user, version, workspaces,
+    restore, revisions, rollback, run, serve, token, up, usage, user, version, volume, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -46,6 +46,8 @@ enum Command {
     Exec(exec::Args),
     Connect(connect::Args),
     Cp(cp::Args),
+    #[command(visible_alias = "vol")]
+    Volume(volume::Args),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -84,6 +86,7 @@ impl Cli {
             Command::Exec(args) => exec::run(args, &choice).await,
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
+            Command::Volume(args) => volume::run(args, &choice).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,
