@@ -16,7 +16,7 @@ from blaxel.core import (
     VolumeInstance,
 )
 from blaxel.core.client.models import SandboxLifecycle, SandboxScheduleEntry
-from support import fresh
+from support import call, fresh, packed, send, until, upload
 
 SOON = datetime.now(timezone.utc) + timedelta(minutes=10)
 IDLE = {"expirationPolicies": [{"type": "ttl-idle", "value": "30m", "action": "delete"}]}
@@ -120,6 +120,25 @@ def test_volumes():
     volume = SyncVolumeInstance.create({"name": fresh("volume"), "size": 1024})
     assert SyncVolumeInstance.get(volume.name).size == 1024
     SyncVolumeInstance.delete(volume.name)
+
+
+def test_volumes_of_templates():
+    name, disk = fresh("template"), fresh("volume")
+    answer = send("POST", "/volume_templates", params={"upload": "true", "version": "blue"}, json={"metadata": {"name": name}, "spec": {}})
+    upload(answer, packed({"data/x": "from the template\n"}))
+
+    def ready():
+        template = call("volume_templates.get_volume_template", volume_template_name=name)
+        return template.state.latest_version == "blue"
+
+    until("the version is ready", ready)
+    volume = SyncVolumeInstance.create({"name": disk, "template": f"{name}:blue", "size": 512, "region": "local"})
+    assert volume.size == 512
+    box = SyncSandboxInstance.create({"name": fresh("box"), "region": "local", "volumes": [{"name": disk, "mount_path": "/data", "read_only": False}]})
+    assert box.fs.read("/data/data/x") == "from the template\n"
+    SyncSandboxInstance.delete(box.metadata.name)
+    SyncVolumeInstance.delete(disk)
+    call("volume_templates.delete_volume_template", volume_template_name=name)
 
 
 def test_drives():

@@ -2,8 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as bl from "@blaxel/core";
 import { getVolume, SandboxInstance, VolumeInstance } from "@blaxel/core";
-import { fresh, ok, run, sandbox, thrown } from "./support.mjs";
+import { packed, upload } from "./builds.mjs";
+import { fresh, ok, refused, run, sandbox, thrown, until } from "./support.mjs";
 
 test("what is written to a volume is there for the next sandbox", async (t) => {
   const name = fresh("volume");
@@ -24,4 +26,45 @@ test("what is written to a volume is there for the next sandbox", async (t) => {
   await SandboxInstance.delete(two.metadata.name);
   await VolumeInstance.delete(name);
   await thrown(VolumeInstance.get(name), 404);
+});
+
+test("a volume begins with what was uploaded to its template", async (t) => {
+  const name = fresh("template");
+  const template = { metadata: { name }, spec: { defaultSize: 256 } };
+  const found = () => ok(bl.getVolumeTemplate({ path: { volumeTemplateName: name } }));
+  const version = (name, status) => until(`version ${name} is ${status}`, async () => {
+    const seen = await found();
+    return seen.versions.some((it) => it.name === name && it.status === status) && seen;
+  }, 120);
+
+  await upload("volume_templates", name, template, packed({ "data/x": "first\n" }), "application/zip");
+  await version("1", "READY");
+  await upload("volume_templates", name, template, packed({ "data/x": "second\n" }, "tar.gz"), "application/x-tar");
+  const { state } = await version("2", "READY");
+  assert.equal(state.status, "ready");
+  assert.equal(state.latestVersion, "2");
+  assert.equal(state.versionCount, 2);
+  await upload("volume_templates", name, template, Buffer.from("no archive ".repeat(100)), "application/x-tar");
+  assert.equal((await version("3", "FAILED")).state.status, "ready", "the others stay");
+
+  const [one, two] = [fresh("volume"), fresh("volume")];
+  await ok(bl.createVolume({ body: { metadata: { name: one }, spec: { region: "local", template: `${name}:latest` } } }));
+  await ok(bl.createVolume({ body: { metadata: { name: two }, spec: { region: "local", template: `${name}:1`, size: 512 } } }));
+  const wrong = (spec) => bl.createVolume({ body: { metadata: { name: fresh("volume") }, spec: { region: "local", ...spec } } });
+  await refused(wrong({ template: `${name}:3` }), 400);
+  await refused(wrong({ template: `${name}:1`, size: 2 }), 400);
+
+  const volumes = [{ name: one, mountPath: "/one", readOnly: false }, { name: two, mountPath: "/two", readOnly: false }];
+  const box = await sandbox(t, { volumes: volumes.slice(0, 1) });
+  assert.match(await run(box, "cat /one/data/x"), /second/);
+  const other = await sandbox(t, { volumes: volumes.slice(1) });
+  assert.match(await run(other, "cat /two/data/x && df -m /two | tail -1"), /first/);
+
+  await ok(bl.deleteVolumeTemplateVersion({ path: { volumeTemplateName: name, versionName: "1" } }));
+  await ok(bl.deleteVolumeTemplateVersion({ path: { volumeTemplateName: name, versionName: "3" } }));
+  await refused(bl.deleteVolumeTemplateVersion({ path: { volumeTemplateName: name, versionName: "2" } }), 400);
+  await ok(bl.deleteVolumeTemplate({ path: { volumeTemplateName: name } }));
+  assert.match(await run(other, "cat /two/data/x"), /first/);
+  for (const each of [box, other]) await SandboxInstance.delete(each.metadata.name);
+  for (const each of [one, two]) await VolumeInstance.delete(each);
 });

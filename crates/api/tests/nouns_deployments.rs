@@ -175,15 +175,6 @@ async fn events_say_why_something_failed() {
         json!([{"name": "HOW", "value": "exits"}, {"name": "SAYS", "value": "boom\nno key\n"}]);
     let unknown =
         json!({"metadata": {"name": "a"}, "spec": {"runtime": {"image": "nobody/knows"}}});
-    let volume = json!({"metadata": {"name": "a"}, "spec": {"region": "local",
-        "runtime": {"image": IMAGE}, "volumes": [{"name": "v", "mountPath": "/v"}]}});
-    cloud
-        .post(
-            "/v0/volumes",
-            json!({"metadata": {"name": "v"}, "spec": {"size": 10, "region": "local"}}),
-        )
-        .await
-        .ok();
     for (body, why) in [
         (
             agent(&exits),
@@ -195,7 +186,6 @@ async fn events_say_why_something_failed() {
         ),
         (agent(&env("HOW", "full")), "the machine is full: no memory is left"),
         (unknown, "there is no image `nobody/knows`; there are: holm/python:latest"),
-        (volume, "it mounts volumes, which this server cannot yet"),
     ] {
         cloud.post("/v0/agents", body).await.ok();
         let failed = cloud.until("/v0/agents/a", is("FAILED")).await;

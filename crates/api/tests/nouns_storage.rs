@@ -385,3 +385,62 @@ async fn an_image_for_another_account_waits_until_it_is_accepted() {
         friend.call(Method::POST, &format!("{good}/accept"), None).await.refused(404);
     }
 }
+
+/// An agent that mounts a volume.
+fn agent(volume: &str, runtime: Value) -> Value {
+    let mut agent = json!({"metadata": {"name": "bot"}, "spec": {"region": "local",
+        "volumes": [{"name": volume, "mountPath": "/memory"}], "runtime": runtime}});
+    agent["spec"]["runtime"]["image"] = json!(IMAGE);
+    agent
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_has_its_volume_alone_and_its_revisions_take_turns() {
+    let volumes = PretendedVolumes::new(2_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let disk =
+        |name: &str| json!({"metadata": {"name": name}, "spec": {"size": 100, "region": "local"}});
+    for name in ["disk", "other"] {
+        cloud.post("/v0/volumes", disk(name)).await.ok();
+    }
+    let attached_to = async |name: &str| {
+        let volume = cloud.get(&format!("/v0/volumes/{name}")).await.ok();
+        volume["state"]["attachedTo"].clone()
+    };
+    for (member, value, field) in [
+        ("runtime", json!({"maxScale": 2}), "spec.runtime.maxScale"),
+        ("runtime", json!({"minScale": 2, "maxScale": 3}), "spec.runtime.minScale"),
+        ("revision", json!({"canary": "rev"}), "spec.revision.canary"),
+        ("region", Value::Null, "spec.region"),
+    ] {
+        let mut wish = agent("disk", json!({}));
+        wish["spec"][member] = value;
+        let message = cloud.post("/v0/agents", wish).await.refused(400);
+        assert!(message.contains(field), "{message}");
+    }
+    cloud.post("/v0/agents", agent("disk", json!({"minScale": 1}))).await.ok();
+    cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
+    assert_eq!(attached_to("disk").await, "agent:bot");
+    cloud.delete("/v0/volumes/disk").await.refused(409);
+    cloud.post("/v0/sandboxes", mounting("box", "disk")).await.refused(409);
+    let first = machine.until_launched(1).await.remove(0);
+    let [mount] = &first.volumes[..] else { panic!("{:?}", first.volumes) };
+    assert_eq!((mount.path.as_str(), mount.read_only), ("/memory", false));
+
+    let next = json!({"minScale": 1, "envs": [{"name": "V", "value": "2"}]});
+    cloud.put("/v0/agents/bot", agent("disk", next.clone())).await.ok();
+    let second = machine.until_launched(2).await.remove(1);
+    assert_eq!(second.volumes, first.volumes);
+    assert!(
+        !machine.names().contains(&first.instance.to_string()),
+        "it began before the other had ended"
+    );
+    cloud.until("/v0/agents/bot", |it| it["status"] == "DEPLOYED").await;
+
+    cloud.put("/v0/agents/bot", agent("other", next)).await.ok();
+    assert!(attached_to("disk").await.is_null());
+    assert_eq!(attached_to("other").await, "agent:bot");
+    cloud.delete("/v0/agents/bot").await.ok();
+    assert!(attached_to("other").await.is_null());
+}

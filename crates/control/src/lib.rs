@@ -6,6 +6,7 @@
 
 mod addresses;
 pub mod archives;
+mod attachments;
 pub mod billing;
 pub mod builds;
 mod catalogue;

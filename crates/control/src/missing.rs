@@ -28,7 +28,7 @@ impl Missing {
             Self::ReceiveTemplate => {
                 "receive the content of a volume template: it has no machine that keeps volumes"
             }
-            Self::MountVolume => "mount a volume in a sandbox: its machine keeps no volumes",
+            Self::MountVolume => "mount a volume: its machine keeps no volumes",
             Self::Snapshot => "take a snapshot: no machine of it keeps any",
             Self::Fork => "fork a sandbox: no machine of it keeps snapshots",
             Self::AskProvider => "ask a model provider: the model gateway is missing",

@@ -5,6 +5,7 @@
 //! ([`crate::workloads`]); so is that of a row that was deleted. A row has a size before its file
 //! system has grown to it.
 
+use crate::attachments::Holder;
 use crate::context::Context;
 use crate::engine::{self, Checked, Held, Shown};
 use crate::error::{Conflict, Error, Forbidden, Unfit};
@@ -181,21 +182,20 @@ pub(crate) fn meter(
     usage::store(context, tx, Dimension::VolumeStorage, of, (u64::from(mb) << 20, state.metered))
 }
 
-/// What a sandbox mounts: the volumes that are attached to it, or why it cannot have them.
+/// What a holder of volumes mounts: those that are attached to it, or why it cannot have them.
 pub(crate) fn mounts(
     context: &Context,
     tx: &mut Tx<'_>,
-    sandbox: &Sandbox,
+    holder: &Holder<'_>,
     machine: &str,
 ) -> Result<Result<Vec<VolumeMount>, String>, Error> {
     let mut mounts = Vec::new();
-    let wished = sandbox.spec.volumes.iter().flatten();
-    for wished in wished.filter(|wished| wished.kind != Some(VolumeType::Ephemeral)) {
+    for wished in holder.persistent() {
         let name = wished.name.as_deref().unwrap_or_default();
         let Some(held) = Held::<Volume>::find(context, tx, &[], name)? else {
             return Ok(Err(format!("the volume `{name}` is gone")));
         };
-        if held.state.attached_to.as_deref() != Some(&*holder(sandbox)) {
+        if held.state.attached_to.as_deref() != Some(&*holder.to_string()) {
             return Ok(Err(format!("the volume `{name}` is not attached to it any more")));
         }
         if held.state.machine.as_deref() != Some(machine) {
@@ -210,11 +210,6 @@ pub(crate) fn mounts(
         });
     }
     Ok(Ok(mounts))
-}
-
-/// As the state of a volume names a sandbox that has it.
-pub(crate) fn holder(sandbox: &Sandbox) -> String {
-    format!("sandbox:{}", sandbox.name())
 }
 
 /// Empty folders that go with an instance.

@@ -5,7 +5,7 @@ use crate::commands::{
     apply, archive, backup, cancel, chat, completion, config, connect, cp, delete, deploy,
     describe, doctor, exec, fork, get, image, keys, login, logout, logs, new, port_forward,
     preview, push, requests, restore, revisions, rollback, run, serve, snapshot, token, up, usage,
-    user, version, workspaces,
+    user, version, volume, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -51,6 +51,8 @@ enum Command {
     Fork(fork::Args),
     Archive(archive::Args),
     Unarchive(archive::BackArgs),
+    #[command(visible_alias = "vol")]
+    Volume(volume::Args),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -89,6 +91,7 @@ impl Cli {
             Command::Exec(args) => exec::run(args, &choice).await,
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
+            Command::Volume(args) => volume::run(args, &choice).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,

@@ -61,8 +61,20 @@ pub fn measure(archive: &Path, limits: SourceLimits) -> Result<Needs, Fault> {
         return Ok(measuring.needs);
     }
     let tar = packing::unpacked(file, &limits).map_err(Error::from);
-    tar.and_then(|tar| measuring.read(tar)).map_err(sources::as_archive)?;
+    tar.and_then(|tar| measuring.read(tar)).map_err(|error| sources::as_archive(refused(error)))?;
     Ok(measuring.needs)
+}
+
+/// The limits are those of images, and this is none.
+fn refused(error: Error) -> Error {
+    match error {
+        Error::Limit { what, max } => over(what, max),
+        other => other,
+    }
+}
+
+fn over(what: &'static str, max: u64) -> Error {
+    Error::Hostile { entry: format!("{max} {what}"), why: "it unpacks to more than it may" }
 }
 
 /// Unpacks an archive that was measured into an empty folder. All is root's.
@@ -136,7 +148,7 @@ impl<'l> Measuring<'l> {
         self.needs.entries += 1;
         let max = self.limits.entries_max;
         match self.needs.entries > max {
-            true => Err(Error::Limit { what: "files and folders", max }),
+            true => Err(over("files and folders", max)),
             false => Ok(()),
         }
     }
@@ -147,7 +159,7 @@ impl<'l> Measuring<'l> {
         self.needs.block_bytes = self.needs.block_bytes.saturating_add(blocks);
         let max = self.limits.layer_bytes_max;
         match self.needs.bytes > max {
-            true => Err(Error::Limit { what: "bytes in its files", max }),
+            true => Err(over("bytes in its files", max)),
             false => Ok(()),
         }
     }

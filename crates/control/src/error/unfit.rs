@@ -1,6 +1,6 @@
 //! What a caller asked for and cannot have: it has to ask for something else.
 
-use types::ApiVersion;
+use types::{ApiVersion, KindName};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
@@ -22,8 +22,8 @@ pub enum Unfit {
     ImageBuiltByOther { owner: String },
     #[error("only verified domains of previews can be shared; verify the domain first")]
     DomainUnverified,
-    #[error("the volume `{volume}` is in another region than the sandbox")]
-    VolumeElsewhere { volume: String },
+    #[error("the volume `{volume}` is in another region than the {kind}")]
+    VolumeElsewhere { volume: String, kind: KindName },
     #[error("the volume `{volume}` is kept by another machine of this installation")]
     VolumeOnOtherMachine { volume: String },
     #[error(

@@ -1,5 +1,6 @@
 //! Agents.
 
+use crate::attachments::Holder;
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
@@ -20,10 +21,12 @@ impl Managed for Agent {
 
     fn prepare(
         context: &Context,
-        _: &mut Tx<'_>,
+        tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        let old = draft.old.map(Holder::agent);
+        Holder::agent(draft.wish).take(context, tx, old.as_ref())
     }
 
     fn follow(context: &Context, tx: &mut Tx<'_>, wish: &Self) -> Result<(), Error> {
@@ -33,6 +36,7 @@ impl Managed for Agent {
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
         let calls = (Self::NAME, held.row.name.as_str());
+        Holder::agent(&held.wish).leave(context, tx)?;
         context.control.queue.cancel_all(tx, &held.row.workspace, calls)?;
         super::end_identity(context, tx, &held.state)
     }

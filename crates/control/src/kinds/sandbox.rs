@@ -1,24 +1,14 @@
 //! Sandboxes, and the volumes that they hold.
 
+use crate::attachments::Holder;
 use crate::context::Context;
-use crate::engine::{self, Draft, Held, Managed};
-use crate::error::{Conflict, Error, Unfit};
-use crate::missing::Missing;
-use crate::volumes;
+use crate::engine::{Draft, Held, Managed};
+use crate::error::{Conflict, Error};
 use crate::workloads::images;
 use store::Tx;
-use types::kinds::{Sandbox, Volume};
-use types::parts::{Lifecycle, Status, VolumeType};
-use types::{Kind, KindName};
-
-/// Names of the persistent volumes that a sandbox mounts.
-fn persistent(sandbox: &Sandbox) -> Vec<String> {
-    let volumes = sandbox.spec.volumes.iter().flatten();
-    volumes
-        .filter(|volume| volume.kind != Some(VolumeType::Ephemeral))
-        .filter_map(|volume| volume.name.clone())
-        .collect()
-}
+use types::Kind;
+use types::kinds::Sandbox;
+use types::parts::{Lifecycle, Status};
 
 impl Managed for Sandbox {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
@@ -52,59 +42,12 @@ impl Managed for Sandbox {
             return Err(Conflict::SandboxState { status, wants }.into());
         }
         if draft.old.is_none() {
-            require_mounts(context, draft.wish)?;
-            for volume in persistent(draft.wish) {
-                attach(context, tx, &volume, draft.wish)?;
-            }
+            Holder::sandbox(draft.wish).take(context, tx, None)?;
         }
         Ok(())
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        for name in persistent(&held.wish) {
-            // A restore may have removed the volume; then there is nothing to give back.
-            if context.find(tx, KindName::Volume, &[], &name)?.is_some() {
-                let volume = Held::<Volume>::lock(context, tx, &[], &name)?;
-                let free =
-                    types::kinds::volume::State { attached_to: None, ..volume.state.clone() };
-                engine::change_state(context, tx, volume, free)?;
-            }
-        }
-        Ok(())
+        Holder::sandbox(&held.wish).leave(context, tx)
     }
-}
-
-/// Refuses volumes on a machine that keeps none: what would be written there would be lost.
-fn require_mounts(context: &Context, sandbox: &Sandbox) -> Result<(), Error> {
-    let mounts = sandbox.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
-    match context.control.machine() {
-        Some(machine) if mounts && machine.volumes().is_none() => {
-            Err(Error::Missing(Missing::MountVolume))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Attaches a volume to a sandbox, unless another one holds it.
-fn attach(context: &Context, tx: &mut Tx<'_>, name: &str, sandbox: &Sandbox) -> Result<(), Error> {
-    let volume = Held::<Volume>::lock(context, tx, &[], name)?;
-    if let Some(holder) = &volume.state.attached_to {
-        return Err(
-            Conflict::VolumeAttached { volume: name.to_owned(), holder: holder.clone() }.into()
-        );
-    }
-    if volume.wish.spec.region != sandbox.spec.region
-        && volume.wish.spec.region.is_some()
-        && sandbox.spec.region.is_some()
-    {
-        return Err(Unfit::VolumeElsewhere { volume: name.to_owned() }.into());
-    }
-    let elsewhere = |machine: &String| volume.state.machine.as_ref() != Some(machine);
-    if volumes::keeper(&context.control).is_some_and(|(_, machine)| elsewhere(&machine)) {
-        return Err(Unfit::VolumeOnOtherMachine { volume: name.to_owned() }.into());
-    }
-    let holder = Some(volumes::holder(sandbox));
-    let taken = types::kinds::volume::State { attached_to: holder, ..volume.state.clone() };
-    engine::change_state(context, tx, volume, taken)?;
-    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::instances::{Inventory, Present};
 use super::{launch, routes, rows, workload};
+use crate::attachments::Holder;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
@@ -133,7 +134,7 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
         let Some((context, workspace)) = rows::context(&of, tx, &held.row.workspace)? else {
             return Ok(None);
         };
-        let volumes = volumes::mounts(&context, tx, &held.wish, &machine)?;
+        let volumes = volumes::mounts(&context, tx, &Holder::sandbox(&held.wish), &machine)?;
         Ok::<_, Error>(Some(Case { context, workspace, held, volumes }))
     };
     control.store.read(work).await

@@ -38,4 +38,5 @@ pub(crate) mod up;
 pub(crate) mod usage;
 pub(crate) mod user;
 pub(crate) mod version;
+pub(crate) mod volume;
 pub(crate) mod workspaces;

@@ -28,6 +28,8 @@ pub(crate) struct Manifest {
     pub(crate) volumes: Option<Vec<Value>>,
     pub(crate) github_runner: Option<Value>,
     pub(crate) port: Option<u16>,
+    /// Megabytes of a volume of the template that does not say.
+    pub(crate) default_size: Option<i64>,
     /// An image of a registry, in place of sources.
     pub(crate) image: Option<String>,
     pub(crate) entrypoint: Entrypoint,
@@ -57,8 +59,7 @@ struct Package {
 }
 
 /// Read by the server, which finds them in the archive, or by other programs.
-const FOR_OTHERS: [&str; 7] =
-    ["build", "models", "agents", "functions", "protocol", "workspace", "defaultSize"];
+const FOR_OTHERS: [&str; 6] = ["build", "models", "agents", "functions", "protocol", "workspace"];
 
 /// What `blaxel.toml` says in words and the interface in seconds.
 const SECONDS: [&str; 1] = ["timeout"];

@@ -1,6 +1,6 @@
 //! A project as an archive, for the server to build.
 
-use super::folder::{Entry, Kind, walk};
+use super::folder::{Entry, Kind, Walk, walk};
 use super::ignore::Ignore;
 use super::zip::{FILES_MAX, Zip};
 use crate::error::Error;
@@ -40,6 +40,15 @@ impl Sources {
             matches!(path, DOCKER_CONFIG | BUILD_ENVIRONMENT)
                 || ignore.matches(path, kind == Kind::Folder)
         })?;
+        Self::of(folder, found)
+    }
+
+    /// All that a folder holds, but one file at its top.
+    pub(crate) fn read_all(folder: &Path, without: &str) -> Result<Self, Error> {
+        Self::of(folder, walk(folder, &|path, _| path == without)?)
+    }
+
+    fn of(folder: &Path, found: Walk) -> Result<Self, Error> {
         if found.entries.len() >= FILES_MAX {
             let message = format!(
                 "{} holds more than {FILES_MAX} files; name those to leave out in {IGNORE_FILE}",

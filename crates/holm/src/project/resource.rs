@@ -13,6 +13,8 @@ pub(crate) enum Deployed {
     Job,
     Sandbox,
     Application,
+    /// Files that volumes begin with. Nothing of it runs.
+    VolumeTemplate,
 }
 
 /// Which image an object runs.
@@ -53,6 +55,14 @@ impl Deployed {
         }
     }
 
+    /// As [`Self::read`], and what has files and no program.
+    pub(crate) fn read_all(word: Option<&str>) -> Result<Self, Error> {
+        match word.map(str::to_ascii_lowercase).as_deref() {
+            Some("volume-template" | "volumetemplate" | "vt") => Ok(Self::VolumeTemplate),
+            _ => Self::read(word),
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Agent => "agent",
@@ -60,6 +70,7 @@ impl Deployed {
             Self::Job => "job",
             Self::Sandbox => "sandbox",
             Self::Application => "application",
+            Self::VolumeTemplate => "volume-template",
         }
     }
 
@@ -71,6 +82,7 @@ impl Deployed {
             Self::Job => "Job",
             Self::Sandbox => "Sandbox",
             Self::Application => "Application",
+            Self::VolumeTemplate => "VolumeTemplate",
         }
     }
 
@@ -120,6 +132,7 @@ pub(crate) fn object(
 ) -> Value {
     let spec = match kind {
         Deployed::Application => application(manifest, envs, image),
+        Deployed::VolumeTemplate => json!({"defaultSize": manifest.default_size}),
         _ => workload(kind, manifest, envs, image),
     };
     let mut labels = Map::new();

@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-fn holm(client: &Client, arguments: &[&str]) -> Command {
+pub(crate) fn holm(client: &Client, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holm"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.env_clear().env("HOME", "/nowhere").env("PATH", path).env("HOLM_URL", &client.base);
@@ -18,7 +18,7 @@ fn holm(client: &Client, arguments: &[&str]) -> Command {
 }
 
 #[track_caller]
-fn done(command: &mut Command, exit: i32) -> Output {
+pub(crate) fn done(command: &mut Command, exit: i32) -> Output {
     let output = command.output().unwrap();
     let (said, noted) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

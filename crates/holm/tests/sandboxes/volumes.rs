@@ -1,8 +1,10 @@
 //! Volumes and disks of sandboxes: what was written outlives the sandbox, the server and everything
 //! that runs on the machine.
 
+use crate::command_line::{done, holm};
 use crate::setup::{Client, IMAGE, Place, eventually};
 use serde_json::{Value, json};
+use std::fs;
 
 fn volume(name: &str, size: u32) -> Value {
     json!({"metadata": {"name": name}, "spec": {"size": size}})
@@ -102,5 +104,69 @@ fn the_disk_of_a_sandbox_comes_back_with_its_files_unless_its_image_changes() {
     assert_eq!(client.run("box", "cat /root.txt"), "mine\n");
     change(&client, &spec(512, crate::setup::STARTING));
     assert_eq!(client.run("box", "[ -e /root.txt ] || echo anew"), "anew\n");
+    place.clear(server, &client);
+}
+
+#[test]
+fn a_volume_begins_with_the_files_of_its_template() {
+    let mut place = Place::new("15s");
+    let (server, client) = place.start();
+    let here = tempfile::tempdir().unwrap();
+    let at = |path: &str| here.path().join(path);
+    let holm = |arguments: &[&str], exit: i32| {
+        let output = done(holm(&client, arguments).current_dir(here.path()), exit);
+        String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+    };
+    fs::create_dir_all(at("base/node_modules")).unwrap();
+    let manifest = "name = 'base'\ntype = 'volume-template'\ndefaultSize = 128\n";
+    fs::write(at("base/blaxel.toml"), manifest).unwrap();
+    fs::write(at("base/node_modules/x"), "first").unwrap();
+    let told = holm(&["deploy", "base", "--yes"], 0);
+    assert!(told.contains("version 1"), "{told}");
+    fs::write(at("base/node_modules/x"), "second").unwrap();
+    let told = holm(&["deploy", "base", "--yes"], 0);
+    assert!(told.contains("version 2"), "{told}");
+    let told = holm(&["get", "volumetemplates"], 0);
+    let line = told.lines().find(|line| line.contains("base")).unwrap();
+    assert!(line.contains("ready") && line.contains("128"), "{told}");
+
+    let of = |name: &str, template: &str| json!({"metadata": {"name": name}, "spec": {"template": template}});
+    client.done("POST", "/v0/volumes", Some(&of("disk", "base:latest")));
+    client.done("POST", "/v0/volumes", Some(&of("old", "base:1")));
+    let mut small = of("small", "base");
+    small["spec"]["size"] = json!(1);
+    let (status, refusal) = client.ask("POST", "/v0/volumes", Some(&small)).unwrap();
+    assert_eq!(status, 400, "{refusal}");
+    client.mount("one", "disk");
+    client.mount("two", "old");
+    let look = "cat /data/node_modules/x; ls -A /data";
+    assert_eq!(client.run("one", look), "secondnode_modules\n");
+    assert_eq!(client.run("two", look), "firstnode_modules\n");
+    let size = "df -m /data | tail -1 | awk '{print ($2 > 90 && $2 <= 128)}'";
+    assert_eq!(client.run("one", size), "1\n");
+    // A copy of its own, that outlives the template.
+    client.run("one", "echo changed > /data/node_modules/x && sync");
+    client.done("DELETE", "/v0/volume_templates/base/versions/2", None);
+    client.done("DELETE", "/v0/volume_templates/base", None);
+    assert_eq!(client.run("one", "cat /data/node_modules/x"), "changed\n");
+    let told = holm(&["get", "volumes"], 0);
+    let line = told.lines().find(|line| line.contains("disk")).unwrap();
+    assert!(line.contains("128") && line.contains("sandbox:one"), "{told}");
+
+    // Through the sandbox that has it, and through one that is made.
+    holm(&["volume", "cp", "disk:/node_modules/x", "seen"], 0);
+    assert_eq!(fs::read_to_string(at("seen")).unwrap(), "changed\n");
+    client.delete("one");
+    eventually("the volume is free", || client.attached_to("disk").is_null());
+    let told = holm(&["volume", "cp", "base", "disk:/"], 0);
+    assert!(told.contains("copied 2 files"), "{told}");
+    holm(&["volume", "cp", "disk:/", "out"], 0);
+    assert_eq!(fs::read_to_string(at("out/base/node_modules/x")).unwrap(), "second");
+    assert_eq!(fs::read_to_string(at("out/node_modules/x")).unwrap(), "changed\n");
+    holm(&["volume", "cp", "disk:/nowhere", "x"], 6);
+    holm(&["volume", "cp", "disk:/../etc", "x"], 2);
+    eventually("no sandbox is left of the copies", || client.names() == ["two"]);
+    assert!(client.attached_to("disk").is_null());
+    client.delete("two");
     place.clear(server, &client);
 }

@@ -12,6 +12,7 @@ mod bad_input;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
+mod content;
 mod corpus;
 mod place;
 mod tree;

@@ -17,7 +17,7 @@ use types::instance::Printed;
 pub(crate) const BASE: &str = "localhost/test/base";
 pub(crate) const OTHER: &str = "localhost/test/other";
 /// Nothing takes longer, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Place {
     pub(crate) data: TempDir,

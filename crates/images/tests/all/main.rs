@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod archive;
 #[cfg(test)]
+mod contents;
+#[cfg(test)]
 mod extend;
 #[cfg(test)]
 mod fixture;

@@ -107,6 +107,7 @@ impl Kind for Agent {
                 "spec.region",
                 "is required with volumes: they stay in one region",
             );
+            self.check_alone(problems);
         }
     }
 
@@ -157,6 +158,31 @@ impl AgentSpec {
 }
 
 /// As few instances as wanted, at most as many as allowed.
+impl Agent {
+    /// Whether it has at most one replica, because what it mounts has one writer.
+    pub fn is_alone(&self) -> bool {
+        self.spec.volumes.iter().flatten().any(VolumeAttachment::is_persistent)
+    }
+
+    fn check_alone(&self, problems: &mut Problems) {
+        if !self.is_alone() {
+            return;
+        }
+        let runtime = self.spec.runtime.as_ref();
+        let (min, max) = runtime.map_or((None, None), |it| (it.min_scale, it.max_scale));
+        let one = |scale: Option<i64>| scale.is_none_or(|scale| scale <= 1);
+        let message = "cannot be more than 1 with persistent volumes: they have one writer";
+        problems.require(one(min), "spec.runtime.minScale", message);
+        problems.require(one(max), "spec.runtime.maxScale", message);
+        let canary = self.spec.revision.as_ref().and_then(|revision| revision.canary.as_deref());
+        problems.require(
+            canary.is_none_or(str::is_empty),
+            "spec.revision.canary",
+            "cannot be with persistent volumes: two revisions would write to them at once",
+        );
+    }
+}
+
 pub(super) fn check_scale(min: Option<i64>, max: Option<i64>, problems: &mut Problems) {
     let fits = min.zip(max).is_none_or(|(min, max)| min <= max);
     problems.require(fits, "spec.runtime.minScale", "must not be greater than maxScale");

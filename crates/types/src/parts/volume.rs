@@ -33,7 +33,7 @@ pub struct VolumeAttachment {
 }
 
 impl VolumeAttachment {
-    fn is_persistent(&self) -> bool {
+    pub fn is_persistent(&self) -> bool {
         self.kind.unwrap_or_default() == VolumeType::Persistent
     }
 

@@ -1,5 +1,6 @@
 //! Where agents, MCP servers and applications differ: how a wish says what is to run.
 
+use crate::attachments::Holder;
 use crate::engine::{self, Managed};
 use crate::error::Error;
 use crate::workloads::followed::Followed;
@@ -10,7 +11,7 @@ use types::instance::{Medium, Scratch};
 use types::kinds::application::AppUrl;
 use types::kinds::{Agent, Application, Function, Snapshot};
 use types::parts::{
-    Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment, VolumeType,
+    Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment,
 };
 
 /// On which the programs of agents and MCP servers listen; their wishes do not say.
@@ -27,6 +28,12 @@ pub(super) trait Deployable:
 
     /// The least and the most replicas that the wish asks for.
     fn scale(&self) -> (Option<i64>, Option<i64>);
+
+    /// What holds the volumes that its replica mounts. With any of them there is one replica at a
+    /// time, whatever revision it is of.
+    fn holder(&self) -> Option<Holder<'_>> {
+        None
+    }
 
     /// Whether it answers without credentials.
     fn is_public(&self) -> bool;
@@ -56,7 +63,8 @@ pub(super) struct Program<'w> {
     pub(super) envs: &'w [Env],
     pub(super) port: u16,
     pub(super) generation: Option<Generation>,
-    pub(super) volumes: Volumes,
+    /// Each replica has its own of what keeps nothing.
+    pub(super) scratch: Vec<Scratch>,
     /// The row of the snapshot that it begins with.
     pub(super) snapshot: Option<ResourceId>,
 }
@@ -72,12 +80,6 @@ pub(super) enum Image<'w> {
     Named(&'w str),
     /// A server of the hub, for the first of these connections.
     OfHub(&'w [String]),
-}
-
-pub(super) enum Volumes {
-    Fine(Vec<Scratch>),
-    /// It mounts what keeps its content.
-    Persistent,
 }
 
 /// What the specs of agents and MCP servers have under the same names.
@@ -96,7 +98,7 @@ macro_rules! requested {
 
 /// As [`requested`], of what runs.
 macro_rules! program {
-    ($runtime:expr, $id:ident, $image:expr, $volumes:expr) => {{
+    ($runtime:expr, $id:ident, $image:expr, $scratch:expr) => {{
         let runtime = $runtime;
         let whole = |number: i64| engine::whole($id, number);
         let member = |number: Option<i64>| number.map(whole).transpose();
@@ -108,7 +110,7 @@ macro_rules! program {
             envs: runtime.and_then(|runtime| runtime.envs.as_deref()).unwrap_or_default(),
             port: PORT,
             generation: runtime.and_then(|runtime| runtime.generation),
-            volumes: $volumes,
+            scratch: $scratch,
             snapshot: None,
         }))
     }};
@@ -125,8 +127,12 @@ impl Deployable for Agent {
         let runtime = self.spec.runtime.as_ref();
         let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
         let Some(image) = image.map(Image::Named) else { return Ok(None) };
-        let volumes = volumes(id, self.spec.volumes.as_deref().unwrap_or_default())?;
-        program!(runtime, id, image, volumes)
+        let scratch = scratch(id, self.spec.volumes.as_deref().unwrap_or_default())?;
+        program!(runtime, id, image, scratch)
+    }
+
+    fn holder(&self) -> Option<Holder<'_>> {
+        self.is_alone().then(|| Holder::agent(self))
     }
 }
 
@@ -138,7 +144,7 @@ impl Deployable for Function {
         let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
         let image = image.map(Image::Named).or_else(|| self.hub_connections().map(Image::OfHub));
         let Some(image) = image else { return Ok(None) };
-        program!(runtime, id, image, Volumes::Fine(Vec::new()))
+        program!(runtime, id, image, Vec::new())
     }
 }
 
@@ -154,7 +160,7 @@ impl Deployable for Application {
             envs: spec.envs.as_deref().unwrap_or_default(),
             port: port(id, spec.port)?.unwrap_or(PORT),
             generation: None,
-            volumes: Volumes::Fine(Vec::new()),
+            scratch: Vec::new(),
             snapshot: spec.snapshot.as_deref().map(Snapshot::row_of),
         }))
     }
@@ -185,19 +191,15 @@ fn port(id: &ResourceId, wished: Option<i64>) -> Result<Option<u16>, Error> {
     port.map_err(|_| engine::corrupt(id, "its port is no port"))
 }
 
-/// Each replica has its own of those that keep nothing.
-fn volumes(id: &ResourceId, wished: &[VolumeAttachment]) -> Result<Volumes, Error> {
-    let mut folders = Vec::new();
-    for volume in wished {
-        match (volume.kind, &volume.mount_path, volume.size_mb) {
-            (Some(VolumeType::Ephemeral), Some(path), Some(size)) => folders.push(Scratch {
-                path: path.clone(),
-                size_mb: engine::whole(id, size)?,
-                read_only: volume.read_only.unwrap_or(false),
-                medium: Medium::Disk,
-            }),
-            _ => return Ok(Volumes::Persistent),
-        }
-    }
-    Ok(Volumes::Fine(folders))
+fn scratch(id: &ResourceId, wished: &[VolumeAttachment]) -> Result<Vec<Scratch>, Error> {
+    let ephemeral = wished.iter().filter(|wished| !wished.is_persistent());
+    let folder = |wished: &VolumeAttachment| {
+        Ok(Scratch {
+            path: wished.mount_path.clone().unwrap_or_default(),
+            size_mb: engine::whole(id, wished.size_mb.unwrap_or_default())?,
+            read_only: wished.read_only.unwrap_or(false),
+            medium: Medium::Disk,
+        })
+    };
+    ephemeral.map(folder).collect()
 }

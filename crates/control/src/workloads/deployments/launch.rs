@@ -1,12 +1,13 @@
 //! From a revision to the instances that run it.
 
-use super::deployable::{Deployable, Image, Program, Volumes};
+use super::deployable::{Deployable, Image, Program};
 use crate::billing;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::hub::{self, Server};
 use crate::machine::{Launch, Work};
+use crate::volumes;
 use bytes::Bytes;
 use std::time::Duration;
 use store::Tx;
@@ -49,8 +50,13 @@ pub(super) fn revision<K: Deployable>(
     let Some(program) = wish.program(id)? else {
         return Ok(Err("it has no image".to_owned()));
     };
-    let Volumes::Fine(scratch) = &program.volumes else {
-        return Ok(Err("it mounts volumes, which this server cannot yet".to_owned()));
+    let volumes = match (wish.holder(), context.control.machine()) {
+        (Some(holder), Some(machine)) => volumes::mounts(context, tx, &holder, machine.name())?,
+        _ => Ok(Vec::new()),
+    };
+    let volumes = match volumes {
+        Ok(volumes) => volumes,
+        Err(why) => return Ok(Err(why)),
     };
     let Some(identity) = &held.state.identity else {
         return Ok(Err("it has no identity yet".to_owned()));
@@ -77,8 +83,8 @@ pub(super) fn revision<K: Deployable>(
         grace: GRACE,
         work: Some(Work { arguments, data: Bytes::new(), timeout: None }),
         serves: Some(program.port),
-        scratch: scratch.clone(),
-        volumes: Vec::new(),
+        scratch: program.scratch,
+        volumes,
         snapshot: program.snapshot.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))

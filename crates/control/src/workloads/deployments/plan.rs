@@ -34,6 +34,8 @@ pub(super) struct Situation {
     pub(super) proven: Option<String>,
     pub(super) failed: BTreeSet<String>,
     pub(super) scale: Scale,
+    /// One replica at a time, of whatever revision: what it mounts has one writer.
+    pub(super) alone: bool,
     pub(super) replicas: Vec<Replica>,
     /// Requests that wait or are under way, by revision.
     pub(super) demands: BTreeMap<String, u32>,
@@ -113,14 +115,18 @@ pub(super) fn plan(situation: &Situation) -> Plan {
         Wish::On { next, canary } => {
             let next = next.as_deref();
             let serving = situation.switch(next, &mut plan);
-            let canary = situation.prove(serving, canary.as_deref(), &mut plan);
+            let canary = canary.as_deref().filter(|_| !situation.alone);
+            let canary = situation.prove(serving, canary, &mut plan);
             let proof = |wished: Option<&str>, there: Option<&str>| {
                 wished
                     .filter(|wished| there != Some(wished) && !situation.failed.contains(*wished))
                     .map(str::to_owned)
             };
             let proofs = [proof(next, serving), proof(canary.wished, canary.target)];
-            situation.scale(serving, canary.target, proofs, &mut plan)
+            match &proofs {
+                [Some(next), _] if situation.alone => situation.take_turns(next, &mut plan),
+                _ => situation.scale(serving, canary.target, proofs, &mut plan),
+            }
         }
     };
     situation.put_away(&kept, &mut plan);
@@ -223,6 +229,13 @@ impl Situation {
         targets.into_iter().map(str::to_owned).chain(proofs).collect()
     }
 
+    /// A revision that mounts what another one does begins when that has ended. Requests wait.
+    fn take_turns(&self, next: &str, plan: &mut Plan) -> BTreeSet<String> {
+        let missing = 1_u32.saturating_sub(self.live(next));
+        self.launch(next, missing, &mut 1, plan);
+        BTreeSet::from([next.to_owned()])
+    }
+
     fn wanted(&self, revision: &str, least: u32) -> u32 {
         let requests = self.demands.get(revision).copied().unwrap_or(0);
         requests.div_ceil(self.scale.concurrency.max(1)).max(least)
@@ -230,6 +243,10 @@ impl Situation {
 
     fn launch(&self, revision: &str, missing: u32, budget: &mut u32, plan: &mut Plan) {
         if missing == 0 {
+            return;
+        }
+        if self.alone && !self.replicas.is_empty() {
+            plan.look_in(self.limits.drain_min);
             return;
         }
         if let Some(pause) = self.pauses.get(revision).filter(|pause| !pause.is_zero()) {

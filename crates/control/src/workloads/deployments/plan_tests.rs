@@ -39,6 +39,7 @@ fn calm(replicas: Vec<Replica>) -> Situation {
         proven: None,
         failed: BTreeSet::new(),
         scale: Scale { min: 0, max: 10, concurrency: 10 },
+        alone: false,
         replicas,
         demands: BTreeMap::new(),
         pauses: BTreeMap::new(),
@@ -91,6 +92,29 @@ fn a_new_revision_is_proven_before_it_serves_and_the_old_one_serves_until_then()
     let replicas = vec![replica(1, "a", Phase::Ready), replica(2, "b", Phase::Ending)];
     let stay = plan(&Situation { wish, failed, ..calm(replicas) });
     assert_eq!((stay.launch, stay.changes, stay.drain), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn what_mounts_a_volume_ends_before_the_next_revision_begins() {
+    let wish = on(Some("b"), None);
+    let scale = Scale { min: 0, max: 1, concurrency: 10 };
+    let at = |replicas| Situation { wish: wish.clone(), scale, alone: true, ..calm(replicas) };
+    let first = plan(&at(vec![replica(1, "a", Phase::Ready)]));
+    assert_eq!((names(&first.drain), first.launch), (vec!["replica-a-a-1".to_owned()], vec![]));
+    for phase in [Phase::Draining(Duration::ZERO), Phase::Ending] {
+        let wait = plan(&at(vec![replica(1, "a", phase)]));
+        assert_eq!((wait.launch, wait.changes), (vec![], vec![]), "{phase:?}");
+        assert!(wait.again.is_some());
+    }
+    // Whoever asks for the old one meanwhile waits for the new one.
+    let asked = Situation { demands: BTreeMap::from([("a".into(), 3)]), ..at(vec![]) };
+    assert_eq!(launch(&plan(&asked)), one("b", 1));
+    let ready = plan(&at(vec![replica(2, "b", Phase::Ready)]));
+    assert_eq!((ready.changes, ready.drain), (vec![Change::Switch("b".into())], vec![]));
+    // What served before does so again.
+    let failed = BTreeSet::from(["b".to_owned()]);
+    let back = plan(&Situation { failed, ..asked });
+    assert_eq!(launch(&back), one("a", 1));
 }
 
 #[test]
@@ -212,6 +236,7 @@ fn any_situation() -> impl Strategy<Value = Situation> {
                 proven,
                 failed,
                 scale: Scale { min, max: (min + more).max(1), concurrency },
+                alone: false,
                 replicas: replicas.collect(),
                 demands,
                 pauses,
@@ -258,6 +283,18 @@ proptest! {
                 Change::SayOff => prop_assert!(situation.replicas.is_empty()),
                 Change::SayBound => prop_assert!(situation.wish == Wish::Bound),
             }
+        }
+    }
+
+    #[test]
+    fn what_mounts_volumes_never_has_two_replicas(situation in any_situation()) {
+        let scale = Scale { min: situation.scale.min.min(1), max: 1, ..situation.scale };
+        let mut situation = Situation { alone: true, scale, ..situation };
+        situation.replicas.truncate(1);
+        for _ in 0..8 {
+            let plan = plan(&situation);
+            carry_out(&mut situation, &plan);
+            prop_assert!(situation.replicas.len() <= 1, "{situation:?}");
         }
     }
 

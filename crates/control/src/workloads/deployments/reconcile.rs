@@ -184,6 +184,7 @@ fn situation<K: Deployable>(control: &Control, case: &Case<K>) -> Situation {
         proven: state.canary.clone(),
         failed: state.failed.iter().cloned().collect(),
         scale: route::scale(control, &case.held.wish),
+        alone: case.held.wish.holder().is_some(),
         replicas,
         demands,
         pauses,

@@ -12,7 +12,7 @@ use super::{outcome, soon};
 use crate::context::Context;
 use crate::control::Control;
 use crate::error::Error;
-use crate::machine::{Launch, Machine, MachineFault};
+use crate::machine::{Launch, LaunchFault, Machine, MachineFault};
 use crate::usage;
 use crate::workloads::{images, output, reconcile};
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ const PROBE_FIRST: Duration = Duration::from_millis(1);
 const PROBE_LAST: Duration = Duration::from_millis(100);
 /// For an instance to be gone after the grace of its program.
 const LATE: Duration = Duration::from_secs(2);
+/// Between two tries to take what an instance still has that is about to end.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// What is shown of the last output of a program that has failed.
 const TAIL_BYTES: usize = 600;
 
@@ -141,9 +143,18 @@ impl<K: Deployable> Task<K> {
         let control = self.control();
         let start = async {
             images::entitle(&control.store, &*self.machine, &mut launch).await?;
-            // Pulls are not counted: they would keep others from starting what is here.
-            let _turn = control.workloads.deployments.launches.acquire().await;
-            self.machine.launch(launch).await
+            let until = Instant::now() + control.settings.deployments.start_timeout;
+            loop {
+                // Pulls are not counted: they would keep others from starting what is here.
+                let turn = control.workloads.deployments.launches.acquire().await;
+                let started = self.machine.launch(launch.clone()).await;
+                drop(turn);
+                let goes_on = Instant::now() < until && !self.replica.end.is_cancelled();
+                match started {
+                    Err(LaunchFault::Busy(_)) if goes_on => tokio::time::sleep(BUSY_PAUSE).await,
+                    started => return started,
+                }
+            }
         };
         let (started, owned) = tokio::join!(start, self.own());
         started.map_err(|fault| fault.to_string())?;

@@ -85,6 +85,7 @@ pub(super) fn scale<K: Deployable>(control: &Control, wish: &K) -> super::plan::
     // A deployment without any replicas is one that is disabled.
     let max = max.map(whole).filter(|max| *max > 0);
     let max = max.unwrap_or(settings.replicas).clamp(1, settings.replicas_max);
+    let max = if wish.holder().is_some() { 1 } else { max };
     let min = min.map_or(0, whole).min(max);
     super::plan::Scale { min, max, concurrency: settings.concurrency }
 }

@@ -131,7 +131,15 @@ pub(crate) const KINDS: &[Kind] = &[
         &["volumetemplates", "volumetemplate", "volume-templates", "volume-template", "vt"],
         "VolumeTemplate",
         "volume_templates",
-        &[WORKSPACE, NAME, column("DEFAULT SIZE MB", &["/spec/defaultSize"]), CREATED],
+        &[
+            WORKSPACE,
+            NAME,
+            column("DEFAULT SIZE MB", &["/spec/defaultSize"]),
+            column("LATEST", &["/state/latestVersion"]),
+            column("VERSIONS", &["/state/versionCount"]),
+            column("STATUS", &["/state/status"]),
+            CREATED,
+        ],
     ),
     root(
         &["customdomains", "customdomain", "custom-domain", "cd"],

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::signals::Ends;
 use crate::{output, term};
-use place::Place;
+use place::{Place, below};
 use std::path::PathBuf;
 
 /// Copies files and folders into a sandbox, and out of it
@@ -33,9 +33,16 @@ pub(crate) struct Args {
 }
 
 /// What was copied.
-struct Copied {
+pub(crate) struct Copied {
     files: u64,
     bytes: u64,
+}
+
+impl Copied {
+    pub(crate) fn tell(&self) {
+        let files = if self.files == 1 { "file" } else { "files" };
+        term::note(format!("copied {} {files}, {}", self.files, output::size(self.bytes)));
+    }
 }
 
 /// Of what was left out, so many are named.
@@ -43,19 +50,8 @@ const NAMED_MAX: usize = 10;
 
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
     let mut ends = Ends::new()?;
-    let copy = match (Place::read(&args.from)?, Place::read(&args.to)?) {
-        (Place::Here(from), Place::There { sandbox, path: to }) => Copy::In { from, sandbox, to },
-        (Place::There { sandbox, path: from }, Place::Here(to)) => Copy::Out { sandbox, from, to },
-        (Place::Here(_), Place::Here(_)) => {
-            let message = "name a sandbox at one of the two ends: `holm cp ./folder box:/path`";
-            return Err(Error::Usage(message.into()));
-        }
-        (Place::There { .. }, Place::There { .. }) => {
-            let message = "copy out of one sandbox first, and then into the other";
-            return Err(Error::Usage(message.into()));
-        }
-    };
-    let target = target::resolve(&["sandboxes".into(), copy.sandbox().to_owned()])?;
+    let copy = Copy::read(&args.from, &args.to, "sandbox")?;
+    let target = target::resolve(&["sandboxes".into(), copy.there().to_owned()])?;
     let sandbox = Workload::find(client, &target).await?;
     let copied = tokio::select! {
         copied = copy.run(&sandbox) => copied?,
@@ -65,25 +61,56 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
             return Ok(Exit::Interrupted);
         }
     };
-    let files = if copied.files == 1 { "file" } else { "files" };
-    term::note(format!("copied {} {files}, {}", copied.files, output::size(copied.bytes)));
+    copied.tell();
     Ok(Exit::Success)
 }
 
 /// What is copied where.
-enum Copy {
-    In { from: PathBuf, sandbox: String, to: String },
-    Out { sandbox: String, from: String, to: PathBuf },
+pub(crate) enum Copy {
+    In { from: PathBuf, there: String, to: String },
+    Out { there: String, from: String, to: PathBuf },
 }
 
 impl Copy {
-    fn sandbox(&self) -> &str {
-        match self {
-            Self::In { sandbox, .. } | Self::Out { sandbox, .. } => sandbox,
+    /// `what` is at the end that is not here: a sandbox, or a volume.
+    pub(crate) fn read(from: &str, to: &str, what: &str) -> Result<Self, Error> {
+        match (Place::read(from)?, Place::read(to)?) {
+            (Place::Here(from), Place::There { name: there, path: to }) => {
+                Ok(Self::In { from, there, to })
+            }
+            (Place::There { name: there, path: from }, Place::Here(to)) => {
+                Ok(Self::Out { there, from, to })
+            }
+            (Place::Here(_), Place::Here(_)) => Err(Error::Usage(format!(
+                "name a {what} at one of the two ends: `./folder {what}:/path`"
+            ))),
+            (Place::There { .. }, Place::There { .. }) => {
+                Err(Error::Usage(format!("copy out of one {what} first, and then into the other")))
+            }
         }
     }
 
-    async fn run(&self, there: &Workload) -> Result<Copied, Error> {
+    /// The name of what is not here.
+    pub(crate) fn there(&self) -> &str {
+        match self {
+            Self::In { there, .. } | Self::Out { there, .. } => there,
+        }
+    }
+
+    /// The same with paths that begin in a folder.
+    pub(crate) fn below(self, folder: &str) -> Result<Self, Error> {
+        Ok(match self {
+            Self::In { from, there, to } => Self::In { from, there, to: below(folder, &to)? },
+            Self::Out { there, from, to } => {
+                let path = below(folder, &from)?;
+                // The top has no name to be copied under.
+                let from = if path == folder { format!("{path}/.") } else { path };
+                Self::Out { there, from, to }
+            }
+        })
+    }
+
+    pub(crate) async fn run(&self, there: &Workload) -> Result<Copied, Error> {
         match self {
             Self::In { from, to, .. } => upload::upload(from, there, to).await,
             Self::Out { from, to, .. } => download::download(there, from, to).await,

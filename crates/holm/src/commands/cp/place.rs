@@ -7,17 +7,17 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Here(PathBuf),
-    There { sandbox: String, path: String },
+    There { name: String, path: String },
 }
 
 impl Place {
-    /// `box:/path` is in a sandbox. A path of this machine with a colon in it has a slash before:
+    /// `box:/path` is in a sandbox or a volume. A path of this machine with a colon in it has a slash before:
     /// `./a:b`.
     pub(super) fn read(text: &str) -> Result<Self, Error> {
         match text.split_once(':') {
-            Some((sandbox, path)) if !sandbox.is_empty() && !sandbox.contains(['/', '.']) => {
+            Some((name, path)) if !name.is_empty() && !name.contains(['/', '.']) => {
                 let path = if path.is_empty() { "." } else { path };
-                Ok(Self::There { sandbox: sandbox.to_owned(), path: path.to_owned() })
+                Ok(Self::There { name: name.to_owned(), path: path.to_owned() })
             }
             _ if text.is_empty() => Err(Error::Usage("an empty path names nothing".into())),
             _ => Ok(Self::Here(PathBuf::from(text))),
@@ -54,6 +54,18 @@ pub(super) fn join(folder: &str, name: &str) -> String {
     }
 }
 
+/// A path in a folder that it does not leave. The folder itself has no `/` at its end.
+pub(super) fn below(folder: &str, path: &str) -> Result<String, Error> {
+    if path.split('/').any(|part| part == "..") {
+        return Err(Error::Usage(format!("`{path}` leads out of the volume")));
+    }
+    let path = path.trim_start_matches('/');
+    match path.trim_start_matches("./") {
+        "" | "." => Ok(folder.to_owned()),
+        path => Ok(format!("{folder}/{path}")),
+    }
+}
+
 /// The folder that a path of a sandbox is in.
 pub(super) fn parent(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
@@ -69,14 +81,25 @@ mod tests {
 
     #[test]
     fn a_name_before_a_colon_is_a_sandbox() {
-        let there =
-            |sandbox: &str, path: &str| Place::There { sandbox: sandbox.into(), path: path.into() };
+        let there = |name: &str, path: &str| Place::There { name: name.into(), path: path.into() };
         assert_eq!(Place::read("box:/a:b").unwrap(), there("box", "/a:b"));
         assert_eq!(Place::read("box:").unwrap(), there("box", "."));
         for here in ["./a:b", "a", "/x:y", ":a", "../b:c"] {
             assert_eq!(Place::read(here).unwrap(), Place::Here(here.into()), "{here}");
         }
         assert!(Place::read("").is_err());
+    }
+
+    #[test]
+    fn paths_of_a_volume_stay_in_it() {
+        for (path, expected) in
+            [("/", "/v"), (".", "/v"), ("/.", "/v"), ("a", "/v/a"), ("/a/b/.", "/v/a/b/.")]
+        {
+            assert_eq!(below("/v", path).unwrap(), expected, "{path}");
+        }
+        for path in ["..", "/../x", "a/../../x", "a/.."] {
+            assert!(below("/v", path).is_err(), "{path}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod follow;
 mod plan;
 pub(crate) mod poller;
 pub(crate) mod submit;
+mod template;
 
 pub(crate) use flags::Args;
 
@@ -14,7 +15,7 @@ use crate::commands::apply;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::project::resource::{image_of, masked};
+use crate::project::resource::{Deployed, image_of, masked};
 use crate::signals::Ends;
 use crate::term::{self, Style};
 use crate::world;
@@ -121,6 +122,16 @@ async fn deploy(
     };
     phase.set(Phase::Begun);
     let what = plan.what();
+    if plan.kind == Deployed::VolumeTemplate {
+        let template = template::to_the_end(&asked, &path, args.timeout.0, client).await?;
+        let version = template.pointer("/state/latestVersion").and_then(Value::as_str);
+        let (done, version) = (term::styled_note(Style::Good, "deployed"), version.unwrap_or("-"));
+        term::note(format!("{done} {what}, version {}", term::harmless(version)));
+        if !matches!(args.output, Format::Table) {
+            term::say(output::plain(&[template], args.output));
+        }
+        return Ok(());
+    }
     let log = plan.sources.is_some().then(|| Ask {
         kind: plan.target.kind.name(),
         name: plan.name.clone(),

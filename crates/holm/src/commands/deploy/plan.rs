@@ -137,7 +137,12 @@ fn plan(
         let file = folder.join(manifest::FILE);
         crate::term::note(format!("{}: `{name}` is not known and has no effect", file.display()));
     }
-    let kind = Deployed::read(said.kind.or(manifest.kind.as_deref()))?;
+    let kind = Deployed::read_all(said.kind.or(manifest.kind.as_deref()))?;
+    if kind == Deployed::VolumeTemplate && (args.skip_build || manifest.image.is_some()) {
+        let message =
+            "a volume template has files and no image: leave out `image` and --skip-build";
+        return Err(Error::Usage(message.into()));
+    }
     let name = said.name.map(str::to_owned).or_else(|| manifest.name.clone());
     let name = name.map_or_else(|| name_of(folder), Ok)?;
     let secrets = Secrets::read(&args.env_file, &secret_pairs(&args.secrets)?)?;
@@ -200,6 +205,9 @@ fn sources(
     kind: Deployed,
     docker_config: Option<String>,
 ) -> Result<Sources, Error> {
+    if kind == Deployed::VolumeTemplate {
+        return Sources::read_all(below.unwrap_or(root), manifest::FILE);
+    }
     let mut sources = Sources::read(root)?;
     if let Some(below) = below {
         for name in [manifest::FILE, DOCKERFILE] {
@@ -286,6 +294,27 @@ mod tests {
         let plan = plans_of(&named, &[]).unwrap().remove(0);
         assert!(plan.sources.is_none());
         assert_eq!(plan.object(None).unwrap()["spec"]["runtime"]["image"], "ghcr.io/a/b:1");
+    }
+
+    #[test]
+    fn a_volume_template_is_all_files_of_the_folder() {
+        let files = [
+            ("blaxel.toml", "name = 'base'\ntype = 'volume-template'\ndefaultSize = 2048"),
+            ("node_modules/x", "kept"),
+            (".env", "kept"),
+        ];
+        let place = project(&files);
+        let plan = plans_of(&place, &[]).unwrap().remove(0);
+        assert_eq!(plan.target.object("base").unwrap(), "volume_templates/base");
+        let object = plan.object(None).unwrap();
+        assert_eq!(
+            (&object["kind"], &object["spec"]),
+            (&json!("VolumeTemplate"), &json!({"defaultSize": 2048}))
+        );
+        let sources = plan.sources.unwrap();
+        let names: Vec<_> = sources.entries.iter().map(|entry| entry.path.as_str()).collect();
+        assert_eq!(names, [".env", "node_modules", "node_modules/x"]);
+        assert!(plans_of(&place, &["--skip-build"]).is_err());
     }
 
     #[test]
