@@ -17,9 +17,9 @@ LISTEN ?= 127.0.0.1:8700
 NAME ?= api
 
 BUILD_NEEDS := cc=gcc ld=binutils make=make
-NODE_NEEDS := nft=nftables
+NODE_NEEDS := nft=nftables mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble mkfs.ext4=e2fsprogs skopeo=skopeo podman=podman buildah=buildah
+TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble skopeo=skopeo podman=podman buildah=buildah
 BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux

@@ -18,5 +18,6 @@ mod life;
 mod origins;
 mod registry;
 mod setup;
+mod snapshots_killed;
 mod volumes;
 mod volumes_killed;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use testing::Holm;
 
 const SHORT: usize = 10;
 const LONG: usize = 200;
@@ -18,10 +19,10 @@ const SIZE_MB: u64 = 24;
 const GROWTH_MB: u64 = 8;
 
 /// The connection broke: the server was killed.
-struct Lost;
+pub(crate) struct Lost;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
+pub(crate) enum Known {
     There,
     Gone,
     /// The server was killed before it answered.
@@ -211,7 +212,12 @@ impl Keeper {
 
 /// The answer, which must be good.
 #[track_caller]
-fn asked(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Lost> {
+pub(crate) fn asked(
+    client: &Client,
+    method: &str,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, Lost> {
     match client.ask(method, path, body).ok_or(Lost)? {
         (200, answer) => Ok(answer),
         (status, answer) => panic!("{method} {path}: {status} {answer}"),
@@ -219,7 +225,7 @@ fn asked(client: &Client, method: &str, path: &str, body: Option<&Value>) -> Res
 }
 
 /// Whether something is there, and what it is.
-fn seen(client: &Client, path: &str) -> Result<(Known, Value), Lost> {
+pub(crate) fn seen(client: &Client, path: &str) -> Result<(Known, Value), Lost> {
     match client.ask("GET", path, None).ok_or(Lost)? {
         (404, _) => Ok((Known::Gone, Value::Null)),
         (200, found) if found["status"] == "TERMINATED" || found["status"] == "DELETING" => {
@@ -230,7 +236,33 @@ fn seen(client: &Client, path: &str) -> Result<(Known, Value), Lost> {
     }
 }
 
-fn kills() -> usize {
+pub(crate) fn chances() -> fastrand::Rng {
+    let seed = std::env::var("HOLM_SEED").ok().map(|seed| seed.parse().expect("a number"));
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("HOLM_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// One life of the server, with everybody at work.
+pub(crate) fn live_and_die<A: Send>(
+    server: &mut Holm,
+    life_ms: u64,
+    actors: &mut [A],
+    act: impl Fn(&mut A, &AtomicBool) + Sync,
+) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for actor in actors {
+            let (act, over) = (&act, &over);
+            scope.spawn(move || act(actor, over));
+        }
+        thread::sleep(Duration::from_millis(life_ms));
+        server.kill();
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+pub(crate) fn kills() -> usize {
     let told = std::env::var("HOLM_KILLS").ok();
     let told = told.map(|kills| kills.parse().expect("HOLM_KILLS is a number"));
     let is_long = std::env::var("HOLM_FAULTS").is_ok_and(|form| form == "long");
@@ -265,25 +297,16 @@ fn check(place: &Place, client: &Client, keepers: &mut [Keeper]) {
 
 #[test]
 fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
-    let seed = std::env::var("HOLM_SEED").ok().map(|seed| seed.parse().expect("a number"));
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("HOLM_SEED={seed}");
-    let mut chances = fastrand::Rng::with_seed(seed);
+    let mut chances = chances();
     let mut place = Place::new("15s");
     let (mut server, mut client) = place.start();
     let mut keepers: Vec<_> =
         (0..KEEPERS).map(|number| Keeper::new(number, chances.fork())).collect();
     let kills = kills();
     for _ in 0..kills {
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for keeper in &mut keepers {
-                let (client, over) = (&client, &over);
-                scope.spawn(move || keeper.act(client, over));
-            }
-            thread::sleep(Duration::from_millis(chances.u64(..LIFE_MS_MAX)));
-            server.kill();
-            over.store(true, Ordering::Relaxed);
+        let life_ms = chances.u64(..LIFE_MS_MAX);
+        live_and_die(&mut server, life_ms, &mut keepers, |keeper, over| {
+            keeper.act(&client, over);
         });
         (server, client) = place.start();
         // Now and then the next kill comes while the last one is still made good.
