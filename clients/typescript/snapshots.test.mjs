@@ -57,7 +57,7 @@ test("a snapshot belongs to the workspace and outlives its sandbox", async (t) =
   await SandboxInstance.delete(one.metadata.name);
   const found = await Snapshot.get(older.id);
   assert.equal(found.source.deleted, true);
-  const listed = await (await Snapshot.list({ limit: 1 })).autoPagingToArray();
+  const listed = await (await Snapshot.list({ limit: 1 })).autoPagingToArray({ limit: 1000 });
   assert.ok(listed.some(({ id }) => id === taken.id));
   const name = fresh("fork");
   assert.equal((await found.fork(name)).snapshotId, older.id);
@@ -87,7 +87,7 @@ test("the calls of the generated client", async (t) => {
   assert.equal((await ok(bl.unarchiveSandbox({ path: { sandboxName } }))).status, "DEPLOYED");
   await refused(bl.deleteSnapshot({ path: { snapshotName: "snap_unknown" } }), 404);
   await one.deleteSnapshot(made.id);
-  assert.deepEqual(await one.bl.listSnapshots(), []);
+  assert.deepEqual(await one.listSnapshots(), []);
   await refused(bl.createSnapshot({ body: { source: { name: fresh("none") } } }), 404);
 });
 

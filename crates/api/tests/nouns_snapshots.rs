@@ -10,6 +10,9 @@ use common::volumes::PretendedVolumes;
 use common::{Answer, Cloud, settings};
 use control::machine::Machine;
 use http::Method;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +23,7 @@ use types::instance::Outcome;
 
 /// A machine that keeps as many snapshots as a test needs.
 fn kept() -> (PretendedSnapshots, Arc<Pretended>) {
-    let snapshots = PretendedSnapshots::new(100);
+    let snapshots = PretendedSnapshots::new(1000);
     let volumes = PretendedVolumes::new(10_000);
     let machine = Pretended::new(|_| Ok(Outcome::SUCCESS));
     let machine = machine.with_snapshots(&snapshots).with_volumes(&volumes);
@@ -443,4 +446,68 @@ async fn a_snapshot_is_billed_until_its_bytes_are_gone() {
         groups.iter().find(|group| group["billingDimension"] == "sandbox_snapshot_storage_gbs");
     let usage = of_snapshots.unwrap()["summary"]["usage"].as_f64().unwrap();
     assert!((100.0..115.0).contains(&usage), "100 s of 1 GB: {answer}");
+}
+
+/// Bodies out of the members that the calls know, with any values.
+fn any_body() -> impl Strategy<Value = Value> {
+    let value = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        (0..200i64).prop_map(Value::from),
+        "\\PC{0,70}".prop_map(Value::from),
+        prop::sample::select(vec!["one", "sandbox", "application", "a.example", "snap_x", "../x"])
+            .prop_map(Value::from),
+        "[a-z]{1,8}".prop_map(|name| json!({"name": name, "kind": "sandbox"})),
+        "[A-Z]{0,4}".prop_map(|name| json!([{"name": name, "value": "1"}])),
+    ];
+    let member = prop::sample::select(vec![
+        "name",
+        "source",
+        "targetName",
+        "target_name",
+        "targetType",
+        "type",
+        "snapshotId",
+        "port",
+        "traffic",
+        "memory",
+        "customDomain",
+        "prefix",
+        "envs",
+        "lifecycle",
+    ]);
+    let known = (0..3u8).prop_map(|sort| match sort {
+        0 => json!({}),
+        1 => json!({"targetType": "sandbox", "targetName": "two"}),
+        _ => json!({"targetType": "application", "targetName": "app"}),
+    });
+    (known, prop::collection::vec((member, value), 0..4)).prop_map(|(mut body, members)| {
+        for (member, value) in members {
+            body[member] = value;
+        }
+        body
+    })
+}
+
+#[tokio::test]
+async fn any_body_is_taken_or_refused() {
+    let (cloud, _, _) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let mut runner = TestRunner::deterministic();
+    for _ in 0..100 {
+        let body = any_body().new_tree(&mut runner).unwrap().current();
+        for path in [
+            "/v0/sandboxes/one/snapshots",
+            "/v0/snapshots",
+            "/v0/sandboxes/one/fork",
+            "/v0/snapshots/none/fork",
+        ] {
+            let answer = cloud.post(path, body.clone()).await;
+            assert!(answer.status.as_u16() < 500, "{path} {body}: {}", answer.body);
+        }
+    }
+    let left = cloud.get("/v0/sandboxes/one/snapshots").await.ok();
+    let settled = left.as_array().unwrap().iter().all(|snapshot| snapshot["status"] == "ready");
+    assert!(settled, "{left}");
 }

@@ -82,6 +82,8 @@ async fn act(
         }
         Wanted::Archive(number) => {
             retire_but(&**machine, id, Some(number)).await;
+            // No request may wake it any more.
+            routes::publish(control, id).await?;
             archive(control, &**machine, id, &case.held.state).await;
             Ok(())
         }

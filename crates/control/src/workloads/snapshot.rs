@@ -65,6 +65,9 @@ fn is_here(control: &Control, state: &State) -> bool {
 /// Removes the row of a snapshot that was deleted, unless something begins with it. The files follow
 /// the row.
 async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    if is_needed(control, id).await? {
+        return Ok(());
+    }
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Snapshot>(tx, &id)? else { return Ok(()) };
@@ -77,6 +80,17 @@ async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
         engine::remove::<Snapshot>(&context, tx, &[], &held.row.name).map(drop)
     };
     control.store.write(work).await
+}
+
+/// Whether something begins with a snapshot. Asked before anything is written, which keeps others
+/// from writing.
+async fn is_needed(control: &Control, id: &ResourceId) -> Result<bool, Error> {
+    let id = id.clone();
+    let work = move |tx: &mut Tx<'_>| match rows::find::<Snapshot>(tx, &id)? {
+        Some(held) => snapshots::is_needed(tx, &held.row.workspace, &id),
+        None => Ok(false),
+    };
+    control.store.read(work).await
 }
 
 /// Has removed what is kept here for rows that are gone. `rows` are those that there are.
@@ -129,11 +143,11 @@ async fn look_after(
 ) -> Result<(), Error> {
     let age_ms = control.world.now().since(held.row.created_at);
     let old = age_ms > NEEDED_AT_LEAST_S * 1000;
+    let goes = held.state.kept == Kept::Needed && old && !is_needed(control, &held.row.id).await?;
     let grown = size.filter(|size| *size != held.state.size_bytes);
     match held.state.kept {
         Kept::Deleted => return let_go(control, &held.row.id).await,
-        Kept::Needed if !old && grown.is_none() => return Ok(()),
-        Kept::Asked if grown.is_none() => return Ok(()),
+        Kept::Needed | Kept::Asked if grown.is_none() && !goes => return Ok(()),
         Kept::Needed | Kept::Asked => {}
     }
     let (of, id) = (control.clone(), held.row.id);
@@ -148,7 +162,9 @@ async fn look_after(
             snapshots::meter(&context, tx, &held, &mut state, size)?;
         }
         // The row is followed: what is deleted and not needed goes then.
-        if state.kept == Kept::Needed && old && !snapshots::is_needed(tx, &held.row.workspace, &id)?
+        if goes
+            && state.kept == Kept::Needed
+            && !snapshots::is_needed(tx, &held.row.workspace, &id)?
         {
             state.kept = Kept::Deleted;
         }
