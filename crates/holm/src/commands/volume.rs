@@ -38,6 +38,9 @@ struct CpArgs {
     from: String,
     /// Where to: a path here, or VOLUME:PATH
     to: String,
+    /// Image of the sandbox that is made for the copy, if one is; the server's own otherwise
+    #[arg(long)]
+    image: Option<String>,
 }
 
 /// Where a volume is in a sandbox that is made for a copy.
@@ -54,7 +57,7 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let copy = Copy::read(&args.from, &args.to, "volume")?;
     let mut client = Client::choose(choice)?;
     let mut ends = Ends::new()?;
-    let mut way = Way::find(&mut client, copy.there()).await?;
+    let mut way = Way::find(&mut client, copy.there(), args.image.as_deref()).await?;
     let done = tokio::select! {
         done = way.copy(copy, choice) => done.map(Some),
         () = ends.next() => Ok(None),
@@ -78,12 +81,12 @@ struct Way {
 }
 
 impl Way {
-    async fn find(client: &mut Client, volume: &str) -> Result<Self, Error> {
+    async fn find(client: &mut Client, volume: &str, image: Option<&str>) -> Result<Self, Error> {
         let place = target::resolve(&["volumes".into(), volume.to_owned()])?;
         let object = client.get(&place.object(volume)?, &[]).await?;
         let holder = object.pointer("/state/attachedTo").and_then(Value::as_str);
         let Some(holder) = holder.filter(|holder| !holder.is_empty()) else {
-            return Ok(Self::to_make(volume, &object));
+            return Ok(Self::to_make(volume, &object, image));
         };
         let Some(sandbox) = holder.strip_prefix("sandbox:") else {
             return Err(Error::Failed(format!(
@@ -102,12 +105,15 @@ impl Way {
         Ok(Self { sandbox: sandbox.to_owned(), mount_path, made: None })
     }
 
-    fn to_make(volume: &str, object: &Value) -> Self {
+    fn to_make(volume: &str, object: &Value, image: Option<&str>) -> Self {
         let sandbox = format!("volume-cp-{}", world::system().random_text(UNIQUE_CHARS));
         let mut body = json!({"metadata": {"name": sandbox}, "spec": {
             "runtime": {"memory": MEMORY_MB, "ttl": TTL},
             "volumes": [{"name": volume, "mountPath": MOUNT_PATH}],
         }});
+        if let Some(image) = image {
+            body["spec"]["runtime"]["image"] = image.into();
+        }
         if let Some(region) = object.pointer("/spec/region") {
             body["spec"]["region"] = region.clone();
         }

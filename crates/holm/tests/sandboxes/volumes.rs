@@ -5,6 +5,8 @@ use crate::command_line::{done, holm};
 use crate::setup::{Client, IMAGE, Place, eventually};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
+use std::process::Child;
 
 fn volume(name: &str, size: u32) -> Value {
     json!({"metadata": {"name": name}, "spec": {"size": size}})
@@ -158,15 +160,81 @@ fn a_volume_begins_with_the_files_of_its_template() {
     assert_eq!(fs::read_to_string(at("seen")).unwrap(), "changed\n");
     client.delete("one");
     eventually("the volume is free", || client.attached_to("disk").is_null());
-    let told = holm(&["volume", "cp", "base", "disk:/"], 0);
+    let told = holm(&["volume", "cp", "--image", IMAGE, "base", "disk:/"], 0);
     assert!(told.contains("copied 2 files"), "{told}");
-    holm(&["volume", "cp", "disk:/", "out"], 0);
+    holm(&["volume", "cp", "--image", IMAGE, "disk:/", "out"], 0);
     assert_eq!(fs::read_to_string(at("out/base/node_modules/x")).unwrap(), "second");
     assert_eq!(fs::read_to_string(at("out/node_modules/x")).unwrap(), "changed\n");
-    holm(&["volume", "cp", "disk:/nowhere", "x"], 6);
+    holm(&["volume", "cp", "--image", IMAGE, "disk:/nowhere", "x"], 6);
     holm(&["volume", "cp", "disk:/../etc", "x"], 2);
     eventually("no sandbox is left of the copies", || client.names() == ["two"]);
     assert!(client.attached_to("disk").is_null());
     client.delete("two");
     place.clear(server, &client);
+}
+
+/// Files below a folder of the server's, whoever owns them.
+fn files_below(folder: &Path) -> usize {
+    let Ok(found) = fs::read_dir(folder) else { return 0 };
+    found
+        .map(|entry| entry.unwrap().path())
+        .map(|path| if path.is_dir() { files_below(&path) } else { 1 })
+        .sum()
+}
+
+#[test]
+fn a_kill_leaves_a_version_whole_or_nothing_of_it() {
+    let mut place = Place::new("15s");
+    let (mut server, mut client) = place.start();
+    let here = tempfile::tempdir().unwrap();
+    fs::create_dir(here.path().join("base")).unwrap();
+    for number in 0..400 {
+        let file = here.path().join(format!("base/{number}"));
+        fs::write(file, format!("{number} ").repeat(10_000)).unwrap();
+    }
+    let kept = place.data().join("node/volumes");
+    let sources = place.data().join("builds/sources");
+    // The row, the sources, what is made of them: each is killed when it is there, and a while later.
+    let steps: [&dyn Fn(&Client) -> bool; 4] = [
+        &|client| client.ask("GET", TEMPLATE, None).is_some_and(|(status, _)| status == 200),
+        &|_| files_below(&sources) > 0,
+        &|client| {
+            let template = client.done("GET", TEMPLATE, None);
+            files_below(&kept) > ready(&template)
+        },
+        &|client| status_of_newest(&client.done("GET", TEMPLATE, None)) == "READY",
+    ];
+    for step in steps {
+        let arguments = ["deploy", "base", "--yes", "-n", "base", "-t", "volume-template"];
+        let mut deploying = holm(&client, &arguments).current_dir(here.path()).spawn().unwrap();
+        let ended = |deploying: &mut Child| deploying.try_wait().unwrap().is_some();
+        eventually("a step", || step(&client) || ended(&mut deploying));
+        server.kill();
+        let _ = deploying.kill();
+        deploying.wait().unwrap();
+        (server, client) = place.start();
+        // Nothing was uploaded, or it comes to an end.
+        eventually("the end", || {
+            let template = client.done("GET", TEMPLATE, None);
+            let awaited = status_of_newest(&template) == "CREATED" && files_below(&sources) > 0;
+            !awaited && files_below(&kept) == ready(&template)
+        });
+    }
+    let template = client.done("GET", TEMPLATE, None);
+    assert!(ready(&template) > 0, "{template}");
+    client.done("DELETE", TEMPLATE, None);
+    eventually("nothing is kept", || files_below(&kept) == 0);
+    place.clear(server, &client);
+}
+
+const TEMPLATE: &str = "/v0/volume_templates/base";
+
+fn ready(template: &Value) -> usize {
+    let versions = template["versions"].as_array().unwrap();
+    versions.iter().filter(|version| version["status"] == "READY").count()
+}
+
+fn status_of_newest(template: &Value) -> &str {
+    let newest = template["versions"].as_array().and_then(|versions| versions.last());
+    newest.and_then(|version| version["status"].as_str()).unwrap_or_default()
 }

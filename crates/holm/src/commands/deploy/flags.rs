@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Name; that of `blaxel.toml` or of the folder otherwise
     #[arg(short, long)]
     pub(super) name: Option<String>,
-    /// agent, function, job, sandbox or application; that of `blaxel.toml` otherwise, or sandbox
+    /// agent, function, job, sandbox, application or volume-template; that of `blaxel.toml`
+    /// otherwise, or sandbox
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub(super) kind: Option<String>,
     /// Folder below, whose `blaxel.toml` and `Dockerfile` are meant
