@@ -13,6 +13,7 @@ pub mod control;
 mod cursor;
 pub mod domains;
 mod drive_key;
+pub mod drive_store;
 pub mod engine;
 pub mod error;
 pub mod executions;

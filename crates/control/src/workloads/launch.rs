@@ -82,6 +82,7 @@ pub(super) fn of_wish(
         serves: None,
         scratch: Vec::new(),
         volumes: Vec::new(),
+        drives: Vec::new(),
         snapshot: None,
     })
 }

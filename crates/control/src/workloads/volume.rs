@@ -89,6 +89,7 @@ pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
         let (kind, id) = match kept.name.kept_for() {
             Some(KeptFor::Volume(id)) => (KindName::Volume, id),
             Some(KeptFor::Root(id)) => (KindName::Sandbox, id),
+            Some(KeptFor::Drive(id)) => (KindName::Drive, id),
             Some(KeptFor::Template { .. }) | None => continue,
         };
         if !rows.contains(&id) {

@@ -79,6 +79,7 @@ pub(super) fn revision<K: Deployable>(
         serves: Some(program.port),
         scratch: scratch.clone(),
         volumes: Vec::new(),
+        drives: Vec::new(),
         snapshot: None,
     };
     Ok(Ok(Revision { port: program.port, launch }))
