@@ -12,6 +12,7 @@ pub mod context;
 pub mod control;
 mod cursor;
 pub mod domains;
+pub mod drive_buckets;
 mod drive_key;
 pub mod drive_store;
 pub mod engine;
