@@ -15,6 +15,9 @@ pub trait Access: Send + Sync + 'static {
     /// The secret beside an access key id.
     fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Secret, Refused>>;
 
+    /// Ends when a key that is good now is no longer: what it has begun ends with it.
+    fn outlived(&self, key_id: &str, secret: &Secret) -> Wait<'static, ()>;
+
     fn open<'a>(&'a self, key_id: &'a str, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>>;
 
     /// The buckets that a key may open.
@@ -36,7 +39,7 @@ impl Secret {
         Self(Zeroizing::new(text.into()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }

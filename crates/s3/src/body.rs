@@ -1,8 +1,9 @@
 //! Bodies of answers.
 
+use crate::access::Wait;
 use bytes::Bytes;
 use futures_util::stream;
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use std::fs::File;
@@ -57,10 +58,23 @@ pub(crate) fn of_file(first: Bytes, file: File, at: u64, end: u64) -> Body {
     StreamBody::new(rest).boxed_unsync()
 }
 
-/// Keeps `guard` until the body was sent or dropped.
-pub(crate) fn guarded<G: Send + 'static>(body: Body, guard: G) -> Body {
-    let frames = stream::unfold((body, guard), |(mut body, guard)| async move {
-        body.frame().await.map(|frame| (frame, (body, guard)))
+/// Keeps `guard` until the body was sent or dropped, and breaks it off when `outlived` says so.
+pub(crate) fn guarded<G: Send + 'static>(
+    body: Body,
+    guard: G,
+    outlived: impl FnOnce() -> Wait<'static, ()>,
+) -> Body {
+    if body.size_hint().exact().is_some() {
+        // It is in memory, and what it took was given back.
+        return body;
+    }
+    let state = (body, guard, outlived());
+    let frames = stream::unfold(state, |(mut body, guard, mut outlived)| async move {
+        let frame = tokio::select! {
+            () = &mut outlived => Some(Err(io::ErrorKind::PermissionDenied.into())),
+            frame = body.frame() => frame,
+        };
+        frame.map(|frame| (frame, (body, guard, outlived)))
     });
     StreamBody::new(frames).boxed_unsync()
 }

@@ -37,6 +37,10 @@ const FOLDER_MODE: u32 = 0o755;
 /// Makes the hidden folder inside the files of a bucket, for whoever has no other place for it.
 /// Keys do not lead there, and lists do not show it; sandboxes can see it.
 pub fn hidden_folder(files: impl AsFd) -> std::io::Result<OwnedFd> {
+    match open_folder(&files, HIDDEN_FOLDER) {
+        Err(Errno::NOENT) => {}
+        opened => return Ok(opened?),
+    }
     match rustix::fs::mkdirat(&files, HIDDEN_FOLDER, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => Ok(open_folder(files, HIDDEN_FOLDER)?),
         Err(error) => Err(error.into()),

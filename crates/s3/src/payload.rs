@@ -2,6 +2,7 @@
 
 mod chunks;
 
+use crate::access::Wait;
 use crate::checksum::{Algorithm, Checksum, Running, content_md5};
 use crate::error::{Code, Error};
 use crate::settings::Settings;
@@ -22,6 +23,8 @@ pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Payload {
     body: Incoming,
     idle_max: Duration,
+    /// Ends when the caller may go on no longer.
+    outlived: Wait<'static, ()>,
     /// What it has without its wrapping, if that was said.
     pub(crate) length: Option<u64>,
     read: u64,
@@ -34,9 +37,8 @@ pub(crate) struct Payload {
 impl Payload {
     pub(crate) fn new(
         parts: &Parts,
-        body: Incoming,
-        claim: &Claim,
-        chain: Chain,
+        (body, outlived): (Incoming, Wait<'static, ()>),
+        (claim, chain): (&Claim, Chain),
         settings: &Settings,
     ) -> Result<Self, Error> {
         let headers = &parts.headers;
@@ -44,6 +46,7 @@ impl Payload {
         let mut payload = Self {
             body,
             idle_max: settings.idle_max,
+            outlived,
             length: number(headers, "content-length")?,
             read: 0,
             digest: None,
@@ -102,7 +105,13 @@ impl Payload {
 
     async fn frame(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let frame = tokio::time::timeout(self.idle_max, self.body.frame()).await;
+            let frame = tokio::time::timeout(self.idle_max, self.body.frame());
+            let frame = tokio::select! {
+                () = &mut self.outlived => {
+                    return Err(Error::new(Code::AccessDenied, "The key is no longer valid."));
+                }
+                frame = frame => frame,
+            };
             let slow = |_| Error::new(Code::Timeout, "The body took too long to come.");
             match frame.map_err(slow)? {
                 None => return Ok(None),

@@ -85,7 +85,10 @@ impl Service {
         let entered = self.0.gate.enter(&claim.key_id)?;
         let secret = access.find_key(&claim.key_id).await?;
         let chain = claim.check(&parts, &secret)?;
-        drop(secret);
+        let outlived = {
+            let (access, key_id) = (Arc::clone(access), claim.key_id.clone());
+            move || access.outlived(&key_id, &secret)
+        };
         if let Some(Signed(tell)) = parts.extensions.get() {
             tell(&claim.key_id);
         }
@@ -93,7 +96,8 @@ impl Service {
             let message = "Objects are not served as workers of a page.";
             return Err(Error::new(Code::AccessDenied, message));
         }
-        let payload = Payload::new(&parts, incoming, &claim, chain, settings)?;
+        let payload = (incoming, outlived());
+        let payload = Payload::new(&parts, payload, (&claim, chain), settings)?;
         let query = Query(query);
         let response = match place.bucket() {
             None => self.list_buckets(&parts, &claim.key_id).await?,
@@ -103,7 +107,7 @@ impl Service {
                 Box::pin(act(call, place, payload)).await?
             }
         };
-        Ok(response.map(|body| body::guarded(body, entered)))
+        Ok(response.map(|body| body::guarded(body, entered, outlived)))
     }
 
     async fn call(
@@ -118,7 +122,7 @@ impl Service {
         let id = bucket.id.clone();
         let folder = Folder::new(bucket, Arc::clone(locks), world.clone());
         if may_write {
-            tidy.look(&id, &folder, settings, world).await?;
+            tidy.look(&id, &folder, settings, world).await;
         }
         Ok(Call {
             parts,

@@ -25,13 +25,13 @@ impl Tidy {
         folder: &Folder,
         settings: &Settings,
         world: &World,
-    ) -> Result<(), Error> {
+    ) {
         let now = world.now();
         {
             let mut looked = self.looked.lock();
             let due = |at: &Timestamp| now >= at.plus(settings.tidy_every);
             if looked.get(bucket).is_some_and(|at| !due(at)) {
-                return Ok(());
+                return;
             }
             if looked.len() >= BUCKETS_MAX {
                 looked.retain(|_, at| !due(at));
@@ -39,6 +39,10 @@ impl Tidy {
             looked.insert(bucket.to_owned(), now);
         }
         let (folder, life) = (folder.clone(), settings.upload_life);
-        tokio::task::spawn_blocking(move || uploads::tidy(&folder, now, life)).await?
+        let tidied = tokio::task::spawn_blocking(move || uploads::tidy(&folder, now, life)).await;
+        // A full disk, for one, keeps nobody from reading.
+        if let Err(error) = tidied.map_err(Error::from).and_then(|tidied| tidied) {
+            tracing::warn!(bucket, %error, "what S3 clients abandoned could not be removed");
+        }
     }
 }

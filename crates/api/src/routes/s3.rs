@@ -9,7 +9,7 @@ use crate::http::limits::Limits;
 use crate::http::long_request::LongRequest;
 use admission::Connection;
 use auth::api_keys::{self, NoSigningKey};
-use auth::{Denied, Member};
+use auth::{Denied, Member, Ticket};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -103,6 +103,18 @@ impl s3::Access for Access {
             let key = self.key(key_id).await?;
             self.limits.take_key(key.identity.holder()).map_err(|_| too_fast())?;
             Ok(Secret::new(key.secret.as_str()))
+        })
+    }
+
+    fn outlived(&self, key_id: &str, secret: &Secret) -> Wait<'static, ()> {
+        // Whoever has the key itself is known by it, as everywhere.
+        let (auth, key, id) = (self.control.auth.clone(), secret.clone(), key_id.to_owned());
+        Box::pin(async move {
+            let Ok(identity) = auth.identify(key.as_str()).await else { return };
+            let Ok(member) = auth.enter(&identity, None) else { return };
+            let ticket = Ticket::new(key.as_str(), &member, &[]);
+            let denied = auth.outlived(&ticket).await;
+            tracing::debug!(key = id, %denied, "an S3 request outlived its key");
         })
     }
 

@@ -14,6 +14,8 @@ use std::fs::File;
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 /// What draft names in the hidden folder begin with, for the moment between two calls.
 pub(crate) const PASSING: &str = "passing-";
+/// Bytes of a draft that takes a while to reach the disk.
+const LARGE: i64 = 8 << 20;
 /// Letters of randomness in such names.
 const RANDOM: usize = 20;
 
@@ -41,6 +43,10 @@ impl Folder {
         let random = i64::from(u32::from_le_bytes([low, middle, high, 0]) % 1_000_000);
         let ns = (now.ms().rem_euclid(1000)) * 1_000_000 + random;
         let time = Timespec { tv_sec: now.seconds(), tv_nsec: ns };
+        if rustix::fs::fstat(draft)?.st_size > LARGE {
+            // So that little is left to be done between the seal and the name.
+            rustix::fs::fdatasync(draft)?;
+        }
         rustix::fs::futimens(draft, &Timestamps { last_access: time, last_modification: time })?;
         self.seal(draft, sheet, etag)?;
         Ok(rustix::fs::fsync(draft)?)
@@ -78,17 +84,28 @@ impl Folder {
                 result => result?,
             }
             drop(held);
-            let mut facts = Facts::of(&rustix::fs::fstat(draft)?);
-            if !sheet.is_sealed(&facts) {
-                // It took long. Nobody can have written to it and set its times in no time.
-                self.seal(draft, &mut sheet, etag)?;
-                rustix::fs::fsync(draft)?;
-                facts = Facts::of(&rustix::fs::fstat(draft)?);
-            }
+            let facts = self.keep_sealed(draft, &mut sheet, etag)?;
             rustix::fs::fsync(&folder)?;
             return Ok(facts);
         }
         Err(Error::broken(Errno::AGAIN))
+    }
+
+    /// To be called when a draft has its name: what it says of itself must still hold then.
+    pub(crate) fn keep_sealed(
+        &self,
+        draft: &File,
+        sheet: &mut Sheet,
+        etag: &str,
+    ) -> Result<Facts, Error> {
+        let facts = Facts::of(&rustix::fs::fstat(draft)?);
+        if sheet.is_sealed(&facts) {
+            return Ok(facts);
+        }
+        // It took long. Nobody can have written to it and set its times in no time.
+        self.seal(draft, sheet, etag)?;
+        rustix::fs::fsync(draft)?;
+        Ok(Facts::of(&rustix::fs::fstat(draft)?))
     }
 
     /// Puts a draft in the place of whatever has this name.

@@ -20,6 +20,8 @@ const BEGIN: &str = "begin";
 const RANDOM: usize = 24;
 /// Bytes of `begin`: a key and what is kept with it.
 const BEGIN_MAX: u64 = 16 << 10;
+/// Names of a folder that are looked at in one go: sandboxes may have filled it.
+const NAMES_MAX: usize = 100_000;
 /// How old a name is that a kill left between two calls.
 const PASSING_MAX: Duration = Duration::from_secs(3600);
 
@@ -138,8 +140,9 @@ impl Upload {
             Err(Errno::NOENT) => return Err(no_upload()),
             placed => placed?,
         }
+        let facts = folder.keep_sealed(draft, &mut sheet, etag)?;
         rustix::fs::fsync(&self.folder)?;
-        Ok(Facts::of(&rustix::fs::fstat(draft)?))
+        Ok(facts)
     }
 
     pub(super) fn part(&self, number: u32) -> Result<Option<Object>, Error> {
@@ -175,7 +178,7 @@ fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
     };
     // Parts may still come in until the folder is gone: then there is nothing to put them in.
     for _ in 0..8 {
-        for name in names(&upload, usize::MAX)? {
+        for name in names(&upload, NAMES_MAX)? {
             match rustix::fs::unlinkat(&upload, name.as_str(), AtFlags::empty()) {
                 // A folder is none of ours; it stays, in the way of nobody.
                 Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
@@ -208,14 +211,17 @@ pub(super) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, E
 
 /// Removes what is older than it may be.
 pub(crate) fn tidy(folder: &Folder, now: Timestamp, life: Duration) -> Result<(), Error> {
-    let uploads = all(folder)?;
-    for id in names(&uploads, usize::MAX)? {
+    let hidden = folder.hidden();
+    let uploads = match open_at(hidden, UPLOADS) {
+        Err(Errno::NOENT) => return Ok(()),
+        uploads => uploads?,
+    };
+    for id in names(&uploads, NAMES_MAX)? {
         if begun_at(&id).is_some_and(|begun| now > begun.plus(life)) {
             remove_from(&uploads, &id)?;
         }
     }
-    let hidden = folder.hidden();
-    for name in names(hidden, usize::MAX)?.iter().filter(|name| name.starts_with(PASSING)) {
+    for name in names(hidden, NAMES_MAX)?.iter().filter(|name| name.starts_with(PASSING)) {
         let stat = rustix::fs::statat(hidden, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
         if stat.is_ok_and(|stat| now > Facts::of(&stat).modified_at().plus(PASSING_MAX)) {
             let _ = rustix::fs::unlinkat(hidden, name.as_str(), AtFlags::empty());

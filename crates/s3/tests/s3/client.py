@@ -520,6 +520,33 @@ def consistency():
     assert [name for name in os.listdir(path(".holm-s3")) if name.startswith("passing-")] == []
 
 
+def revoked():
+    """A download and an upload that go on while their key is revoked."""
+    put("large", b"x" * 64 * MIB)
+    body = s3.get_object(Bucket=bucket, Key="large")["Body"]
+    body.read(10)
+
+    def pieces():
+        yield b"y" * MIB
+        open(path("../revoked"), "w").close()
+        while True:
+            yield b"y" * MIB
+
+    request = signed("PUT", key="half", headers={
+        "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "content-length": str(4096 * MIB)})
+    request[3] = pieces()
+    try:
+        assert answer(*request) == (403, "AccessDenied")
+    except ConnectionError:
+        pass
+    assert not os.path.exists(path("half"))
+    try:
+        body.read()
+    except Exception:  # noqa: BLE001
+        return
+    raise AssertionError("the download went on")
+
+
 def content(number):
     return number.to_bytes(4, "big") * 100_000
 

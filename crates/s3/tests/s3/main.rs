@@ -59,6 +59,11 @@ async fn who_mounts_and_who_speaks_s3_see_the_same_files() {
     against_folder("consistency").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_key_has_begun_ends_with_it() {
+    against_folder("revoked").await;
+}
+
 /// What the test below kills.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the server that another test starts and kills"]

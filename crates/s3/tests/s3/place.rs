@@ -40,6 +40,15 @@ impl Access for TestAccess {
         })
     }
 
+    fn outlived(&self, _: &str, _: &Secret) -> Wait<'static, ()> {
+        let gone = self.0.join("revoked");
+        Box::pin(async move {
+            while !gone.exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+    }
+
     fn open<'a>(&'a self, _: &'a str, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
         Box::pin(async move { self.bucket(bucket) })
     }
