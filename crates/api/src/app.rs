@@ -11,13 +11,16 @@ pub struct App {
     control: Control,
     pub(crate) limits: Arc<Limits>,
     pub(crate) streams: Arc<Streams>,
+    /// Drives, as S3 clients see them.
+    pub(crate) s3: s3::Service,
 }
 
 impl App {
     pub fn new(control: Control) -> Self {
         let limits = Arc::new(Limits::new(&control.settings, &control.world));
         let streams = Arc::new(Streams::new(control.settings.streams));
-        Self { control, limits, streams }
+        let s3 = crate::routes::s3::service(&control, &limits);
+        Self { control, limits, streams, s3 }
     }
 
     pub(crate) fn control(&self) -> &Control {

@@ -1,12 +1,14 @@
 //! API keys of people and of service accounts.
 
-use crate::{Error, Identity, Member, Subject, secrets, service_accounts};
+use crate::{Error, Grant, Identity, Member, Subject, identity, secrets, service_accounts};
+use std::sync::Arc;
 use store::Tx;
 use store::identity::Digest;
 use store::identity::api_keys;
 pub use store::identity::api_keys::ApiKey;
 use types::ids::{ApiKeyId, ServiceAccountId};
 use types::parts::duration;
+use zeroize::Zeroizing;
 
 /// Keys of one person or service account.
 const PER_SUBJECT_MAX: usize = 1000;
@@ -33,7 +35,43 @@ pub fn create_of_service_account(
     new: NewKey,
 ) -> Result<(ApiKey, String), Error> {
     let subject = owned(tx, member, id)?;
-    create_for(tx, subject, new, &member.who.name)
+    let (key, value) = create_for(tx, subject, new, &member.who.name)?;
+    api_keys::keep_secret(tx, &key.id, &value)?;
+    Ok((key, value))
+}
+
+/// What signs requests: the key of a service account, found by its id.
+pub struct SigningKey {
+    pub identity: Arc<Identity>,
+    /// The key itself.
+    pub secret: Zeroizing<String>,
+}
+
+/// Why an id stands for nothing that signs.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSigningKey {
+    #[error("there is no such key, or it has expired")]
+    Unknown,
+    #[error("only API keys of service accounts sign requests; this one is a person's")]
+    NotServiceAccount,
+    #[error("the key was made before this server kept keys for signing; make a new one")]
+    NotKept,
+    #[error("the key could not be looked up")]
+    Store(#[from] store::Error),
+}
+
+/// Finds what a request was signed with. Whoever asks has proven nothing yet.
+pub fn signing_key(tx: &mut Tx<'_>, id: &str) -> Result<SigningKey, NoSigningKey> {
+    let (id, now) = (ApiKeyId::known(id.to_owned()), tx.world().now());
+    let good = |key: &ApiKey| key.expires_at.is_none_or(|end| end > now);
+    let key = api_keys::find(tx, &id)?.filter(good).ok_or(NoSigningKey::Unknown)?;
+    if !matches!(key.subject, Subject::ServiceAccount(_)) {
+        return Err(NoSigningKey::NotServiceAccount);
+    }
+    let secret = api_keys::secret(tx, &id)?.ok_or(NoSigningKey::NotKept)?;
+    let identity = identity::load(tx, &key.subject, Grant::Key, Some(key.id))?;
+    let identity = Arc::new(identity.ok_or(NoSigningKey::Unknown)?);
+    Ok(SigningKey { identity, secret: Zeroizing::new(secret) })
 }
 
 pub(crate) fn create_for(

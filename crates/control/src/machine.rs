@@ -1,5 +1,6 @@
 //! What the management side asks of a machine that runs instances, and of whatever routes to them.
 
+use crate::drive_store::DriveStore;
 use crate::registry::Registry;
 use crate::snapshot_store::SnapshotStore;
 use crate::volume_store::VolumeStore;
@@ -16,7 +17,7 @@ use types::KindName;
 use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{
-    Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
+    DriveMount, Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
 };
 
 /// An answer that takes a moment.
@@ -56,6 +57,11 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Whoever keeps volumes on this machine.
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
+        None
+    }
+
+    /// Whoever keeps drives on this machine.
+    fn drives(&self) -> Option<Arc<dyn DriveStore>> {
         None
     }
 
@@ -345,6 +351,8 @@ pub struct Launch {
     pub scratch: Vec<Scratch>,
     /// File systems that stay when the instance goes. Only it has them meanwhile.
     pub volumes: Vec<VolumeMount>,
+    /// File systems that others have at the same time. What of them cannot be mounted is left out.
+    pub drives: Vec<DriveMount>,
 }
 
 /// What an instance does before it ends: the command of its image, with more arguments.

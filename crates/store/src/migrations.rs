@@ -63,6 +63,11 @@ const ALL: &[Migration] = &[
     Migration { number: 17, name: "calls", sql: include_str!("../migrations/0017_calls.sql") },
     Migration { number: 18, name: "builds", sql: include_str!("../migrations/0018_builds.sql") },
     Migration { number: 19, name: "slots", sql: include_str!("../migrations/0019_slots.sql") },
+    Migration {
+        number: 20,
+        name: "api key secrets",
+        sql: include_str!("../migrations/0020_api_key_secrets.sql"),
+    },
 ];
 
 /// The number of the newest step.

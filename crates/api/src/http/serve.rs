@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::http::error::Error;
 use crate::http::harden::harden;
 use crate::http::operation::{Base, Operation};
-use crate::routes::{registry, triggers};
+use crate::routes::{registry, s3, triggers};
 use crate::table;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -70,6 +70,7 @@ pub fn addresses() -> Vec<(Method, String)> {
     addresses.extend(table::uploads().addresses);
     addresses.extend(table::webhooks().addresses);
     addresses.extend(registry::ADDRESSES.map(|(method, path)| (method, path.to_owned())));
+    addresses.extend(s3::ADDRESSES.map(|(method, path)| (method, path.to_owned())));
     addresses.extend(table::TRIGGERS.map(|path| (Method::POST, path.to_owned())));
     addresses
 }
@@ -100,6 +101,9 @@ fn routes() -> Router<App> {
     }
     for path in ["/v2", "/v2/", "/v2/{*path}"] {
         router = router.route(path, axum::routing::any(registry::answer));
+    }
+    for path in ["/s3", "/s3/", "/s3/{*path}"] {
+        router = router.route(path, axum::routing::any(s3::answer));
     }
     router.fallback(triggers::answer)
 }

@@ -25,6 +25,7 @@ pub(crate) mod quotas;
 pub(crate) mod registry;
 pub(crate) mod requests;
 pub(crate) mod resources;
+pub(crate) mod s3;
 pub(crate) mod sandboxes;
 pub(crate) mod schedules;
 pub(crate) mod seal_keys;

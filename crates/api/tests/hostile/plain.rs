@@ -25,7 +25,21 @@ fn case(method: Method, path: &'static str, kind: &'static str, body: &'static s
 fn cases() -> Vec<Case> {
     let mut all = oauth();
     all.extend(registry());
+    all.extend(buckets());
     all.extend(others());
+    all
+}
+
+fn buckets() -> Vec<Case> {
+    let (bucket, object) = ("/s3/{workspace}", "/s3/{workspace}/{name}");
+    let of_objects = [Method::GET, Method::HEAD, Method::PUT, Method::POST, Method::DELETE];
+    let mut all = vec![
+        case(Method::GET, "/s3/", JSON, ""),
+        case(Method::GET, bucket, JSON, ""),
+        case(Method::HEAD, bucket, JSON, ""),
+        case(Method::POST, bucket, JSON, "<Delete/>"),
+    ];
+    all.extend(of_objects.map(|method| case(method, object, JSON, "")));
     all
 }
 
@@ -142,8 +156,8 @@ impl Filling<'_> {
         for word in [self.client, self.token, self.email, self.name, self.workspace] {
             text = text.replace(word, "<it>").replace(&word.replace('@', "%40"), "<it>");
         }
-        // Each page has a proof of its own, each device a code.
-        let random = regex::Regex::new(r#"(value="|_code":"|user_code=)[^"&]+"#).unwrap();
+        // Each page has a proof of its own, each device a code, each answer of S3 an id.
+        let random = regex::Regex::new(r#"(value="|_code":"|user_code=|<RequestId>)[^"&<]+"#).unwrap();
         random.replace_all(&text, "$1<random>").into_owned()
     }
 }
@@ -209,6 +223,9 @@ fn every_address_is_tried() {
             let path = path.replace("{client}", "{id}");
             let path = match path.strip_prefix("/v2/") {
                 Some(_) => path.replace("/job/", "/{type}/").replace("{token}", "{it}"),
+                None if path.starts_with("/s3/") => {
+                    path.replace("{workspace}", "{bucket}").replace("{name}", "{key}")
+                }
                 None => path.replace("{token}", "{secret}").replace("{name}", "{trigger}"),
             };
             [

@@ -7,6 +7,12 @@ use store::Tx;
 use types::kinds::Drive;
 
 impl Managed for Drive {
+    fn adorn(&mut self, context: &Context, _: &mut Tx<'_>) -> Result<(), Error> {
+        let url = crate::drive_buckets::url_of(context, &self.metadata.name);
+        self.state.get_or_insert_default().s3_url = Some(url);
+        Ok(())
+    }
+
     fn prepare(
         context: &Context,
         _: &mut Tx<'_>,

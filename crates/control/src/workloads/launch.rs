@@ -83,6 +83,7 @@ pub(super) fn of_wish(
         serves: None,
         scratch: Vec::new(),
         volumes: Vec::new(),
+        drives: Vec::new(),
         snapshot: None,
     })
 }

@@ -183,6 +183,7 @@ fn launch_of(
         serves: None,
         scratch: plan.scratch.clone(),
         volumes: Vec::new(),
+        drives: Vec::new(),
         snapshot: None,
     })
 }

@@ -115,6 +115,7 @@ pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
             Some(KeptFor::Volume(id)) => (KindName::Volume, id),
             Some(KeptFor::Root(id)) => (KindName::Sandbox, id),
             Some(KeptFor::Template { id, .. }) => (KindName::VolumeTemplate, id),
+            Some(KeptFor::Drive(id)) => (KindName::Drive, id),
             None => continue,
         };
         if !rows.contains(&id) {

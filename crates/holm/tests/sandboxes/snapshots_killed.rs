@@ -173,16 +173,20 @@ impl Forker {
 
     /// Judges what is there after a kill.
     fn rest(&mut self, client: &Client) {
-        let alive = |Lost| panic!("nobody killed the server");
-        self.look(client).unwrap_or_else(alive);
+        self.try_rest(client).unwrap_or_else(|Lost| panic!("nobody killed the server"));
+    }
+
+    fn try_rest(&mut self, client: &Client) -> Result<(), Lost> {
+        self.look(client)?;
         if self.sandbox == Known::There {
-            let number = self.read(client, &self.name).unwrap_or_else(alive);
+            let number = self.read(client, &self.name)?;
             assert!(self.written.contains(&number), "{} has {number}", self.name);
             self.written = number..=number;
         }
         if self.fork == Known::There {
-            self.read_fork(client).unwrap_or_else(alive);
+            self.read_fork(client)?;
         }
+        Ok(())
     }
 
     fn end(&mut self, client: &Client) {

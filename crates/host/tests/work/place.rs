@@ -163,6 +163,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
         serves: None,
         scratch: vec![],
         volumes: vec![],
+        drives: vec![],
         snapshot: None,
     }
 }

@@ -56,6 +56,25 @@ pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
     announce(tx, None, "api-key", key.id.as_str(), Act::Created, &key.created_by)
 }
 
+/// Keeps the key itself, sealed, for whoever has to check what was signed with it.
+pub fn keep_secret(tx: &mut Tx<'_>, id: &ApiKeyId, secret: &str) -> Result<(), Error> {
+    let sealed = tx.shared().keyring.read().seal(&seal_context(id), secret)?;
+    let sql = "INSERT INTO api_key_secrets (key_id, secret) VALUES ($1, $2)";
+    tx.execute("api_key_secrets", sql, params![id, sealed])?;
+    Ok(())
+}
+
+/// The key itself, if it was kept.
+pub fn secret(tx: &mut Tx<'_>, id: &ApiKeyId) -> Result<Option<String>, Error> {
+    let sql = "SELECT secret FROM api_key_secrets WHERE key_id = $1";
+    let Some(row) = tx.find("api_key_secrets", sql, params![id])? else { return Ok(None) };
+    tx.shared().keyring.read().open(&seal_context(id), &row.text(0)?).map(Some)
+}
+
+fn seal_context(id: &ApiKeyId) -> String {
+    format!("api_key_secrets/{id}")
+}
+
 pub fn find_by_digest(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<ApiKey>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE digest = $1");
     tx.find("api_keys", &sql, params![digest])?.as_ref().map(read).transpose()
@@ -83,12 +102,17 @@ pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Re
     let gone =
         tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str(), id])? == 1;
     if gone {
+        let sql = "DELETE FROM api_key_secrets WHERE key_id = $1";
+        tx.execute("api_key_secrets", sql, params![id])?;
         announce(tx, None, "api-key", id.as_str(), Act::Deleted, by)?;
     }
     Ok(gone)
 }
 
 pub(super) fn delete_of_subject(tx: &mut Tx<'_>, subject: &Subject) -> Result<(), Error> {
+    let sql = "DELETE FROM api_key_secrets WHERE key_id IN
+               (SELECT id FROM api_keys WHERE subject_type = $1 AND subject_id = $2)";
+    tx.execute("api_key_secrets", sql, params![subject.type_name(), subject.as_str()])?;
     let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2";
     tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str()])?;
     Ok(())

@@ -63,6 +63,7 @@ const SEALED: &[SealedColumn] = &[
     whole!("deliveries", &["id"], "'deliveries/' || id", "secret"),
     parts("signing_keys", &["id"], "id", "sealed_seed"),
     whole!("budgets", &["id"], "'budgets/' || id", "webhook_secret"),
+    whole!("api_key_secrets", &["key_id"], "'api_key_secrets/' || key_id", "secret"),
     parts("builds", &["id"], "'resources/' || resource_id", "wish"),
 ];
 

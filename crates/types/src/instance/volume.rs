@@ -22,6 +22,7 @@ pub enum KeptFor {
         id: ResourceId,
         number: u64,
     },
+    Drive(ResourceId),
 }
 
 /// A file system that an instance finds at a place.
@@ -34,11 +35,26 @@ pub struct VolumeMount {
     pub read_only: bool,
 }
 
+/// A part of a drive that an instance finds at a place, together with others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveMount {
+    pub drive: VolumeName,
+    /// Absolute and plain. Made if the instance does not have it.
+    pub place: String,
+    /// The folder of the drive beyond which nothing may lead. Absolute and plain.
+    pub within: String,
+    /// Below that, the folder that is mounted. Absolute and plain; made if it is missing and may be
+    /// written to.
+    pub folder: String,
+    pub read_only: bool,
+}
+
 const LENGTH_MAX: usize = 63;
 const RESOURCE_ID: &str = "res_";
 const VOLUME: &str = "volume-";
 const ROOT: &str = "root-";
 const TEMPLATE: &str = "template-";
+const DRIVE: &str = "drive-";
 
 impl VolumeName {
     pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
@@ -58,6 +74,7 @@ impl VolumeName {
             KeptFor::Volume(id) => format!("{VOLUME}{}", stem(id)),
             KeptFor::Root(id) => format!("{ROOT}{}", stem(id)),
             KeptFor::Template { id, number } => format!("{TEMPLATE}{}-{number}", stem(id)),
+            KeptFor::Drive(id) => format!("{DRIVE}{}", stem(id)),
         };
         Self::new(text).expect("ids fit into names of volumes")
     }
@@ -70,6 +87,9 @@ impl VolumeName {
         }
         if let Some(stem) = self.0.strip_prefix(ROOT) {
             return Some(KeptFor::Root(id(stem)));
+        }
+        if let Some(stem) = self.0.strip_prefix(DRIVE) {
+            return Some(KeptFor::Drive(id(stem)));
         }
         let (stem, number) = self.0.strip_prefix(TEMPLATE)?.rsplit_once('-')?;
         Some(KeptFor::Template { id: id(stem), number: number.parse().ok()? })
@@ -109,10 +129,9 @@ mod tests {
     fn a_name_says_whose_row_asks_for_it() {
         let id = || ResourceId::known("res_ab3k9");
         let template = KeptFor::Template { id: id(), number: 3 };
-        let texts = ["volume-ab3k9", "root-ab3k9", "template-ab3k9-3"];
-        for (what, text) in
-            [KeptFor::Volume(id()), KeptFor::Root(id()), template].into_iter().zip(texts)
-        {
+        let texts = ["volume-ab3k9", "root-ab3k9", "template-ab3k9-3", "drive-ab3k9"];
+        let all = [KeptFor::Volume(id()), KeptFor::Root(id()), template, KeptFor::Drive(id())];
+        for (what, text) in all.into_iter().zip(texts) {
             let name = VolumeName::of(&what);
             assert_eq!(name.as_str(), text);
             assert_eq!(name.kept_for(), Some(what));

@@ -85,6 +85,7 @@ pub(super) fn revision<K: Deployable>(
         serves: Some(program.port),
         scratch: program.scratch,
         volumes,
+        drives: Vec::new(),
         snapshot: program.snapshot.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))

@@ -1,0 +1,88 @@
+//! Drives as buckets of the S3 protocol, `drv-{drive}-{workspace id}`: which of them there are for whom,
+//! and their files.
+
+use crate::context::Context;
+use crate::control::Control;
+use crate::drive_store::name_of;
+use crate::engine::{self, Held};
+use crate::error::Error;
+use auth::Member;
+use std::io;
+use std::os::fd::OwnedFd;
+use store::Tx;
+use types::Timestamp;
+use types::ids::ResourceId;
+use types::kinds::Drive;
+
+/// Where the buckets are, below the address of this server.
+pub const BASE: &str = "/s3";
+
+/// A drive whose files are open.
+pub struct OpenDrive {
+    pub id: ResourceId,
+    pub root: OwnedFd,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NoBucket {
+    #[error("there is no such drive")]
+    Missing,
+    /// This server has no machine that keeps drives, or another one keeps this.
+    #[error("the files of the drive are not on this server")]
+    Elsewhere,
+    #[error("the files of the drive could not be opened")]
+    Files(#[source] io::Error),
+    #[error(transparent)]
+    Rules(#[from] Error),
+}
+
+/// What the bucket of a drive is called.
+pub fn bucket_of(drive: &str, member: &Member) -> String {
+    format!("drv-{drive}-{}", member.workspace)
+}
+
+/// Where a drive is reached by S3.
+pub(crate) fn url_of(context: &Context, drive: &str) -> String {
+    let public_url = context.control.settings.public_url.trim_end_matches('/');
+    format!("{public_url}{BASE}/{}", bucket_of(drive, &context.member))
+}
+
+/// The name of the drive, if this is a bucket of the member's workspace.
+fn drive_of<'b>(bucket: &'b str, member: &Member) -> Option<&'b str> {
+    bucket.strip_prefix("drv-")?.strip_suffix(member.workspace.as_str())?.strip_suffix('-')
+}
+
+/// Opens the files of a bucket.
+pub async fn open(control: &Control, member: &Member, bucket: &str) -> Result<OpenDrive, NoBucket> {
+    let drive = drive_of(bucket, member).ok_or(NoBucket::Missing)?.to_owned();
+    let context = Context { control: control.clone(), member: member.clone() };
+    let found =
+        control.store.read(move |tx: &mut Tx<'_>| Held::<Drive>::get(&context, tx, &[], &drive));
+    let id = match found.await {
+        Ok(held) => held.row.id,
+        Err(Error::NoResource { .. }) => return Err(NoBucket::Missing),
+        Err(error) => return Err(error.into()),
+    };
+    let store = control.machine().and_then(|machine| machine.drives());
+    let (store, name) = (store.ok_or(NoBucket::Elsewhere)?, name_of(&id));
+    let opened = tokio::task::spawn_blocking(move || store.open_root(&name)).await;
+    match opened.map_err(io::Error::other).and_then(|opened| opened) {
+        Ok(root) => Ok(OpenDrive { id, root }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(NoBucket::Elsewhere),
+        Err(error) => Err(NoBucket::Files(error)),
+    }
+}
+
+/// The buckets of a workspace, and when their drives were made.
+pub async fn list(control: &Control, member: &Member) -> Result<Vec<(String, Timestamp)>, Error> {
+    let context = Context { control: control.clone(), member: member.clone() };
+    let drives = control
+        .store
+        .read(move |tx: &mut Tx<'_>| engine::list_all::<Drive>(&context, tx, &[]))
+        .await?;
+    let named = |drive: Drive| {
+        let made = drive.metadata.created_at.unwrap_or_default();
+        (bucket_of(&drive.metadata.name, member), made)
+    };
+    Ok(drives.into_iter().map(named).collect())
+}

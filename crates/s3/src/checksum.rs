@@ -1,0 +1,121 @@
+//! Checksums that clients send with a body, before it or behind it.
+
+use crate::crc::Crc;
+use crate::error::{Code, Error};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use ring::digest;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    Crc32,
+    Crc32c,
+    Crc64Nvme,
+    Sha1,
+    Sha256,
+}
+
+const ALL: [Algorithm; 5] =
+    [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
+
+impl Algorithm {
+    /// The header field of its value.
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::Crc32 => "x-amz-checksum-crc32",
+            Self::Crc32c => "x-amz-checksum-crc32c",
+            Self::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            Self::Sha1 => "x-amz-checksum-sha1",
+            Self::Sha256 => "x-amz-checksum-sha256",
+        }
+    }
+
+    pub(crate) fn of_field(field: &str) -> Option<Self> {
+        ALL.into_iter().find(|algorithm| algorithm.field().eq_ignore_ascii_case(field))
+    }
+}
+
+/// A checksum and its value, as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Checksum {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) value: String,
+}
+
+impl Checksum {
+    /// The one that the header names. Several are refused: it would not be clear which counts.
+    pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, Error> {
+        let mut found = None;
+        for algorithm in ALL {
+            let Some(value) = headers.get(algorithm.field()) else { continue };
+            if found.is_some() {
+                let message = "A request has one checksum of its body or none.";
+                return Err(Error::new(Code::InvalidRequest, message));
+            }
+            let value = value.to_str().unwrap_or_default().to_owned();
+            found = Some(Self { algorithm, value });
+        }
+        Ok(found)
+    }
+}
+
+enum Sum {
+    Crc(Crc),
+    Digest(digest::Context),
+}
+
+/// Adds up as the body passes.
+pub(crate) struct Running {
+    pub(crate) algorithm: Algorithm,
+    sum: Sum,
+}
+
+impl Running {
+    pub(crate) fn new(algorithm: Algorithm) -> Self {
+        let sum = match algorithm {
+            Algorithm::Crc32 => Sum::Crc(Crc::crc32()),
+            Algorithm::Crc32c => Sum::Crc(Crc::crc32c()),
+            Algorithm::Crc64Nvme => Sum::Crc(Crc::crc64_nvme()),
+            Algorithm::Sha1 => Sum::Digest(digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
+            Algorithm::Sha256 => Sum::Digest(digest::Context::new(&digest::SHA256)),
+        };
+        Self { algorithm, sum }
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        match &mut self.sum {
+            Sum::Crc(crc) => crc.update(bytes),
+            Sum::Digest(context) => context.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Vec<u8> {
+        match self.sum {
+            Sum::Crc(crc) => crc.finish(),
+            Sum::Digest(context) => context.finish().as_ref().to_vec(),
+        }
+    }
+
+    /// Whether the body was what `announced` says.
+    pub(crate) fn check(self, announced: &str) -> Result<Checksum, Error> {
+        let algorithm = self.algorithm;
+        let Ok(bytes) = STANDARD.decode(announced.trim()) else {
+            let message = format!("The value of {} is not valid.", algorithm.field());
+            return Err(Error::new(Code::InvalidRequest, message));
+        };
+        if bytes != self.finish() {
+            let message = format!("The body does not have the {} that came.", algorithm.field());
+            return Err(Error::new(Code::BadDigest, message));
+        }
+        Ok(Checksum { algorithm, value: announced.trim().to_owned() })
+    }
+}
+
+/// `Content-MD5`, as its bytes.
+pub(crate) fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Error> {
+    let Some(value) = headers.get("content-md5") else { return Ok(None) };
+    let bytes = STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+    let wrong = || Error::new(Code::InvalidDigest, "The Content-MD5 is not valid.");
+    bytes.map(Some).ok_or_else(wrong)
+}

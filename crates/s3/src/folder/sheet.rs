@@ -1,0 +1,151 @@
+//! What is kept beside a file: its ETag, and what a client said of it. It lies in an attribute that
+//! only the server's machine can read and set, so nothing in a sandbox forges it.
+//!
+//! The ETag is bound to the state of the file in which it was taken ([`Seal`]). Whoever changes the
+//! file past us changes that state, and the file gets an ETag made of its state instead.
+
+use crate::error::{Code, Error};
+use rustix::fs::{Stat, XattrFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use types::Timestamp;
+
+const NAME: &str = "trusted.holm.s3.sheet";
+/// What fits beside each other into the block that ext4 has for the attributes of a file.
+const BYTES_MAX: usize = 3600;
+/// A file gets its name this soon after its sheet was written, or the sheet is written anew. Whoever
+/// changes the file after that is seen by the time of the change, which nobody can set.
+const NAMED_WITHIN_NS: i64 = 10_000_000_000;
+
+/// The state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Facts {
+    inode: u64,
+    pub(crate) size: u64,
+    modified_ns: i64,
+    changed_ns: i64,
+}
+
+impl Facts {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        let ns = |seconds: i64, rest: u64| {
+            seconds.saturating_mul(1_000_000_000).saturating_add_unsigned(rest)
+        };
+        Self {
+            inode: stat.st_ino,
+            size: u64::try_from(stat.st_size).unwrap_or_default(),
+            modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
+            changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    pub(crate) fn modified_at(&self) -> Timestamp {
+        Timestamp::from_ms(self.modified_ns.div_euclid(1_000_000))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Seal {
+    etag: String,
+    inode: u64,
+    size: u64,
+    modified_ns: i64,
+    changed_until_ns: i64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sheet {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seal: Option<Seal>,
+    /// Header fields that come back with the object: its type, and `x-amz-meta-…`.
+    #[serde(default)]
+    pub(crate) headers: Vec<(String, String)>,
+    /// The field and the value of the checksum that the content came with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<(String, String)>,
+}
+
+impl Sheet {
+    pub(crate) fn new(headers: Vec<(String, String)>) -> Self {
+        Self { headers, ..Self::default() }
+    }
+
+    pub(crate) fn with_checksum(self, checksum: Option<(String, String)>) -> Self {
+        Self { checksum, ..self }
+    }
+
+    /// Of the file at this path, which must not lead through anything of a tenant's.
+    pub(super) fn read(path: &str) -> Result<Self, Errno> {
+        let mut value = vec![0; BYTES_MAX];
+        match rustix::fs::getxattr(path, NAME, value.as_mut_slice()) {
+            Ok(length) => {
+                let read = serde_json::from_slice(value.get(..length).unwrap_or_default());
+                // What a later release wrote in other words tells this one nothing.
+                Ok(read.unwrap_or_default())
+            }
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Self::default()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Binds the sheet to the file as it is now, with this ETag.
+    pub(super) fn seal(&mut self, etag: &str, facts: &Facts) {
+        self.seal = Some(Seal {
+            etag: etag.to_owned(),
+            inode: facts.inode,
+            size: facts.size,
+            modified_ns: facts.modified_ns,
+            changed_until_ns: facts.changed_ns.saturating_add(NAMED_WITHIN_NS),
+        });
+    }
+
+    pub(super) fn write(&self, path: &str) -> Result<(), Error> {
+        let too_large = || {
+            let message = "The metadata of the object is larger than what can be kept.";
+            Error::new(Code::MetadataTooLarge, message)
+        };
+        let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
+        if text.len() > BYTES_MAX {
+            return Err(too_large());
+        }
+        match rustix::fs::setxattr(path, NAME, &text, XattrFlags::empty()) {
+            Err(Errno::TOOBIG | Errno::RANGE) => Err(too_large()),
+            result => Ok(result?),
+        }
+    }
+
+    fn holds(&self, facts: &Facts) -> Option<&Seal> {
+        self.seal.as_ref().filter(|seal| {
+            seal.inode == facts.inode
+                && seal.size == facts.size
+                && seal.modified_ns == facts.modified_ns
+                && seal.changed_until_ns >= facts.changed_ns
+        })
+    }
+
+    /// Whether the file is still what it was written as.
+    pub(crate) fn is_sealed(&self, facts: &Facts) -> bool {
+        self.holds(facts).is_some()
+    }
+
+    /// The ETag, without its quotes. That of a file which was written or changed past S3 ends in
+    /// `-0`, as no other does: clients that take an ETag for an MD5 know by the `-` that it is none.
+    pub(crate) fn etag(&self, facts: &Facts) -> String {
+        if let Some(seal) = self.holds(facts) {
+            return seal.etag.clone();
+        }
+        let Facts { inode, size, modified_ns, changed_ns } = facts;
+        let state = format!("{inode} {size} {modified_ns} {changed_ns}");
+        let digest = crate::signature::sha256_hex(state.as_bytes());
+        format!("{}-0", digest.get(..32).unwrap_or(&digest))
+    }
+
+    /// The checksum of the content, as long as it is that content.
+    pub(crate) fn checksum(&self, facts: &Facts) -> Option<&(String, String)> {
+        self.checksum.as_ref().filter(|_| self.is_sealed(facts))
+    }
+}
+
+pub(super) fn etag_of_nothing() -> String {
+    crate::signature::hex(&crate::payload::md5_of(b""))
+}

@@ -1,0 +1,158 @@
+//! Copies within the server.
+
+use super::{Call, blocking, quoted, write::holding, xml};
+use crate::body::Body;
+use crate::conditions::{Conditions, Verdict};
+use crate::date;
+use crate::error::{Code, Error};
+use crate::folder::{Folder, Object, Sheet};
+use crate::headers::{text, to_keep};
+use crate::key::Key;
+use crate::range::{self, Span};
+use crate::signature::{decode, hex};
+use crate::xml::Xml;
+use http::Response;
+use md5::{Digest, Md5};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
+
+/// Bytes that are read at once for an MD5.
+const PIECE: usize = 1 << 20;
+
+/// What is to be copied.
+pub(super) struct Source {
+    pub(super) folder: Folder,
+    pub(super) key: Key,
+    /// Whether it lies in the bucket that is written to.
+    is_here: bool,
+}
+
+/// Finds the source that the header names, if this key may open its bucket.
+pub(super) async fn source(call: &Call) -> Result<Source, Error> {
+    let bad = || Error::argument("x-amz-copy-source is none that can be read.");
+    let named = text(&call.parts, "x-amz-copy-source").ok_or_else(bad)?;
+    if named.contains('?') {
+        return Err(Error::new(Code::NotImplemented, "A drive has no versions of objects."));
+    }
+    let named = decode(named).ok_or_else(bad)?;
+    let (bucket, key) =
+        named.strip_prefix('/').unwrap_or(&named).split_once('/').ok_or_else(bad)?;
+    let key = Key::new(key)?;
+    if bucket == call.bucket {
+        return Ok(Source { folder: call.folder.clone(), key, is_here: true });
+    }
+    let opened = call.access.open(&call.key_id, bucket).await?;
+    let folder = Folder::new(opened, Arc::clone(&call.locks), call.world.clone());
+    Ok(Source { folder, key, is_here: false })
+}
+
+impl Source {
+    /// The object, as it is now and as the conditions want it.
+    pub(super) fn find(&self, conditions: &Conditions) -> Result<Object, Error> {
+        let object = self.folder.find(&self.key)?.ok_or_else(Error::no_key)?;
+        match conditions.for_reading(&object.etag(), object.facts.modified_at()) {
+            Verdict::Go => Ok(object),
+            Verdict::NotModified | Verdict::Failed => Err(Error::condition()),
+        }
+    }
+}
+
+/// A draft with bytes of an object in it, and their MD5.
+pub(super) fn draft_of(
+    folder: &Folder,
+    object: &Object,
+    span: Span,
+) -> Result<(File, [u8; 16]), Error> {
+    let (source, draft) = (object.open()?, folder.draft()?);
+    (&source).seek(SeekFrom::Start(span.start))?;
+    let copied = io::copy(&mut (&source).take(span.length), &mut &draft)?;
+    if copied != span.length {
+        let message = "The source was cut shorter while it was copied.";
+        return Err(Error::new(Code::Unavailable, message));
+    }
+    let md5 = md5_of(&draft)?;
+    Ok((draft, md5))
+}
+
+fn md5_of(file: &File) -> Result<[u8; 16], Error> {
+    let mut file = file;
+    file.seek(SeekFrom::Start(0))?;
+    let (mut md5, mut piece) = (Md5::new(), vec![0; PIECE]);
+    loop {
+        let length = file.read(&mut piece)?;
+        let Some(read) = piece.get(..length).filter(|read| !read.is_empty()) else { break };
+        md5.update(read);
+    }
+    Ok(md5.finalize().into())
+}
+
+pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error> {
+    let source = source(&call).await?;
+    let replace = match text(&call.parts, "x-amz-metadata-directive") {
+        None | Some("COPY") => false,
+        Some("REPLACE") => true,
+        Some(_) => return Err(Error::argument("x-amz-metadata-directive is COPY or REPLACE.")),
+    };
+    if source.is_here && source.key == key && !replace {
+        let message = "A copy of an object onto itself has to replace its metadata.";
+        return Err(Error::new(Code::InvalidRequest, message));
+    }
+    let headers = &call.parts.headers;
+    let kept = to_keep(headers, call.settings.metadata_bytes_max)?;
+    let on_source = Conditions::of_source(headers);
+    let on_target = Conditions::read(headers);
+    let (etag, modified_at) = blocking(move || {
+        let object = source.find(&on_source)?;
+        let sheet = Sheet::new(if replace { kept } else { object.sheet.headers.clone() });
+        write(&call, &object, &key, sheet, &on_target)
+    })
+    .await?;
+    let mut answer = Xml::begin("CopyObjectResult", true);
+    answer.leaf("LastModified", &date::xml(modified_at));
+    answer.leaf("ETag", &quoted(&etag));
+    Ok(xml(answer))
+}
+
+fn write(
+    call: &Call,
+    object: &Object,
+    key: &Key,
+    sheet: Sheet,
+    conditions: &Conditions,
+) -> Result<(String, types::Timestamp), Error> {
+    if key.is_folder() {
+        if object.size() > 0 {
+            let message = "A key that ends in a slash is a folder, which has no content.";
+            return Err(Error::argument(message));
+        }
+        call.folder.put_folder(key, sheet, holding(conditions))?;
+        return Ok((hex(&crate::payload::md5_of(b"")), call.world.now()));
+    }
+    let (draft, md5) = if object.is_folder() {
+        (call.folder.draft()?, crate::payload::md5_of(b""))
+    } else {
+        draft_of(&call.folder, object, Span { start: 0, length: object.size() })?
+    };
+    let (etag, mut sheet) = (hex(&md5), sheet);
+    call.folder.finish(&draft, &mut sheet, &etag)?;
+    let draft = (&draft, sheet, etag.as_str());
+    let facts = call.folder.publish(draft, key, conditions.is_exclusive(), holding(conditions))?;
+    Ok((etag, facts.modified_at()))
+}
+
+/// The bytes of the source that a part is made of.
+pub(super) fn span_of(call: &Call, size: u64) -> Result<Span, Error> {
+    let Some(range) = text(&call.parts, "x-amz-copy-source-range") else {
+        return Ok(Span { start: 0, length: size });
+    };
+    let bad = || Error::argument("x-amz-copy-source-range is not valid.");
+    let span = range::read(range, size)?.ok_or_else(bad)?;
+    // Other than in reads, the whole range has to be there.
+    let last: u64 =
+        range.rsplit_once('-').and_then(|(_, last)| last.parse().ok()).ok_or_else(bad)?;
+    if last >= size {
+        return Err(Error::new(Code::InvalidRange, "The range is not within the source."));
+    }
+    Ok(span)
+}

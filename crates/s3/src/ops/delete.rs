@@ -1,0 +1,69 @@
+//! Removing objects.
+
+use super::{Call, blocking, empty, write::holding, xml};
+use crate::body::Body;
+use crate::conditions::Conditions;
+use crate::error::{Code, Error};
+use crate::key::Key;
+use crate::payload::Payload;
+use crate::xml::{Element, Xml};
+use http::{Response, StatusCode};
+
+/// Removes an object. One that is not there is gone as well.
+pub(super) async fn one(call: Call, key: Key) -> Result<Response<Body>, Error> {
+    let conditions = Conditions::read(&call.parts.headers);
+    blocking(move || call.folder.remove(&key, holding(&conditions))).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+pub(super) async fn many(call: Call, payload: Payload) -> Result<Response<Body>, Error> {
+    let body = payload.collect(call.settings.xml_bytes_max).await?;
+    let (keys, quiet) = read(&body, call.settings.delete_keys_max)?;
+    let results = blocking(move || {
+        let each = keys.into_iter().map(|text| {
+            let removed = Key::new(&text).and_then(|key| call.folder.remove(&key, |_| Ok(())));
+            (text, removed)
+        });
+        Ok(each.collect::<Vec<_>>())
+    })
+    .await?;
+    let mut answer = Xml::begin("DeleteResult", true);
+    for (key, removed) in results {
+        match removed {
+            Ok(_) if quiet => {}
+            Ok(_) => {
+                answer.open("Deleted");
+                answer.leaf("Key", &key);
+                answer.close();
+            }
+            Err(error) => {
+                if let Some(cause) = &error.cause {
+                    tracing::error!(error = cause as &dyn std::error::Error, "failed to delete");
+                }
+                answer.open("Error");
+                answer.leaf("Key", &key);
+                answer.leaf("Code", error.code.text());
+                answer.leaf("Message", &error.message);
+                answer.close();
+            }
+        }
+    }
+    Ok(xml(answer))
+}
+
+/// The keys of a request that deletes many, and whether it wants to hear of failures alone.
+fn read(body: &[u8], keys_max: usize) -> Result<(Vec<String>, bool), Error> {
+    let malformed = |why: &'static str| Error::new(Code::MalformedXml, why);
+    let root = Element::read(body)?;
+    if root.name != "Delete" {
+        return Err(malformed("The body is no Delete."));
+    }
+    let objects = root.children.iter().filter(|child| child.name == "Object");
+    let keys: Option<Vec<String>> =
+        objects.map(|object| object.child("Key").map(str::to_owned)).collect();
+    let keys = keys.ok_or_else(|| malformed("An Object has no Key."))?;
+    if keys.is_empty() || keys.len() > keys_max {
+        return Err(malformed("There are no objects in the body, or too many."));
+    }
+    Ok((keys, root.child("Quiet") == Some("true")))
+}

@@ -1,0 +1,294 @@
+//! Objects that come in parts.
+
+use super::copy::{draft_of, source, span_of};
+use super::uploads::{self, Begin, Upload, no_upload};
+use super::write::{Received, echo, holding, receive, stored};
+use super::{Call, blocking, empty, quoted, xml};
+use crate::body::Body;
+use crate::conditions::Conditions;
+use crate::date;
+use crate::error::{Code, Error};
+use crate::folder::{Object, Sheet};
+use crate::headers::to_keep;
+use crate::key::Key;
+use crate::payload::Payload;
+use crate::signature::{encode, hex};
+use crate::xml::{Element, Xml};
+use http::{Response, StatusCode};
+use md5::{Digest, Md5};
+use std::fs::File;
+use std::io::{self, Read};
+
+fn id_of(call: &Call) -> Result<String, Error> {
+    call.query.get("uploadId").map(str::to_owned).ok_or_else(no_upload)
+}
+
+fn number_of(call: &Call) -> Result<u32, Error> {
+    let (text, most) = (call.query.get("partNumber").unwrap_or_default(), call.settings.parts_max);
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Error::argument(format!("partNumber is a number from 1 to {most}.")))
+}
+
+pub(super) async fn create(call: Call, bucket: &str, key: Key) -> Result<Response<Body>, Error> {
+    if key.is_folder() {
+        return Err(Error::argument("A folder has no content that could come in parts."));
+    }
+    let headers = to_keep(&call.parts.headers, call.settings.metadata_bytes_max)?;
+    let begin = Begin { key: key.as_str().to_owned(), headers };
+    let most = call.settings.uploads_max;
+    let id = blocking(move || uploads::create(&call.folder, &begin, most, &call.world)).await?;
+    let mut answer = Xml::begin("InitiateMultipartUploadResult", true);
+    answer.leaf("Bucket", bucket);
+    answer.leaf("Key", key.as_str());
+    answer.leaf("UploadId", &id);
+    Ok(xml(answer))
+}
+
+/// Opens the upload that a request names.
+async fn open(call: &Call, key: Key) -> Result<(String, Upload), Error> {
+    let (id, folder) = (id_of(call)?, call.folder.clone());
+    blocking(move || uploads::open(&folder, &id, &key).map(|upload| (id, upload))).await
+}
+
+pub(super) async fn put_part(
+    call: Call,
+    key: Key,
+    payload: Payload,
+) -> Result<Response<Body>, Error> {
+    let number = number_of(&call)?;
+    let (_, upload) = open(&call, key).await?;
+    let (folder, bytes_max) = (call.folder.clone(), call.settings.put_bytes_max);
+    let (etag, checksum) = receive(&call.folder, payload, bytes_max, move |received| {
+        let Received { draft, md5, checksum } = received;
+        let etag = hex(&md5);
+        upload.keep(&folder, number, (&draft, Sheet::default(), &etag))?;
+        Ok((etag, checksum))
+    })
+    .await?;
+    let mut response = stored(&etag);
+    echo(&mut response, checksum);
+    Ok(response)
+}
+
+pub(super) async fn copy_part(call: Call, key: Key) -> Result<Response<Body>, Error> {
+    let number = number_of(&call)?;
+    let source = source(&call).await?;
+    let (_, upload) = open(&call, key).await?;
+    let conditions = Conditions::of_source(&call.parts.headers);
+    let (etag, modified_at) = blocking(move || {
+        let object = source.find(&conditions)?;
+        let span = span_of(&call, object.size())?;
+        if object.is_folder() || span.length > call.settings.put_bytes_max {
+            return Err(Error::new(Code::EntityTooLarge, "The part is too large, or a folder."));
+        }
+        let (draft, md5) = draft_of(&call.folder, &object, span)?;
+        let etag = hex(&md5);
+        let facts = upload.keep(&call.folder, number, (&draft, Sheet::default(), &etag))?;
+        Ok((etag, facts.modified_at()))
+    })
+    .await?;
+    let mut answer = Xml::begin("CopyPartResult", true);
+    answer.leaf("LastModified", &date::xml(modified_at));
+    answer.leaf("ETag", &quoted(&etag));
+    Ok(xml(answer))
+}
+
+pub(super) async fn complete(
+    call: Call,
+    bucket: &str,
+    key: Key,
+    payload: Payload,
+) -> Result<Response<Body>, Error> {
+    let (id, upload) = open(&call, key.clone()).await?;
+    let body = payload.collect(call.settings.xml_bytes_max).await?;
+    let wanted = read_parts(&body, call.settings.parts_max)?;
+    let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
+    let target = key.clone();
+    let etag = blocking(move || {
+        let parts = find_parts(&call, &upload, &wanted)?;
+        let (draft, etag) = join(&call, &parts)?;
+        let mut sheet = Sheet::new(upload.begin.headers);
+        call.folder.finish(&draft, &mut sheet, &etag)?;
+        let conditions = Conditions::read(&call.parts.headers);
+        let draft = (&draft, sheet, etag.as_str());
+        call.folder.publish(draft, &target, conditions.is_exclusive(), holding(&conditions))?;
+        // After a kill here the object is whole, and the upload can be completed once more.
+        uploads::remove(&call.folder, &id)?;
+        Ok(etag)
+    })
+    .await?;
+    let mut answer = Xml::begin("CompleteMultipartUploadResult", true);
+    answer.leaf("Location", &location);
+    answer.leaf("Bucket", bucket);
+    answer.leaf("Key", key.as_str());
+    answer.leaf("ETag", &quoted(&etag));
+    Ok(xml(answer))
+}
+
+/// Numbers and ETags of the parts that are asked for.
+fn read_parts(body: &[u8], parts_max: u32) -> Result<Vec<(u32, String)>, Error> {
+    let malformed = || Error::new(Code::MalformedXml, "The body names no parts, or too many.");
+    let root = Element::read(body)?;
+    let parts = root.children.iter().filter(|child| child.name == "Part").map(|part| {
+        let number = part.child("PartNumber")?.trim().parse().ok()?;
+        let etag = part.child("ETag")?.trim().trim_matches('"').to_owned();
+        Some((number, etag))
+    });
+    let parts: Vec<(u32, String)> = parts.collect::<Option<_>>().ok_or_else(malformed)?;
+    let most = usize::try_from(parts_max).unwrap_or(usize::MAX);
+    if root.name != "CompleteMultipartUpload" || parts.is_empty() || parts.len() > most {
+        return Err(malformed());
+    }
+    if !parts.windows(2).all(|pair| matches!(pair, [(a, _), (b, _)] if a < b)) {
+        let message = "The parts are not in the order of their numbers.";
+        return Err(Error::new(Code::InvalidPartOrder, message));
+    }
+    Ok(parts)
+}
+
+fn find_parts(
+    call: &Call,
+    upload: &Upload,
+    wanted: &[(u32, String)],
+) -> Result<Vec<Object>, Error> {
+    let (mut parts, mut size) = (Vec::new(), 0_u64);
+    for (place, (number, etag)) in wanted.iter().enumerate() {
+        let part = upload.part(*number)?.filter(|part| part.etag() == *etag);
+        let missing =
+            || Error::new(Code::InvalidPart, format!("Part {number} is not there as named."));
+        let part = part.ok_or_else(missing)?;
+        if place + 1 < wanted.len() && part.size() < call.settings.part_bytes_min {
+            let message = "A part other than the last is too small.";
+            return Err(Error::new(Code::EntityTooSmall, message));
+        }
+        size = size.saturating_add(part.size());
+        parts.push(part);
+    }
+    if size > call.settings.object_bytes_max {
+        return Err(Error::new(Code::EntityTooLarge, "The object is too large."));
+    }
+    Ok(parts)
+}
+
+/// One draft with all parts in it. Where the file system shares blocks, nothing is copied.
+fn join(call: &Call, parts: &[Object]) -> Result<(File, String), Error> {
+    let (draft, mut md5) = (call.folder.draft()?, Md5::new());
+    for part in parts {
+        let etag = part.etag();
+        let bytes = (0..16).map(|at| u8::from_str_radix(etag.get(at * 2..at * 2 + 2)?, 16).ok());
+        let bytes: Option<Vec<u8>> = bytes.collect();
+        let changed = || Error::new(Code::InvalidPart, "A part was changed past this server.");
+        md5.update(bytes.ok_or_else(changed)?);
+        let source = part.open()?;
+        let copied = io::copy(&mut (&source).take(part.size()), &mut &draft)?;
+        if copied != part.size() {
+            return Err(changed());
+        }
+    }
+    let digest: [u8; 16] = md5.finalize().into();
+    Ok((draft, format!("{}-{}", hex(&digest), parts.len())))
+}
+
+pub(super) async fn abort(call: Call, key: Key) -> Result<Response<Body>, Error> {
+    let (id, _) = open(&call, key).await?;
+    blocking(move || uploads::remove(&call.folder, &id)).await?;
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+/// How many entries a page has, and behind which number it begins.
+fn page_of(call: &Call, most: &str, after: &str) -> Result<(usize, u32), Error> {
+    let bad = || Error::argument(format!("{most} or {after} is not a number."));
+    let number = |name: &str| call.query.get(name).filter(|text| !text.is_empty()).map(str::parse);
+    let all = call.settings.keys_per_page_max;
+    let most_: usize = number(most)
+        .transpose()
+        .map_err(|_| bad())?
+        .map_or(all, |most: u32| usize::try_from(most).unwrap_or(all).min(all));
+    Ok((most_, number(after).transpose().map_err(|_| bad())?.unwrap_or(0)))
+}
+
+pub(super) async fn list_parts(
+    call: Call,
+    bucket: &str,
+    key: Key,
+) -> Result<Response<Body>, Error> {
+    let (most, after) = page_of(&call, "max-parts", "part-number-marker")?;
+    let (id, upload) = open(&call, key.clone()).await?;
+    let parts_max = call.settings.parts_max;
+    let (parts, more) = blocking(move || {
+        let numbers = upload.numbers(parts_max)?;
+        let mut behind = numbers.into_iter().filter(|number| *number > after);
+        let mut parts = Vec::new();
+        for number in behind.by_ref().take(most) {
+            if let Some(part) = upload.part(number)? {
+                parts.push((number, part));
+            }
+        }
+        Ok((parts, behind.next().is_some()))
+    })
+    .await?;
+    let mut answer = Xml::begin("ListPartsResult", true);
+    answer.leaf("Bucket", bucket);
+    answer.leaf("Key", key.as_str());
+    answer.leaf("UploadId", &id);
+    answer.leaf("StorageClass", "STANDARD");
+    answer.leaf("PartNumberMarker", &after.to_string());
+    let last = parts.last().map_or(after, |(number, _)| *number);
+    answer.leaf("NextPartNumberMarker", &last.to_string());
+    answer.leaf("MaxParts", &most.to_string());
+    answer.leaf("IsTruncated", if more { "true" } else { "false" });
+    for (number, part) in parts {
+        answer.open("Part");
+        answer.leaf("PartNumber", &number.to_string());
+        answer.leaf("LastModified", &date::xml(part.facts.modified_at()));
+        answer.leaf("ETag", &quoted(&part.etag()));
+        answer.leaf("Size", &part.size().to_string());
+        answer.close();
+    }
+    Ok(xml(answer))
+}
+
+pub(super) async fn list(call: Call, bucket: &str) -> Result<Response<Body>, Error> {
+    if call.query.get("delimiter").is_some_and(|delimiter| !delimiter.is_empty()) {
+        let message = "Uploads are listed without a delimiter.";
+        return Err(Error::new(Code::NotImplemented, message));
+    }
+    let (most, _) = page_of(&call, "max-uploads", "unused")?;
+    let text = |name: &str| call.query.get(name).unwrap_or_default().to_owned();
+    let (prefix, key_marker, id_marker) =
+        (text("prefix"), text("key-marker"), text("upload-id-marker"));
+    let encoded = call.query.get("encoding-type") == Some("url");
+    let uploads_max = call.settings.uploads_max;
+    let all = blocking(move || uploads::list(&call.folder, uploads_max)).await?;
+    let mut wanted = all.into_iter().filter(|upload| {
+        let behind = upload.key > key_marker
+            || upload.key == key_marker && !id_marker.is_empty() && upload.id > id_marker;
+        upload.key.starts_with(&prefix) && (key_marker.is_empty() || behind)
+    });
+    let page: Vec<_> = wanted.by_ref().take(most).collect();
+    let more = wanted.next().is_some();
+    let text = |text: &str| if encoded { encode(text) } else { text.to_owned() };
+    let mut answer = Xml::begin("ListMultipartUploadsResult", true);
+    answer.leaf("Bucket", bucket);
+    answer.leaf("KeyMarker", &text(&key_marker));
+    answer.leaf("UploadIdMarker", &id_marker);
+    answer.leaf("Prefix", &text(&prefix));
+    answer.leaf("MaxUploads", &most.to_string());
+    answer.leaf("IsTruncated", if more { "true" } else { "false" });
+    if let Some(last) = page.last().filter(|_| more) {
+        answer.leaf("NextKeyMarker", &text(&last.key));
+        answer.leaf("NextUploadIdMarker", &last.id);
+    }
+    if encoded {
+        answer.leaf("EncodingType", "url");
+    }
+    for upload in page {
+        answer.open("Upload");
+        answer.leaf("Key", &text(&upload.key));
+        answer.leaf("UploadId", &upload.id);
+        answer.leaf("StorageClass", "STANDARD");
+        answer.leaf("Initiated", &date::xml(upload.begun_at));
+        answer.close();
+    }
+    Ok(xml(answer))
+}

@@ -1,0 +1,231 @@
+//! Multipart uploads in the hidden folder: `uploads/<id>/` with `begin`, which says what is to
+//! become of it, and a file for each part. The id begins with the time, so what is too old is known
+//! by its name, also where a kill left no more than the folder.
+
+use crate::error::{Code, Error};
+use crate::folder::{Facts, Folder, Object, PASSING, Sheet, look_hidden};
+use crate::key::Key;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::time::Duration;
+use types::{Timestamp, World};
+
+const UPLOADS: &str = "uploads";
+const BEGIN: &str = "begin";
+/// Letters of randomness in an id.
+const RANDOM: usize = 24;
+/// Bytes of `begin`: a key and what is kept with it.
+const BEGIN_MAX: u64 = 16 << 10;
+/// Names of a folder that are looked at in one go: sandboxes may have filled it.
+const NAMES_MAX: usize = 100_000;
+/// How old a name is that a kill left between two calls.
+const PASSING_MAX: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Begin {
+    pub(super) key: String,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+/// An upload that is open.
+pub(super) struct Upload {
+    folder: OwnedFd,
+    pub(super) begin: Begin,
+}
+
+/// One of a list.
+pub(super) struct Listed {
+    pub(super) id: String,
+    pub(super) key: String,
+    pub(super) begun_at: Timestamp,
+}
+
+pub(super) fn no_upload() -> Error {
+    Error::new(Code::NoSuchUpload, "The upload does not exist; it was completed or aborted.")
+}
+
+fn open_at(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, name, flags, Mode::empty())
+}
+
+fn all(folder: &Folder) -> Result<OwnedFd, Error> {
+    let hidden = folder.hidden();
+    match rustix::fs::mkdirat(hidden, UPLOADS, Mode::RWXU) {
+        Ok(()) => rustix::fs::fsync(hidden)?,
+        Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok(open_at(hidden, UPLOADS)?)
+}
+
+/// The time in an id, if it is one.
+fn begun_at(id: &str) -> Option<Timestamp> {
+    let (time, random) = id.split_once('-')?;
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let fits = plain(time) && plain(random) && random.len() == RANDOM;
+    Some(Timestamp::from_ms(i64::from_str_radix(time, 16).ok().filter(|_| fits)?))
+}
+
+/// The names in a folder, no more than `most` of them.
+fn names(folder: &OwnedFd, most: usize) -> Result<Vec<String>, Error> {
+    let (mut found, mut entries) = (Vec::new(), Dir::read_from(folder)?);
+    while let Some(entry) = entries.read() {
+        let entry = entry?;
+        match entry.file_name().to_str() {
+            Ok("." | "..") | Err(_) => {}
+            Ok(_) if found.len() >= most => break,
+            Ok(name) => found.push(name.to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+/// Makes an upload that is on the disk when this answers. The second value is its id.
+pub(super) fn create(
+    folder: &Folder,
+    begin: &Begin,
+    uploads_max: usize,
+    world: &World,
+) -> Result<String, Error> {
+    let uploads = all(folder)?;
+    if names(&uploads, uploads_max)?.len() >= uploads_max {
+        let message = "The bucket has as many uploads open as it may; complete or abort some.";
+        return Err(Error::new(Code::TooManyUploads, message));
+    }
+    let id = format!("{:x}-{}", world.now().ms(), world.random_text(RANDOM));
+    rustix::fs::mkdirat(&uploads, id.as_str(), Mode::RWXU)?;
+    let upload = open_at(&uploads, &id)?;
+    let mut draft = folder.draft()?;
+    draft.write_all(&serde_json::to_vec(begin).map_err(std::io::Error::from)?)?;
+    rustix::fs::fsync(&draft)?;
+    folder.place(&draft, &upload, BEGIN, true)?;
+    rustix::fs::fsync(&upload)?;
+    rustix::fs::fsync(&uploads)?;
+    Ok(id)
+}
+
+/// Opens an upload of this key.
+pub(super) fn open(folder: &Folder, id: &str, key: &Key) -> Result<Upload, Error> {
+    begun_at(id).ok_or_else(no_upload)?;
+    let upload = match open_at(&all(folder)?, id) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Err(no_upload()),
+        upload => upload?,
+    };
+    let begin = read_begin(&upload)?.filter(|begin| begin.key == key.as_str());
+    Ok(Upload { folder: upload, begin: begin.ok_or_else(no_upload)? })
+}
+
+fn read_begin(upload: &OwnedFd) -> Result<Option<Begin>, Error> {
+    let Some(object) = look_hidden(upload, BEGIN)? else { return Ok(None) };
+    let mut text = Vec::new();
+    object.open()?.take(BEGIN_MAX).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text).ok())
+}
+
+impl Upload {
+    /// Keeps a draft as a part. One with the same number is replaced.
+    pub(super) fn keep(
+        &self,
+        folder: &Folder,
+        number: u32,
+        (draft, mut sheet, etag): (&File, Sheet, &str),
+    ) -> Result<Facts, Error> {
+        folder.finish(draft, &mut sheet, etag)?;
+        match folder.place(draft, &self.folder, &name_of(number), false) {
+            Err(Errno::NOENT) => return Err(no_upload()),
+            placed => placed?,
+        }
+        let facts = folder.keep_sealed(draft, &mut sheet, etag)?;
+        rustix::fs::fsync(&self.folder)?;
+        Ok(facts)
+    }
+
+    pub(super) fn part(&self, number: u32) -> Result<Option<Object>, Error> {
+        look_hidden(&self.folder, &name_of(number))
+    }
+
+    /// Numbers of parts, in order.
+    pub(super) fn numbers(&self, parts_max: u32) -> Result<Vec<u32>, Error> {
+        let most = usize::try_from(parts_max).unwrap_or(usize::MAX).saturating_add(1);
+        let names = names(&self.folder, most)?;
+        let mut numbers: Vec<u32> = names
+            .iter()
+            .filter_map(|name| name.parse().ok().filter(|number| name_of(*number) == **name))
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+fn name_of(number: u32) -> String {
+    format!("{number:05}")
+}
+
+/// Removes an upload and its parts.
+pub(super) fn remove(folder: &Folder, id: &str) -> Result<(), Error> {
+    remove_from(&all(folder)?, id)
+}
+
+fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
+    let upload = match open_at(uploads, id) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+        upload => upload?,
+    };
+    // Parts may still come in until the folder is gone: then there is nothing to put them in.
+    for _ in 0..8 {
+        for name in names(&upload, NAMES_MAX)? {
+            match rustix::fs::unlinkat(&upload, name.as_str(), AtFlags::empty()) {
+                // A folder is none of ours; it stays, in the way of nobody.
+                Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        match rustix::fs::unlinkat(uploads, id, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+            Ok(()) | Err(Errno::NOENT) => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(rustix::fs::fsync(uploads)?)
+}
+
+/// The uploads that are open, by key and then by time.
+pub(super) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, Error> {
+    let uploads = all(folder)?;
+    let mut listed = Vec::new();
+    for id in names(&uploads, uploads_max)? {
+        let Some(begun_at) = begun_at(&id) else { continue };
+        let Ok(upload) = open_at(&uploads, &id) else { continue };
+        if let Some(begin) = read_begin(&upload)? {
+            listed.push(Listed { id, key: begin.key, begun_at });
+        }
+    }
+    listed.sort_by(|a, b| (&a.key, &a.id).cmp(&(&b.key, &b.id)));
+    Ok(listed)
+}
+
+/// Removes what is older than it may be.
+pub(crate) fn tidy(folder: &Folder, now: Timestamp, life: Duration) -> Result<(), Error> {
+    let hidden = folder.hidden();
+    let uploads = match open_at(hidden, UPLOADS) {
+        Err(Errno::NOENT) => return Ok(()),
+        uploads => uploads?,
+    };
+    for id in names(&uploads, NAMES_MAX)? {
+        if begun_at(&id).is_some_and(|begun| now > begun.plus(life)) {
+            remove_from(&uploads, &id)?;
+        }
+    }
+    for name in names(hidden, NAMES_MAX)?.iter().filter(|name| name.starts_with(PASSING)) {
+        let stat = rustix::fs::statat(hidden, name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        if stat.is_ok_and(|stat| now > Facts::of(&stat).modified_at().plus(PASSING_MAX)) {
+            let _ = rustix::fs::unlinkat(hidden, name.as_str(), AtFlags::empty());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! The body of a request, taken out of what it is wrapped in and held against what was announced.
+
+mod chunks;
+
+use crate::access::Wait;
+use crate::checksum::{Algorithm, Checksum, Running, content_md5};
+use crate::error::{Code, Error};
+use crate::settings::Settings;
+use crate::signature::{Chain, Claim, Payload as Kind, hex};
+use bytes::Bytes;
+use chunks::{Chunks, Event};
+use http::HeaderMap;
+use http::request::Parts;
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use ring::digest;
+use std::io;
+use std::time::Duration;
+
+pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
+
+/// A body that is being read.
+pub(crate) struct Payload {
+    body: Incoming,
+    idle_max: Duration,
+    /// Ends when the caller may go on no longer.
+    outlived: Wait<'static, ()>,
+    /// What it has without its wrapping, if that was said.
+    pub(crate) length: Option<u64>,
+    read: u64,
+    digest: Option<(digest::Context, String)>,
+    chunks: Option<Chunks>,
+    checksum: Option<(Running, Option<String>)>,
+    pub(crate) md5: Option<[u8; 16]>,
+}
+
+impl Payload {
+    pub(crate) fn new(
+        parts: &Parts,
+        (body, outlived): (Incoming, Wait<'static, ()>),
+        (claim, chain): (&Claim, Chain),
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let headers = &parts.headers;
+        let announced = Checksum::read(headers)?;
+        let mut payload = Self {
+            body,
+            idle_max: settings.idle_max,
+            outlived,
+            length: number(headers, "content-length")?,
+            read: 0,
+            digest: None,
+            chunks: None,
+            checksum: announced.map(|sum| (Running::new(sum.algorithm), Some(sum.value))),
+            md5: content_md5(headers)?,
+        };
+        match claim.payload()? {
+            Kind::Unsigned => {}
+            Kind::Digest(announced) => {
+                payload.digest = Some((digest::Context::new(&digest::SHA256), announced));
+            }
+            Kind::Chunks { signed, trailer } => {
+                let length = number(headers, "x-amz-decoded-content-length")?;
+                payload.length = Some(length.ok_or_else(no_length)?);
+                let field = if trailer { trailer_field(headers)? } else { None };
+                if let Some(algorithm) = field {
+                    payload.checksum.get_or_insert((Running::new(algorithm), None));
+                }
+                payload.chunks = Some(Chunks::new(signed.then_some(chain), trailer));
+            }
+        }
+        Ok(payload)
+    }
+
+    /// The number of bytes, which a request that stores them has to say.
+    pub(crate) fn needed_length(&self) -> Result<u64, Error> {
+        self.length.ok_or_else(no_length)
+    }
+
+    /// The next bytes. Who has read to the end has read what was signed and announced, or gets an
+    /// error.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            if let Some(chunks) = &mut self.chunks {
+                match chunks.next()? {
+                    Event::Data(bytes) => {
+                        self.pass(&bytes)?;
+                        return Ok(Some(bytes));
+                    }
+                    Event::Wants => {}
+                }
+            }
+            match self.frame().await? {
+                Some(bytes) => match &mut self.chunks {
+                    Some(chunks) => chunks.push(bytes),
+                    None => {
+                        self.pass(&bytes)?;
+                        return Ok(Some(bytes));
+                    }
+                },
+                None => return self.finish().map(|()| None),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let frame = tokio::time::timeout(self.idle_max, self.body.frame());
+            let frame = tokio::select! {
+                () = &mut self.outlived => {
+                    return Err(Error::new(Code::AccessDenied, "The key is no longer valid."));
+                }
+                frame = frame => frame,
+            };
+            let slow = |_| Error::new(Code::Timeout, "The body took too long to come.");
+            match frame.map_err(slow)? {
+                None => return Ok(None),
+                Some(Err(_)) => return Err(Error::incomplete()),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) if bytes.is_empty() => {}
+                    Ok(bytes) => return Ok(Some(bytes)),
+                    // Trailers of HTTP are none of ours.
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.read += bytes.len() as u64;
+        if self.length.is_some_and(|length| self.read > length) {
+            return Err(Error::new(Code::IncompleteBody, "The body is longer than announced."));
+        }
+        if let Some((context, _)) = &mut self.digest {
+            context.update(bytes);
+        }
+        if let Some((running, _)) = &mut self.checksum {
+            running.update(bytes);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        if self.length.is_some_and(|length| self.read != length) {
+            return Err(Error::incomplete());
+        }
+        if let Some((context, announced)) = self.digest.take()
+            && hex(context.finish().as_ref()) != announced
+        {
+            let message = "The body is not the one that was signed.";
+            return Err(Error::new(Code::BodyHashMismatch, message));
+        }
+        if let Some(chunks) = &self.chunks {
+            let trailer = chunks.finish()?;
+            if let Some((running, value @ None)) = &mut self.checksum {
+                *value = trailer
+                    .iter()
+                    .find(|(name, _)| name.eq_ignore_ascii_case(running.algorithm.field()))
+                    .map(|(_, value)| value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksum that came with the body, once it was read to its end.
+    pub(crate) fn checksum(&mut self) -> Result<Option<Checksum>, Error> {
+        let Some((running, announced)) = self.checksum.take() else { return Ok(None) };
+        let missing = || Error::new(Code::IncompleteBody, "The announced trailer did not come.");
+        running.check(&announced.ok_or_else(missing)?).map(Some)
+    }
+
+    /// All of it, for bodies that are read at once.
+    pub(crate) async fn collect(mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        while let Some(bytes) = self.next().await? {
+            if all.len() + bytes.len() > bytes_max {
+                return Err(Error::new(Code::EntityTooLarge, "The body is too large."));
+            }
+            all.extend_from_slice(&bytes);
+        }
+        self.checksum()?;
+        if let Some(announced) = self.md5
+            && md5_of(&all) != announced
+        {
+            return Err(bad_md5());
+        }
+        Ok(all)
+    }
+}
+
+pub(crate) fn md5_of(bytes: &[u8]) -> [u8; 16] {
+    use md5::Digest;
+    md5::Md5::digest(bytes).into()
+}
+
+pub(crate) fn bad_md5() -> Error {
+    Error::new(Code::BadDigest, "The body does not have the Content-MD5 that came.")
+}
+
+fn no_length() -> Error {
+    Error::new(Code::MissingLength, "The length of the body has to be said.")
+}
+
+fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Error> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = digits.and_then(|text| text.parse().ok());
+    number.map(Some).ok_or_else(|| Error::argument(format!("{name} is not a number.")))
+}
+
+/// The checksum that comes behind the body.
+fn trailer_field(headers: &HeaderMap) -> Result<Option<Algorithm>, Error> {
+    let Some(value) = headers.get("x-amz-trailer") else { return Ok(None) };
+    let unknown = || Error::argument("x-amz-trailer names a field that is not known here.");
+    let name = value.to_str().map_err(|_| unknown())?;
+    Algorithm::of_field(name.trim()).map(Some).ok_or_else(unknown)
+}

@@ -1,0 +1,207 @@
+//! A request from its first byte to its answer.
+
+use crate::access::{Access, Bucket, BucketEntry, Refused};
+use crate::body::{self, Body};
+use crate::date;
+use crate::error::{Code, Error};
+use crate::folder::{Folder, Locks};
+use crate::gate::Gate;
+use crate::ops::{self, Call};
+use crate::payload::{Incoming, Payload};
+use crate::route::{BucketAct, ObjectAct, Place, Query};
+use crate::settings::Settings;
+use crate::signature::{Claim, read_query};
+use crate::tidy::Tidy;
+use crate::xml::Xml;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+use types::World;
+
+/// Letters of the id that each answer has.
+const REQUEST_ID: usize = 16;
+
+/// Serves buckets over the S3 protocol. Cheap to clone.
+#[derive(Clone)]
+pub struct Service(Arc<Inner>);
+
+struct Inner {
+    access: Arc<dyn Access>,
+    settings: Arc<Settings>,
+    world: World,
+    gate: Gate,
+    locks: Arc<Locks>,
+    tidy: Tidy,
+}
+
+/// Put into the extensions of a request, it is told the key id when the signature was found right.
+#[derive(Clone)]
+pub struct Signed(pub Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Service {
+    pub fn new(access: Arc<dyn Access>, settings: Settings, world: World) -> Self {
+        let gate = Gate::new(settings.requests_max, settings.requests_per_key_max);
+        let (locks, tidy) = (Arc::new(Locks::new()), Tidy::default());
+        Self(Arc::new(Inner { access, settings: Arc::new(settings), world, gate, locks, tidy }))
+    }
+
+    /// Answers a request. It never fails: what goes wrong is an answer, too.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let id = self.0.world.random_text(REQUEST_ID).to_ascii_uppercase();
+        let (parts, incoming) = request.into_parts();
+        let incoming = incoming.map_err(io::Error::other).boxed_unsync();
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        let answer = Box::pin(self.serve(parts, incoming)).await;
+        let mut response = answer.unwrap_or_else(|error| {
+            if let Some(cause) = &error.cause {
+                tracing::error!(%method, error = cause as &dyn StdError, "an S3 request failed");
+            }
+            refusal(&error, &method, &path, &id)
+        });
+        let headers = response.headers_mut();
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            headers.insert("x-amz-request-id", id);
+        }
+        // Whoever opens an object in a browser does not make it a page of this server's.
+        headers.insert("content-security-policy", HeaderValue::from_static("sandbox"));
+        headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+        response
+    }
+
+    async fn serve(&self, parts: Parts, incoming: Incoming) -> Result<Response<Body>, Error> {
+        let Inner { access, settings, world, .. } = &*self.0;
+        let place = Place::of(&parts, &settings.base)?;
+        let bad_query = || Error::new(Code::InvalidUri, "The query cannot be read.");
+        let query = read_query(&parts).ok_or_else(bad_query)?;
+        let claim = Claim::read(&parts, query.clone(), world.now())?;
+        let entered = self.0.gate.enter(&claim.key_id)?;
+        let secret = access.find_key(&claim.key_id).await?;
+        let chain = claim.check(&parts, &secret)?;
+        let outlived = {
+            let (access, key_id) = (Arc::clone(access), claim.key_id.clone());
+            move || access.outlived(&key_id, &secret)
+        };
+        if let Some(Signed(tell)) = parts.extensions.get() {
+            tell(&claim.key_id);
+        }
+        if parts.headers.contains_key("service-worker") {
+            let message = "Objects are not served as workers of a page.";
+            return Err(Error::new(Code::AccessDenied, message));
+        }
+        let payload = (incoming, outlived());
+        let payload = Payload::new(&parts, payload, (&claim, chain), settings)?;
+        let query = Query(query);
+        let response = match place.bucket() {
+            None => self.list_buckets(&parts, &claim.key_id).await?,
+            Some(name) => {
+                let bucket = access.open(&claim.key_id, name).await?;
+                let call = self.call(parts, query, (name, bucket), claim.key_id).await?;
+                Box::pin(act(call, place, payload)).await?
+            }
+        };
+        Ok(response.map(|body| body::guarded(body, entered, outlived)))
+    }
+
+    async fn call(
+        &self,
+        parts: Parts,
+        query: Query,
+        (name, bucket): (&str, Bucket),
+        key_id: String,
+    ) -> Result<Call, Error> {
+        let Inner { access, settings, world, locks, tidy, .. } = &*self.0;
+        let may_write = bucket.may_write;
+        let id = bucket.id.clone();
+        let folder = Folder::new(bucket, Arc::clone(locks), world.clone());
+        if may_write {
+            tidy.look(&id, &folder, settings, world).await;
+        }
+        Ok(Call {
+            parts,
+            bucket: name.to_owned(),
+            query,
+            folder,
+            may_write,
+            key_id,
+            access: Arc::clone(access),
+            settings: Arc::clone(settings),
+            locks: Arc::clone(locks),
+            world: world.clone(),
+        })
+    }
+
+    async fn list_buckets(&self, parts: &Parts, key_id: &str) -> Result<Response<Body>, Error> {
+        if parts.method != Method::GET {
+            return Err(Error::new(Code::MethodNotAllowed, "This method is not allowed here."));
+        }
+        let mut xml = Xml::begin("ListAllMyBucketsResult", true);
+        xml.open("Owner");
+        xml.leaf("ID", key_id);
+        xml.close();
+        xml.open("Buckets");
+        for BucketEntry { name, created_at } in self.0.access.list(key_id).await? {
+            xml.open("Bucket");
+            xml.leaf("Name", &name);
+            xml.leaf("CreationDate", &date::xml(created_at));
+            xml.close();
+        }
+        Ok(ops::xml(xml))
+    }
+}
+
+async fn act(call: Call, place: Place, payload: Payload) -> Result<Response<Body>, Error> {
+    let denied = || Error::new(Code::AccessDenied, "This key may not write to this bucket.");
+    match place {
+        Place::Service => Err(Error::new(Code::MethodNotAllowed, "There is no bucket.")),
+        Place::Bucket(name) => {
+            let act = BucketAct::of(&call.parts, &call.query)?;
+            if act.writes() && !call.may_write {
+                return Err(denied());
+            }
+            ops::bucket(call, act, &name, payload).await
+        }
+        Place::Object(name, key) => {
+            let act = ObjectAct::of(&call.parts, &call.query)?;
+            if act.writes() && !call.may_write {
+                return Err(denied());
+            }
+            ops::object(call, act, (&name, &key), payload).await
+        }
+    }
+}
+
+fn refusal(error: &Error, method: &Method, path: &str, id: &str) -> Response<Body> {
+    let text = if method == Method::HEAD { String::new() } else { error.to_xml(path, id) };
+    let mut response = Response::new(body::of(text));
+    *response.status_mut() = error.code.status();
+    let headers = response.headers_mut();
+    headers.insert("content-type", HeaderValue::from_static("application/xml"));
+    if error.code.status() == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert("retry-after", HeaderValue::from_static("1"));
+    }
+    response
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::UnknownKey => {
+                Self::new(Code::InvalidKeyId, "The access key id does not exist here.")
+            }
+            Refused::UnusableKey(why) | Refused::Denied(why) => Self::new(Code::AccessDenied, why),
+            Refused::NoBucket => {
+                Self::new(Code::NoSuchBucket, "The specified bucket does not exist.")
+            }
+            Refused::Unavailable(why) => Self::new(Code::Unavailable, why),
+            Refused::Broken(cause) => Self::broken(cause),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Signature Version 4: whether a request was made by whoever has the secret of a key.
+//!
+//! A [`Claim`] is what a request says of itself; it is read without any secret, so that nobody is
+//! asked about a request that cannot be right. [`Claim::check`] holds it against the secret.
+
+mod canonical;
+mod chain;
+mod claim;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use canonical::{decode, encode, query as read_query};
+pub(crate) use chain::Chain;
+pub(crate) use claim::{Claim, Payload};
+
+use ring::hmac;
+
+/// Encoded as signatures are.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    hex(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
+}
+
+fn hmac(key: &[u8], text: &str) -> hmac::Tag {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes())
+}

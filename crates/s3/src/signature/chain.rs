@@ -1,0 +1,44 @@
+//! The signatures of a body's chunks: each is made over the one before.
+
+use super::{hex, hmac, sha256_hex};
+use crate::error::{Code, Error};
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+pub(crate) struct Chain {
+    key: Zeroizing<Vec<u8>>,
+    /// What stands between the algorithm and the signature before: date and scope.
+    place: String,
+    before: String,
+}
+
+impl Chain {
+    pub(super) fn new(key: Vec<u8>, date: &str, scope: &str, seed: String) -> Self {
+        Self { key: Zeroizing::new(key), place: format!("{date}\n{scope}"), before: seed }
+    }
+
+    /// Holds the signature of the next chunk against the digest of its bytes.
+    pub(crate) fn chunk(&mut self, digest: &str, signature: &str) -> Result<(), Error> {
+        let (place, before, empty) = (&self.place, &self.before, sha256_hex(b""));
+        let text = format!("AWS4-HMAC-SHA256-PAYLOAD\n{place}\n{before}\n{empty}\n{digest}");
+        self.check(&text, signature)
+    }
+
+    /// Holds the signature of the trailer against its fields, `name:value\n` each.
+    pub(crate) fn trailer(&mut self, fields: &str, signature: &str) -> Result<(), Error> {
+        let digest = sha256_hex(fields.as_bytes());
+        let (place, before) = (&self.place, &self.before);
+        let text = format!("AWS4-HMAC-SHA256-TRAILER\n{place}\n{before}\n{digest}");
+        self.check(&text, signature)
+    }
+
+    fn check(&mut self, text: &str, signature: &str) -> Result<(), Error> {
+        let right = hex(hmac(&self.key, text).as_ref());
+        if !bool::from(right.as_bytes().ct_eq(signature.as_bytes())) {
+            let message = "A chunk of the body does not have the signature that came with it.";
+            return Err(Error::new(Code::SignatureMismatch, message));
+        }
+        self.before = right;
+        Ok(())
+    }
+}
