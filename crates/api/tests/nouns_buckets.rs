@@ -1,5 +1,7 @@
 //! Drives as S3 clients reach them: whose key signs, and whose buckets there are.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 mod common;
 
 use common::{Answer, Cloud};
