@@ -89,8 +89,8 @@ fn all_sorts_of_files_are_what_they_were() {
     let machine = Machine::new();
     let node = machine.open();
     let script = lasting(
-        "mkdir /d && cd /d && echo x > one && ln one two && ln -s one link && ln -s /etc/passwd out \
-         && mkfifo pipe && truncate -s 8M sparse && echo y >> sparse && chmod 4755 one \
+        "mkdir /d && cd /d && echo x > one && ln one two && ln -s one link \
+         && ln -s /etc/passwd out && mkfifo pipe && truncate -s 8M sparse && echo y >> sparse && chmod 4755 one \
          && chown -h 5:6 link && touch -d '2001-02-03 04:05:06' old && mkdir -m 700 closed \
          && rm -rf /tmp && mkdir /tmp",
     );
