@@ -61,6 +61,8 @@ struct Inner {
     pids_max: u32,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
+    /// Who takes a snapshot now: others wait.
+    taking: tokio::sync::Semaphore,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
     starting: Mutex<HashSet<InstanceName>>,
@@ -98,6 +100,7 @@ impl LocalMachine {
             key,
             pids_max: settings.pids_max,
             keeps_volumes,
+            taking: tokio::sync::Semaphore::new(snapshots::AT_ONCE),
             starting: Mutex::default(),
         })))
     }

@@ -10,6 +10,9 @@ use node::{Owner, SnapshotError, SnapshotName};
 use types::chain;
 use types::ids::ResourceId;
 
+/// Each has a thread for as long as its files are copied, and the disk is the same for all.
+pub(crate) const AT_ONCE: usize = 4;
+
 /// Nothing but [`LocalMachine`], for those who may only ask about snapshots.
 pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
 
@@ -50,7 +53,10 @@ impl SnapshotStore for LocalSnapshots {
             let taken = inner.node.snapshot(&wanted(&new)?).map_err(|error| fault(&error))?;
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
-        Box::pin(self.0.on_node(take))
+        Box::pin(async move {
+            let _turn = self.0.0.taking.acquire().await.map_err(|_| Interrupted)?;
+            self.0.on_node(take).await
+        })
     }
 
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {

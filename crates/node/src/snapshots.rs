@@ -13,6 +13,7 @@
 
 mod about;
 mod entry;
+mod folder;
 mod identity;
 mod layer;
 mod tree;

@@ -8,4 +8,5 @@ mod common;
 mod ends;
 mod output;
 mod place;
+mod snapshots;
 mod speed;

@@ -1,6 +1,6 @@
 //! What there is to a file besides its content: owners, rights, times, attributes.
 
-use super::tree::kind;
+use super::folder::kind;
 use crate::network_pool::IDS_PER_INSTANCE;
 use rustix::fd::OwnedFd;
 use rustix::fs::{

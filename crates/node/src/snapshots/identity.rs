@@ -1,6 +1,6 @@
 //! What makes one machine another than its copy: a fork gets it anew.
 
-use super::tree::{kind, look, open_folder};
+use super::folder::{kind, look, open_folder};
 use crate::network_pool::IDS_PER_INSTANCE;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{

@@ -1,7 +1,8 @@
 //! The writable layer of an instance, as a snapshot reads it.
 
 use super::entry::Ids;
-use super::tree::{Copy, open_folder};
+use super::folder::open_folder;
+use super::tree::Copy;
 use crate::error::SnapshotError;
 use crate::extras::Written;
 use crate::file_system::top;

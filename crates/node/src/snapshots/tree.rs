@@ -1,35 +1,30 @@
-//! Copying what an instance wrote while it goes on writing: once while it runs, and once more, while
-//! it stands still, what has changed since.
+//! Copying what an instance wrote while it goes on writing: once while it runs, and once more,
+//! while it stands still, what has changed since.
 //!
 //! The tree is an enemy's. Nothing in it is followed: folders are opened below the top without
 //! links, and all else by one name in an open folder. The copy is in a folder that nobody else has.
 
 use super::entry::{self, Ids};
+use super::folder::{changed_ns, copy_data, is_gone, kind, look, names, open_folder, remove};
 use crate::error::SnapshotError;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxAttributes,
-    StatxFlags, ftruncate, linkat, mkdirat, openat, openat2, readlinkat, seek, sendfile, statx,
+    AtFlags, FileType, Mode, OFlags, Statx, StatxAttributes, linkat, mkdirat, openat, readlinkat,
     symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// What is remembered of each file between the two looks takes memory.
-const ENTRIES_MAX: usize = 2_000_000;
+pub(super) const ENTRIES_MAX: usize = 2_000_000;
 /// Of the kernel: what lies deeper has no path.
 const PATH_BYTES_MAX: usize = 4_000;
-/// How often a folder is opened that others move about meanwhile.
-const TRIES: u32 = 100;
 /// The clock of files stands still for some milliseconds at a time.
 const CLOCK_STEP_NS: i128 = 100_000_000;
-/// Of one call of the kernel, so that it can be interrupted.
-const PIECE_BYTES: u64 = 64 << 20;
 /// What changes while it is copied may be there twice.
 const BUDGET_BYTES: u64 = 16 << 20;
 /// Two machines that draw from the same seed would draw the same numbers.
@@ -378,99 +373,6 @@ impl<'c> Copy<'c> {
         }
         Ok(())
     }
-}
-
-/// All that is not a hole.
-fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result<()> {
-    ftruncate(into, size)?;
-    let mut at = 0;
-    while at < size {
-        let begin = match seek(from, SeekFrom::Data(at)) {
-            Ok(begin) if begin < size => begin,
-            Ok(_) | Err(Errno::NXIO) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(from, SeekFrom::Hole(begin))?.min(size);
-        seek(into, SeekFrom::Start(begin))?;
-        let mut read = begin;
-        while read < end {
-            let piece = usize::try_from((end - read).min(PIECE_BYTES)).map_err(io::Error::other)?;
-            // Moves both positions. It was cut meanwhile where nothing comes.
-            if sendfile(into, from, Some(&mut read), piece)? == 0 {
-                return Ok(());
-            }
-        }
-        at = end;
-    }
-    Ok(())
-}
-
-/// Of an entry of a folder, or of the folder itself where the name is empty.
-pub(super) fn look(folder: &OwnedFd, name: &OsStr) -> io::Result<Statx> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-    Ok(statx(folder, name, flags, StatxFlags::BASIC_STATS)?)
-}
-
-pub(super) fn kind(stat: &Statx) -> FileType {
-    FileType::from_raw_mode(stat.stx_mode.into())
-}
-
-fn changed_ns(stat: &Statx) -> i128 {
-    i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec)
-}
-
-/// One below an open folder, if it is there as a folder.
-pub(super) fn open_folder(top: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inside = ResolveFlags::BENEATH
-        | ResolveFlags::NO_SYMLINKS
-        | ResolveFlags::NO_MAGICLINKS
-        | ResolveFlags::NO_XDEV;
-    for _ in 0..TRIES {
-        match openat2(top, path, flags, Mode::empty(), inside) {
-            Ok(folder) => return Ok(Some(folder)),
-            // Folders were moved while the kernel looked.
-            Err(Errno::AGAIN) => {}
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "its folders are moved all the time"))
-}
-
-fn names(folder: &OwnedFd) -> Result<Vec<OsString>, SnapshotError> {
-    let mut names = Vec::new();
-    for one in Dir::read_from(folder).map_err(io::Error::from)? {
-        let one = one.map_err(io::Error::from)?;
-        let name = one.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push(OsString::from_vec(name.to_vec()));
-        }
-        if names.len() > ENTRIES_MAX {
-            return Err(SnapshotError::TooMany { most: ENTRIES_MAX });
-        }
-    }
-    Ok(names)
-}
-
-/// Whatever it is, with all that is in it.
-fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    match unlinkat(folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    use std::os::fd::AsRawFd;
-    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
-    debug_assert!(!name.as_bytes().is_empty());
-    std::fs::remove_dir_all(path)
-}
-
-fn is_gone(error: &io::Error) -> bool {
-    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NXIO];
-    gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-        || error.kind() == io::ErrorKind::NotFound
 }
 
 #[cfg(test)]

@@ -1,0 +1,38 @@
+//! Snapshots as the management side asks for them.
+
+use crate::place::{Place, SHELL, shell};
+use control::machine::{Launch, LaunchFault, Machine};
+use control::snapshot_store::{NewSnapshot, SnapshotFault};
+use types::ids::ResourceId;
+use types::instance::InstanceName;
+
+fn wanted(id: &ResourceId, instance: &InstanceName) -> NewSnapshot {
+    NewSnapshot { id: id.clone(), instance: instance.clone(), workspace: "wsp_test".into() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_begins_with_what_another_wrote() {
+    let place = Place::new(&[SHELL]);
+    let machine = place.start();
+    let snapshots = machine.control.snapshots().unwrap();
+    let id = ResourceId::known("res_first");
+    let parent = machine.launch(shell("parent", "echo kept > /a")).await;
+    machine.attend(&parent, 0).await.unwrap();
+    let taken = snapshots.take(wanted(&id, &parent)).await.unwrap();
+    assert!(taken.size_bytes > 0);
+    machine.control.retire(&parent).await.unwrap();
+    let listed = snapshots.list();
+    assert_eq!((listed.len(), &listed[0].id, listed[0].size_bytes), (1, &id, taken.size_bytes));
+    let fork = |name: &str| Launch { snapshot: Some(id.clone()), ..shell(name, "cat /a") };
+    assert_eq!(machine.outcome(fork("fork")).await.out, b"kept\n");
+
+    let gone = snapshots.take(wanted(&ResourceId::known("res_late"), &parent)).await;
+    assert!(matches!(gone, Err(SnapshotFault::Gone)), "{gone:?}");
+    snapshots.remove(&id).await.unwrap();
+    snapshots.remove(&id).await.unwrap();
+    assert!(snapshots.list().is_empty());
+    let refused = machine.control.launch(fork("late")).await;
+    let Err(LaunchFault::Broken(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("snapshot"), "{why}");
+    machine.clear().await;
+}

@@ -1,0 +1,110 @@
+//! Folders of a tree that is an enemy's, and what is in them.
+
+use super::tree::ENTRIES_MAX;
+use crate::error::SnapshotError;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, ftruncate,
+    openat2, seek, sendfile, statx, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+/// How often a folder is opened that others move about meanwhile.
+const TRIES: u32 = 100;
+/// Of one call of the kernel, so that it can be interrupted.
+const PIECE_BYTES: u64 = 64 << 20;
+
+/// All that is not a hole.
+pub(super) fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result<()> {
+    ftruncate(into, size)?;
+    let mut at = 0;
+    while at < size {
+        let begin = match seek(from, SeekFrom::Data(at)) {
+            Ok(begin) if begin < size => begin,
+            Ok(_) | Err(Errno::NXIO) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(from, SeekFrom::Hole(begin))?.min(size);
+        seek(into, SeekFrom::Start(begin))?;
+        let mut read = begin;
+        while read < end {
+            let piece = usize::try_from((end - read).min(PIECE_BYTES)).map_err(io::Error::other)?;
+            // Moves both positions. It was cut meanwhile where nothing comes.
+            if sendfile(into, from, Some(&mut read), piece)? == 0 {
+                return Ok(());
+            }
+        }
+        at = end;
+    }
+    Ok(())
+}
+
+/// Of an entry of a folder, or of the folder itself where the name is empty.
+pub(super) fn look(folder: &OwnedFd, name: &OsStr) -> io::Result<Statx> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+    Ok(statx(folder, name, flags, StatxFlags::BASIC_STATS)?)
+}
+
+pub(super) fn kind(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(stat.stx_mode.into())
+}
+
+pub(super) fn changed_ns(stat: &Statx) -> i128 {
+    i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec)
+}
+
+/// One below an open folder, if it is there as a folder.
+pub(super) fn open_folder(top: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inside = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    for _ in 0..TRIES {
+        match openat2(top, path, flags, Mode::empty(), inside) {
+            Ok(folder) => return Ok(Some(folder)),
+            // Folders were moved while the kernel looked.
+            Err(Errno::AGAIN) => {}
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, "its folders are moved all the time"))
+}
+
+pub(super) fn names(folder: &OwnedFd) -> Result<Vec<OsString>, SnapshotError> {
+    let mut names = Vec::new();
+    for one in Dir::read_from(folder).map_err(io::Error::from)? {
+        let one = one.map_err(io::Error::from)?;
+        let name = one.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(OsString::from_vec(name.to_vec()));
+        }
+        if names.len() > ENTRIES_MAX {
+            return Err(SnapshotError::TooMany { most: ENTRIES_MAX });
+        }
+    }
+    Ok(names)
+}
+
+/// Whatever it is, with all that is in it.
+pub(super) fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    std::fs::remove_dir_all(path)
+}
+
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NXIO];
+    gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || error.kind() == io::ErrorKind::NotFound
+}
