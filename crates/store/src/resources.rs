@@ -129,8 +129,7 @@ pub fn occurs(
                WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND (state LIKE $4 OR wish LIKE $4)
                LIMIT 1";
     let gone = Status::Terminated.name();
-    let found =
-        tx.find(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
+    let found = tx.find(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
     Ok(found.is_some())
 }
 

@@ -64,8 +64,7 @@ async fn taken(
 pub(crate) async fn remove_of_sandbox(call: Call<Member>) -> Result<Silent, Error> {
     let (context, sandbox, name) =
         (call.context(), call.path.at(0).to_owned(), call.path.name().to_owned());
-    let work =
-        move |tx: &mut store::Tx<'_>| snapshots::remove(&context, tx, Some(&sandbox), &name);
+    let work = move |tx: &mut store::Tx<'_>| snapshots::remove(&context, tx, Some(&sandbox), &name);
     call.app.store.write(work).await?;
     Ok(Silent)
 }
@@ -84,9 +83,7 @@ pub(crate) async fn fork(
     Ok(Reply::of(&forks::fork(call.context(), source, call.body.0).await?))
 }
 
-pub(crate) async fn restore(
-    call: Call<Member>,
-) -> Result<Reply<SandboxRestoreResponse>, Error> {
+pub(crate) async fn restore(call: Call<Member>) -> Result<Reply<SandboxRestoreResponse>, Error> {
     let (sandbox, snapshot) = (call.path.at(0).to_owned(), call.path.name().to_owned());
     Ok(Reply::of(&archives::restore(call.context(), sandbox, snapshot).await?))
 }

@@ -7,9 +7,9 @@ use crate::missing::Missing;
 use crate::volumes;
 use crate::workloads::images;
 use store::Tx;
-use types::{Kind, KindName};
 use types::kinds::{Sandbox, Volume};
 use types::parts::{Lifecycle, Status, VolumeType};
+use types::{Kind, KindName};
 
 /// Names of the persistent volumes that a sandbox mounts.
 fn persistent(sandbox: &Sandbox) -> Vec<String> {

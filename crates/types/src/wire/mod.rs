@@ -60,8 +60,8 @@ pub use metrics::{
 };
 pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
-    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse,
-    SandboxRestoreResponse, SandboxScheduleExecution, SandboxSnapshotRequest,
+    ForkTarget, SandboxErrorBody, SandboxForkRequest, SandboxForkResponse, SandboxRestoreResponse,
+    SandboxScheduleExecution, SandboxSnapshotRequest,
 };
 pub use workspace::{
     GroupWorkspaceMapping, Workspace, WorkspaceAvailability, WorkspaceHipaaInfo,
