@@ -58,6 +58,7 @@ fn settings() -> Settings {
             keep_tags: 0,
         },
         builds: crate::builds::Settings::default(),
+        snapshots: crate::Snapshots::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),
