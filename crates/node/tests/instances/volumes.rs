@@ -187,7 +187,7 @@ fn a_copy_begins_as_its_source_and_may_be_larger() {
         from: Some(name("template")),
     };
     let refused = node.volumes().make(&copy("copy", 100));
-    assert!(matches!(refused, Err(VolumeError::TooSmall { needs_mb: 320 })), "{refused:?}");
+    assert!(matches!(refused, Err(VolumeError::TooSmall { needs_mb: 320, .. })), "{refused:?}");
     for (volume, size_mb) in [("one", 320), ("two", 640)] {
         node.volumes().make(&copy(volume, size_mb)).unwrap();
         let script = format!(
