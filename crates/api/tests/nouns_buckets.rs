@@ -1,6 +1,6 @@
 //! Drives as S3 clients reach them: whose key signs, and whose buckets there are.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod common;
 
@@ -114,7 +114,7 @@ async fn keys_of_service_accounts_sign_for_the_drives_of_their_workspace() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_made_before_signs_nothing_and_a_kept_one_is_sealed() {
+async fn what_signs_goes_with_its_service_account() {
     let cloud = Cloud::start().await;
     drive(&cloud).await;
     let (at, id, key) = service_account_key(&cloud).await;
