@@ -5,8 +5,8 @@ use crate::disk::view_layer;
 use crate::error::VolumeError;
 use crate::network_pool::Slot;
 use crate::scratch::Scratches;
+use crate::shared::Stores;
 use crate::sys;
-use crate::volumes::Volumes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, openat};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use types::instance::VolumeName;
+use types::instance::{DriveMount, VolumeName};
 
 /// More than any build asks for.
 const MOUNTS_MAX: usize = 64;
@@ -50,6 +50,8 @@ pub enum Mounted {
     Kept { file: PathBuf, size_mb: u32, mode: u32, owner: (u32, u32), read_only: bool },
     /// A volume that there is. Its files have the owners that they have as the instance's.
     Volume { volume: VolumeName, read_only: bool },
+    /// A part of a drive. It is left out if it is not to be had.
+    Drive(DriveMount),
 }
 
 /// Content may be secret.
@@ -60,6 +62,7 @@ impl fmt::Debug for Mounted {
             Self::File { .. } => f.debug_struct("File").finish_non_exhaustive(),
             Self::Kept { file, .. } => f.debug_tuple("Kept").field(file).finish(),
             Self::Volume { volume, .. } => f.debug_tuple("Volume").field(volume).finish(),
+            Self::Drive(mount) => f.debug_tuple("Drive").field(mount).finish(),
         }
     }
 }
@@ -107,8 +110,19 @@ impl Extras {
 }
 
 impl Mount {
-    pub(crate) fn make(&self, volumes: &Volumes, slot: &Slot) -> Result<Made, VolumeError> {
+    /// Whether its instance starts without it if it cannot be made: others may have removed what it
+    /// was.
+    pub(crate) fn may_be_missing(&self) -> bool {
+        matches!(self.what, Mounted::Drive(_))
+    }
+
+    pub(crate) fn make(&self, stores: &Stores, slot: &Slot) -> Result<Made, VolumeError> {
+        let volumes = &stores.volumes;
         Ok(match &self.what {
+            Mounted::Drive(mount) => {
+                let view = stores.drives.view(volumes, mount, slot.users.as_fd());
+                Made { mount: view.map_err(io::Error::other)?, is_folder: true }
+            }
             Mounted::Volume { volume, read_only } => {
                 finish(volumes.attach(volume)?, *read_only, slot)?
             }

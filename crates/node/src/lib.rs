@@ -12,6 +12,7 @@
 //!      ├─ launch     from clone to exec
 //!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Volumes    file systems that outlive instances
+//!      ├─ Drives     those of them that many instances have at once
 //!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
@@ -37,6 +38,7 @@ mod cgroup;
 mod console;
 mod create;
 mod disk;
+mod drives;
 mod error;
 mod extras;
 mod facts;
@@ -66,7 +68,7 @@ mod watch;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
-pub use error::{CreateError, Error, OpenError, VolumeError};
+pub use error::{CreateError, DriveError, Error, OpenError, VolumeError};
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
@@ -78,6 +80,6 @@ pub use shares::Largest;
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{
-    Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
+    DriveMount, Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
 };
 pub use volumes::{Filling, NewVolume, Volume, Volumes};

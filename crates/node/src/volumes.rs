@@ -202,7 +202,7 @@ impl Volumes {
         Ok(())
     }
 
-    fn path(&self, name: &VolumeName) -> Result<PathBuf, VolumeError> {
+    pub(crate) fn path(&self, name: &VolumeName) -> Result<PathBuf, VolumeError> {
         let all = self.held.lock();
         let held = all.get(name).ok_or_else(|| VolumeError::Missing(name.clone()))?;
         Ok(self.folder.join(held.owner.as_str()).join(name.as_str()))
