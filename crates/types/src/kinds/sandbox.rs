@@ -1,6 +1,8 @@
 //! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
 
 use super::network::SandboxNetwork;
+use crate::drive_mounts::MountedDrive;
+use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild,
@@ -174,6 +176,17 @@ pub struct State {
     /// The launch that was last seen to run.
     #[serde(default)]
     pub placed: Option<Placement>,
+    /// What it has mounted, or is about to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<DriveAttachment>,
+}
+
+/// A drive that a sandbox has. It outlives the instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveAttachment {
+    pub drive: ResourceId,
+    #[serde(flatten)]
+    pub mounted: MountedDrive,
 }
 
 /// Where a sandbox runs.
