@@ -9,6 +9,7 @@
 //! paths are walked one folder after another, from inside its namespace, and no link is followed.
 
 mod inside;
+mod remove;
 
 use crate::error::{DriveError, VolumeError};
 use crate::file_system::{self, Format};
@@ -107,6 +108,18 @@ impl Drives {
         Ok(file_system::top(drive.mount.as_fd())?)
     }
 
+    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    pub(crate) fn remove_folder(
+        &self,
+        volumes: &Volumes,
+        name: &VolumeName,
+        path: &str,
+    ) -> Result<bool, DriveError> {
+        let drive = self.get(volumes, name)?;
+        let removed = remove::folder(drive.mount.as_fd(), path);
+        removed.map_err(|error| DriveError::at("the folder of the drive", path, error))
+    }
+
     /// Lets go of a drive. Who has it mounted keeps it until then.
     pub(crate) fn forget(&self, name: &VolumeName) {
         self.ready.lock().remove(name);
@@ -157,13 +170,13 @@ impl Drive {
     /// A mount of one of its folders, attached nowhere.
     fn folder(&self, wanted: &DriveMount) -> Result<OwnedFd, DriveError> {
         let whole = self.device.mount(self.format.name(), self.format.options())?;
-        let path = format!("{}{}", wanted.within, wanted.folder);
-        let found = walk(whole.as_fd(), &path, !wanted.read_only);
-        let found = found.and_then(|_| match steps(&path).next() {
+        let path = &wanted.folder;
+        let found = walk(whole.as_fd(), path, !wanted.read_only);
+        let found = found.and_then(|_| match steps(path).next() {
             None => Ok(whole),
-            Some(_) => on_own_thread(|| part_of(whole.as_fd(), &path)),
+            Some(_) => on_own_thread(|| part_of(whole.as_fd(), path)),
         });
-        found.map_err(|error| DriveError::at("the folder of the drive", &path, error))
+        found.map_err(|error| DriveError::at("the folder of the drive", path, error))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::disk::view_layer;
 use crate::error::VolumeError;
+use crate::launch::Sort;
 use crate::network_pool::Slot;
 use crate::scratch::Scratches;
 use crate::shared::Stores;
@@ -89,7 +90,7 @@ impl Written {
 /// A mount that is attached nowhere yet.
 pub(crate) struct Made {
     pub(crate) mount: OwnedFd,
-    pub(crate) is_folder: bool,
+    pub(crate) sort: Sort,
 }
 
 impl Extras {
@@ -121,18 +122,21 @@ impl Mount {
         Ok(match &self.what {
             Mounted::Drive(mount) => {
                 let view = stores.drives.view(volumes, mount, slot.users.as_fd());
-                Made { mount: view.map_err(io::Error::other)?, is_folder: true }
+                Made { mount: view.map_err(io::Error::other)?, sort: Sort::Shared }
             }
             Mounted::Volume { volume, read_only } => {
                 finish(volumes.attach(volume)?, *read_only, slot)?
             }
             Mounted::Bind(path) => Made {
-                is_folder: std::fs::symlink_metadata(path)?.is_dir(),
+                sort: match std::fs::symlink_metadata(path)?.is_dir() {
+                    true => Sort::Folder,
+                    false => Sort::File,
+                },
                 mount: view_layer(path, slot.users.as_fd())?,
             },
             Mounted::File { content, mode, owner } => {
                 let mount = file(content, *mode, (slot.root + owner.0, slot.root + owner.1))?;
-                Made { mount, is_folder: false }
+                Made { mount, sort: Sort::File }
             }
             Mounted::Kept { file, size_mb, mode, owner, read_only } => {
                 let (mount, is_new) = Scratches::open_kept(file, *size_mb)?;
@@ -154,7 +158,7 @@ fn finish(mount: OwnedFd, read_only: bool, slot: &Slot) -> io::Result<Made> {
     if read_only {
         sys::make_read_only(mount.as_fd())?;
     }
-    Ok(Made { mount, is_folder: true })
+    Ok(Made { mount, sort: Sort::Folder })
 }
 
 fn file(content: &[u8], mode: u32, owner: (u32, u32)) -> io::Result<OwnedFd> {

@@ -250,6 +250,11 @@ impl Node {
         self.shared.stores.drives.root(self.volumes(), name)
     }
 
+    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    pub fn remove_drive_folder(&self, name: &VolumeName, path: &str) -> Result<bool, DriveError> {
+        self.shared.stores.drives.remove_folder(self.volumes(), name, path)
+    }
+
     /// Gives an instance that runs or sleeps a part of a drive, unless it has it there.
     pub fn mount_drive(&self, id: &InstanceName, mount: &DriveMount) -> Result<(), DriveError> {
         self.mounting(id, |drives, instance| drives.mount(self.volumes(), instance, mount))

@@ -105,6 +105,11 @@ impl Volumes {
         self.held.lock().get(name).map(|held| held.size_mb)
     }
 
+    /// What one takes of the machine's disk by now.
+    pub fn used_bytes(&self, name: &VolumeName) -> Result<u64, VolumeError> {
+        Ok(std::fs::symlink_metadata(self.path(name)?)?.blocks() * BLOCK_BYTES)
+    }
+
     /// Makes one, unless it is there. It is whole and on the disk when this returns.
     pub fn make(&self, new: &NewVolume) -> Result<(), VolumeError> {
         if self.size_mb(&new.name).is_some() {

@@ -73,7 +73,7 @@ fn start(
         .collect::<Result<_, _>>()
         .doing("prepare what it inherits")?;
     let mounts = mounts(shared, spec, slot)?;
-    let places: Vec<_> = mounts.iter().map(|(path, made)| (*path, made.is_folder)).collect();
+    let places: Vec<_> = mounts.iter().map(|(path, made)| (*path, made.sort)).collect();
     fds.mounts = mounts
         .into_iter()
         .map(|(_, made)| keep(made.mount))

@@ -20,8 +20,7 @@ fn at(place: &str) -> DriveMount {
     DriveMount {
         drive: name("drive-one"),
         place: place.into(),
-        within: "/".into(),
-        folder: "/".into(),
+        folder: String::new(),
         read_only: false,
     }
 }
@@ -225,18 +224,23 @@ fn an_instance_begins_with_its_drives_also_without_one_that_is_gone() {
         return;
     }
     let scene = Scene::new();
+    // What an earlier instance over the same disk may have put in the way.
+    std::os::unix::fs::symlink("/etc", scene.machine.root().join("link")).unwrap();
+    std::fs::write(scene.machine.root().join("file"), "").unwrap();
     let mount =
         |mount: DriveMount| Mount { path: mount.place.clone(), what: Mounted::Drive(mount) };
     let mounts = vec![
         mount(folder("/mnt/d", "/mine", false)),
         mount(folder("/mnt/read", "/none", true)),
+        mount(at("/link/d")),
+        mount(at("/file/d")),
         mount(DriveMount { drive: name("drive-gone"), ..at("/mnt/gone") }),
     ];
     let extras = Extras { mounts, ..Extras::default() };
-    let script = "echo kept > /mnt/d/x; cat /mnt/d/x; ls /mnt; \
+    let script = "echo kept > /mnt/d/x; cat /mnt/d/x; ls /mnt; grep -c '/etc/d ' /proc/mounts; \
                   dd if=/dev/zero of=/mnt/d/full bs=1M count=40 2>&1 | grep -o 'No space left'";
     let spec = Spec { extras, ..scene.machine.shell("starts", script) };
-    assert_eq!(run(&scene.node, &spec).1, "kept\nd\nNo space left\n");
+    assert_eq!(run(&scene.node, &spec).1, "kept\nd\n0\nNo space left\n");
     let one = scene.starts();
     scene.node.mount_drive(&one, &at("/mnt/d")).unwrap();
     assert_eq!(scene.does(&one, "cat /mnt/d/mine/x"), "kept\n");
