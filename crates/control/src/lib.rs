@@ -14,6 +14,7 @@ mod cursor;
 pub mod domains;
 mod drive_key;
 pub mod drive_store;
+pub mod drives;
 pub mod engine;
 pub mod error;
 pub mod executions;

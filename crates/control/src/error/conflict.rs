@@ -8,6 +8,8 @@ pub enum Conflict {
     Stale { what: String },
     #[error("this `Idempotency-Key` was used for another request; use a new key for a new request")]
     KeyReused,
+    #[error("the drive is mounted in the sandbox `{sandbox}`; unmount it there first")]
+    DriveMounted { sandbox: String },
     #[error("the volume is attached to {holder}; delete that first")]
     Attached { holder: String },
     #[error("the volume `{volume}` is attached to {holder}; delete that first")]

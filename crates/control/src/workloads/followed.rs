@@ -13,7 +13,7 @@ use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::kinds::{
-    Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Volume,
+    Agent, Application, CustomDomain, Drive, Function, Job, Preview, Sandbox, Schedule, Volume,
 };
 use types::{KindName, Timestamp};
 
@@ -116,8 +116,9 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 9] = [
+pub(super) const ALL: [&dyn Rows; 10] = [
     &Of::<Volume>(PhantomData),
+    &Of::<Drive>(PhantomData),
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),
     &Of::<CustomDomain>(PhantomData),

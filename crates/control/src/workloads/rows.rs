@@ -27,7 +27,7 @@ pub(crate) fn context(
 }
 
 /// The object with this id, if it is still there and of this kind.
-pub(super) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
+pub(crate) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let row = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME);
     row.map(Held::read).transpose()
 }
