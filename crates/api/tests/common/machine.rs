@@ -3,6 +3,7 @@
 use super::builder::DIGEST_PREFIX;
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
+use control::drive_store::DriveStore;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
@@ -228,6 +229,10 @@ impl Machine for Pretended {
 
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn VolumeStore>)
+    }
+
+    fn drives(&self) -> Option<Arc<dyn DriveStore>> {
+        self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn DriveStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {
