@@ -3,7 +3,7 @@
 use crate::client::{Choice, Client};
 use crate::commands::{
     apply, backup, cancel, chat, completion, config, connect, cp, delete, deploy, describe, doctor,
-    exec, get, image, keys, login, logout, logs, new, port_forward, preview, push, requests,
+    drive, exec, get, image, keys, login, logout, logs, new, port_forward, preview, push, requests,
     restore, revisions, rollback, run, serve, token, up, usage, user, version, workspaces,
 };
 use crate::error::Error;
@@ -46,6 +46,7 @@ enum Command {
     Exec(exec::Args),
     Connect(connect::Args),
     Cp(cp::Args),
+    Drive(drive::Args),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -84,6 +85,7 @@ impl Cli {
             Command::Exec(args) => exec::run(args, &choice).await,
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
+            Command::Drive(args) => drive::run(args, Client::choose(&choice)?).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,
