@@ -10,7 +10,7 @@ from blaxel.core.client import api
 
 # Calls of a newer interface than the one that is served; see docs/clients.md.
 NEWER = {
-    "archive_sandbox", "create_snapshot", "delete_drive_folder", "delete_snapshot",
+    "archive_sandbox", "create_snapshot", "delete_snapshot",
     "fork_snapshot", "get_sandbox_schedule_metrics", "get_snapshot", "list_image_tags", "list_schedule_executions",
     "list_schedules", "list_snapshots", "restore_sandbox_snapshot", "unarchive_sandbox",
 }
