@@ -10,7 +10,7 @@ from blaxel.core.client import api
 
 # Calls of a newer interface than the one that is served; see docs/clients.md.
 NEWER = {
-    "delete_drive_folder", "get_sandbox_schedule_metrics", "list_image_tags", "list_schedule_executions", "list_schedules",
+    "get_sandbox_schedule_metrics", "list_image_tags", "list_schedule_executions", "list_schedules",
 }
 
 

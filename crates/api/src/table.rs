@@ -307,9 +307,10 @@ fn storage(t: &mut Table) {
         list: &[S::DrivesList], get: &[S::DrivesGet], create: &[S::DrivesCreate], update: &[S::DrivesCreate], delete: &[S::DrivesDelete],
     };
     t.reads::<Drive>(&drives_words);
-    t.add(POST, drives_words.path, "CreateDrive", "Makes one drive", drives_words.create, resources::create::<Drive>);
+    t.add(POST, drives_words.path, "CreateDrive", "Makes one drive", drives_words.create, drives::create);
     t.add(PUT, drives_words.item, "UpdateDrive", "Replaces one drive", drives_words.update, resources::replace::<Drive>);
     t.add(DELETE, drives_words.item, "DeleteDrive", "Removes one drive", drives_words.delete, drives::remove);
+    t.add(DELETE, "/drives/{driveName}/folders", "DeleteDriveFolder", "Removes a folder of a drive", drives_words.delete, drives::remove_folder);
     t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::DrivesGet], resources::by_external_id::<Drive>);
     t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, drives::jwks);
     t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::DrivesGet], drives::access_token);

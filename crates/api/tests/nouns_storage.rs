@@ -7,14 +7,16 @@ mod common;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::machine::{IMAGE, Pretended};
-use common::volumes::PretendedVolumes;
+use common::volumes::{BUSY, DRIVE_MB, PretendedVolumes, REFUSED};
 use common::{Cloud, settings};
+use control::drives;
 use control::machine::Machine;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use store::resources;
+use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
 use types::ids::ResourceId;
 use types::instance::{KeptFor, Outcome, VolumeName};
 use types::{KindName, Timestamp};
@@ -286,6 +288,132 @@ async fn a_drive_token_is_signed_with_the_published_key() {
         .post("/v0/drives", json!({"metadata": {"name": "x"}, "spec": {"permissions": four}}))
         .await
         .refused(400);
+}
+
+impl Cloud {
+    async fn id_of(&self, sandbox: &'static str) -> ResourceId {
+        let main = self.workspace("main").await;
+        let find = move |tx: &mut store::Tx<'_>| {
+            resources::find(tx, &main, KindName::Sandbox, "", sandbox)
+        };
+        self.store.read(find).await.unwrap().unwrap().id
+    }
+
+    async fn mount(
+        &self,
+        sandbox: &'static str,
+        drive: &str,
+        place: &str,
+    ) -> Result<MountedDrive, DriveRefusal> {
+        let order = DriveOrder {
+            drive_name: drive.into(),
+            mount_path: place.into(),
+            ..DriveOrder::default()
+        };
+        drives::mount(&self.control, &self.id_of(sandbox).await, order).await
+    }
+
+    async fn unmount(&self, sandbox: &'static str, place: &str) -> Result<(), DriveRefusal> {
+        drives::unmount(&self.control, &self.id_of(sandbox).await, place).await
+    }
+}
+
+fn boxed(name: &str, memory: i64) -> Value {
+    json!({"metadata": {"name": name, "labels": {"team": "a"}}, "spec": {"runtime": {"image": IMAGE, "memory": memory}}})
+}
+
+#[tokio::test]
+async fn a_sandbox_keeps_its_drives_until_they_are_unmounted_or_it_is_gone() {
+    let volumes = PretendedVolumes::new(DRIVE_MB * 2);
+    let machine = || {
+        Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes))
+            as Arc<dyn Machine>
+    };
+    for cloud in Cloud::start_on_machines(machine).await {
+        cloud.post("/v0/drives", named("files")).await.ok();
+        cloud.post("/v0/drives", named("more")).await.ok();
+        cloud.post("/v0/drives", named("none")).await.refused(403);
+        cloud.get("/v0/drives/none").await.refused(404);
+        cloud.post("/v0/sandboxes", boxed("one", 512)).await.ok();
+        cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+
+        let mounted = cloud.mount("one", "files", "/mnt//files/").await.unwrap();
+        assert_eq!((mounted.mount_path.as_str(), mounted.drive_path.as_str()), ("/mnt/files", "/"));
+        assert_eq!(cloud.mount("one", "files", "/mnt/files").await.unwrap(), mounted);
+        for place in ["/mnt/files", "/mnt", "/mnt/files/in"] {
+            let refused = cloud.mount("one", "more", place).await.unwrap_err();
+            assert!(matches!(refused, DriveRefusal::Busy(_)), "{place}: {refused}");
+        }
+        for place in ["/", "/etc", "/proc/x", "relative", "/a/../b"] {
+            let refused = cloud.mount("one", "more", place).await.unwrap_err();
+            assert!(matches!(refused, DriveRefusal::Bad(_)), "{place}: {refused}");
+        }
+        // What the machine refuses is not remembered; what it cannot take back is.
+        let refused = cloud.mount("one", "more", REFUSED).await.unwrap_err();
+        assert_eq!(refused, DriveRefusal::Bad("not there".into()));
+        cloud.mount("one", "more", BUSY).await.unwrap();
+        assert!(matches!(cloud.unmount("one", BUSY).await, Err(DriveRefusal::Failed(_))));
+        let id = cloud.id_of("one").await;
+        assert_eq!(drives::list(&cloud.control, &id).await.unwrap().len(), 2);
+        for number in 0..2 {
+            cloud.mount("one", "more", &format!("/data/{number}")).await.unwrap();
+        }
+        let refused = cloud.mount("one", "more", "/data/9").await.unwrap_err();
+        assert!(refused.to_string().contains("4 drives"), "{refused}");
+
+        let message = cloud.delete("/v0/drives/files").await.refused(409);
+        assert!(message.contains("`one`"), "{message}");
+        cloud.unmount("one", "/mnt/files").await.unwrap();
+        let again = cloud.unmount("one", "/mnt/files").await.unwrap_err();
+        assert!(matches!(again, DriveRefusal::Failed(_)), "{again}");
+        cloud.delete("/v0/drives/files").await.ok();
+        assert_eq!(volumes.sizes(), [DRIVE_MB], "its files go with it");
+        cloud.delete("/v0/drives/more").await.refused(409);
+        cloud.delete("/v0/drives/more/folders?path=/there").await;
+        cloud.delete("/v0/drives/more/folders?path=/gone").await.refused(404);
+        cloud.delete("/v0/drives/more/folders?path=there").await.refused(400);
+        cloud.delete("/v0/sandboxes/one").await.ok();
+        cloud.delete("/v0/drives/more").await.ok();
+        until_kept(&volumes, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_starts_anew_gets_the_drives_that_rules_still_give() {
+    let volumes = PretendedVolumes::new(5_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    let ruled = |team: &str, mode: &str| {
+        let rule =
+            json!({"labels": {"team": team, "blaxel-name": "one"}, "mode": mode, "path": "/a"});
+        json!({"metadata": {"name": "ruled"}, "spec": {"permissions": [rule]}})
+    };
+    cloud.post("/v0/drives", ruled("a", "read-write")).await.ok();
+    cloud.post("/v0/drives", named("open")).await.ok();
+    cloud.post("/v0/sandboxes", boxed("one", 512)).await.ok();
+    cloud.post("/v0/sandboxes", boxed("two", 512)).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    cloud.until("/v0/sandboxes/two", |it| it["status"] == "DEPLOYED").await;
+    let denied = cloud.mount("two", "ruled", "/mnt/r").await.unwrap_err();
+    assert!(denied.to_string().contains("permission denied"), "{denied}");
+    let mounted = cloud.mount("one", "ruled", "/mnt/r").await.unwrap();
+    assert_eq!((mounted.drive_path.as_str(), mounted.read_only), ("/a", false));
+    cloud.mount("one", "open", "/mnt/o").await.unwrap();
+
+    let launched = async |count: usize| {
+        let launch = machine.until_launched(count).await.pop().unwrap();
+        let mounts = launch.drives.iter();
+        mounts.map(|it| (it.place.clone(), it.folder.clone(), it.read_only)).collect::<Vec<_>>()
+    };
+    let of =
+        |place: &str, folder: &str, read_only| (place.to_owned(), folder.to_owned(), read_only);
+    cloud.put("/v0/drives/ruled", ruled("a", "read")).await.ok();
+    cloud.put("/v0/sandboxes/one", boxed("one", 1_024)).await.ok();
+    assert_eq!(launched(3).await, [of("/mnt/r", "/a", true), of("/mnt/o", "", false)]);
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    cloud.put("/v0/drives/ruled", ruled("b", "read")).await.ok();
+    cloud.put("/v0/sandboxes/one", boxed("one", 512)).await.ok();
+    assert_eq!(launched(4).await, [of("/mnt/o", "", false)], "the rule is for others now");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What the management side asks of a machine that keeps drives: file systems that many instances
 //! have at the same time, and get and give back while they run. Which rows ask for them, and who may
-//! have them, is decided elsewhere.
+//! have them, is decided in [`crate::drives`].
 
 use crate::machine::{MachineFault, Wait};
 use crate::volume_store::VolumeFault;
@@ -37,6 +37,13 @@ pub trait DriveStore: Send + Sync + 'static {
 
     fn list(&self) -> Vec<KeptDrive>;
 
+    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    fn remove_folder<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        path: &'a str,
+    ) -> Wait<'a, Result<bool, DriveFault>>;
+
     /// Gives an instance that runs or sleeps a part of a drive. The same once more changes nothing.
     fn mount<'a>(
         &'a self,
@@ -44,20 +51,15 @@ pub trait DriveStore: Send + Sync + 'static {
         mount: DriveMount,
     ) -> Wait<'a, Result<(), DriveFault>>;
 
-    /// Takes one away again. What is not mounted there needs nothing to be done, and neither does an
-    /// instance that is gone.
+    /// Takes one away again. What is not mounted there needs nothing to be done. `others` are the places
+    /// where the instance may have the same drive all the same.
     fn unmount<'a>(
         &'a self,
         instance: &'a InstanceName,
         drive: &'a VolumeName,
         place: &'a str,
+        others: &'a [String],
     ) -> Wait<'a, Result<(), DriveFault>>;
-
-    /// Where in an instance parts of drives are, as it has them at this moment.
-    fn mounts<'a>(
-        &'a self,
-        instance: &'a InstanceName,
-    ) -> Wait<'a, Result<Vec<String>, DriveFault>>;
 
     /// The topmost folder of a drive, for whoever serves it to others than instances. Blocks for some
     /// milliseconds if nobody uses the drive. Its files have the owners that they have inside of

@@ -17,6 +17,7 @@ pub mod domains;
 pub mod drive_buckets;
 mod drive_key;
 pub mod drive_store;
+pub mod drives;
 pub mod engine;
 pub mod error;
 pub mod executions;

@@ -26,6 +26,8 @@ pub struct Settings {
     pub trigger_rate: Rate,
     /// Objects of a kind in one workspace; a kind that is not listed is not limited.
     pub quotas: BTreeMap<KindName, i64>,
+    /// Drives that one sandbox may have mounted at a time.
+    pub sandbox_drives_max: usize,
     pub bill: Bill,
     /// Change streams, and callers who wait for the end of what a trigger started.
     pub streams: StreamLimits,

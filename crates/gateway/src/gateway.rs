@@ -6,6 +6,7 @@ use crate::call::CallError;
 use crate::context::Context;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
+use crate::drives::{self, Asked, Drives};
 use crate::exchange::{Answer, Ask};
 use crate::guard::Guard;
 use crate::hold::Hold;
@@ -25,10 +26,11 @@ use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
 use http::{HeaderValue, Method, Request, Response, Version};
 use http_body::Body as HttpBody;
+use http_body_util::{BodyExt, Limited};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
@@ -85,6 +87,7 @@ impl Gateway {
         let context = Arc::new(Context {
             settings,
             guard,
+            drives: OnceLock::new(),
             world,
             routes,
             sessions,
@@ -101,6 +104,13 @@ impl Gateway {
 
     pub fn standby(&self) -> &Standby {
         &self.0.standby
+    }
+
+    /// Says who gives drives to sandboxes, once. Before, and without anybody, nobody does.
+    pub fn serve_drives(&self, drives: Arc<dyn Drives>) {
+        if self.0.context.drives.set(drives).is_err() {
+            tracing::error!("somebody gives drives to sandboxes already");
+        }
     }
 
     /// Waits for requests that want replicas which are not there, and hands over all that is wanted.
@@ -233,6 +243,9 @@ impl Inner {
         let limits = self.context.settings.exchange_limits(&to.workload);
         let mut hold = self.hold(&mut head, address, from, &to)?;
         hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
+        if let Some((asked, drives)) = self.drives(&head, &to) {
+            return self.answer_drives((asked, drives), body, to, began, hold).await;
+        }
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
         let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
@@ -289,6 +302,44 @@ impl Inner {
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right(&self.context, head, address, peer, to);
         Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
+    }
+
+    fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {
+        Some((Asked::of(&head.method, to)?, Arc::clone(self.context.drives.get()?)))
+    }
+
+    /// Answers in the place of a sandbox, which is awake meanwhile.
+    async fn answer_drives<B>(
+        &self,
+        (asked, drives): (Asked, Arc<dyn Drives>),
+        body: B,
+        to: Destination,
+        began: Instant,
+        mut hold: Hold,
+    ) -> Result<Response<Body>, Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
+        let answered = async {
+            let order = Limited::new(body, drives::ORDER_BYTES_MAX).collect().await;
+            let order = order.map_err(|_| Problem::TooLarge(drives::ORDER_BYTES_MAX as u64))?;
+            let mut visit = None;
+            if asked.needs_instance() {
+                visit = Some(self.visit(&to.workload, began, &mut timing).await?);
+            }
+            let answer = asked.answer(&*drives, &id, &order.to_bytes()).await;
+            drop(visit);
+            Ok::<_, Problem>(answer)
+        };
+        let mut response = tokio::select! {
+            biased;
+            response = Box::pin(answered) => response?,
+            end = hold.end() => return Err(Problem::ended(end, kind, None)),
+        };
+        rewrite::response_headers(response.headers_mut(), to, timing);
+        Ok(response)
     }
 
     fn peer(&self, head: &Head) -> Option<Peer> {

@@ -9,6 +9,7 @@
 //! Gateway::serve ── address       where to: parsed once, for every decision that follows
 //!                ├─ destination   whether it may, and what is asked of which workload
 //!                │  origin        whose origin a browser takes the answer for
+//!                ├─ drives        what the server answers itself: drives of a sandbox
 //!                ├─ rewrite       what changes in the messages
 //!                ├─ deployment    which replica gets the request, and waiting for one
 //!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
@@ -36,6 +37,7 @@ mod credentials;
 mod demands;
 mod deployment;
 mod destination;
+mod drives;
 mod exchange;
 mod gateway;
 mod guard;
@@ -66,6 +68,7 @@ mod wire;
 pub use address::{Address, BadAddress};
 pub use body::{Body, BodyError};
 pub use call::CallError;
+pub use drives::Drives;
 pub use gateway::{Gateway, Parts};
 pub use guard::{BoxFuture, Caller, Guard, Refused};
 pub use machine::{Machine, MachineError};

@@ -39,7 +39,7 @@ impl Inner {
     }
 
     /// Waits until the workload has an instance, and until that is awake.
-    async fn visit(
+    pub(crate) async fn visit(
         &self,
         workload: &WorkloadRoute,
         began: Instant,

@@ -3,7 +3,7 @@
 use crate::client::{Choice, Client};
 use crate::commands::{
     apply, archive, backup, cancel, chat, completion, config, connect, cp, delete, deploy,
-    describe, doctor, exec, fork, get, image, keys, login, logout, logs, new, port_forward,
+    describe, doctor, drive, exec, fork, get, image, keys, login, logout, logs, new, port_forward,
     preview, push, requests, restore, revisions, rollback, run, serve, snapshot, token, up, usage,
     user, version, volume, workspaces,
 };
@@ -53,6 +53,7 @@ enum Command {
     Unarchive(archive::BackArgs),
     #[command(visible_alias = "vol")]
     Volume(volume::Args),
+    Drive(drive::Args),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -92,6 +93,7 @@ impl Cli {
             Command::Connect(args) => connect::run(args, Client::choose(&choice)?).await,
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
             Command::Volume(args) => volume::run(args, &choice).await,
+            Command::Drive(args) => drive::run(args, Client::choose(&choice)?).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::chain;
-use types::instance::{InstanceName, Medium, Scratch, VolumeMount};
+use types::instance::{DriveMount, InstanceName, Medium, Scratch, VolumeMount};
 use types::own_image::is_own_image;
 use types::work::{DATA_BYTES_MAX, Orders};
 
@@ -335,7 +335,11 @@ fn mounts(launch: &Launch) -> Vec<node::Mount> {
         path: mount.path.clone(),
         what: node::Mounted::Volume { volume: mount.volume.clone(), read_only: mount.read_only },
     };
-    launch.volumes.iter().map(mount).collect()
+    let drive = |mount: &DriveMount| node::Mount {
+        path: mount.place.clone(),
+        what: node::Mounted::Drive(mount.clone()),
+    };
+    launch.volumes.iter().map(mount).chain(launch.drives.iter().map(drive)).collect()
 }
 
 /// What its owner, or everybody, has taken already, or somebody has at this moment.

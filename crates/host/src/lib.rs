@@ -13,6 +13,7 @@
 
 mod builds;
 mod data;
+mod drives;
 mod guest;
 mod instances;
 mod launching;

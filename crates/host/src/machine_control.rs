@@ -1,11 +1,13 @@
 //! What the management side asks of the machine, and of the data plane about what is awake.
 
+use crate::drives::LocalDrives;
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
 use crate::snapshots::LocalSnapshots;
 use crate::volumes::LocalVolumes;
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
+use control::drive_store::DriveStore;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
@@ -123,6 +125,11 @@ impl Machine for MachineControl {
 
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         Some(Arc::new(LocalSnapshots(self.machine.clone())))
+    }
+
+    fn drives(&self) -> Option<Arc<dyn DriveStore>> {
+        let keeps = self.machine.0.keeps_volumes;
+        keeps.then(|| Arc::new(LocalDrives(self.machine.clone())) as Arc<dyn DriveStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -16,7 +16,7 @@ impl From<Interrupted> for VolumeFault {
     }
 }
 
-fn fault(error: &VolumeError) -> VolumeFault {
+pub(crate) fn fault(error: &VolumeError) -> VolumeFault {
     match error {
         VolumeError::Refused(refused) => match over_limit(*refused) {
             LaunchFault::OverShare(why) => VolumeFault::OverShare(why),

@@ -21,6 +21,9 @@ const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
 const DISK_PART: u64 = 2;
 /// Of what is free and what they have already, volumes get one of so many parts.
 const VOLUME_PART: u64 = 4;
+/// Of an owner's share of that, a drive gets one of so many parts, within bounds.
+const DRIVE_PART: u64 = 8;
+const DRIVE_MB: (u32, u32) = (320, 65_536);
 
 /// What is divided between owners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub struct Capacity {
     pub disks: Limits,
     pub disk_mb: Limits,
     pub volume_mb: Limits,
+    /// What each drive can hold that is made.
+    pub drive_mb: u32,
 }
 
 impl Capacity {
@@ -62,6 +67,7 @@ impl Capacity {
             disks: divided(limits.disks.into()),
             disk_mb: divided(disk_mb),
             volume_mb: divided(volume_mb),
+            drive_mb: limits.drive_mb.unwrap_or_else(|| drive_mb(divided(volume_mb).share)),
         })
     }
 }
@@ -97,6 +103,12 @@ fn processes() -> io::Result<u64> {
     let number = |file: &str| read_to_string(file)?.trim().parse::<u64>().map_err(io::Error::other);
     let most = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
     Ok(crate::cgroup::limits_of_machine("pids").fold(most, u64::min))
+}
+
+/// A part of what one owner may have, so that there is room for some.
+fn drive_mb(share_mb: u64) -> u32 {
+    let (least, most) = DRIVE_MB;
+    fit((share_mb / DRIVE_PART).clamp(least.into(), most.into()))
 }
 
 /// The same whatever they have taken of it by now.

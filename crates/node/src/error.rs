@@ -5,6 +5,7 @@ use crate::launch::LaunchError;
 use crate::snapshots::SnapshotName;
 use crate::spec::SpecError;
 use crate::state::Refused;
+use rustix::io::Errno;
 use std::io;
 use types::instance::{InstanceName, VolumeName};
 
@@ -92,6 +93,40 @@ pub enum SnapshotError {
     Instance(#[from] Error),
     #[error("failed to work on a snapshot")]
     Machine(#[from] io::Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// What is asked for cannot be mounted, or not there.
+    #[error("{0}")]
+    Place(String),
+    #[error("files of it are open in the instance")]
+    InUse,
+    #[error("the instance is gone")]
+    Gone,
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error("failed to work on a drive")]
+    Machine(#[from] io::Error),
+}
+
+impl DriveError {
+    /// What is wrong with a path, where that is why something failed.
+    pub(crate) fn at(what: &str, path: &str, error: Errno) -> Self {
+        let why = match error {
+            Errno::LOOP | Errno::NOTDIR => "a part of it is a link, or no folder",
+            Errno::NOENT => "there is no such folder",
+            Errno::NAMETOOLONG => "a part of it is too long, or too many folders are in each other",
+            Errno::INVAL => "it names no folder",
+            Errno::NOTEMPTY => "others write into it all the time",
+            Errno::EXIST => "something else is mounted there",
+            Errno::NOSPC | Errno::DQUOT => "there is no room left to make its folder",
+            Errno::ROFS => "its folder cannot be made: nothing can be written there",
+            Errno::SRCH => return Self::Gone,
+            other => return Self::Machine(other.into()),
+        };
+        Self::Place(format!("{what} `{path}`: {why}"))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,11 @@
 
 use crate::disk::view_layer;
 use crate::error::VolumeError;
+use crate::launch::Sort;
 use crate::network_pool::Slot;
 use crate::scratch::Scratches;
+use crate::shared::Stores;
 use crate::sys;
-use crate::volumes::Volumes;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, openat};
 use rustix::io::Errno;
@@ -15,7 +16,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use types::instance::VolumeName;
+use types::instance::{DriveMount, VolumeName};
 
 /// More than any build asks for.
 const MOUNTS_MAX: usize = 64;
@@ -50,6 +51,8 @@ pub enum Mounted {
     Kept { file: PathBuf, size_mb: u32, mode: u32, owner: (u32, u32), read_only: bool },
     /// A volume that there is. Its files have the owners that they have as the instance's.
     Volume { volume: VolumeName, read_only: bool },
+    /// A part of a drive. It is left out if it is not to be had.
+    Drive(DriveMount),
 }
 
 /// Content may be secret.
@@ -60,6 +63,7 @@ impl fmt::Debug for Mounted {
             Self::File { .. } => f.debug_struct("File").finish_non_exhaustive(),
             Self::Kept { file, .. } => f.debug_tuple("Kept").field(file).finish(),
             Self::Volume { volume, .. } => f.debug_tuple("Volume").field(volume).finish(),
+            Self::Drive(mount) => f.debug_tuple("Drive").field(mount).finish(),
         }
     }
 }
@@ -86,7 +90,7 @@ impl Written {
 /// A mount that is attached nowhere yet.
 pub(crate) struct Made {
     pub(crate) mount: OwnedFd,
-    pub(crate) is_folder: bool,
+    pub(crate) sort: Sort,
 }
 
 impl Extras {
@@ -107,18 +111,32 @@ impl Extras {
 }
 
 impl Mount {
-    pub(crate) fn make(&self, volumes: &Volumes, slot: &Slot) -> Result<Made, VolumeError> {
+    /// Whether its instance starts without it if it cannot be made: others may have removed what it
+    /// was.
+    pub(crate) fn may_be_missing(&self) -> bool {
+        matches!(self.what, Mounted::Drive(_))
+    }
+
+    pub(crate) fn make(&self, stores: &Stores, slot: &Slot) -> Result<Made, VolumeError> {
+        let volumes = &stores.volumes;
         Ok(match &self.what {
+            Mounted::Drive(mount) => {
+                let view = stores.drives.view(volumes, mount, slot.users.as_fd());
+                Made { mount: view.map_err(io::Error::other)?, sort: Sort::Shared }
+            }
             Mounted::Volume { volume, read_only } => {
                 finish(volumes.attach(volume)?, *read_only, slot)?
             }
             Mounted::Bind(path) => Made {
-                is_folder: std::fs::symlink_metadata(path)?.is_dir(),
+                sort: match std::fs::symlink_metadata(path)?.is_dir() {
+                    true => Sort::Folder,
+                    false => Sort::File,
+                },
                 mount: view_layer(path, slot.users.as_fd())?,
             },
             Mounted::File { content, mode, owner } => {
                 let mount = file(content, *mode, (slot.root + owner.0, slot.root + owner.1))?;
-                Made { mount, is_folder: false }
+                Made { mount, sort: Sort::File }
             }
             Mounted::Kept { file, size_mb, mode, owner, read_only } => {
                 let (mount, is_new) = Scratches::open_kept(file, *size_mb)?;
@@ -140,7 +158,7 @@ fn finish(mount: OwnedFd, read_only: bool, slot: &Slot) -> io::Result<Made> {
     if read_only {
         sys::make_read_only(mount.as_fd())?;
     }
-    Ok(Made { mount, is_folder: true })
+    Ok(Made { mount, sort: Sort::Folder })
 }
 
 fn file(content: &[u8], mode: u32, owner: (u32, u32)) -> io::Result<OwnedFd> {

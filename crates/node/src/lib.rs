@@ -13,6 +13,7 @@
 //!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Volumes    file systems that outlive instances
 //!      ├─ Snapshots  what instances had written at one moment, for others to begin with
+//!      ├─ Drives     those of them that many instances have at once
 //!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
@@ -38,6 +39,7 @@ mod cgroup;
 mod console;
 mod create;
 mod disk;
+mod drives;
 mod error;
 mod extras;
 mod facts;
@@ -68,7 +70,7 @@ mod watch;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
-pub use error::{CreateError, Error, OpenError, SnapshotError, VolumeError};
+pub use error::{CreateError, DriveError, Error, OpenError, SnapshotError, VolumeError};
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
@@ -81,6 +83,6 @@ pub use snapshots::{NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{
-    Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
+    DriveMount, Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
 };
 pub use volumes::{Filling, NewVolume, Volume, Volumes};

@@ -4,7 +4,8 @@ use crate::body;
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
-use crate::error::{CreateError, Doing, Error, OpenError, SnapshotError};
+use crate::drives::{Drives, Mounting};
+use crate::error::{CreateError, Doing, DriveError, Error, OpenError, SnapshotError, VolumeError};
 use crate::extras::Written;
 use crate::facts::Journal;
 use crate::instance::{Instance, View};
@@ -19,12 +20,12 @@ use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
 use crate::snapshots::{Hold, NewSnapshot, Snapshots, Source, Taken};
-use crate::spec::Spec;
-use crate::volumes::Volumes;
+use crate::spec::{Owner, Spec};
+use crate::volumes::{NewVolume, Volumes};
 use crate::watch::Watch;
 use crate::{adopt, create};
 use parking_lot::Mutex;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -35,7 +36,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
-use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
+use types::instance::{
+    DriveMount, Exit, Fact, Happened, InstanceName, Stamp, VolumeName, boot_number,
+};
 
 /// All instances of one machine that go by one name. Its calls block, most for a few milliseconds;
 /// any number of threads may make them.
@@ -78,6 +81,7 @@ impl Node {
         let shares = Shares::new(&capacity);
         let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
             .doing("find the volumes of an earlier node")?;
+        let drives = Drives::default();
         let volumes = Arc::new(volumes);
         let snapshots = Snapshots::open(&settings.folder, &volumes)
             .doing("find the snapshots of an earlier node")?;
@@ -88,6 +92,7 @@ impl Node {
             scratches,
             volumes,
             snapshots,
+            drives,
             shares,
             sign,
             world,
@@ -124,7 +129,9 @@ impl Node {
         let wanted = settings.limits.open_files;
         let open_files =
             getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| wanted.min(most));
-        let shared = Shared { settings, stores, groups, home, filter, null, boot, open_files };
+        let drive_mb = capacity.drive_mb;
+        let shared =
+            Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
         let node = Self { shared, networks, watch, registry, rules, _lock: lock };
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
@@ -290,6 +297,60 @@ impl Node {
         let source = Source::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
         // It is of the right process only if that still lives now.
         if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(source) }
+    }
+
+    /// Makes a drive, unless it is there. It is whole and on the disk when this returns.
+    pub fn make_drive(&self, name: &VolumeName, owner: &Owner) -> Result<(), VolumeError> {
+        let size_mb = self.shared.drive_mb;
+        let new = NewVolume { name: name.clone(), owner: owner.clone(), size_mb, from: None };
+        self.volumes().make(&new)
+    }
+
+    /// Removes a drive for good. Who has it mounted still does so until the end of that mount.
+    pub fn remove_drive(&self, name: &VolumeName) -> Result<(), VolumeError> {
+        self.shared.stores.drives.forget(name);
+        self.volumes().remove(name)
+    }
+
+    /// The topmost folder of a drive. Its files have the owners that they have in instances.
+    pub fn drive_root(&self, name: &VolumeName) -> Result<OwnedFd, DriveError> {
+        self.shared.stores.drives.root(self.volumes(), name)
+    }
+
+    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    pub fn remove_drive_folder(&self, name: &VolumeName, path: &str) -> Result<bool, DriveError> {
+        self.shared.stores.drives.remove_folder(self.volumes(), name, path)
+    }
+
+    /// Gives an instance that runs or sleeps a part of a drive, unless it has it there.
+    pub fn mount_drive(&self, id: &InstanceName, mount: &DriveMount) -> Result<(), DriveError> {
+        self.mounting(id, |drives, instance| drives.mount(self.volumes(), instance, mount))
+    }
+
+    /// Takes a part of a drive from an instance. `others` are the places where it may have the same
+    /// drive all the same.
+    pub fn unmount_drive(
+        &self,
+        id: &InstanceName,
+        drive: &VolumeName,
+        place: &str,
+        others: &[String],
+    ) -> Result<(), DriveError> {
+        let places = (place, others);
+        self.mounting(id, |drives, instance| {
+            drives.unmount(self.volumes(), instance, drive, places)
+        })
+    }
+
+    fn mounting(
+        &self,
+        id: &InstanceName,
+        work: impl FnOnce(&Drives, &Mounting<'_>) -> Result<(), DriveError>,
+    ) -> Result<(), DriveError> {
+        let instance = self.find(id).map_err(|_| DriveError::Gone)?;
+        let process = instance.body.process().ok_or(DriveError::Gone)?;
+        let mounting = Mounting { pid: process.pid, process: process.pidfd.as_fd() };
+        work(&self.shared.stores.drives, &mounting)
     }
 
     /// Connects to a port of an instance, on its loopback interface. No port of an instance can be

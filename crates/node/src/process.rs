@@ -2,6 +2,7 @@
 //! time is not.
 
 use crate::sys;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -45,6 +46,11 @@ const EXIT_FIELD: usize = 52 - 3;
 
 fn start_time(stat: &str) -> Option<u64> {
     after_name(stat)?.nth(START_FIELD)?.parse().ok()
+}
+
+pub(crate) fn has_ended(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&now))? > 0)
 }
 
 /// A name of the time since the machine was started.

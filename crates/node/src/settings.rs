@@ -95,6 +95,8 @@ pub struct Limits {
     /// Megabytes of all volumes. None: a quarter of what is free when the node opens, and what the
     /// volumes of earlier nodes have.
     pub volume_mb: Option<u64>,
+    /// Megabytes that each drive can hold, of those of all volumes. None: an eighth of an owner's share.
+    pub drive_mb: Option<u32>,
     /// Percent of each of the above that one owner may have.
     pub share_percent: u32,
     /// Terminals of one instance.
@@ -121,6 +123,7 @@ impl Default for Limits {
             disks: 1_000,
             disk_mb: None,
             volume_mb: None,
+            drive_mb: None,
             share_percent: 80,
             terminals: 64,
             connections: 1_024,

@@ -1,6 +1,7 @@
 //! What all instances of a node share.
 
 use crate::cgroup::Groups;
+use crate::drives::Drives;
 use crate::facts::Journal;
 use crate::launch::filter::Filter;
 use crate::net::Home;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) boot: String,
     /// Within what this process may have itself; only another right could raise that.
     pub(crate) open_files: u64,
+    /// Of each drive that is made.
+    pub(crate) drive_mb: u32,
 }
 
 /// What all instances write into.
@@ -37,6 +40,7 @@ pub(crate) struct Stores {
     pub(crate) scratches: Scratches,
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) drives: Drives,
     pub(crate) shares: Shares,
     pub(crate) sign: Sign,
     pub(crate) world: World,

@@ -4,8 +4,9 @@
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io;
 use rustix::ioctl::opcode;
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, WaitOptions, waitpid};
-use rustix::thread::UnshareFlags;
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 use std::ffi::c_void;
 
 /// Size of the stack of a process that only makes a few system calls before it ends or becomes
@@ -197,6 +198,32 @@ pub(crate) fn leave_network() -> io::Result<()> {
     // SAFETY: a new network namespace changes no memory and no descriptor table of this process.
     // Needed: rustix marks all of unshare unsafe because of CLONE_FILES, which is not used here.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
+}
+
+/// Gives the calling thread, which must end soon, a tree of mounts of its own. Nothing that is mounted
+/// in it is seen elsewhere, and all of it ends with the thread.
+pub(crate) fn leave_mounts() -> io::Result<()> {
+    // SAFETY: a new mount namespace changes no memory and no descriptor table of this process.
+    // Needed: rustix marks all of unshare unsafe because of CLONE_FILES, which is not used here.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+}
+
+/// Moves the calling thread, which must end soon, into the mounts of a process, at their root.
+pub(crate) fn enter_mounts(process: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: a root and a working folder of its own change no memory and no descriptor table of this
+    // process. Needed: as above.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }?;
+    move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)
+}
+
+/// Makes the calling thread, which must end soon, another user and group, with all its rights: what
+/// it makes is theirs.
+pub(crate) fn act_as(user: u32) -> io::Result<()> {
+    // SAFETY: a call without memory. Needed: the C library would change all threads of the process.
+    check(unsafe { libc::syscall(libc::SYS_setresgid, SAME, user, SAME) })?;
+    std::mem::forget(ActingAs::user(user)?);
+    Ok(())
 }
 
 /// What the kernel still knows of a process that somebody else has reaped.

@@ -111,6 +111,11 @@ impl Volumes {
         self.held.lock().get(name).map(|held| held.size_mb)
     }
 
+    /// What one takes of the machine's disk by now.
+    pub fn used_bytes(&self, name: &VolumeName) -> Result<u64, VolumeError> {
+        Ok(std::fs::symlink_metadata(self.path(name)?)?.blocks() * BLOCK_BYTES)
+    }
+
     /// Makes one, unless it is there. It is whole and on the disk when this returns.
     pub fn make(&self, new: &NewVolume) -> Result<(), VolumeError> {
         if self.size_mb(&new.name).is_some() {
@@ -222,7 +227,7 @@ impl Volumes {
         Ok(())
     }
 
-    fn path(&self, name: &VolumeName) -> Result<PathBuf, VolumeError> {
+    pub(crate) fn path(&self, name: &VolumeName) -> Result<PathBuf, VolumeError> {
         let all = self.held.lock();
         let held = all.get(name).ok_or_else(|| VolumeError::Missing(name.clone()))?;
         Ok(self.folder.join(held.owner.as_str()).join(name.as_str()))

@@ -133,6 +133,21 @@ pub fn occurs(
     Ok(found.is_some())
 }
 
+/// The name of an object of a kind in a workspace in whose state a text occurs, but of those that are
+/// only records any more; `_` and `%` in the text are any.
+pub fn name_with_state(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    text: &str,
+) -> Result<Option<String>, Error> {
+    let sql = "SELECT name FROM resources
+               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND state LIKE $4 LIMIT 1";
+    let gone = Status::Terminated.name();
+    let rows = tx.query(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
+    rows.first().map(|row| row.text(0)).transpose()
+}
+
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,

@@ -8,6 +8,7 @@
 
 pub mod browser;
 mod causes;
+pub mod drive_mounts;
 pub mod edge;
 pub mod error;
 pub mod guest;

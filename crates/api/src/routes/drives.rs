@@ -1,10 +1,14 @@
 //! Drives and the tokens that open them.
 
-use crate::http::call::{Anyone, Call};
+use crate::http::call::{Anyone, Call, Wish};
 use crate::http::error::Error;
-use crate::http::reply::Reply;
+use crate::http::query::NoQuery;
+use crate::http::reply::{Reply, Silent};
 use auth::Member;
-use control::engine::{self, Held};
+use control::drives;
+use control::engine::Held;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 use types::kinds::Drive;
 use types::parts::Sensitive;
@@ -12,11 +16,28 @@ use types::wire::{Deleted, DriveAccessToken, JsonWebKeys};
 
 const TOKEN_LIFE_S: i64 = 3600;
 
+pub(crate) async fn create(
+    call: Call<Member, NoQuery, Wish<Drive>>,
+) -> Result<Reply<Drive>, Error> {
+    Ok(drives::create(call.context(), call.body.0, call.key).await?.into())
+}
+
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Deleted>, Error> {
-    let (context, name) = (call.context(), call.path.name().to_owned());
-    let last =
-        call.app.store.write(move |tx| engine::remove::<Drive>(&context, tx, &[], &name)).await?;
+    let last = drives::remove(call.context(), call.path.name().to_owned()).await?;
     Ok(Reply::of(&Deleted { message: "the drive is removed".into(), name: last.metadata.name }))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(crate) struct FolderQuery {
+    /// The folder to remove, with all that is in it.
+    #[schemars(length(max = 4096))]
+    pub path: String,
+}
+
+pub(crate) async fn remove_folder(call: Call<Member, FolderQuery>) -> Result<Silent, Error> {
+    let (context, name) = (call.context(), call.path.name().to_owned());
+    drives::remove_folder(context, name, call.query.path).await?;
+    Ok(Silent)
 }
 
 pub(crate) async fn jwks(call: Call<Anyone>) -> Result<Reply<JsonWebKeys>, Error> {

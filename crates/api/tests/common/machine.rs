@@ -4,6 +4,7 @@ use super::builder::DIGEST_PREFIX;
 use super::snapshots::PretendedSnapshots;
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
+use control::drive_store::DriveStore;
 use control::machine::{
     ImageAt, Launch, LaunchFault, Machine, MachineFault, ProcessAnswer, Seen, UnknownImage, Wait,
 };
@@ -241,6 +242,10 @@ impl Machine for Pretended {
 
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         self.snapshots.clone().map(|snapshots| Arc::new(snapshots) as Arc<dyn SnapshotStore>)
+    }
+
+    fn drives(&self) -> Option<Arc<dyn DriveStore>> {
+        self.volumes.clone().map(|volumes| Arc::new(volumes) as Arc<dyn DriveStore>)
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

@@ -134,6 +134,7 @@ pub fn settings() -> Settings {
         catalogue: Catalogue::default(),
         body_max: 1 << 20,
         bare_list_max: 1000,
+        sandbox_drives_max: 4,
         key_rate: Rate { per_second: 100_000, burst: 100_000 },
         workspace_rate: Rate { per_second: 100_000, burst: 100_000 },
         trigger_rate: Rate { per_second: 100_000, burst: 100_000 },

@@ -1,22 +1,31 @@
-//! A store of volumes that only pretends to keep them, with as much room as a test says.
+//! A store of volumes and drives that only pretends to keep them, with as much room as a test says.
 
+use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
 use control::machine::{MachineFault, Wait};
 use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::instance::VolumeName;
+use types::instance::{DriveMount, InstanceName, VolumeName};
 
 #[derive(Clone)]
 pub struct PretendedVolumes {
     room_mb: u32,
     kept: Arc<Mutex<BTreeMap<VolumeName, u32>>>,
     origins: Arc<Mutex<BTreeMap<VolumeName, VolumeName>>>,
+    /// Drives in instances.
+    pub mounted: Arc<Mutex<Vec<(InstanceName, DriveMount)>>>,
 }
+
+/// Of each drive.
+pub const DRIVE_MB: u32 = 100;
+/// A place where nothing can be mounted, and one from which nothing can be taken.
+pub const REFUSED: &str = "/mnt/refused";
+pub const BUSY: &str = "/mnt/busy";
 
 impl PretendedVolumes {
     pub fn new(room_mb: u32) -> Self {
-        Self { room_mb, kept: Arc::default(), origins: Arc::default() }
+        Self { room_mb, kept: Arc::default(), origins: Arc::default(), mounted: Arc::default() }
     }
 
     /// Megabytes of each.
@@ -84,5 +93,63 @@ impl VolumeStore for PretendedVolumes {
 
     fn size_mb(&self, name: &VolumeName) -> Option<u32> {
         self.kept.lock().get(name).copied()
+    }
+}
+
+impl DriveStore for PretendedVolumes {
+    fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>> {
+        Box::pin(async move { self.put(&new.name, DRIVE_MB) })
+    }
+
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+        VolumeStore::remove(self, name)
+    }
+
+    fn list(&self) -> Vec<KeptDrive> {
+        Vec::new()
+    }
+
+    fn remove_folder<'a>(
+        &'a self,
+        _: &'a VolumeName,
+        path: &'a str,
+    ) -> Wait<'a, Result<bool, DriveFault>> {
+        Box::pin(async move { Ok(path == "/there") })
+    }
+
+    fn mount<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        mount: DriveMount,
+    ) -> Wait<'a, Result<(), DriveFault>> {
+        Box::pin(async move {
+            if mount.place == REFUSED {
+                return Err(DriveFault::Place("not there".into()));
+            }
+            self.mounted.lock().push((instance.clone(), mount));
+            Ok(())
+        })
+    }
+
+    fn unmount<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        drive: &'a VolumeName,
+        place: &'a str,
+        _: &'a [String],
+    ) -> Wait<'a, Result<(), DriveFault>> {
+        Box::pin(async move {
+            if place == BUSY {
+                return Err(DriveFault::InUse);
+            }
+            self.mounted
+                .lock()
+                .retain(|(of, it)| of != instance || it.drive != *drive || it.place != place);
+            Ok(())
+        })
+    }
+
+    fn open_root(&self, _: &VolumeName) -> std::io::Result<std::os::fd::OwnedFd> {
+        Err(std::io::ErrorKind::Unsupported.into())
     }
 }

@@ -157,7 +157,8 @@ impl Filling<'_> {
             text = text.replace(word, "<it>").replace(&word.replace('@', "%40"), "<it>");
         }
         // Each page has a proof of its own, each device a code, each answer of S3 an id.
-        let random = regex::Regex::new(r#"(value="|_code":"|user_code=|<RequestId>)[^"&<]+"#).unwrap();
+        let random =
+            regex::Regex::new(r#"(value="|_code":"|user_code=|<RequestId>)[^"&<]+"#).unwrap();
         random.replace_all(&text, "$1<random>").into_owned()
     }
 }

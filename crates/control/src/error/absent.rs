@@ -6,6 +6,8 @@ const NO_UPLOAD: &str = "no upload is awaited at this address; apply the resourc
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absent {
+    #[error("the drive has no folder `{folder}`")]
+    DriveFolder { folder: String },
     #[error("there is no such account among yours; GET /accounts lists them")]
     Account,
     #[error("you have no workspace `{name}`")]

@@ -12,6 +12,8 @@ pub enum Conflict {
         "the template has a version `{version}` already, whose content does not change; upload another one"
     )]
     TemplateVersion { version: String },
+    #[error("the drive is mounted in the sandbox `{sandbox}`; unmount it there first")]
+    DriveMounted { sandbox: String },
     #[error("the volume is attached to {holder}; delete that first")]
     Attached { holder: String },
     #[error("the volume `{volume}` is attached to {holder}; delete that first")]

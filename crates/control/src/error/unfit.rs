@@ -4,6 +4,8 @@ use types::{ApiVersion, KindName};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
+    #[error("`path` {0}")]
+    DriveFolder(String),
     #[error("the image is shared; take the shares back first")]
     ImageShared,
     #[error("the image is deployed as `{reference}`; remove what runs it first")]

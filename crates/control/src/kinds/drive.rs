@@ -1,7 +1,8 @@
 //! Drives.
 
 use crate::context::Context;
-use crate::engine::{Draft, Managed};
+use crate::drives;
+use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
 use store::Tx;
 use types::kinds::Drive;
@@ -19,5 +20,9 @@ impl Managed for Drive {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        drives::require_unused(context, tx, held)
     }
 }

@@ -44,6 +44,7 @@ fn settings() -> Settings {
         catalogue: Default::default(),
         body_max: 1 << 20,
         bare_list_max: 1000,
+        sandbox_drives_max: 4,
         key_rate: rate,
         workspace_rate: rate,
         trigger_rate: rate,

@@ -13,8 +13,8 @@ use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::kinds::{
-    Agent, Application, CustomDomain, Function, Job, Preview, Sandbox, Schedule, Snapshot, Volume,
-    VolumeTemplate,
+    Agent, Application, CustomDomain, Drive, Function, Job, Preview, Sandbox, Schedule, Snapshot,
+    Volume, VolumeTemplate,
 };
 use types::{KindName, Timestamp};
 
@@ -117,10 +117,11 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 11] = [
+pub(super) const ALL: [&dyn Rows; 12] = [
     &Of::<VolumeTemplate>(PhantomData),
     &Of::<Snapshot>(PhantomData),
     &Of::<Volume>(PhantomData),
+    &Of::<Drive>(PhantomData),
     &Of::<Sandbox>(PhantomData),
     &Of::<Preview>(PhantomData),
     &Of::<CustomDomain>(PhantomData),

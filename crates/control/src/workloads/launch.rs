@@ -10,7 +10,7 @@ use std::time::Duration;
 use store::identity::workspaces::Workspace;
 use types::Kind;
 use types::ids::ResourceId;
-use types::instance::{InstanceName, KeptFor, VolumeMount, VolumeName};
+use types::instance::{DriveMount, InstanceName, KeptFor, VolumeMount, VolumeName};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Placement, State};
 use types::parts::Generation;
@@ -22,7 +22,7 @@ pub(super) const FIRST: u32 = 1;
 const HOST: &str = "0.0.0.0";
 
 /// The instance of the launch that a row asks for.
-pub(super) fn instance(id: &ResourceId, state: &State) -> InstanceName {
+pub(crate) fn instance(id: &ResourceId, state: &State) -> InstanceName {
     match &state.placed {
         Some(placed) if placed.launch == state.launch => placed_instance(id, placed),
         _ => InstanceName::of_sandbox(id, state.launch),
@@ -41,12 +41,13 @@ pub(super) fn of_row(
     workspace: &Workspace,
     held: &Held<Sandbox>,
     volumes: Vec<VolumeMount>,
+    drives: Vec<DriveMount>,
 ) -> Result<Launch, Error> {
     let wish = engine::opened(context, held)?;
     let id = &held.row.id;
     let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish)?;
     let snapshot = held.state.snapshot.clone();
-    Ok(Launch { volumes, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
+    Ok(Launch { volumes, drives, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
 }
 
 /// Where the machine keeps what a sandbox writes to its disk.

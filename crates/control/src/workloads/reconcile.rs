@@ -8,13 +8,13 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
-use crate::{archives, usage, volumes};
+use crate::{archives, drives, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
 use types::Timestamp;
 use types::ids::ResourceId;
-use types::instance::{InstanceName, VolumeMount};
+use types::instance::{DriveMount, InstanceName, VolumeMount};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
@@ -127,6 +127,7 @@ struct Case {
     held: Held<Sandbox>,
     /// Or why it cannot have them.
     volumes: Result<Vec<VolumeMount>, String>,
+    drives: Vec<DriveMount>,
 }
 
 async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Option<Case>, Error> {
@@ -137,7 +138,8 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
             return Ok(None);
         };
         let volumes = volumes::mounts(&context, tx, &Holder::sandbox(&held.wish), &machine)?;
-        Ok::<_, Error>(Some(Case { context, workspace, held, volumes }))
+        let drives = drives::mounts(&context, tx, &held, &machine)?;
+        Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives }))
     };
     control.store.read(work).await
 }
@@ -184,7 +186,7 @@ async fn ensure(
         }
     }
     let held = Held { state: held.state, ..case.held };
-    let launch = launch::of_row(&case.context, &case.workspace, &held, volumes)?;
+    let launch = launch::of_row(&case.context, &case.workspace, &held, volumes, case.drives)?;
     let launch = Launch { again: lost.is_some(), ..launch };
     match workload::start(&control.store, machine, launch).await {
         Ok(()) => {

@@ -104,6 +104,7 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
     let message = "its time was over, as its spec says";
     state.lifecycle.record("expiration", Status::Terminated, message, control.world.now());
     state.activity = None;
+    state.drives.clear();
     rows::put_state(tx, held, state).map(drop)
 }
 

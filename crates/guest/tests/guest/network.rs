@@ -145,7 +145,7 @@ fn drives_are_checked_and_none_is_mounted() {
     let why = guest
         .post("/drives/mount", &json!({"driveName": "data", "mountPath": "/mnt/data"}))
         .refused(500);
-    assert!(why.contains("no drive service"), "{why}");
+    assert!(why.contains("at the address of the sandbox"), "{why}");
     assert!(guest.delete("/drives/mount/mnt/data").refused(404).contains("/mnt/data"));
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod delete;
 pub(crate) mod deploy;
 pub(crate) mod describe;
 pub(crate) mod doctor;
+pub(crate) mod drive;
 pub(crate) mod exec;
 pub(crate) mod fork;
 pub(crate) mod get;

@@ -197,6 +197,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("runners.requests_max", config.runners.requests_max as u64),
         ("meter.points_max", config.meter.points_max as u64),
         ("limits.bare_list_max", config.limits.bare_list_max.into()),
+        ("limits.sandbox_drives_max", config.limits.sandbox_drives_max as u64),
         ("limits.key_per_second", config.limits.key_per_second.into()),
         ("limits.key_burst", config.limits.key_burst.into()),
         ("limits.workspace_per_second", config.limits.workspace_per_second.into()),

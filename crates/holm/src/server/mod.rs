@@ -12,6 +12,7 @@ mod callbacks;
 mod connections;
 mod dns;
 mod doors;
+mod drives;
 mod edge;
 mod first_start;
 mod front;
@@ -74,6 +75,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let local = sandboxes.local.clone();
     let control =
         assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
+    if let Some(gateway) = &sandboxes.gateway {
+        gateway.serve_drives(Arc::new(drives::LocalDrives(control.clone())));
+    }
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &control)?;
     let probes = Probes {

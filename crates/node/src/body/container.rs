@@ -4,7 +4,7 @@ use super::Process;
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::extras::Written;
+use crate::extras::{Made, Written};
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::shared::Shared;
@@ -113,15 +113,11 @@ fn start(
         .map(keep)
         .collect::<Result<_, _>>()
         .doing("prepare what it inherits")?;
-    let volumes = &shared.stores.volumes;
-    let mounts = spec.extras.mounts.iter().map(|mount| mount.make(volumes, slot));
-    let mounts = mounts.collect::<Result<Vec<_>, _>>()?;
-    let places: Vec<_> = spec.extras.mounts.iter().map(|mount| mount.path.as_str()).collect();
-    let places: Vec<_> =
-        places.into_iter().zip(mounts.iter().map(|mount| mount.is_folder)).collect();
+    let mounts = mounts(shared, spec, slot)?;
+    let places: Vec<_> = mounts.iter().map(|(path, made)| (*path, made.sort)).collect();
     fds.mounts = mounts
         .into_iter()
-        .map(|made| keep(made.mount))
+        .map(|(_, made)| keep(made.mount))
         .collect::<Result<_, _>>()
         .doing("prepare what it inherits")?;
     let folders: Vec<_> = spec.scratch.iter().map(|scratch| scratch.path.as_str()).collect();
@@ -138,6 +134,25 @@ fn start(
         terminals: shared.settings.limits.terminals,
     };
     Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
+}
+
+/// What it mounts besides, by place.
+fn mounts<'s>(
+    shared: &Shared,
+    spec: &'s Spec,
+    slot: &Slot,
+) -> Result<Vec<(&'s str, Made)>, CreateError> {
+    let mut mounts = Vec::new();
+    for mount in &spec.extras.mounts {
+        match mount.make(&shared.stores, slot) {
+            Ok(made) => mounts.push((mount.path.as_str(), made)),
+            Err(error) if mount.may_be_missing() => {
+                tracing::warn!(%error, instance = %spec.id, place = mount.path, "it starts without a drive");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(mounts)
 }
 
 pub(super) fn writable(

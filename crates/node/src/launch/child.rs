@@ -80,6 +80,10 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
             }
             Step::OwnMounts => libc::syscall(libc::SYS_unshare, libc::CLONE_NEWNS),
             Step::Attach { mount, at } => attach(*mount, at.as_ptr()),
+            Step::AttachIfPlain { mount, at, folders } => {
+                attach_if_plain(*mount, at, folders);
+                0
+            }
             Step::Mount(mapping) => mount(mapping),
             Step::NewMount { kind, options, flags, into } => {
                 new_mount(kind.as_ptr(), options, *flags, *into, report)
@@ -202,6 +206,44 @@ unsafe fn attach(mount: RawFd, at: *const libc::c_char) -> c_long {
             at,
             libc::MOVE_MOUNT_F_EMPTY_PATH,
         )
+    }
+}
+
+/// How a path is opened in which no step may be a link.
+#[repr(C)]
+struct How {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+static NO_LINKS: How = How {
+    flags: (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64,
+    mode: 0,
+    resolve: libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS,
+};
+
+/// What is in the way was put there by who would have had the mount, so that it fails silently.
+unsafe fn attach_if_plain(mount: RawFd, at: &std::ffi::CStr, folders: &[std::ffi::CString]) {
+    // SAFETY: the paths are C strings, and the call reads a structure of the size that it is told.
+    unsafe {
+        for folder in folders {
+            libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, folder.as_ptr(), 0o755_u32);
+        }
+        let how = &raw const NO_LINKS;
+        let place =
+            libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, at.as_ptr(), how, size_of::<How>());
+        if place >= 0 {
+            libc::syscall(
+                libc::SYS_move_mount,
+                mount,
+                c"".as_ptr(),
+                place,
+                c"".as_ptr(),
+                libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_EMPTY_PATH,
+            );
+            libc::syscall(libc::SYS_close, place);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ mod step;
 pub(crate) mod tool;
 
 pub use plan::{CONFIG_FD, LISTENER_FD};
-pub(crate) use plan::{Fds, Launch, Words, copy, keep};
+pub(crate) use plan::{Fds, Launch, Sort, Words, copy, keep};
 
 use crate::sys::{self, SignalsBlocked};
 use child::Task;

@@ -92,6 +92,15 @@ pub(crate) struct Fds {
     pub(crate) config: Option<OwnedFd>,
 }
 
+/// What is found at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sort {
+    File,
+    Folder,
+    /// A folder that is left out where its place was made something else.
+    Shared,
+}
+
 /// The texts and numbers of a start.
 pub(crate) struct Words<'a> {
     pub(crate) arguments: &'a [String],
@@ -100,7 +109,7 @@ pub(crate) struct Words<'a> {
     pub(crate) workdir: &'a str,
     pub(crate) folders: &'a [&'a str],
     /// And whether a folder is to be there.
-    pub(crate) places: &'a [(&'a str, bool)],
+    pub(crate) places: &'a [(&'a str, Sort)],
     pub(crate) user: User,
     pub(crate) open_files: u64,
     pub(crate) shared_memory_mb: u32,
@@ -201,9 +210,15 @@ impl<'a> Launch<'a> {
             steps.extend(make_folders(path)?);
             steps.push(Step::Attach { mount: mount.as_raw_fd(), at: CString::new(*path)? });
         }
-        for (mount, (path, is_folder)) in self.fds.mounts.iter().zip(self.words.places) {
+        for (mount, (path, sort)) in self.fds.mounts.iter().zip(self.words.places) {
+            if *sort == Sort::Shared {
+                let (mount, at) = (mount.as_raw_fd(), CString::new(*path)?);
+                steps.push(Step::AttachIfPlain { mount, at, folders: folders_of(path)? });
+                continue;
+            }
+            let is_folder = *sort == Sort::Folder;
             let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-            steps.extend(make_folders(if *is_folder { path } else { above })?);
+            steps.extend(make_folders(if is_folder { path } else { above })?);
             if !is_folder {
                 steps.push(Step::MakeFile { path: CString::new(*path)? });
             }
@@ -308,9 +323,13 @@ pub(super) fn overlay(
 
 /// A folder with all above it.
 fn make_folders(path: &str) -> Result<Vec<Step>, NulError> {
+    Ok(folders_of(path)?.into_iter().map(|path| Step::MakeFolder { path }).collect())
+}
+
+fn folders_of(path: &str) -> Result<Vec<CString>, NulError> {
     let ends = path.match_indices('/').skip(1).map(|(at, _)| at).chain([path.len()]);
     let prefixes = ends.filter_map(|at| path.get(..at).filter(|prefix| !prefix.is_empty()));
-    prefixes.map(|prefix| Ok(Step::MakeFolder { path: CString::new(prefix)? })).collect()
+    prefixes.map(CString::new).collect()
 }
 
 fn enter_root() -> Result<Vec<Step>, NulError> {

@@ -39,6 +39,13 @@ pub(super) enum Step {
         mount: RawFd,
         at: CString,
     },
+    /// Makes the folders and attaches, unless a link or a file is in the way of that: an earlier
+    /// instance over the same disk may have put it there.
+    AttachIfPlain {
+        mount: RawFd,
+        at: CString,
+        folders: Vec<CString>,
+    },
     Mount(Mapping),
     /// Makes a file system of this kind, not attached anywhere yet, and keeps it under the number
     /// `into`.
@@ -157,6 +164,9 @@ impl Step {
             Self::EndWithNode => "bind its life to the node's".into(),
             Self::OwnMounts => "take mounts of its own".into(),
             Self::Attach { at, .. } => format!("attach a mount at {}", at.to_string_lossy()),
+            Self::AttachIfPlain { at, .. } => {
+                format!("attach a mount at {} if it can be", at.to_string_lossy())
+            }
             Self::Mount(mapping) => format!("change the mount at {}", mapping.at.to_string_lossy()),
             Self::NewMount { kind, .. } => format!("make its {}", kind.to_string_lossy()),
             Self::ChangeFolder { to } => format!("enter the folder {}", to.to_string_lossy()),

@@ -41,10 +41,8 @@ pub struct DriveMount {
     pub drive: VolumeName,
     /// Absolute and plain. Made if the instance does not have it.
     pub place: String,
-    /// The folder of the drive beyond which nothing may lead. Absolute and plain.
-    pub within: String,
-    /// Below that, the folder that is mounted. Absolute and plain; made if it is missing and may be
-    /// written to.
+    /// The folder of the drive: absolute and plain, or empty for all of it. Reached through no link;
+    /// made if it is missing and may be written to.
     pub folder: String,
     pub read_only: bool,
 }

@@ -73,6 +73,9 @@ pub struct State {
     pub lifecycle: Lifecycle,
     #[serde(flatten)]
     pub reached: DriveState,
+    /// The machine that keeps its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 impl Kind for Drive {

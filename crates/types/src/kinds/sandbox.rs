@@ -1,6 +1,7 @@
 //! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
 
 use super::network::SandboxNetwork;
+use crate::drive_mounts::MountedDrive;
 use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
@@ -204,6 +205,9 @@ pub struct State {
     pub fresh_disk: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<SandboxArchive>,
+    /// What it has mounted, or is about to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drives: Vec<DriveAttachment>,
 }
 
 impl State {
@@ -212,6 +216,14 @@ impl State {
         let status = self.lifecycle.status();
         matches!(status, Some(Status::Archiving | Status::Archived | Status::Unarchiving))
     }
+}
+
+/// A drive that a sandbox has. It outlives the instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveAttachment {
+    pub drive: ResourceId,
+    #[serde(flatten)]
+    pub mounted: MountedDrive,
 }
 
 /// Where a sandbox runs.

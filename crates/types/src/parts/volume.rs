@@ -114,6 +114,17 @@ pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: 
     }
 }
 
+/// The place that a mount path means, unless something would hide the system there.
+pub fn free_place(path: &str) -> Option<String> {
+    let place = mount_place(path);
+    (names::is_absolute_path(path) && !hides_system(&place)).then_some(place)
+}
+
+/// Whether one place is the other, or in it.
+pub fn overlap(one: &str, other: &str) -> bool {
+    one == other || is_inside(one, other) || is_inside(other, one)
+}
+
 /// A mount path as the machine takes it: the same for all spellings.
 pub fn mount_place(path: &str) -> String {
     let steps = path.split('/').filter(|step| !step.is_empty() && *step != ".");

@@ -1,0 +1,49 @@
+//! Drives as the background follows them: each row has its file system, and each file system has its
+//! row.
+
+use super::followed::{Followed, Look, Reader};
+use super::rows;
+use crate::control::Control;
+use crate::drive_store::{NewDrive, name_of};
+use crate::drives::keeper;
+use crate::engine::Held;
+use crate::error::Error;
+use store::Tx;
+use types::ids::ResourceId;
+use types::kinds::Drive;
+
+impl Followed for Drive {
+    const ROUTED: bool = false;
+    const RUNS: bool = true;
+
+    fn look(reader: &mut Reader<'_>, _: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let differs = held.state.machine.is_none() && keeper(reader.control).is_some();
+        Ok(Look { differs, ..Look::default() })
+    }
+
+    /// Makes the file system of a row that no machine keeps yet, and removes that of a row that is
+    /// gone.
+    async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
+        let _lock = control.workloads.locks.take(id).await;
+        let of = id.clone();
+        let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
+        let Some(held) = held else {
+            let removed = keeper.remove(&name_of(id)).await;
+            return removed.map_err(|fault| Error::Launch(fault.to_string()));
+        };
+        if held.state.machine.is_some() {
+            return Ok(());
+        }
+        let workspace = held.row.workspace.to_string();
+        keeper.make(NewDrive { name: name_of(id), workspace }).await?;
+        let id = id.clone();
+        let claim = move |tx: &mut Tx<'_>| {
+            let Some(held) = rows::lock::<Self>(tx, &id)? else { return Ok::<_, Error>(()) };
+            let mut state = held.state.clone();
+            state.machine.get_or_insert_with(|| machine.clone());
+            rows::put_state(tx, held, state).map(drop)
+        };
+        control.store.write(claim).await
+    }
+}

@@ -1,0 +1,175 @@
+//! The part of the sandbox API that the server answers and not the sandbox: which drives are mounted,
+//! where. Root inside of a sandbox must not decide that.
+
+use crate::body::Body;
+use crate::destination::Destination;
+use crate::guard::BoxFuture;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderValue, Method, Response, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde_json::json;
+use types::KindName;
+use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
+use types::ids::ResourceId;
+use types::instance::GUEST_PORT;
+use types::parts::mount_place;
+
+/// Of an order: two paths, a name and two numbers.
+pub(crate) const ORDER_BYTES_MAX: usize = 16 << 10;
+const PATH: &str = "/drives/mount";
+
+/// Whoever gives drives to sandboxes. The sandbox is awake, and stays so, while something is changed.
+pub trait Drives: Send + Sync + 'static {
+    fn list<'a>(
+        &'a self,
+        sandbox: &'a ResourceId,
+    ) -> BoxFuture<'a, Result<Vec<MountedDrive>, DriveRefusal>>;
+
+    fn mount<'a>(
+        &'a self,
+        sandbox: &'a ResourceId,
+        order: DriveOrder,
+    ) -> BoxFuture<'a, Result<MountedDrive, DriveRefusal>>;
+
+    /// Ends the mount at a place.
+    fn unmount<'a>(
+        &'a self,
+        sandbox: &'a ResourceId,
+        place: &'a str,
+    ) -> BoxFuture<'a, Result<(), DriveRefusal>>;
+}
+
+/// What is asked of drives.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    List,
+    Mount,
+    Unmount {
+        place: String,
+    },
+    /// With the methods that there are.
+    Nothing(&'static str),
+}
+
+impl Asked {
+    /// `None`: the request is about something else, or comes from somebody of whom nothing is known but
+    /// that a preview lets him in.
+    pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
+        let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
+        (own && to.pass.caller.is_some()).then(|| Self::read(method, to.target.path()))?
+    }
+
+    fn read(method: &Method, path: &str) -> Option<Self> {
+        let rest = path.strip_prefix(PATH)?;
+        Some(match (rest, method) {
+            ("" | "/", &Method::GET) => Self::List,
+            ("" | "/", &Method::POST) => Self::Mount,
+            ("" | "/", _) => Self::Nothing("GET, POST"),
+            (place, method) if place.starts_with('/') => match *method {
+                Method::DELETE => {
+                    let place = percent_decode_str(place).decode_utf8_lossy();
+                    Self::Unmount { place: mount_place(&place) }
+                }
+                _ => Self::Nothing("DELETE"),
+            },
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn needs_instance(&self) -> bool {
+        matches!(self, Self::Mount | Self::Unmount { .. })
+    }
+
+    /// The answer, as the sandbox API has it. `order` is the body of a [`Asked::Mount`].
+    pub(crate) async fn answer(
+        self,
+        drives: &dyn Drives,
+        sandbox: &ResourceId,
+        order: &[u8],
+    ) -> Response<Body> {
+        let answered = match self {
+            Self::List => drives.list(sandbox).await.map(|mounts| json!({"mounts": mounts})),
+            Self::Mount => mount(drives, sandbox, order).await,
+            Self::Unmount { place } => drives.unmount(sandbox, &place).await.map(|()| {
+                let message = "Drive unmounted successfully";
+                json!({"success": true, "message": message, "mountPath": place})
+            }),
+            Self::Nothing(methods) => {
+                let why = json!({"error": format!("here are {methods}")});
+                let mut response = respond(StatusCode::METHOD_NOT_ALLOWED, &why);
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+                return response;
+            }
+        };
+        match answered {
+            Ok(body) => respond(StatusCode::OK, &body),
+            Err(refusal) => respond(status(&refusal), &json!({"error": refusal.to_string()})),
+        }
+    }
+}
+
+async fn mount(
+    drives: &dyn Drives,
+    sandbox: &ResourceId,
+    order: &[u8],
+) -> Result<serde_json::Value, DriveRefusal> {
+    let order = serde_json::from_slice::<DriveOrder>(order)
+        .map_err(|error| DriveRefusal::Bad(format!("the body cannot be read: {error}")))?;
+    let mounted = drives.mount(sandbox, order).await?;
+    let mut body = json!(mounted);
+    body["success"] = true.into();
+    body["message"] = "Drive mounted successfully".into();
+    Ok(body)
+}
+
+fn status(refusal: &DriveRefusal) -> StatusCode {
+    match refusal {
+        DriveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
+        DriveRefusal::Busy(_) => StatusCode::CONFLICT,
+        DriveRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
+    let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(method: &Method, path: &str) -> Option<Asked> {
+        Asked::read(method, path)
+    }
+
+    #[test]
+    fn only_mounts_of_drives_are_answered_here() {
+        assert_eq!(read(&Method::GET, "/drives/mount"), Some(Asked::List));
+        assert_eq!(read(&Method::POST, "/drives/mount"), Some(Asked::Mount));
+        assert_eq!(read(&Method::PUT, "/drives/mount"), Some(Asked::Nothing("GET, POST")));
+        for path in
+            ["/drives/mount/mnt/data", "/drives/mount//mnt/data/", "/drives/mount/%2Fmnt%2Fdata"]
+        {
+            let place = "/mnt/data".to_owned();
+            assert_eq!(read(&Method::DELETE, path), Some(Asked::Unmount { place }), "{path}");
+        }
+        for path in ["/drives", "/drives/mounts", "/process", "/drives/mount2/x"] {
+            assert_eq!(read(&Method::GET, path), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_is_trouble(path in "(/drives/mount)?[/%.a-zA-Z0-9]{0,20}") {
+            if let Some(Asked::Unmount { place }) = read(&Method::DELETE, &path) {
+                prop_assert!(place.is_empty() || place.starts_with('/'));
+                prop_assert!(!place.contains("//") && !place.ends_with('/'));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `holm drive`: drives in sandboxes that run.
+
+use crate::client::workload::Workload;
+use crate::client::{Client, target};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::term;
+use clap::Subcommand;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const PATH: &str = "/drives/mount";
+
+/// Mounts drives in sandboxes while they run
+///
+/// A drive is a folder that many sandboxes share. `holm get drives` shows those that there are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm drive mount files box /mnt/files
+  holm drive mount files box /mnt/photos --folder /photos --read-only
+  holm drive mounts box
+  holm drive unmount box /mnt/files")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Mounts a drive in a sandbox
+    Mount {
+        drive: String,
+        sandbox: String,
+        /// Where in the sandbox; made if it is missing
+        path: String,
+        /// The folder of the drive; all of it otherwise
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<String>,
+        /// Forbid the sandbox to write there
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// Takes a drive from a sandbox
+    Unmount {
+        sandbox: String,
+        /// Where in the sandbox
+        path: String,
+    },
+    /// Shows the drives that a sandbox has
+    Mounts {
+        sandbox: String,
+        /// How to show them
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+}
+
+pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
+    match args.command {
+        Command::Mount { drive, sandbox, path, folder, read_only } => {
+            let order = json!({
+                "driveName": drive, "mountPath": path, "drivePath": folder.as_deref().unwrap_or("/"),
+                "readOnly": read_only,
+            });
+            let sandbox = find(client, &sandbox).await?;
+            let request = sandbox.request(Method::POST, PATH).await?.json(&order);
+            let mounted = sandbox.ask_json(request).await?;
+            let path = mounted["mountPath"].as_str().unwrap_or(&path);
+            term::say(term::harmless(&format!("{drive} is mounted at {path} in {}", sandbox.name)));
+        }
+        Command::Unmount { sandbox, path } => {
+            let sandbox = find(client, &sandbox).await?;
+            // One step of the address, as the published command line sends it.
+            let place = utf8_percent_encode(path.trim_start_matches('/'), NON_ALPHANUMERIC);
+            let request = sandbox.request(Method::DELETE, &format!("{PATH}/{place}")).await?;
+            sandbox.ask_json(request).await?;
+            term::say(term::harmless(&format!("{path} is unmounted in {}", sandbox.name)));
+        }
+        Command::Mounts { sandbox, output } => {
+            let sandbox = find(client, &sandbox).await?;
+            let request = sandbox.request(Method::GET, PATH).await?;
+            let mut answer = sandbox.ask_json(request).await?;
+            let Value::Array(mounts) = answer["mounts"].take() else {
+                return Err(sandbox.odd("the answer has no mounts"));
+            };
+            show(&mounts, output);
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn find(client: Client, sandbox: &str) -> Result<Workload, Error> {
+    let target = target::resolve(&["sandboxes".into(), sandbox.to_owned()])?;
+    Workload::find(client, &target).await
+}
+
+fn show(mounts: &[Value], format: Format) {
+    if format != Format::Table {
+        return term::say(output::plain(mounts, format));
+    }
+    let text = |mount: &Value, member: &str| {
+        term::harmless(mount[member].as_str().unwrap_or_default()).to_string()
+    };
+    let row = |mount: &Value| {
+        let mode = if mount["readOnly"] == true { "read" } else { "read-write" };
+        vec![
+            text(mount, "mountPath"),
+            text(mount, "driveName"),
+            text(mount, "drivePath"),
+            mode.to_owned(),
+        ]
+    };
+    let heading = ["PATH", "DRIVE", "FOLDER", "MODE"].map(str::to_owned);
+    term::say(output::lines(&heading, mounts.iter().map(row)));
+}

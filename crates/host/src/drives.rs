@@ -1,0 +1,113 @@
+//! Drives of this machine, as the management side sees them.
+
+use crate::volumes::fault;
+use crate::{Inner, Interrupted, LocalMachine};
+use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
+use control::machine::{MachineFault, Wait};
+use control::volume_store::VolumeFault;
+use node::{DriveError, DriveMount, InstanceName, Owner, VolumeName};
+use std::io;
+use std::os::fd::OwnedFd;
+use types::chain;
+use types::instance::KeptFor;
+
+/// Nothing but [`LocalMachine`], for those who may only ask about drives.
+pub(crate) struct LocalDrives(pub(crate) LocalMachine);
+
+impl From<Interrupted> for DriveFault {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Broken(interrupted.to_string())
+    }
+}
+
+fn drive_fault(error: &DriveError) -> DriveFault {
+    match error {
+        DriveError::Place(why) => DriveFault::Place(why.clone()),
+        DriveError::InUse => DriveFault::InUse,
+        DriveError::Gone => DriveFault::Gone,
+        other => DriveFault::Broken(chain(other)),
+    }
+}
+
+impl LocalMachine {
+    /// The topmost folder of a drive, for whoever serves it to others than instances. Blocks for some
+    /// milliseconds if nobody uses the drive. Its files have the owners that they have inside of
+    /// instances; nothing that is in it may be trusted, links above all.
+    pub fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
+        self.0.node.drive_root(drive).map_err(io::Error::other)
+    }
+}
+
+impl DriveStore for LocalDrives {
+    fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>> {
+        let make = move |inner: &Inner| {
+            let owner =
+                Owner::new(new.workspace).map_err(|error| VolumeFault::Broken(chain(&error)))?;
+            inner.node.make_drive(&new.name, &owner).map_err(|error| fault(&error))
+        };
+        Box::pin(self.0.on_node(make))
+    }
+
+    fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>> {
+        let name = name.clone();
+        let remove = move |inner: &Inner| {
+            inner.node.remove_drive(&name).map_err(|error| MachineFault(chain(&error)))
+        };
+        Box::pin(self.0.on_node(remove))
+    }
+
+    fn list(&self) -> Vec<KeptDrive> {
+        let volumes = self.0.0.node.volumes();
+        let kept = |volume: node::Volume| {
+            let is_drive = matches!(volume.name.kept_for(), Some(KeptFor::Drive(_)));
+            let used_bytes = volumes.used_bytes(&volume.name).ok().filter(|_| is_drive)?;
+            Some(KeptDrive { name: volume.name, size_mb: volume.size_mb, used_bytes })
+        };
+        volumes.list().into_iter().filter_map(kept).collect()
+    }
+
+    fn remove_folder<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        path: &'a str,
+    ) -> Wait<'a, Result<bool, DriveFault>> {
+        let (name, path) = (name.clone(), path.to_owned());
+        let work = move |inner: &Inner| {
+            let removed = inner.node.remove_drive_folder(&name, &path);
+            removed.map_err(|error| drive_fault(&error))
+        };
+        Box::pin(self.0.on_node(work))
+    }
+
+    fn mount<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        mount: DriveMount,
+    ) -> Wait<'a, Result<(), DriveFault>> {
+        let id = instance.clone();
+        let work = move |inner: &Inner| {
+            inner.node.mount_drive(&id, &mount).map_err(|error| drive_fault(&error))
+        };
+        Box::pin(self.0.on_node(work))
+    }
+
+    fn unmount<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        drive: &'a VolumeName,
+        place: &'a str,
+        others: &'a [String],
+    ) -> Wait<'a, Result<(), DriveFault>> {
+        let (id, drive, place) = (instance.clone(), drive.clone(), place.to_owned());
+        let others = others.to_vec();
+        let work = move |inner: &Inner| {
+            let unmounted = inner.node.unmount_drive(&id, &drive, &place, &others);
+            unmounted.map_err(|error| drive_fault(&error))
+        };
+        Box::pin(self.0.on_node(work))
+    }
+
+    fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
+        self.0.open_root(drive)
+    }
+}

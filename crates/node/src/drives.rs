@@ -1,0 +1,211 @@
+//! Drives: file systems that many instances have at the same time, and get and give back while they
+//! run.
+//!
+//! A drive is kept as a volume is, as a file behind a loop device; there is never a second device
+//! before one file. Each instance gets a mount of its own, of one folder, with its own user ids, so
+//! that all see the same owners. No such mount is ever attached to the machine's own tree.
+//!
+//! An instance may be hostile: its root renames folders and plants links while a mount is made. So
+//! paths are walked one folder after another, from inside its namespace, and no link is followed.
+
+mod inside;
+mod remove;
+
+use crate::error::{DriveError, VolumeError};
+use crate::file_system::{self, Format};
+use crate::loops::Device;
+use crate::sys;
+use crate::volumes::Volumes;
+pub(crate) use inside::Mounting;
+use inside::{on_own_thread, step_into, steps};
+use parking_lot::Mutex;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use types::instance::{DriveMount, VolumeName};
+
+/// Drives that nobody may use and that are ready for the next who does. Those that instances have are
+/// found again without this.
+const READY_MAX: usize = 64;
+const FOLDER: Mode = Mode::from_raw_mode(0o755);
+
+#[derive(Debug, Default)]
+pub(crate) struct Drives {
+    ready: Mutex<HashMap<VolumeName, Arc<Slot>>>,
+}
+
+/// Locked while a drive is made ready, so that others wait only for their own.
+type Slot = Mutex<Option<Arc<Drive>>>;
+
+#[derive(Debug)]
+struct Drive {
+    device: Device,
+    format: Format,
+    mount: OwnedFd,
+}
+
+impl Drives {
+    /// A mount of a folder of a drive, attached nowhere yet, with owners shifted as `users` maps
+    /// them.
+    pub(crate) fn view(
+        &self,
+        volumes: &Volumes,
+        wanted: &DriveMount,
+        users: BorrowedFd<'_>,
+    ) -> Result<OwnedFd, DriveError> {
+        let drive = self.get(volumes, &wanted.drive)?;
+        let view = drive.folder(wanted)?;
+        sys::share_owners(view.as_fd(), users).map_err(io::Error::from)?;
+        if wanted.read_only {
+            sys::make_read_only(view.as_fd()).map_err(io::Error::from)?;
+        }
+        Ok(view)
+    }
+
+    /// Gives an instance that runs a part of a drive, unless it has it there.
+    pub(crate) fn mount(
+        &self,
+        volumes: &Volumes,
+        instance: &Mounting<'_>,
+        wanted: &DriveMount,
+    ) -> Result<(), DriveError> {
+        let number = self.get(volumes, &wanted.drive)?.number()?;
+        let (users, root) = instance.users()?;
+        let view = self.view(volumes, wanted, users.as_fd())?;
+        instance.attach(view.as_fd(), number, root, &wanted.place)
+    }
+
+    /// Takes it away. `others` are the places in the instance where the same drive may stay.
+    pub(crate) fn unmount(
+        &self,
+        volumes: &Volumes,
+        instance: &Mounting<'_>,
+        drive: &VolumeName,
+        (place, others): (&str, &[String]),
+    ) -> Result<(), DriveError> {
+        let number = self.get(volumes, drive)?.number()?;
+        if instance.detach(number, place)? {
+            return Ok(());
+        }
+        // Its root may have renamed a folder above, and hidden the mount by that.
+        let stray = instance.places_of(number)?.into_iter().find(|at| !others.contains(at));
+        match stray {
+            None => Ok(()),
+            Some(at) => Err(DriveError::Place(format!(
+                "`{place}`: something in the instance has moved it to `{at}`; move it back"
+            ))),
+        }
+    }
+
+    /// The topmost folder of a drive.
+    pub(crate) fn root(&self, volumes: &Volumes, name: &VolumeName) -> Result<OwnedFd, DriveError> {
+        let drive = self.get(volumes, name)?;
+        Ok(file_system::top(drive.mount.as_fd())?)
+    }
+
+    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    pub(crate) fn remove_folder(
+        &self,
+        volumes: &Volumes,
+        name: &VolumeName,
+        path: &str,
+    ) -> Result<bool, DriveError> {
+        let drive = self.get(volumes, name)?;
+        let removed = remove::folder(drive.mount.as_fd(), path);
+        removed.map_err(|error| DriveError::at("the folder of the drive", path, error))
+    }
+
+    /// Lets go of a drive. Who has it mounted keeps it until then.
+    pub(crate) fn forget(&self, name: &VolumeName) {
+        self.ready.lock().remove(name);
+    }
+
+    fn get(&self, volumes: &Volumes, name: &VolumeName) -> Result<Arc<Drive>, DriveError> {
+        let slot = {
+            let mut ready = self.ready.lock();
+            if ready.len() >= READY_MAX && !ready.contains_key(name) {
+                // Those that are about to be made ready are in use by others than this map.
+                ready.retain(|_, slot| Arc::strong_count(slot) > 1);
+            }
+            Arc::clone(ready.entry(name.clone()).or_default())
+        };
+        let mut slot = slot.lock();
+        if let Some(drive) = &*slot {
+            return Ok(Arc::clone(drive));
+        }
+        let made = Drive::open(volumes, name).map(Arc::new);
+        if made.is_err() {
+            self.forget(name);
+        }
+        Ok(Arc::clone(slot.insert(made?)))
+    }
+}
+
+impl Drive {
+    /// Finds the device that an earlier node, or an instance, still has before the file; else puts
+    /// one there.
+    fn open(volumes: &Volumes, name: &VolumeName) -> Result<Self, VolumeError> {
+        let file = volumes.path(name)?;
+        let format = Format::read(File::open(&file)?)?;
+        if let Some(device) = Device::of_file(&file)? {
+            let mount = device.mount(format.name(), format.options())?;
+            return Ok(Self { device, format, mount });
+        }
+        let mount = volumes.attach(name)?;
+        let gone = || io::Error::other("its loop device is gone");
+        let device = Device::of_file(&file)?.ok_or_else(gone)?;
+        Ok(Self { device, format, mount })
+    }
+
+    /// By which the kernel tells file systems apart.
+    fn number(&self) -> io::Result<u64> {
+        Ok(fstat(&self.mount)?.st_dev)
+    }
+
+    /// A mount of one of its folders, attached nowhere.
+    fn folder(&self, wanted: &DriveMount) -> Result<OwnedFd, DriveError> {
+        let whole = self.device.mount(self.format.name(), self.format.options())?;
+        let path = &wanted.folder;
+        let found = walk(whole.as_fd(), path, !wanted.read_only);
+        let found = found.and_then(|_| match steps(path).next() {
+            None => Ok(whole),
+            Some(_) => on_own_thread(|| part_of(whole.as_fd(), path)),
+        });
+        found.map_err(|error| DriveError::at("the folder of the drive", path, error))
+    }
+}
+
+/// A folder and all above it; made if it is missing and may be.
+fn walk(top: BorrowedFd<'_>, path: &str, make: bool) -> Result<OwnedFd, Errno> {
+    let mut at = openat(top, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    for step in steps(path) {
+        at = match step_into(at.as_fd(), step) {
+            Err(Errno::NOENT) if make => {
+                match mkdirat(&at, step, FOLDER) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                }
+                step_into(at.as_fd(), step)?
+            }
+            found => found?,
+        };
+    }
+    Ok(at)
+}
+
+/// A mount of a folder of a file system that is mounted nowhere. Older kernels take the folder only
+/// out of a tree, so this thread gets a tree of its own, which ends with the thread.
+fn part_of(whole: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    sys::leave_mounts()?;
+    move_mount(whole, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    let folder = walk(whole, path, false)?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(&folder, "", flags)
+}

@@ -1,0 +1,200 @@
+//! Mounts in the namespace of an instance that runs, or sleeps.
+
+use crate::error::DriveError;
+use crate::process::has_ended;
+use crate::sys;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, makedev, open, openat2, statx,
+};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
+use rustix::process::fchdir;
+use std::fs::{File, read_to_string};
+use std::io;
+
+/// The first process of an instance.
+pub(crate) struct Mounting<'a> {
+    pub(crate) pid: i32,
+    pub(crate) process: BorrowedFd<'a>,
+}
+
+impl Mounting<'_> {
+    /// Its user namespace, and the id that its root has outside.
+    pub(super) fn users(&self) -> Result<(OwnedFd, u32), DriveError> {
+        let users = File::open(format!("/proc/{}/ns/user", self.pid));
+        let users = users.map_err(|error| self.gone(error))?;
+        let map = self.read("uid_map")?;
+        let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
+        let root = root.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok((users.into(), root))
+    }
+
+    /// A file of the process table about it.
+    fn read(&self, file: &str) -> Result<String, DriveError> {
+        let text = read_to_string(format!("/proc/{}/{file}", self.pid));
+        let text = text.map_err(|error| self.gone(error))?;
+        // In this order: as long as it has not ended, its number is nobody else's.
+        if has_ended(self.process)? { Err(DriveError::Gone) } else { Ok(text) }
+    }
+
+    fn gone(&self, error: io::Error) -> DriveError {
+        match has_ended(self.process) {
+            Ok(false) => error.into(),
+            Ok(true) | Err(_) => DriveError::Gone,
+        }
+    }
+
+    /// Attaches a mount of the file system of this number, unless one of it is there.
+    pub(super) fn attach(
+        &self,
+        mount: BorrowedFd<'_>,
+        number: u64,
+        root: u32,
+        place: &str,
+    ) -> Result<(), DriveError> {
+        let attached = on_own_thread(|| {
+            sys::enter_mounts(self.process)?;
+            sys::act_as(root)?;
+            let at = super::walk(top()?.as_fd(), place, true)?;
+            match mounted(at.as_fd(), "")? {
+                Some(there) if there == number => Ok(()),
+                Some(_) => Err(Errno::EXIST),
+                None => {
+                    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH
+                        | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+                    move_mount(mount, "", &at, "", flags)
+                }
+            }
+        });
+        attached.map_err(|error| DriveError::at("the mount path", place, error))
+    }
+
+    /// Ends the mount of this file system at a place. Answers whether there was one.
+    pub(super) fn detach(&self, number: u64, place: &str) -> Result<bool, DriveError> {
+        let Some((above, name)) = place.rsplit_once('/') else { return Ok(false) };
+        let detached = on_own_thread(|| {
+            sys::enter_mounts(self.process)?;
+            let above = match super::walk(top()?.as_fd(), above, false) {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+                above => above?,
+            };
+            match mounted(above.as_fd(), name) {
+                Ok(Some(there)) if there == number => {}
+                Ok(_) | Err(Errno::NOENT) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            // By its name alone: a descriptor of what is mounted would keep it busy, and nobody in
+            // there can mount or unmount.
+            fchdir(&above)?;
+            unmount(name, UnmountFlags::NOFOLLOW).map(|()| true)
+        });
+        match detached {
+            Err(Errno::BUSY) => Err(DriveError::InUse),
+            other => other.map_err(|error| DriveError::at("the mount path", place, error)),
+        }
+    }
+
+    /// Where it has this file system, as it names those places itself.
+    pub(super) fn places_of(&self, number: u64) -> Result<Vec<String>, DriveError> {
+        Ok(places(&self.read("mountinfo")?, number))
+    }
+}
+
+/// Runs something on a thread that ends with it, because it changes where the thread is.
+pub(super) fn on_own_thread<T: Send>(
+    work: impl FnOnce() -> Result<T, Errno> + Send,
+) -> Result<T, Errno> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("drive".to_owned());
+        let thread = thread.spawn_scoped(scope, work).map_err(|_| Errno::AGAIN)?;
+        thread.join().unwrap_or(Err(Errno::CANCELED))
+    })
+}
+
+pub(super) fn steps(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|step| !step.is_empty())
+}
+
+/// A folder in a folder, not through a link.
+pub(super) fn step_into(at: BorrowedFd<'_>, step: &str) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(at, step, flags, Mode::empty(), within)
+}
+
+fn top() -> Result<OwnedFd, Errno> {
+    open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The number of the file system that is mounted at a place, if one is mounted just there.
+fn mounted(at: BorrowedFd<'_>, name: &str) -> Result<Option<u64>, Errno> {
+    let empty = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::empty() };
+    let seen = statx(at, name, AtFlags::SYMLINK_NOFOLLOW | empty, StatxFlags::TYPE)?;
+    let is_top = seen.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(is_top.then(|| makedev(seen.stx_dev_major, seen.stx_dev_minor)))
+}
+
+/// The mount points of a file system, out of the kernel's list of mounts.
+fn places(list: &str, number: u64) -> Vec<String> {
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let device = format!("{major}:{minor}");
+    let place = |line: &str| {
+        let mut fields = line.split(' ').skip(2);
+        let is_of = fields.next()? == device;
+        fields.nth(1).filter(|_| is_of).map(plain)
+    };
+    list.lines().filter_map(place).collect()
+}
+
+/// The kernel writes a space as `\040`, and others like it.
+fn plain(field: &str) -> String {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = after.get(..3).filter(|_| *first == b'\\');
+        let code = escaped.and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn mount_points_are_read_from_the_list_of_the_kernel() {
+        let list = "22 1 0:20 / / rw - overlay holm rw\n\
+                    30 22 7:3 /a /mnt/my\\040drive rw,nosuid - xfs /dev/loop3 rw\n\
+                    31 22 7:30 / /other rw - xfs /dev/loop30 rw\n";
+        assert_eq!(places(list, makedev(7, 3)), ["/mnt/my drive"]);
+        assert!(places(list, makedev(7, 4)).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_list_is_trouble(list in "[0-9a-z:/\\\\ \n]{0,80}") {
+            let _ = places(&list, makedev(7, 3));
+        }
+
+        #[test]
+        fn no_link_and_no_way_up_is_followed(link in "[a-z]{1,8}") {
+            let folder = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink("/", folder.path().join(&link)).unwrap();
+            let top = File::open(folder.path()).unwrap();
+            prop_assert!(step_into(top.as_fd(), &link).is_err());
+            prop_assert!(step_into(top.as_fd(), "..").is_err());
+        }
+    }
+}
