@@ -61,7 +61,26 @@ async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<J
     let NewSandbox { context, wish, reuse, key, begins } = new;
     let store = context.control.store.clone();
     let row = Row { wish, checked, reuse, birth: None, begins };
-    once(&store, key, move |tx| row.write(&context, tx).map(|(sandbox, _)| sandbox)).await
+    let (control, told) = (context.control.clone(), Arc::new(Mutex::new(None)));
+    let tell = Arc::clone(&told);
+    let write = move |tx: &mut Tx<'_>| {
+        let (sandbox, created) = row.write(&context, tx)?;
+        // Before anybody can read the row, as for one that is started at once.
+        if let Some(Created { id, .. }) = created
+            && let Some(route) = routes::of_row(&context.control, tx, &id)?
+        {
+            context.control.publish(route);
+            *tell.lock() = Some(id);
+        }
+        Ok(sandbox)
+    };
+    let written = once(&store, key, write).await;
+    if written.is_err()
+        && let Some(id) = told.lock().take()
+    {
+        control.publish(RouteChange::Gone(id));
+    }
+    written
 }
 
 /// A sandbox that can be started at once.
@@ -123,12 +142,12 @@ async fn started(
     let row =
         Row { wish: new.wish.clone(), checked: Some(checked), reuse: new.reuse, birth, begins };
     let (context, made) = (new.context.clone(), Arc::new(Mutex::new(None)));
-    let (instance, of, mine) = (launch.instance.clone(), id.clone(), Arc::clone(&made));
+    let (instance, mine) = (launch.instance.clone(), Arc::clone(&made));
     let write = once(&control.store, new.key.clone(), move |tx| {
         let (sandbox, created) = row.write(&context, tx)?;
         // Before anybody can read the row: whoever finds the sandbox in a list may call it.
         if let Some(created) = &created {
-            context.control.publish(created.route(&context, &of, Serving::Starting));
+            context.control.publish(created.route(&context, Serving::Starting));
         }
         *mine.lock() = created;
         Ok(sandbox)
@@ -138,7 +157,7 @@ async fn started(
     match (launched, made.filter(|_| written.is_ok())) {
         (Ok(()), Some(created)) => {
             let serving = Serving::by(machine.name(), instance.to_string());
-            control.publish(created.route(&new.context, &id, serving));
+            control.publish(created.route(&new.context, serving));
             reconcile::watch_start(control, machine, (id, launch::FIRST), instance);
             return written;
         }
@@ -157,14 +176,15 @@ async fn started(
 
 /// What is only known of a sandbox that was just created.
 struct Created {
+    id: ResourceId,
     name: String,
     /// As in its route.
     label: Option<String>,
 }
 
 impl Created {
-    fn route(&self, context: &Context, id: &ResourceId, serving: Serving) -> RouteChange {
-        routes::of_new(&context.member, id, (&self.name, self.label.clone()), serving)
+    fn route(&self, context: &Context, serving: Serving) -> RouteChange {
+        routes::of_new(&context.member, &self.id, (&self.name, self.label.clone()), serving)
     }
 }
 
@@ -200,7 +220,7 @@ impl Row {
         let (id, sandbox) = self.insert(context, tx)?;
         let label = addresses::take_label(context, tx, &id, sandbox.name())?;
         let name = sandbox.name().to_owned();
-        Ok((sandbox, Some(Created { name, label })))
+        Ok((sandbox, Some(Created { id, name, label })))
     }
 
     fn insert(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(ResourceId, Sandbox), Error> {

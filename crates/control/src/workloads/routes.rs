@@ -34,18 +34,24 @@ const PREVIEWS_MAX: i64 = 100_000;
 /// Tells the route of a sandbox as it is now.
 pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, wanted) = (control.clone(), id.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        let workspaces = Workspaces::default();
-        let mut reader = Reader { control: &of, workspaces, inventory: None };
-        match rows::find::<Sandbox>(tx, &wanted)? {
-            Some(held) => of_sandbox(&mut reader, tx, &held),
-            None => Ok(Some(RouteChange::Gone(wanted.clone()))),
-        }
-    };
-    if let Some(route) = control.store.read(work).await? {
+    let route = control.store.read(move |tx| of_row(&of, tx, &wanted)).await?;
+    if let Some(route) = route {
         control.publish(route);
     }
     Ok(())
+}
+
+/// The route of a sandbox as its row says.
+pub(super) fn of_row(
+    control: &Control,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+) -> Result<Option<RouteChange>, Error> {
+    let mut reader = Reader { control, workspaces: Workspaces::default(), inventory: None };
+    match rows::find::<Sandbox>(tx, id)? {
+        Some(held) => of_sandbox(&mut reader, tx, &held),
+        None => Ok(Some(RouteChange::Gone(id.clone()))),
+    }
 }
 
 pub(super) fn of_sandbox(
