@@ -224,9 +224,9 @@ async fn a_canary_gets_its_share_once_it_is_ready() {
     assert_eq!(route.sticky_s, 60);
     let launched = machine.until_launched(3).await;
     assert_eq!(variable(&launched[2], "V").as_deref(), Some("1"), "with its own wish");
-    let object = cloud.until("/v0/agents/a", is("DEPLOYED")).await;
     let canary = |event: &Value| event["canaryRevision"] == json!(active(&first));
-    assert!(object["events"].as_array().unwrap().iter().any(canary), "{object}");
+    let told = |object: &Value| object["events"].as_array().unwrap().iter().any(canary);
+    cloud.until("/v0/agents/a", |object| object["status"] == "DEPLOYED" && told(object)).await;
 
     split["spec"]["revision"]["canary"] = Value::Null;
     split["spec"]["revision"]["canaryPercent"] = Value::Null;

@@ -5,15 +5,15 @@ use crate::guard::Guard;
 use crate::routes::Routes;
 use crate::settings::Settings;
 use admission::{Pool, Recheck};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
 use types::World;
 
 pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
     pub(crate) guard: Arc<dyn Guard>,
-    /// Set when whoever it is has been made, which needs this data plane.
-    pub(crate) drives: OnceLock<Arc<dyn Drives>>,
+    /// Set when whoever it is has been made, which keeps this data plane: so it is not kept by it.
+    pub(crate) drives: OnceLock<Weak<dyn Drives>>,
     pub(crate) world: World,
     pub(crate) routes: Routes,
     /// Sessions of MCP servers that are bound to a replica, by workspace.

@@ -106,9 +106,10 @@ impl Gateway {
         &self.0.standby
     }
 
-    /// Says who gives drives to sandboxes, once. Before, and without anybody, nobody does.
-    pub fn serve_drives(&self, drives: Arc<dyn Drives>) {
-        if self.0.context.drives.set(drives).is_err() {
+    /// Says who gives drives to sandboxes, once, for as long as that is kept elsewhere. Without
+    /// anybody, nobody does.
+    pub fn serve_drives(&self, drives: &Arc<dyn Drives>) {
+        if self.0.context.drives.set(Arc::downgrade(drives)).is_err() {
             tracing::error!("somebody gives drives to sandboxes already");
         }
     }
@@ -305,7 +306,7 @@ impl Inner {
     }
 
     fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {
-        Some((Asked::of(&head.method, to)?, Arc::clone(self.context.drives.get()?)))
+        Some((Asked::of(&head.method, to)?, self.context.drives.get()?.upgrade()?))
     }
 
     /// Answers in the place of a sandbox, which is awake meanwhile.

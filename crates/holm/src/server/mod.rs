@@ -75,8 +75,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let local = sandboxes.local.clone();
     let control =
         assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
+    let drives: Arc<dyn gateway::Drives> = Arc::new(drives::LocalDrives(control.clone()));
     if let Some(gateway) = &sandboxes.gateway {
-        gateway.serve_drives(Arc::new(drives::LocalDrives(control.clone())));
+        gateway.serve_drives(&drives);
     }
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &control)?;

@@ -12,6 +12,7 @@ use crate::tools::{
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use testing::Holm;
 
@@ -184,10 +185,27 @@ fn a_build_waits_for_its_slot_and_no_longer_than_it_may() {
 
 #[test]
 fn what_the_machine_failed_at_is_tried_as_often_as_it_says() {
+    let here = start("[builds]\nattempts_max = 2\nbackoff = \"100ms\"");
+    let (place, _, client) = &here;
+    upload_dockerfile(client, "a", &format!("FROM {TASK}\nRUN echo begun; sleep 1000\n"));
+    for attempt in 1..=2 {
+        eventually("the step runs", || printed(client, "a").matches("\nbegun").count() == attempt);
+        for group in place.groups() {
+            let processes = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            // With the first of them the others go, perhaps before it is their turn.
+            Command::new("kill").arg("-9").args(processes.split_whitespace()).status().unwrap();
+        }
+    }
+    let why = failure(client, "a");
+    let log = printed(client, "a");
+    assert_eq!(log.matches("[1/2] FROM").count(), 2, "{why}\n{log}");
+    end(here);
+}
+
+#[test]
+fn a_step_waits_for_room_on_a_full_machine() {
     let mut place = Place::new("15s");
     place.settings = vec![
-        ("HOLM_BUILDS__ATTEMPTS_MAX", "2".into()),
-        ("HOLM_BUILDS__BACKOFF", "100ms".into()),
         ("HOLM_NODE__INSTANCES_MAX", "1".into()),
         ("HOLM_NODE__WORKSPACE_SHARE_PERCENT", "100".into()),
     ];
@@ -197,11 +215,10 @@ fn what_the_machine_failed_at_is_tried_as_often_as_it_says() {
     let team = client.in_workspace("team");
     team.create("box", &json!({}));
     let main = client.in_workspace("main");
-    upload_dockerfile(&main, "a", &format!("FROM {TASK}\nRUN true\n"));
-    let why = failure(&main, "a");
-    let log = printed(&main, "a");
-    assert_eq!(log.matches("[1/2] FROM").count(), 2, "{why}\n{log}");
+    upload_dockerfile(&main, "a", &format!("FROM {TASK}\nENV COMMAND=x\nRUN true\n"));
+    until_printed(&main, "a", "waiting for room: ");
     team.delete("box");
+    until_printed(&main, "a", "built sha256:");
     main.done("DELETE", "/v0/workspaces/team", None);
     end((place, server, main));
 }

@@ -116,8 +116,9 @@ fn storage_is_a_disk_of_its_size() {
     let (mut server, client) = place.start();
     client.create("stored", &json!({"runtime": {"memory": 128, "storageMb": 300}}));
     let size = disk_mb(&client, "stored");
-    assert!((250..=300).contains(&size), "{size}");
-    let full = "dd if=/dev/zero of=/big bs=1M count=400 2>&1 | grep -c 'No space'; ls -l /big | awk '{print ($5 > 200000000)}'";
+    // XFS takes 64 MB of a small disk for its log, ext4 less.
+    assert!((230..=300).contains(&size), "{size}");
+    let full = "dd if=/dev/zero of=/big bs=1M count=400 2>&1 | grep -c 'No space'; ls -l /big | awk '{print ($5 > 190000000)}'";
     assert_eq!(client.run("stored", full), "1\n1\n");
     client.run("stored", "rm /big; echo kept > /file; chown 1000:1000 /file");
 
@@ -134,7 +135,7 @@ fn storage_is_a_disk_of_its_size() {
     assert_eq!(put(400).0, 200);
     eventually("it has the other size", || {
         client.get("stored")["status"] == "DEPLOYED"
-            && (340..=400).contains(&disk_mb(&client, "stored"))
+            && (330..=400).contains(&disk_mb(&client, "stored"))
     });
     assert_eq!(client.run("stored", "cat /file"), "kept\n");
     // Nothing of the disks is left: `clear` looks for loop devices.
