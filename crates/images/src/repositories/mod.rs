@@ -146,6 +146,8 @@ impl Repository {
         at: i64,
         _lease: &Lease,
     ) -> Result<(), Error> {
+        // Or the folder, found empty, could go before the blob is in it.
+        let _turn = self.lock();
         self.make()?;
         let note = manifest::write("note", &BlobNote { size, at })?;
         disk::write(&self.blob_path(digest), &self.parts().scratch(), &note)
