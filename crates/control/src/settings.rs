@@ -49,11 +49,14 @@ pub struct Snapshots {
     pub takes_max: usize,
     /// How often what nothing needs any more is looked for.
     pub tidy_every: Duration,
+    /// A snapshot that was taken for a fork stays so long at least: by then something begins with it.
+    pub fork_within: Duration,
 }
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self { pending_max: 20, takes_max: 4, tidy_every: Duration::from_secs(300) }
+        let (tidy_every, fork_within) = (Duration::from_secs(300), Duration::from_secs(600));
+        Self { pending_max: 20, takes_max: 4, tidy_every, fork_within }
     }
 }
 

@@ -18,8 +18,6 @@ use types::kinds::snapshot::{Kept, SnapshotStatus, State};
 
 /// Rows that are read at once.
 const PAGE: i64 = 200;
-/// A fork that took a snapshot has begun with it long before.
-const NEEDED_AT_LEAST_S: i64 = 600;
 
 impl Followed for Snapshot {
     const ROUTED: bool = false;
@@ -141,8 +139,8 @@ async fn look_after(
     held: Held<Snapshot>,
     size: Option<u64>,
 ) -> Result<(), Error> {
-    let age_ms = control.world.now().since(held.row.created_at);
-    let old = age_ms > NEEDED_AT_LEAST_S * 1000;
+    let old =
+        held.row.created_at.plus(control.settings.snapshots.fork_within) < control.world.now();
     let goes = held.state.kept == Kept::Needed && old && !is_needed(control, &held.row.id).await?;
     let grown = size.filter(|size| *size != held.state.size_bytes);
     match held.state.kept {

@@ -33,6 +33,7 @@ pub(crate) struct Snapshots {
     pub(crate) pending_workspace_max: u32,
     pub(crate) takes_max: u32,
     pub(crate) tidy_every: Span,
+    pub(crate) fork_within: Span,
 }
 
 impl Snapshots {
@@ -41,6 +42,7 @@ impl Snapshots {
             pending_max: self.pending_workspace_max.into(),
             takes_max: self.takes_max as usize,
             tidy_every: self.tidy_every.0,
+            fork_within: self.fork_within.0,
         }
     }
 }

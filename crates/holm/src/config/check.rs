@@ -67,6 +67,7 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("gateway.agent_time", config.gateway.agent_time),
         ("gateway.demand_repeat", config.gateway.demand_repeat),
         ("snapshots.tidy_every", config.snapshots.tidy_every),
+        ("snapshots.fork_within", config.snapshots.fork_within),
         ("builds.upload_valid", config.builds.upload_valid),
         ("builds.upload_timeout", config.builds.upload_timeout),
         ("builds.upload_idle", config.builds.upload_idle),

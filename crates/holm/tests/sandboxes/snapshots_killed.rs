@@ -224,7 +224,8 @@ fn check(client: &Client, forkers: &mut [Forker]) {
 fn a_killed_server_leaves_no_snapshot_half_there_and_no_fork_with_other_files() {
     let mut chances = chances();
     let mut place = Place::new("15s");
-    place.settings.push(("HOLM_SNAPSHOTS__TIDY_EVERY", "200ms".to_owned()));
+    let short = [("HOLM_SNAPSHOTS__TIDY_EVERY", "200ms"), ("HOLM_SNAPSHOTS__FORK_WITHIN", "15s")];
+    place.settings.extend(short.map(|(name, value)| (name, value.to_owned())));
     let (mut server, mut client) = place.start();
     let mut forkers: Vec<_> =
         (0..FORKERS).map(|number| Forker::new(number, chances.fork())).collect();
