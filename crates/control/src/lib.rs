@@ -51,5 +51,7 @@ pub use context::Context;
 pub use control::Control;
 pub use error::Error;
 pub use missing::Missing;
-pub use settings::{Bill, Deployments, Rate, RegistryUpkeep, Settings, Snapshots, StreamLimits};
+pub use settings::{
+    Bill, Deployments, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots, StreamLimits,
+};
 pub use start::{Parts, start};

@@ -38,6 +38,35 @@ pub struct Settings {
     pub registry: RegistryUpkeep,
     pub builds: crate::builds::Settings,
     pub snapshots: Snapshots,
+    pub s3: S3Limits,
+}
+
+/// Drives over the S3 protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct S3Limits {
+    /// Requests that go on at the same time, of all keys and of one.
+    pub requests_max: usize,
+    pub requests_key_max: usize,
+    /// Bytes of one request's content.
+    pub put_bytes_max: u64,
+    /// Uploads in parts of one drive that may be open, and for how long.
+    pub uploads_max: usize,
+    pub upload_life: Duration,
+    /// How long the content of a request may be silent.
+    pub stall: Duration,
+}
+
+impl Default for S3Limits {
+    fn default() -> Self {
+        Self {
+            requests_max: 256,
+            requests_key_max: 64,
+            put_bytes_max: 5 << 30,
+            uploads_max: 1000,
+            upload_life: Duration::from_secs(7 * 24 * 3600),
+            stall: Duration::from_secs(60),
+        }
+    }
 }
 
 /// Snapshots of sandboxes.

@@ -37,7 +37,17 @@ pub(crate) const ADDRESSES: [(Method, &str); 9] = [
 
 pub(crate) fn service(control: &Control, limits: &Arc<Limits>) -> Service {
     let access = Access { control: control.clone(), limits: Arc::clone(limits) };
-    let settings = Settings { base: BASE.to_owned(), ..Settings::default() };
+    let own = control.settings.s3;
+    let settings = Settings {
+        base: BASE.to_owned(),
+        requests_max: own.requests_max,
+        requests_per_key_max: own.requests_key_max,
+        put_bytes_max: own.put_bytes_max,
+        uploads_max: own.uploads_max,
+        upload_life: own.upload_life,
+        idle_max: own.stall,
+        ..Settings::default()
+    };
     Service::new(Arc::new(access), settings, control.world.clone())
 }
 

@@ -159,6 +159,7 @@ pub fn settings() -> Settings {
         },
         builds: control::builds::Settings::default(),
         snapshots: control::Snapshots::default(),
+        s3: control::S3Limits::default(),
     }
 }
 

@@ -60,6 +60,7 @@ fn settings() -> Settings {
         },
         builds: crate::builds::Settings::default(),
         snapshots: crate::Snapshots::default(),
+        s3: crate::S3Limits::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),
             budget_every: Duration::from_secs(1),

@@ -45,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     pub(crate) registry: Registry,
     pub(crate) snapshots: builds::Snapshots,
+    pub(crate) s3: builds::S3,
     pub(crate) builds: Builds,
     pub(crate) builder: builder::Builder,
     pub(crate) callbacks: Callbacks,

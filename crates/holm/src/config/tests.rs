@@ -134,7 +134,7 @@ fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     ];
     let gateway = ["agent_idle", "agent_time", "demand_repeat", "sessions_max"]
         .map(|key| format!("gateway.{key}"));
-    let sections = ["deployments.", "snapshots.", "builds.", "builder.", "registry."];
+    let sections = ["deployments.", "snapshots.", "s3.", "builds.", "builder.", "registry."];
     let limits = known_keys()
         .into_iter()
         .filter(|key| sections.iter().any(|section| key.starts_with(section)))

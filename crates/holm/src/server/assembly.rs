@@ -129,6 +129,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         registry: config.registry.upkeep(),
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),
+        s3: config.s3.settings(),
     })
 }
 
