@@ -17,7 +17,7 @@ use types::wire::{
 
 pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<Listing<Snapshot>, Error> {
     // The statuses of snapshots are other words, for which there is no filter.
-    let query = ListQuery { status: None, external_id: None, ..call.query.clone() };
+    let query = ListQuery { status: None, ..call.query.clone() };
     resources::list(Call { query, ..call }).await
 }
 
