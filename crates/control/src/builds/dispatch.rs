@@ -99,8 +99,11 @@ impl Dispatcher {
     async fn take_up(&self) -> Result<(), Error> {
         let (machine, now) = (self.machine.clone(), self.control.world.now());
         let until = now.plus(self.control.settings.builds.wait_max);
+        let here = self.control.clone();
         let work = move |tx: &mut Tx<'_>| {
-            for build in builds::of_machine(tx, &machine, State::Arriving)? {
+            // What arrives already at this run of the program is no leftover of an earlier one.
+            let left = builds::of_machine(tx, &machine, State::Arriving)?.into_iter();
+            for build in left.filter(|build| !here.builds.is_arriving(&build.id)) {
                 end::fail_in(tx, &build, "the server was stopped during the upload; upload again")?;
             }
             let begun = builds::take_up(tx, &machine, until)?;
