@@ -86,9 +86,11 @@ impl Access {
         })
     }
 
-    /// The workspace of the service account that a key belongs to.
+    /// The workspace of the service account that a key belongs to. Counted here, where the signature
+    /// was right: ids of keys are no secret, and whoever knows one must not use up its rate.
     async fn member(&self, key_id: &str) -> Result<Member, Refused> {
         let key = self.key(key_id).await?;
+        self.limits.take_key(key.identity.holder()).map_err(|_| too_fast())?;
         let member = self.control.auth.enter(&key.identity, None).map_err(refused)?;
         let taken = self.limits.take_workspace(member.workspace.as_str());
         taken.map_err(|_| too_fast())?;
@@ -109,11 +111,7 @@ fn too_fast() -> Refused {
 
 impl s3::Access for Access {
     fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Secret, Refused>> {
-        Box::pin(async move {
-            let key = self.key(key_id).await?;
-            self.limits.take_key(key.identity.holder()).map_err(|_| too_fast())?;
-            Ok(Secret::new(key.secret.as_str()))
-        })
+        Box::pin(async move { Ok(Secret::new(self.key(key_id).await?.secret.as_str())) })
     }
 
     fn outlived(&self, key_id: &str, secret: &Secret) -> Wait<'static, ()> {
