@@ -1,14 +1,19 @@
 //! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
 
+mod lifecycle;
+mod runtime;
+
 use super::network::SandboxNetwork;
 use crate::drive_mounts::MountedDrive;
 use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
-    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, Sensitive, SkipBuild,
-    Status, TextMap, VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
+    CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Status, TextMap,
+    VolumeAttachment, duration, fixed, keep, limits, visit_sensitive,
 };
 use crate::{Kind, KindName, Naming, Problems, Reference, Stamp, Timestamp, World};
+pub use lifecycle::{ExpirationAction, ExpirationPolicy, ExpirationType, SandboxLifecycle};
+pub use runtime::SandboxRuntime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -16,11 +21,7 @@ use serde_with::skip_serializing_none;
 const IMAGE_DEFAULT: &str = "blaxel/base-image:latest";
 const MEMORY_MB_DEFAULT: i64 = 4096;
 const PERSISTENT_VOLUMES_MAX: usize = 1;
-const GRACE_S_MAX: i64 = 3600;
 const RETENTION_S_DEFAULT: i64 = 300;
-const EXTRA_ARGS: [&str; 3] = ["iptables", "nfs", "tun"];
-/// Characters of an unknown name that a message repeats.
-const EXTRA_ARG_SHOWN_MAX: usize = 80;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,79 +91,6 @@ pub struct SandboxSpec {
     pub volumes: Option<Vec<VolumeAttachment>>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub vpc: Option<String>,
-}
-
-#[skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SandboxRuntime {
-    #[schemars(length(max = limits::ENVS_MAX))]
-    pub envs: Option<Vec<Env>>,
-    /// When it is deleted.
-    pub expires: Option<Timestamp>,
-    /// `enabled` or `disabled` for each of `iptables`, `nfs`, `tun`.
-    #[schemars(schema_with = "limits::text_map")]
-    pub extra_args: Option<TextMap>,
-    pub generation: Option<Generation>,
-    #[schemars(length(max = limits::URL_MAX))]
-    pub image: Option<String>,
-    /// Megabytes. CPU cores are this divided by 2048.
-    #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
-    pub memory: Option<i64>,
-    #[schemars(length(max = limits::LIST_MAX))]
-    pub ports: Option<Vec<Port>>,
-    pub snapshot_enabled: Option<bool>,
-    /// Megabytes of disk below the root, for those that want it off the memory.
-    #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
-    pub storage_mb: Option<i64>,
-    #[schemars(range(min = 0, max = GRACE_S_MAX))]
-    pub termination_grace_period_seconds: Option<i64>,
-    /// Longest life, such as `24h`. An empty text removes it.
-    #[schemars(length(max = limits::WORD_MAX))]
-    pub ttl: Option<String>,
-    /// Credentials of an outside registry, as the text of its configuration file.
-    #[schemars(length(max = limits::ENV_VALUE_MAX))]
-    pub docker_config: Option<Sensitive<String>>,
-    pub skip_build: Option<SkipBuild>,
-}
-
-#[skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SandboxLifecycle {
-    /// The first that is met decides.
-    #[schemars(length(max = limits::LIST_MAX))]
-    pub expiration_policies: Option<Vec<ExpirationPolicy>>,
-    /// How long the record stays after the end.
-    #[schemars(length(max = limits::WORD_MAX))]
-    pub terminated_retention: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExpirationType {
-    TtlIdle,
-    TtlMaxAge,
-    Date,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ExpirationAction {
-    #[default]
-    Delete,
-}
-
-#[skip_serializing_none]
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ExpirationPolicy {
-    pub action: Option<ExpirationAction>,
-    #[serde(rename = "type")]
-    pub kind: Option<ExpirationType>,
-    /// A length of time such as `30m`, or for `date` a time.
-    #[schemars(length(max = limits::WORD_MAX))]
-    pub value: Option<String>,
 }
 
 #[skip_serializing_none]
@@ -488,81 +416,5 @@ impl SandboxSpec {
 
     fn gateway(&self) -> Option<&str> {
         self.network.as_ref()?.egress.as_ref()?.gateway.as_deref()
-    }
-}
-
-impl SandboxRuntime {
-    fn check(&self, problems: &mut Problems) {
-        Env::check_all(self.envs.as_deref(), "spec.runtime.envs", problems);
-        for (index, _) in self.envs.iter().flatten().enumerate().filter(|(_, env)| env.is_port()) {
-            let message =
-                "is reserved: a sandbox serves several ports; declare them in `spec.runtime.ports`";
-            problems.add(format!("spec.runtime.envs[{index}].name"), message);
-        }
-        Port::check_all(self.ports.as_deref(), problems);
-        duration::check(self.ttl.as_deref(), "spec.runtime.ttl", problems);
-        check_extra_args(self.extra_args.as_ref(), problems);
-    }
-}
-
-fn check_extra_args(given: Option<&TextMap>, problems: &mut Problems) {
-    const AT: &str = "spec.runtime.extraArgs";
-    for (name, value) in given.into_iter().flatten() {
-        // The name is the caller's, and goes into a message.
-        let field =
-            format!("{AT}.{}", name.escape_debug().take(EXTRA_ARG_SHOWN_MAX).collect::<String>());
-        if !EXTRA_ARGS.contains(&name.as_str()) {
-            problems.add(field, format!("is not known: there are {}", EXTRA_ARGS.join(", ")));
-        } else {
-            problems.require(
-                matches!(value.as_str(), "enabled" | "disabled"),
-                field,
-                "must be `enabled` or `disabled`",
-            );
-        }
-    }
-    let on = |name: &str| {
-        given.and_then(|given| given.get(name)).is_some_and(|value| value == "enabled")
-    };
-    let message = "cannot be enabled together with `iptables`: leave one of them out";
-    problems.require(!(on("nfs") && on("iptables")), format!("{AT}.nfs"), message);
-}
-
-impl SandboxLifecycle {
-    fn check(&self, problems: &mut Problems) {
-        duration::check(
-            self.terminated_retention.as_deref(),
-            "spec.lifecycle.terminatedRetention",
-            problems,
-        );
-        for (index, policy) in self.expiration_policies.iter().flatten().enumerate() {
-            policy.check(&format!("spec.lifecycle.expirationPolicies[{index}]"), problems);
-        }
-    }
-}
-
-impl ExpirationPolicy {
-    fn check(&self, at: &str, problems: &mut Problems) {
-        problems.require(self.kind.is_some(), format!("{at}.type"), "is required");
-        let field = format!("{at}.value");
-        match (self.kind, self.value.as_deref().filter(|value| !value.is_empty())) {
-            (_, None) => problems.add(field, "is required"),
-            (Some(ExpirationType::Date), Some(value)) => {
-                let message = "must be an RFC 3339 time such as `2026-04-16T09:30:00Z`";
-                problems.require(value.parse::<Timestamp>().is_ok(), field, message);
-            }
-            (_, value) => duration::check(value, &field, problems),
-        }
-    }
-
-    fn ends(&self, created_at: Timestamp, last_used_at: Option<Timestamp>) -> Option<Timestamp> {
-        let value = self.value.as_deref()?;
-        match self.kind? {
-            ExpirationType::Date => value.parse().ok(),
-            ExpirationType::TtlMaxAge => Some(created_at.plus_s(duration::parse_s(value).ok()?)),
-            ExpirationType::TtlIdle => {
-                Some(last_used_at.unwrap_or(created_at).plus_s(duration::parse_s(value).ok()?))
-            }
-        }
     }
 }
