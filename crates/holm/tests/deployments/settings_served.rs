@@ -82,6 +82,19 @@ fn replicas_start_together_as_the_settings_say() {
 }
 
 #[test]
+fn those_who_wait_for_a_replica_are_as_many_as_the_settings_say() {
+    let here = start("[gateway]\nwaiting_max = 1\n[deployments]\nlast_idle = \"1s\"");
+    let (place, _, client) = &here;
+    deploy(client, "agents", "a", &format!("sleep 2; {ANSWERS}"), &json!({"maxScale": 1}));
+    until(client, "a", "DEPLOYED");
+    eventually("the last replica ends", || place.groups().is_empty());
+    let (mut statuses, _) = crowd(place, client, "/main/agents/a/cgi-bin/slow", 3);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 429, 429]);
+    end(here);
+}
+
+#[test]
 fn a_replica_gets_as_long_to_start_to_pause_and_to_end_as_the_settings_say() {
     let here = start(
         "[deployments]\nstart_timeout = \"5s\"\ndrain_timeout = \"1s\"\nrestart_pause = \"100ms\"\nrestart_pause_max = \"200ms\"",

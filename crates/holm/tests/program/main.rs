@@ -23,6 +23,8 @@ mod projects;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod settings;
+#[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod usage;

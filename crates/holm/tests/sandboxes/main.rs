@@ -17,6 +17,7 @@ mod killed;
 mod life;
 mod origins;
 mod registry;
+mod settings;
 mod setup;
 mod snapshots_killed;
 mod volumes;
