@@ -1,5 +1,6 @@
 //! Creating an instance: the order of things, and how they are undone when one fails.
 
+use crate::beginning::Beginning;
 use crate::body::{self, Body, Process, Wanted};
 use crate::body_kind::BodyKind;
 use crate::error::{CreateError, Doing};
@@ -8,7 +9,6 @@ use crate::network_pool::Slot;
 use crate::node::Node;
 use crate::records::Record;
 use crate::shares::{Promise, Stake};
-use crate::snapshots::Hold;
 use crate::spec::Spec;
 use crate::state::State;
 use std::sync::Arc;
@@ -38,15 +38,18 @@ fn in_slot(
     (stake, promise): (Stake, Promise),
 ) -> Result<Arc<Instance>, CreateError> {
     let (stores, number) = (&node.shared.stores, slot.number);
-    let hold = |name| stores.snapshots.hold(name, spec.kept());
-    let hold = spec.snapshot.as_ref().map(hold).transpose()?;
+    let beginning = Beginning::of(&node.shared, spec)?;
     let mut record = record(node, spec, number);
+    record.snapshot = beginning.under.as_ref().map(|hold| hold.name.clone());
     stores.records.put(&spec.id, &record).doing("record the instance")?;
     let membership =
         node.shared.groups.join(&spec.owner).doing("join the control groups of its owner")?;
     let group = node.shared.groups.make(spec).doing("make its control groups")?;
-    let under = hold.as_ref().map_or_else(Vec::new, Hold::layers);
-    let body = Body::start(&node.shared, &Wanted { spec, under: &under }, slot, group)?;
+    let wanted = Wanted { spec, beginning: &beginning };
+    let body = Body::start(&node.shared, &wanted, slot, group)?;
+    // Its disk is now held by it alone.
+    let Beginning { under, layers, disk } = beginning;
+    drop((layers, disk));
     let identity = body.process().map(Process::identity).transpose();
     record.process = identity.doing("identify its process")?;
 
@@ -58,7 +61,7 @@ fn in_slot(
         body,
         state: State::Running { since: now },
         owner: Some(spec.owner.clone()),
-        holdings: Holdings { _stake: stake, _membership: Some(membership), _snapshot: hold },
+        holdings: Holdings { _stake: stake, _membership: Some(membership), _snapshot: under },
         promise: Some(promise),
     };
     let instance = Arc::new(Instance::new(origin, Arc::clone(stores)));
@@ -79,7 +82,7 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         disks: spec.disks().collect(),
         body: BodyKind::of(&node.shared.settings.backend),
         layers: spec.layers.clone(),
-        snapshot: spec.snapshot.clone(),
+        snapshot: None,
         kept: spec.kept().cloned(),
         is_held: false,
         process: None,

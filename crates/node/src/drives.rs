@@ -16,8 +16,8 @@ use crate::file_system::{self, Format};
 use crate::loops::Device;
 use crate::sys;
 use crate::volumes::Volumes;
-pub(crate) use inside::Mounting;
-use inside::{on_own_thread, step_into, steps};
+pub(crate) use inside::{Mounting, on_own_thread};
+use inside::{step_into, steps};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
@@ -150,8 +150,8 @@ impl Drive {
     /// Finds the device that an earlier node, or an instance, still has before the file; else puts
     /// one there.
     fn open(volumes: &Volumes, name: &VolumeName) -> Result<Self, VolumeError> {
-        let file = volumes.path(name)?;
-        let format = Format::read(File::open(&file)?)?;
+        let file = File::open(volumes.path(name)?)?;
+        let format = Format::read(&file)?;
         if let Some(device) = Device::of_file(&file)? {
             let mount = device.mount(format.name(), format.options())?;
             return Ok(Self { device, format, mount });
@@ -196,6 +196,11 @@ fn walk(top: BorrowedFd<'_>, path: &str, make: bool) -> Result<OwnedFd, Errno> {
         };
     }
     Ok(at)
+}
+
+/// The same on a thread of its own.
+pub(crate) fn folder_of(whole: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
+    Ok(on_own_thread(|| part_of(whole, path))?)
 }
 
 /// A mount of a folder of a file system that is mounted nowhere. Older kernels take the folder only

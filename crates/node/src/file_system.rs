@@ -23,6 +23,7 @@ const XFS_MB_MIN: u32 = 300;
 /// Percent of an XFS that may be inodes, as its program sets it.
 const XFS_INODES_PERCENT: u32 = 25;
 const XFS_MAGIC: &[u8] = b"XFSB";
+const XFS_SECTOR_AT: u64 = 102;
 const EXT4_MAGIC: &[u8] = &[0x53, 0xEF];
 const EXT4_MAGIC_AT: u64 = 1_080;
 /// The program has repaired something, and all is well.
@@ -35,6 +36,15 @@ pub(crate) enum Format {
     /// Grows while it is used wherever the server may mount at all; ext4 only where the server has
     /// `CAP_SYS_RESOURCE`.
     Xfs,
+}
+
+/// What becomes of a file with a file system in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Alone,
+    /// The kernel writes whole blocks to what shares them. What has smaller sectors than that could
+    /// only be used through the cache of the machine, once it was cloned.
+    Cloned,
 }
 
 /// What came of growing a file system that is in use.
@@ -65,6 +75,18 @@ impl Format {
         Err(io::Error::new(io::ErrorKind::InvalidData, "there is no file system in the file"))
     }
 
+    /// How large the sectors of a device may be at most that has it. Zero: as the kernel likes.
+    pub(crate) fn sector_bytes(self, file: impl AsFd) -> io::Result<u32> {
+        match self {
+            Self::Ext4 => Ok(0),
+            Self::Xfs => {
+                let mut bytes = [0_u8; 2];
+                rustix::io::pread(&file, &mut bytes, XFS_SECTOR_AT)?;
+                Ok(u16::from_be_bytes(bytes).into())
+            }
+        }
+    }
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -83,7 +105,7 @@ impl Format {
     }
 
     /// Lays one out, owned by root, in a file of its final size.
-    pub(crate) fn lay_out(self, file: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn lay_out(self, file: &OwnedFd, purpose: Purpose) -> io::Result<()> {
         match self {
             Self::Ext4 => {
                 let options = "root_owner=0:0,lazy_itable_init=1,nodiscard";
@@ -91,7 +113,14 @@ impl Format {
                 make("mkfs.ext4", &[&arguments[..], &[options]].concat(), file)
             }
             // Nobody has use for shared blocks inside it, and they would take room.
-            Self::Xfs => make("mkfs.xfs", &["-q", "-f", "-K", "-m", "reflink=0,rmapbt=0"], file),
+            Self::Xfs => {
+                let arguments = ["-q", "-f", "-K", "-m", "reflink=0,rmapbt=0"];
+                let sectors: &[&str] = match purpose {
+                    Purpose::Alone => &[],
+                    Purpose::Cloned => &["-s", "size=4096"],
+                };
+                make("mkfs.xfs", &[&arguments[..], sectors].concat(), file)
+            }
         }
     }
 
@@ -164,6 +193,11 @@ pub(crate) fn lay_out_for_once(file: &OwnedFd, root: u32) -> io::Result<()> {
     let options = format!("root_owner={root}:{root},lazy_itable_init=1,nodiscard");
     let arguments = ["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E", &options];
     make("mkfs.ext4", &arguments, file)
+}
+
+/// Lays an XFS out whose files can be cloned.
+pub(crate) fn lay_out_for_clones(file: &OwnedFd) -> io::Result<()> {
+    make("mkfs.xfs", &["-q", "-f", "-K", "-m", "reflink=1"], file)
 }
 
 fn make(program: &str, arguments: &[&str], file: &OwnedFd) -> io::Result<()> {

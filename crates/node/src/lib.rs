@@ -13,6 +13,7 @@
 //!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Volumes    file systems that outlive instances
 //!      ├─ Snapshots  what instances had written at one moment, for others to begin with
+//!      ├─ Pool       where files are that are cloned
 //!      ├─ Drives     those of them that many instances have at once
 //!      ├─ Shares     what the machine has once, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
@@ -32,6 +33,7 @@
 //! the instance. An instance whose record is older than the machine's start is reported as lost.
 
 mod adopt;
+mod beginning;
 mod body;
 mod body_kind;
 mod capacity;
@@ -52,6 +54,7 @@ mod network_pool;
 mod node;
 mod number;
 mod oci;
+mod pool;
 mod probe;
 mod process;
 mod records;
@@ -76,7 +79,7 @@ pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
-pub use probe::{Finding, probe};
+pub use probe::{Finding, probe, probe_clones};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use shares::Largest;
 pub use snapshots::{NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};

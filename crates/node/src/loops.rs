@@ -5,25 +5,32 @@
 
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
 use std::io;
-use std::path::Path;
+use std::time::{Duration, Instant};
 
 const CONTROL: &str = "/dev/loop-control";
 /// A loop device that was free may be somebody else's a moment later.
 const TRIES: usize = 32;
+/// How long a file may be locked by somebody who has no device before it: whoever puts one there,
+/// or an instance whose mounts the kernel takes down after its last process.
+const SHARED_TIMEOUT: Duration = Duration::from_secs(2);
+const SHARED_PAUSE: Duration = Duration::from_millis(2);
 
 /// Whether the machine caches what the file system on the device caches already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
     Twice,
-    /// Where the file's own file system can: what is read and written goes past its cache.
-    Once,
+    /// Where the file's own file system can with sectors of this size: what is read and written goes
+    /// past its cache.
+    Once {
+        sector_bytes: u32,
+    },
 }
 
 /// A device before a file.
@@ -41,10 +48,14 @@ impl Device {
             let kind = io::Error::from(error).kind();
             io::Error::new(kind, format!("{CONTROL} cannot be used: {error}"))
         })?;
+        let (direct, sector_bytes) = match cache {
+            Cache::Twice => (false, 0),
+            Cache::Once { sector_bytes } => (true, sector_bytes),
+        };
         for _ in 0..TRIES {
             let path = format!("/dev/loop{}", sys::free_loop(control.as_fd())?);
             let fd = open(&path, flags, Mode::empty())?;
-            match sys::begin_loop(fd.as_fd(), file.as_fd(), cache == Cache::Once) {
+            match sys::begin_loop(fd.as_fd(), file.as_fd(), direct, sector_bytes) {
                 Ok(()) => return Ok(Self { fd, path }),
                 Err(Errno::BUSY) => {}
                 Err(error) => return Err(error.into()),
@@ -53,26 +64,52 @@ impl Device {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "no loop device stays free"))
     }
 
-    /// The one that is before the file of this name, if there is one. It stays as long as the
-    /// answer lives.
-    pub(crate) fn of_file(file: &Path) -> io::Result<Option<Self>> {
+    /// The one that is before this file, if there is one. It stays as long as the answer lives.
+    pub(crate) fn of_file(file: impl AsFd) -> io::Result<Option<Self>> {
+        let stat = fstat(file)?;
         for block in std::fs::read_dir("/sys/block")? {
             let block = block?;
             let name = block.file_name();
             let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else {
                 continue;
             };
-            if !is_before(&block.path(), file) {
+            // Only those that are before some file have this.
+            if !block.path().join("loop").exists() {
                 continue;
             }
             let path = format!("/dev/{name}");
-            let fd = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-            // It could have become another's before it was open here.
-            if is_before(&block.path(), file) {
+            let fd = match open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+                Ok(fd) => fd,
+                // It went meanwhile.
+                Err(Errno::NOENT | Errno::NXIO) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            // What is open stays before its file.
+            if sys::loop_file(fd.as_fd())? == Some((stat.st_dev, stat.st_ino)) {
                 return Ok(Some(Self { fd, path }));
             }
         }
         Ok(None)
+    }
+
+    /// The one that is before this file, or a new one: many may have what is in it at the same time.
+    /// There is never a second one before a file, which would destroy what is in it. `file` has been
+    /// opened for this alone.
+    pub(crate) fn shared(file: &OwnedFd, cache: Cache) -> io::Result<Self> {
+        let deadline = Instant::now() + SHARED_TIMEOUT;
+        loop {
+            if let Some(device) = Self::of_file(file)? {
+                return Ok(device);
+            }
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Self::attach(file, cache),
+                // Somebody is about to put one there, or the last one to use it has just ended.
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(SHARED_PAUSE);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// A mount of what is on it, attached nowhere. All mounts of one device are of one file system.
@@ -92,9 +129,4 @@ impl Device {
     pub(crate) fn see_size(&self) -> io::Result<()> {
         Ok(sys::see_loop_size(self.fd.as_fd())?)
     }
-}
-
-fn is_before(block: &Path, file: &Path) -> bool {
-    let said = std::fs::read_to_string(block.join("loop/backing_file"));
-    said.is_ok_and(|said| Path::new(said.trim_end_matches('\n')) == file)
 }

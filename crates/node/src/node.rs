@@ -13,13 +13,14 @@ use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
+use crate::pool::Pool;
 use crate::records::{Record, Records};
 use crate::scratch::Scratches;
 use crate::settings::Settings;
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
-use crate::snapshots::{Hold, NewSnapshot, Snapshots, Source, Taken};
+use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
 use crate::spec::{Owner, Spec};
 use crate::volumes::{NewVolume, Volumes};
 use crate::watch::Watch;
@@ -79,7 +80,9 @@ impl Node {
         let capacity = Capacity::of(&settings.limits, &settings.folder)
             .doing("learn what this machine has")?;
         let shares = Shares::new(&capacity);
-        let volumes = Volumes::open(&settings.folder, capacity.volume_mb)
+        let pool = Pool::open(&settings.folder, capacity.volume_mb.total)
+            .doing("mount the file system of what is cloned")?;
+        let volumes = Volumes::open(&settings.folder, capacity.volume_mb, &pool)
             .doing("find the volumes of an earlier node")?;
         let drives = Drives::default();
         let volumes = Arc::new(volumes);
@@ -277,10 +280,13 @@ impl Node {
     fn source(&self, instance: &Instance, record: &Record) -> Result<Source, SnapshotError> {
         let stores = &self.shared.stores;
         if let Some(volume) = &record.kept {
-            return Ok(Source::Layer(stores.volumes.look_into(volume)?));
+            return Ok(match stores.volumes.clone_source(volume)? {
+                Some(disk) => Source::Disk(disk),
+                None => Source::Files(Files::Layer(stores.volumes.look_into(volume)?)),
+            });
         }
         if let Some(layer) = instance.body.layer() {
-            return Ok(Source::Layer(layer.copy()?));
+            return Ok(Source::Files(Files::Layer(layer.copy()?)));
         }
         let out_of_reach = |why| {
             let id = instance.id.clone();
@@ -289,14 +295,15 @@ impl Node {
         let ended = "it ended, and was started by an earlier run of the server";
         let process = instance.body.process().ok_or_else(|| out_of_reach(ended))?;
         let hold = record.snapshot.as_ref().and_then(|name| stores.snapshots.hold_again(name));
-        let under = hold.as_ref().map_or_else(Vec::new, Hold::layers);
+        let under = hold.as_ref().map(Hold::layers).transpose()?.unwrap_or_default();
         if record.layers.is_empty() {
             return Err(out_of_reach("it was started by an earlier release"));
         }
-        let layers: Vec<_> = under.into_iter().chain(record.layers.iter().rev().cloned()).collect();
-        let source = Source::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
+        let image = record.layers.iter().rev().cloned().map(Layer::Folder);
+        let layers: Vec<_> = under.into_iter().chain(image).collect();
+        let source = Files::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
         // It is of the right process only if that still lives now.
-        if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(source) }
+        if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(Source::Files(source)) }
     }
 
     /// Makes a drive, unless it is there. It is whole and on the disk when this returns.

@@ -5,6 +5,7 @@ use crate::disk;
 use crate::file_system;
 use crate::net::NFT;
 use crate::network_pool::make_users;
+use crate::pool;
 use crate::scratch;
 use crate::sys;
 use std::fs::read_to_string;
@@ -25,11 +26,6 @@ pub struct Finding {
 
 /// Tries the parts of an instance, one by one. Leaves nothing behind.
 pub fn probe() -> Vec<Finding> {
-    let finding = |what, help: Option<&'static str>, result: io::Result<String>| {
-        let (works, detail) =
-            result.map_or_else(|error| (false, error.to_string()), |detail| (true, detail));
-        Finding { what, needed: help.is_none(), help: help.unwrap_or_default(), works, detail }
-    };
     let need = |what, result| finding(what, None, result);
     let try_out = |what, help, result| finding(what, Some(help), result);
     let made =
@@ -52,6 +48,20 @@ pub fn probe() -> Vec<Finding> {
     ]
 }
 
+/// How the disk of a node's folder, which need not be there yet, makes clones of files.
+pub fn probe_clones(folder: &Path) -> Finding {
+    let what = "snapshots and volumes that cost what changed (clones of files)";
+    finding(what, Some(CLONES_HELP), pool::outlook(folder))
+}
+
+fn finding(what: &'static str, help: Option<&'static str>, result: io::Result<String>) -> Finding {
+    let (works, detail) =
+        result.map_or_else(|error| (false, error.to_string()), |detail| (true, detail));
+    Finding { what, needed: help.is_none(), help: help.unwrap_or_default(), works, detail }
+}
+
+const CLONES_HELP: &str = "apt-get install xfsprogs, before the first sandbox with a disk is made; without it, snapshots of disks and \
+     volumes of templates are copies";
 const FIREWALL_HELP: &str = "apt-get install nftables";
 const FOLDERS_HELP: &str = "apt-get install e2fsprogs, and modprobe loop; without them, tasks that have ephemeral volumes do not start";
 const GROWTH_HELP: &str = "apt-get install xfsprogs; without it, volumes are ext4, which grow while they are mounted only where the \
@@ -116,6 +126,17 @@ fn swap() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_folder_has_an_answer_to_clones() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = probe_clones(&folder.path().join("not/there/yet"));
+        assert_eq!(
+            found.works,
+            found.detail.contains("data folder clones") || found.detail.contains("XFS in a file")
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn whatever_can_be_done_without_says_what_brings_it() {

@@ -3,6 +3,7 @@
 //! ```text
 //! snapshots/OWNER/NAME/about   what it is: written last, so that one without it is half made
 //!                      layer/  the files, with the owners that the instance sees
+//! images/OWNER/NAME            or, in the pool, a clone of the disk that they were on
 //!                      disks/  names of disks that stay and lie over it
 //!                      removed it is kept only for those that stand on it
 //! ```
@@ -10,23 +11,32 @@
 //! A snapshot of an instance that began with a snapshot lies over that one. Each is only as large
 //! as what was written since; the kernel shows the whole chain as one tree. What stands on one, an
 //! instance, a disk that stays or another snapshot, keeps its files.
+//!
+//! A disk that begins with an image is a clone of it, and lies over what the disk before it lay
+//! over. So it needs that, and not the snapshot itself, and no chain gets longer.
 
 mod about;
 mod entry;
 mod folder;
 mod identity;
+mod image;
 mod layer;
+mod making;
+mod name;
 mod tree;
 
 use crate::error::SnapshotError;
-use crate::spec::{Owner, SpecError};
+use crate::spec::Owner;
 use crate::volumes::Volumes;
-use about::About;
+use about::{About, Sort};
 use admission::{Permit, Pool};
 pub(crate) use identity::Identity;
-pub(crate) use layer::Source;
+use image::Image;
+pub(crate) use image::Layer;
+pub(crate) use layer::{Files, Source};
+use making::Making;
+pub use name::SnapshotName;
 use parking_lot::{Condvar, Mutex};
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
 use std::io;
@@ -43,49 +53,10 @@ const CHAIN_MAX: usize = 100;
 const MAKING: &str = ".making-";
 const GONE: &str = ".gone-";
 const LAYER: &str = "layer";
+const IMAGES: &str = "images";
 /// Beside the folders of owners, none of whom is called so.
 const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
-
-/// 1 to 63 lower-case letters, digits, hyphens and underscores. It names a folder.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SnapshotName(Owner);
-
-impl SnapshotName {
-    pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
-        let text = text.into();
-        match Owner::new(text) {
-            Ok(name) => Ok(Self(name)),
-            Err(SpecError::Owner(text)) => Err(SpecError::Snapshot(text)),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-}
-
-impl std::fmt::Display for SnapshotName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl TryFrom<String> for SnapshotName {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        Self::new(text)
-    }
-}
-
-impl From<SnapshotName> for String {
-    fn from(name: SnapshotName) -> Self {
-        name.as_str().to_owned()
-    }
-}
 
 /// What to take.
 #[derive(Debug, Clone)]
@@ -131,6 +102,7 @@ struct All {
 #[derive(Debug)]
 struct Kept {
     owner: Owner,
+    sort: Sort,
     parent: Option<SnapshotName>,
     size_bytes: u64,
     is_removed: bool,
@@ -149,13 +121,6 @@ pub(crate) struct Hold {
     pub(crate) name: SnapshotName,
 }
 
-/// One that is being made. What it got to is removed with this value.
-struct Making<'s> {
-    snapshots: &'s Snapshots,
-    name: SnapshotName,
-    folder: PathBuf,
-}
-
 impl Snapshots {
     /// Finds those that earlier nodes made in this folder, and removes what is half made. They take
     /// their room of what volumes have.
@@ -167,7 +132,7 @@ impl Snapshots {
         for (owner, path) in folders(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
             let about = About::read(&path);
-            let (Some(Ok(name)), Some(About { parent, size_bytes })) = (name, about?) else {
+            let (Some(Ok(name)), Some(About { sort, parent, size_bytes })) = (name, about?) else {
                 tracing::info!(path = %path.display(), "a snapshot that is not whole is removed");
                 std::fs::remove_dir_all(&path)?;
                 continue;
@@ -175,9 +140,12 @@ impl Snapshots {
             let is_removed = About::is_removed(&path);
             let permit = room.adopt(&owner, megabytes(size_bytes));
             let (users, disks) = (0, About::disks(&path)?);
-            let one = Kept { owner, parent, size_bytes, is_removed, users, disks, _room: permit };
+            let room = permit;
+            let one =
+                Kept { owner, sort, parent, size_bytes, is_removed, users, disks, _room: room };
             kept.insert(name, one);
         }
+        keep_images(&volumes.pool().root().join(IMAGES), &kept)?;
         let all = Mutex::new(All { kept, making: HashSet::new() });
         Ok(Arc::new(Self { folder, room, volumes, all, made: Condvar::new() }))
     }
@@ -214,27 +182,28 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Keeps one for whoever stands on it from now on, with its disk where that stays. Such a disk
-    /// may come back to one that was removed meanwhile.
-    pub(crate) fn hold(
+    /// Keeps one for whoever begins with it.
+    pub(crate) fn hold(self: &Arc<Self>, name: &SnapshotName) -> Result<Hold, SnapshotError> {
+        let mut all = self.all.lock();
+        let kept = all.kept.get_mut(name).filter(|kept| !kept.is_removed);
+        kept.ok_or_else(|| SnapshotError::Missing(name.clone()))?.users += 1;
+        Ok(Hold { snapshots: Arc::clone(self), name: name.clone() })
+    }
+
+    /// Keeps one for a disk that lies over it. Such a disk may come back to one that was removed
+    /// meanwhile.
+    pub(crate) fn hold_under(
         self: &Arc<Self>,
         name: &SnapshotName,
-        disk: Option<&VolumeName>,
+        disk: &VolumeName,
     ) -> Result<Hold, SnapshotError> {
-        let mut all = self.all.lock();
         let missing = || SnapshotError::Missing(name.clone());
-        let kept = all.kept.get_mut(name).ok_or_else(missing)?;
-        let returns = disk
-            .is_some_and(|disk| kept.disks.contains(disk) && self.volumes.size_mb(disk).is_some());
-        if kept.is_removed && !returns {
-            return Err(missing());
+        if !self.all.lock().kept.get(name).is_some_and(|kept| kept.disks.contains(disk)) {
+            let hold = self.hold(name)?;
+            hold.add_disk(disk)?;
+            return Ok(hold);
         }
-        if let Some(disk) = disk.filter(|_| !returns) {
-            About::add_disk(&self.path(&kept.owner, name), disk)?;
-            kept.disks.insert(disk.clone());
-        }
-        kept.users += 1;
-        Ok(Hold { snapshots: Arc::clone(self), name: name.clone() })
+        self.hold_again(name).ok_or_else(missing)
     }
 
     /// The same for what stood on it before, whatever became of it since.
@@ -265,14 +234,23 @@ impl Snapshots {
         if under.as_ref().is_some_and(|hold| hold.chain().len() >= CHAIN_MAX) {
             return Err(SnapshotError::TooLong { most: CHAIN_MAX });
         }
-        let reserved = self.room.take(&new.owner, megabytes(written.bytes_at_most()?))?;
-        let (size_bytes, paused) = written.copy_to(&making.folder.join(LAYER), still)?;
-        let about = About { parent: parent.cloned(), size_bytes };
-        about.write(&making.folder)?;
-        drop(reserved);
+        let (sort, size_bytes, paused) = match written {
+            Source::Disk(disk) => {
+                let _room = self.room.take(&new.owner, megabytes(disk.allocated_bytes()?))?;
+                let (size_bytes, paused) = making.clone_disk(disk, still)?;
+                (Sort::Image, size_bytes, paused)
+            }
+            Source::Files(files) => {
+                let _room = self.room.take(&new.owner, megabytes(files.bytes_at_most()?))?;
+                let (size_bytes, paused) = files.copy_to(&making.folder.join(LAYER), still)?;
+                (Sort::Layer, size_bytes, paused)
+            }
+        };
+        About { sort, parent: parent.cloned(), size_bytes }.write(&making.folder)?;
         let room = self.room.take(&new.owner, megabytes(size_bytes))?;
         let kept = Kept {
             owner: new.owner.clone(),
+            sort,
             parent: parent.cloned(),
             size_bytes,
             is_removed: false,
@@ -298,7 +276,8 @@ impl Snapshots {
         drop(all);
         let above = self.folder.join(new.owner.as_str());
         let folder = above.join(format!("{MAKING}{}", new.name));
-        let making = Making { snapshots: self, name: new.name.clone(), folder };
+        let image = self.image(&new.owner, &new.name);
+        let making = Making { snapshots: self, name: new.name.clone(), folder, image };
         if !above.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(&above)?;
             files::sync_folder_of(&above)?;
@@ -318,6 +297,10 @@ impl Snapshots {
         self.folder.join(owner.as_str()).join(name.as_str())
     }
 
+    fn image(&self, owner: &Owner, name: &SnapshotName) -> PathBuf {
+        self.volumes.pool().root().join(IMAGES).join(owner.as_str()).join(name.as_str())
+    }
+
     /// Removes what was removed and nothing stands on any more. The files go on a thread of their
     /// own: there may be many.
     pub(crate) fn collect(self: &Arc<Self>) {
@@ -330,6 +313,11 @@ impl Snapshots {
             // Without this name it is not found any more, whatever happens to its files.
             if let Err(error) = files::rename(&path, &gone) {
                 tracing::error!(%error, snapshot = %name, "a removed snapshot cannot be moved away");
+            }
+            if kept.sort == Sort::Image
+                && let Err(error) = files::remove(&self.image(&kept.owner, &name))
+            {
+                tracing::error!(%error, snapshot = %name, "the image of a removed snapshot stays until the next start");
             }
             going.push((gone, kept));
         }
@@ -365,19 +353,55 @@ impl All {
 }
 
 impl Hold {
-    /// The layers that stand for it, newest first.
-    pub(crate) fn layers(&self) -> Vec<PathBuf> {
-        let path =
-            |(owner, name): (Owner, SnapshotName)| self.snapshots.path(&owner, &name).join(LAYER);
-        self.chain().into_iter().map(path).collect()
+    /// Once more.
+    pub(crate) fn again(&self) -> Self {
+        if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
+            kept.users += 1;
+        }
+        Self { snapshots: Arc::clone(&self.snapshots), name: self.name.clone() }
     }
 
-    fn chain(&self) -> Vec<(Owner, SnapshotName)> {
+    /// The layers that stand for it, newest first.
+    pub(crate) fn layers(&self) -> io::Result<Vec<Layer>> {
+        let snapshots = &self.snapshots;
+        let layer = |(owner, name, sort): (Owner, SnapshotName, Sort)| match sort {
+            Sort::Layer => Ok(Layer::Folder(snapshots.path(&owner, &name).join(LAYER))),
+            Sort::Image => Image::open(&snapshots.image(&owner, &name)).map(Layer::Image),
+        };
+        self.chain().into_iter().map(layer).collect()
+    }
+
+    /// The disk that it was, and what that lay over. `None`: it is files.
+    pub(crate) fn image(&self) -> Result<Option<(PathBuf, Option<Self>)>, SnapshotError> {
+        let all = self.snapshots.all.lock();
+        let Some(kept) = all.kept.get(&self.name).filter(|kept| kept.sort == Sort::Image) else {
+            return Ok(None);
+        };
+        let (file, parent) = (self.snapshots.image(&kept.owner, &self.name), kept.parent.clone());
+        drop(all);
+        let hold = |name: SnapshotName| {
+            self.snapshots.hold_again(&name).ok_or(SnapshotError::Missing(name))
+        };
+        Ok(Some((file, parent.map(hold).transpose()?)))
+    }
+
+    /// Notes that a disk lies over it, before there is one.
+    pub(crate) fn add_disk(&self, disk: &VolumeName) -> io::Result<()> {
+        let mut all = self.snapshots.all.lock();
+        let kept = all.kept.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?;
+        if !kept.disks.contains(disk) {
+            About::add_disk(&self.snapshots.path(&kept.owner, &self.name), disk)?;
+            kept.disks.insert(disk.clone());
+        }
+        Ok(())
+    }
+
+    fn chain(&self) -> Vec<(Owner, SnapshotName, Sort)> {
         let all = self.snapshots.all.lock();
         let mut chain = Vec::new();
         let mut next = Some(&self.name);
         while let Some((name, kept)) = next.and_then(|name| all.kept.get_key_value(name)) {
-            chain.push((kept.owner.clone(), name.clone()));
+            chain.push((kept.owner.clone(), name.clone(), kept.sort));
             next = kept.parent.as_ref();
         }
         chain
@@ -393,28 +417,6 @@ impl Drop for Hold {
     }
 }
 
-impl Making<'_> {
-    /// Gives what was made its name. All of it is on the disk before and after that.
-    fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
-        rustix::fs::syncfs(std::fs::File::open(&self.folder)?)?;
-        files::rename(&self.folder, path)?;
-        self.snapshots.all.lock().kept.insert(self.name.clone(), kept);
-        Ok(())
-    }
-}
-
-impl Drop for Making<'_> {
-    fn drop(&mut self) {
-        if self.folder.exists()
-            && let Err(error) = std::fs::remove_dir_all(&self.folder)
-        {
-            tracing::error!(%error, path = %self.folder.display(), "what was copied of a snapshot stays until the next start");
-        }
-        self.snapshots.all.lock().making.remove(&self.name);
-        self.snapshots.made.notify_all();
-    }
-}
-
 /// At least one, so that nothing is free.
 fn megabytes(bytes: u64) -> u64 {
     bytes.div_ceil(MIB).max(1)
@@ -427,8 +429,30 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
         return Ok(0);
     }
     let sizes = folders(&folder)?.into_iter().map(|(_, path)| About::read(&path));
-    let sizes = sizes.map(|about| about.map(|about| about.map_or(0, |about| about.size_bytes)));
+    // The others are counted with the pool.
+    let copied = |about: &About| about.sort == Sort::Layer;
+    let size = |about: Option<About>| about.filter(copied).map_or(0, |about| about.size_bytes);
+    let sizes = sizes.map(|about| about.map(size));
     Ok(sizes.sum::<io::Result<u64>>()?.div_ceil(MIB))
+}
+
+/// Removes images that are not those of snapshots.
+fn keep_images(folder: &Path, kept: &HashMap<SnapshotName, Kept>) -> io::Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let is_kept = |owner: &Owner, path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
+        let kept = name.and_then(Result::ok).and_then(|name| kept.get(&name));
+        kept.is_some_and(|kept| kept.sort == Sort::Image && kept.owner == *owner)
+    };
+    for (owner, path) in folders(folder)? {
+        if !is_kept(&owner, &path) {
+            tracing::info!(path = %path.display(), "an image that is no snapshot's is removed");
+            files::remove(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Those of all owners, whole or not.

@@ -122,15 +122,17 @@ pub(crate) fn free_loop(control: BorrowedFd<'_>) -> io::Result<u32> {
 }
 
 /// Puts a loop device before a file, until nobody uses it any more. `direct`: past the cache of the
-/// file's own file system, where that can.
+/// file's own file system, where that can with sectors of this size. Zero: those that it can.
 pub(crate) fn begin_loop(
     device: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     direct: bool,
+    block_bytes: u32,
 ) -> io::Result<()> {
     let file = file.as_raw_fd().unsigned_abs();
     let flags = LO_FLAGS_AUTOCLEAR | if direct { LO_FLAGS_DIRECT_IO } else { 0 };
-    let configuration = LoopConfiguration { file, flags, ..LoopConfiguration::default() };
+    let configuration =
+        LoopConfiguration { file, block_bytes, flags, ..LoopConfiguration::default() };
     // SAFETY: the call reads a structure of this size (304 bytes), which lives through it. Needed:
     // no crate wraps it.
     check(
@@ -143,6 +145,36 @@ pub(crate) fn begin_loop(
 pub(crate) fn see_loop_size(device: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a call without memory. Needed: no crate wraps it.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY, 0) }.into()).map(drop)
+}
+
+const LOOP_GET_STATUS64: libc::Ioctl = opcode::none(b'L', 0x05) as libc::Ioctl;
+
+/// What the kernel tells of a loop device.
+#[repr(C)]
+#[derive(Default)]
+struct LoopStatus {
+    device: u64,
+    inode: u64,
+    places: [u64; 3],
+    numbers: [u32; 4],
+    texts: [[u8; 32]; 5],
+    reserved: [u64; 2],
+}
+
+const _: () = assert!(size_of::<LoopStatus>() == 232);
+
+/// The file that a loop device is before, as file system and inode: a name says nothing of a file
+/// on a mount that is attached nowhere. `None`: it is before none.
+pub(crate) fn loop_file(device: BorrowedFd<'_>) -> io::Result<Option<(u64, u64)>> {
+    let mut status = LoopStatus::default();
+    // SAFETY: the call writes a structure of this size (232 bytes), which lives through it. Needed:
+    // no crate wraps it.
+    let told = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, &raw mut status) };
+    match check(told.into()) {
+        Ok(_) => Ok(Some((status.device, status.inode))),
+        Err(io::Errno::NXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 const EXT4_IOC_RESIZE_FS: libc::Ioctl = opcode::write::<u64>(b'f', 16) as libc::Ioctl;

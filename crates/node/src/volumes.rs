@@ -7,17 +7,20 @@
 //! no file system is ever mounted by two instances, whatever rows, records and runs of this program
 //! say.
 
+mod clone;
 mod copy;
 mod image;
 mod layer;
 
 use crate::error::VolumeError;
 use crate::extras::Written;
-use crate::file_system::Grown;
+use crate::file_system::{Grown, Purpose};
+use crate::pool::{self, Clones};
 use crate::spec::Owner;
 use admission::{Limits, Permit, Pool};
+pub(crate) use clone::{CloneSource, allocated_bytes};
 use image::Image;
-pub(crate) use layer::KeptLayer;
+pub(crate) use layer::{KeptLayer, Under};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
@@ -25,7 +28,10 @@ use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use types::instance::VolumeName;
+
+const FOLDER: &str = "volumes";
 
 /// What to make.
 #[derive(Debug, Clone)]
@@ -48,8 +54,17 @@ pub struct Volume {
 #[derive(Debug)]
 pub struct Volumes {
     folder: PathBuf,
+    pool: Arc<pool::Pool>,
     room: Pool<Owner>,
     held: Mutex<HashMap<VolumeName, Held>>,
+}
+
+/// Where a volume is. A name is in one place only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Folder,
+    /// With others of which clones are made.
+    Pool,
 }
 
 /// What a volume holds of its owner's share.
@@ -57,6 +72,7 @@ pub struct Volumes {
 struct Held {
     owner: Owner,
     size_mb: u32,
+    place: Place,
     /// The first for its first size, others for what it grew by.
     permits: Vec<Permit<Owner>>,
 }
@@ -70,25 +86,34 @@ pub struct Filling {
 }
 
 impl Volumes {
-    /// Finds those that earlier nodes made in this folder.
-    pub(crate) fn open(folder: &Path, room: Limits) -> io::Result<Self> {
-        let folder = folder.join("volumes");
+    /// Finds those that earlier nodes made in this folder and in the pool.
+    pub(crate) fn open(folder: &Path, room: Limits, pool: &Arc<pool::Pool>) -> io::Result<Self> {
+        let in_pool = pool.root().join(FOLDER);
+        let is_apart = pool.root() != folder;
+        let folder = folder.join(FOLDER);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        // As the kernel names files behind loop devices.
-        let folder = folder.canonicalize()?;
         let room = Pool::new("MB of volumes, disks and snapshots", room);
-        let mut held = HashMap::new();
-        for (owner, path) in images(&folder)? {
+        let (pool, held) = (Arc::clone(pool), Mutex::default());
+        let volumes = Self { folder, pool, room, held };
+        volumes.find(&volumes.folder, Place::Folder)?;
+        if is_apart && in_pool.exists() {
+            volumes.find(&in_pool, Place::Pool)?;
+        }
+        Ok(volumes)
+    }
+
+    fn find(&self, folder: &Path, place: Place) -> io::Result<()> {
+        for (owner, path) in images(folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(VolumeName::new);
             let Some(Ok(name)) = name else {
                 tracing::warn!(path = %path.display(), "a file among the volumes is none");
                 continue;
             };
             let size_mb = image::size_mb(&path)?;
-            let permits = vec![room.adopt(&owner, size_mb.into())];
-            held.insert(name, Held { owner, size_mb, permits });
+            let permits = vec![self.room.adopt(&owner, size_mb.into())];
+            self.held.lock().insert(name, Held { owner, size_mb, place, permits });
         }
-        Ok(Self { folder, room, held: Mutex::new(held) })
+        Ok(())
     }
 
     /// What snapshots take their room of, too.
@@ -111,6 +136,11 @@ impl Volumes {
         self.held.lock().get(name).map(|held| held.size_mb)
     }
 
+    /// Where files are that are cloned.
+    pub(crate) fn pool(&self) -> &Arc<pool::Pool> {
+        &self.pool
+    }
+
     /// What one takes of the machine's disk by now.
     pub fn used_bytes(&self, name: &VolumeName) -> Result<u64, VolumeError> {
         Ok(std::fs::symlink_metadata(self.path(name)?)?.blocks() * BLOCK_BYTES)
@@ -121,27 +151,31 @@ impl Volumes {
         if self.size_mb(&new.name).is_some() {
             return Ok(());
         }
-        let held = self.take(&new.owner, new.size_mb)?;
-        let folder = self.folder_of(&new.owner)?;
-        let image = match &new.from {
-            Some(source) => {
-                let gone = |_| VolumeError::SourceGone(source.clone());
-                let source = self.path(source).map_err(gone)?;
-                let needs_mb = image::size_mb(&source)?;
-                if needs_mb > new.size_mb {
-                    return Err(VolumeError::TooSmall { size_mb: new.size_mb, needs_mb });
-                }
-                Image::copy(&folder, &source, new.size_mb)?
-            }
-            None => Image::make(&folder, new.size_mb)?,
-        };
-        self.keep(&new.name, &image, held)
+        if let Some(source) = &new.from {
+            return self.copy(source, new);
+        }
+        let held = self.take(&new.owner, new.size_mb, Place::Folder)?;
+        let image = Image::make(&self.folder_of(&held)?, new.size_mb, Purpose::Alone)?;
+        self.keep(&new.name, &image, held).map(drop)
+    }
+
+    fn copy(&self, source: &VolumeName, new: &NewVolume) -> Result<(), VolumeError> {
+        let gone = |_| VolumeError::SourceGone(source.clone());
+        let (place, from) = self.find_place(source).map_err(gone)?;
+        let needs_mb = image::size_mb(&from)?;
+        if needs_mb > new.size_mb {
+            return Err(VolumeError::TooSmall { size_mb: new.size_mb, needs_mb });
+        }
+        // Beside its source, where it can be a clone of it.
+        let held = self.take(&new.owner, new.size_mb, place)?;
+        let image = Image::copy(&self.folder_of(&held)?, &from, new.size_mb)?;
+        self.keep(&new.name, &image, held).map(drop)
     }
 
     /// Makes one for whoever fills it with files.
     pub fn begin(&self, owner: &Owner, size_mb: u32) -> Result<Filling, VolumeError> {
-        let held = self.take(owner, size_mb)?;
-        let image = Image::make(&self.folder_of(owner)?, size_mb)?;
+        let held = self.take(owner, size_mb, self.place_of_clones())?;
+        let image = Image::make(&self.folder_of(&held)?, size_mb, Purpose::Cloned)?;
         let mount = image.attach()?;
         Ok(Filling { image, mount, held })
     }
@@ -170,7 +204,7 @@ impl Volumes {
             return Ok(());
         }
         let permit = self.room.take(&held.owner, more_mb.into())?;
-        let path = self.folder.join(held.owner.as_str()).join(name.as_str());
+        let path = self.file(held, name);
         match image::grow(&path, size_mb)? {
             Grown::Now => {}
             Grown::Later => tracing::warn!(
@@ -187,7 +221,7 @@ impl Volumes {
     pub fn remove(&self, name: &VolumeName) -> Result<(), VolumeError> {
         let Some(held) = self.held.lock().remove(name) else { return Ok(()) };
         // Without the lock: a large file takes its time. Its room is taken until it is gone.
-        let removed = files::remove(&self.folder.join(held.owner.as_str()).join(name.as_str()));
+        let removed = files::remove(&self.file(&held, name));
         if removed.is_err() {
             self.held.lock().insert(name.clone(), held);
         }
@@ -208,39 +242,79 @@ impl Volumes {
         Ok(Written { mount, root: 0 })
     }
 
-    fn take(&self, owner: &Owner, size_mb: u32) -> Result<Held, VolumeError> {
+    fn take(&self, owner: &Owner, size_mb: u32, place: Place) -> Result<Held, VolumeError> {
         let permits = vec![self.room.take(owner, size_mb.into())?];
-        Ok(Held { owner: owner.clone(), size_mb, permits })
+        Ok(Held { owner: owner.clone(), size_mb, place, permits })
     }
 
-    fn keep(&self, name: &VolumeName, image: &Image, held: Held) -> Result<(), VolumeError> {
-        let path = self.folder_of(&held.owner)?.join(name.as_str());
+    /// Answers whether it was kept: somebody else may have made the same meanwhile.
+    fn keep(&self, name: &VolumeName, image: &Image, held: Held) -> Result<bool, VolumeError> {
+        let path = self.file(&held, name);
         // Before the lock, for which everybody's volumes wait.
         image.sync()?;
         let mut all = self.held.lock();
-        match image.name(&path) {
-            // Somebody else made the same meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            named => named?,
+        if all.contains_key(name) {
+            return Ok(false);
         }
+        image.name(&path)?;
         all.insert(name.clone(), held);
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn path(&self, name: &VolumeName) -> Result<PathBuf, VolumeError> {
-        let all = self.held.lock();
-        let held = all.get(name).ok_or_else(|| VolumeError::Missing(name.clone()))?;
-        Ok(self.folder.join(held.owner.as_str()).join(name.as_str()))
+        self.find_place(name).map(|(_, path)| path)
     }
 
-    fn folder_of(&self, owner: &Owner) -> io::Result<PathBuf> {
-        let folder = self.folder.join(owner.as_str());
+    fn find_place(&self, name: &VolumeName) -> Result<(Place, PathBuf), VolumeError> {
+        let all = self.held.lock();
+        let held = all.get(name).ok_or_else(|| VolumeError::Missing(name.clone()))?;
+        Ok((held.place, self.file(held, name)))
+    }
+
+    fn file(&self, held: &Held, name: &VolumeName) -> PathBuf {
+        self.folder_in(held.place).join(held.owner.as_str()).join(name.as_str())
+    }
+
+    fn folder_in(&self, place: Place) -> PathBuf {
+        match place {
+            Place::Folder => self.folder.clone(),
+            Place::Pool => self.pool.root().join(FOLDER),
+        }
+    }
+
+    /// Of what is to be cloned.
+    fn place_of_clones(&self) -> Place {
+        match self.pool.clones() {
+            Clones::Pool(_) => Place::Pool,
+            Clones::Folder | Clones::Missing => Place::Folder,
+        }
+    }
+
+    /// Whether clones can be made of it.
+    fn is_cloned(&self, name: &VolumeName) -> bool {
+        let place = self.held.lock().get(name).map(|held| held.place);
+        match self.pool.clones() {
+            Clones::Pool(_) => place == Some(Place::Pool),
+            Clones::Folder => place.is_some(),
+            Clones::Missing => false,
+        }
+    }
+
+    /// Of the owner, where these are.
+    fn folder_of(&self, held: &Held) -> io::Result<PathBuf> {
+        let folder = self.folder_in(held.place).join(held.owner.as_str());
         if !folder.exists() {
-            DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            files::sync_folder_of(&folder)?;
+            make_folder(&folder)?;
         }
         Ok(folder)
     }
+}
+
+/// With those above it. All of them are on the disk when this returns.
+pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    files::sync_folder_of(folder)?;
+    folder.parent().map_or(Ok(()), files::sync_folder_of)
 }
 
 impl Filling {
@@ -251,16 +325,15 @@ impl Filling {
     }
 }
 
-/// Megabytes that all of them have on the disk by now.
+/// Megabytes that all of them, and all that was cloned, have on the disk by now.
 pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
-    let folder = folder.join("volumes");
-    if !folder.exists() {
-        return Ok(0);
+    let mut bytes = pool::allocated_bytes(folder)?;
+    if folder.join(FOLDER).exists() {
+        for (_, path) in images(&folder.join(FOLDER))? {
+            bytes += std::fs::symlink_metadata(path)?.blocks() * BLOCK_BYTES;
+        }
     }
-    let sizes = images(&folder)?
-        .into_iter()
-        .map(|(_, path)| io::Result::Ok(std::fs::symlink_metadata(path)?.blocks() * BLOCK_BYTES));
-    Ok(sizes.sum::<io::Result<u64>>()? >> 20)
+    Ok(bytes >> 20)
 }
 
 /// In which the kernel counts what a file has on the disk.

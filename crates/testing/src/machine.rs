@@ -123,6 +123,43 @@ fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     entries.filter(|path| path.as_ref().map_or(true, |path| path.is_dir())).collect()
 }
 
+/// The folders of volumes of a server, those in its pool too while that is mounted. A process that has
+/// it mounted is the way to it: the mount is attached nowhere.
+pub fn volume_folders(data: &Path) -> io::Result<Vec<PathBuf>> {
+    let pool = pool_device(data)?.map(mounts_of).unwrap_or_default();
+    let folders = [data.join("node")].into_iter().chain(pool);
+    Ok(folders.map(|folder| folder.join("volumes")).filter(|folder| folder.is_dir()).collect())
+}
+
+/// The number of the device before the file of the pool.
+fn pool_device(data: &Path) -> io::Result<Option<u64>> {
+    let file = data.canonicalize()?.join("node/pool");
+    for block in fs::read_dir("/sys/block")? {
+        let block = block?.path();
+        let said = fs::read_to_string(block.join("loop/backing_file")).unwrap_or_default();
+        if Path::new(said.trim_end_matches('\n')) != file {
+            continue;
+        }
+        let number = fs::read_to_string(block.join("dev"))?;
+        let numbers = number.trim().split_once(':');
+        let parse = |number: &str| number.parse::<u64>().map_err(io::Error::other);
+        let (major, minor) = numbers.ok_or(io::ErrorKind::InvalidData)?;
+        let (major, minor) = (parse(major)?, parse(minor)?);
+        return Ok(Some(minor & 0xff | major << 8 | (minor & !0xff) << 12));
+    }
+    Ok(None)
+}
+
+/// The first folder of a file system that any process has open with its volumes in it.
+fn mounts_of(device: u64) -> Option<PathBuf> {
+    let processes = fs::read_dir("/proc").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let open = processes.filter_map(|process| fs::read_dir(process.join("fd")).ok()).flatten();
+    let folders = open.filter_map(|entry| Some(entry.ok()?.path()));
+    folders
+        .filter(|path| fs::metadata(path).is_ok_and(|it| it.is_dir() && it.dev() == device))
+        .find(|path| path.join("volumes").is_dir())
+}
+
 /// Whatever a server that was ended in order has left on the machine.
 pub fn traces(data: &Path) -> io::Result<Vec<String>> {
     let (name, place) = (name(data)?, data.to_string_lossy());

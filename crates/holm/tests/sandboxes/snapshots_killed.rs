@@ -18,6 +18,8 @@ struct Forker {
     name: String,
     fork_name: String,
     chances: fastrand::Rng,
+    /// Whether it writes to a disk that stays, which is forked in another way.
+    is_on_disk: bool,
     sandbox: Known,
     fork: Known,
     /// What may be written in the sandbox, and what in its fork.
@@ -32,6 +34,7 @@ impl Forker {
             name: format!("base-{number}"),
             fork_name: format!("fork-{number}"),
             chances,
+            is_on_disk: number % 2 == 1,
             sandbox: Known::Gone,
             fork: Known::Gone,
             written: 0..=0,
@@ -84,7 +87,10 @@ impl Forker {
     fn make(&mut self, client: &Client) -> Result<(), Lost> {
         self.sandbox = Known::Open;
         self.written = 0..=0;
-        let runtime = json!({"image": IMAGE, "memory": 128, "generation": "mk2"});
+        let mut runtime = json!({"image": IMAGE, "memory": 128, "generation": "mk2"});
+        if self.is_on_disk {
+            runtime["storageMb"] = json!(320);
+        }
         let wish = json!({"metadata": {"name": self.name}, "spec": {"runtime": runtime}});
         asked(client, "POST", "/v0/sandboxes", Some(&wish))?;
         self.sandbox = Known::There;

@@ -23,9 +23,9 @@ impl Place {
     }
 
     fn volumes(&self) -> Vec<PathBuf> {
-        let folder = self.data.path().join("node/volumes/wsp_test");
-        let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
-        files.map(|file| file.unwrap().path()).collect()
+        let folders = testing::machine::volume_folders(self.data.path()).unwrap();
+        let files = folders.into_iter().filter_map(|all| fs::read_dir(all.join("wsp_test")).ok());
+        files.flatten().map(|file| file.unwrap().path()).collect()
     }
 
     /// What the one volume has, read past the kernel: `debugfs` comes with what makes an ext4.

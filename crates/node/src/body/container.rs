@@ -1,6 +1,7 @@
 //! A container that the node starts itself.
 
 use super::Process;
+use crate::beginning::{Beginning, files};
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
@@ -8,14 +9,10 @@ use crate::extras::{Made, Written};
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
 use crate::network_pool::Slot;
 use crate::shared::Shared;
-use crate::snapshots::Identity;
 use crate::spec::{Spec, Writable, sealed};
-use crate::volumes::KeptLayer;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::fmt::Write as _;
+use crate::sys;
+use rustix::fd::{AsFd, OwnedFd};
 use std::io;
-use std::path::PathBuf;
-use types::World;
 
 #[derive(Debug)]
 pub(crate) struct Container {
@@ -31,24 +28,7 @@ pub(crate) struct Container {
 /// What is to be started.
 pub(crate) struct Wanted<'w> {
     pub(crate) spec: &'w Spec,
-    /// The layers of the snapshot that it begins with, newest first.
-    pub(crate) under: &'w [PathBuf],
-}
-
-impl Wanted<'_> {
-    /// All that lie below its own, topmost first.
-    fn layers(&self) -> impl Iterator<Item = &PathBuf> {
-        self.under.iter().chain(self.spec.layers.iter().rev())
-    }
-
-    /// What begins with the files of another is no twin of it.
-    fn identify(&self, world: &World, layer: BorrowedFd<'_>, root: u32) -> io::Result<()> {
-        if self.under.is_empty() {
-            return Ok(());
-        }
-        let layers = self.layers().map(PathBuf::as_path).collect::<Vec<_>>();
-        Identity::new(world).write(layer, &layers, root)
-    }
+    pub(crate) beginning: &'w Beginning,
 }
 
 impl Container {
@@ -160,24 +140,25 @@ pub(super) fn writable(
     wanted: &Wanted<'_>,
     slot: &Slot,
 ) -> Result<OwnedFd, CreateError> {
-    let spec = wanted.spec;
-    let (files, stores) = (files(shared, spec), &shared.stores);
+    let (spec, beginning, stores) = (wanted.spec, wanted.beginning, &shared.stores);
     let made = match &spec.writable {
-        Writable::Memory { mb } => disk::make_layer(*mb, slot.root, &files),
-        Writable::Disk { mb } => stores.scratches.make_layer(*mb, slot.root, &files),
-        Writable::Kept { volume, mb, over } => {
-            let layer = KeptLayer { volume, owner: &spec.owner, size_mb: *mb, over };
-            let begin = |layer: BorrowedFd<'_>| {
-                disk::fill(layer, 0, &files)?;
-                wanted.identify(&stores.world, layer, 0)
-            };
-            return Ok(stores.volumes.layer(&layer, begin, slot.users.as_fd())?);
+        Writable::Memory { mb } => disk::make_layer(*mb, slot.root, &files(shared, spec)),
+        Writable::Disk { mb } => stores.scratches.make_layer(*mb, slot.root, &files(shared, spec)),
+        Writable::Kept { .. } => {
+            let disk = kept(beginning, slot);
+            return Ok(disk.doing("give its disk the owners that it sees")?);
         }
     };
     let layer = made.doing("make its writable layer")?;
-    let named = wanted.identify(&stores.world, layer.as_fd(), slot.root);
+    let named = beginning.identify(shared, spec, layer.as_fd(), slot.root);
     named.doing("give it a name of its own")?;
     Ok(layer)
+}
+
+fn kept(beginning: &Beginning, slot: &Slot) -> io::Result<OwnedFd> {
+    let disk = beginning.disk.as_ref().ok_or(io::ErrorKind::NotFound)?;
+    sys::share_owners(disk.as_fd(), slot.users.as_fd())?;
+    Ok(rustix::io::fcntl_dupfd_cloexec(disk, 0)?)
 }
 
 /// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].
@@ -190,13 +171,14 @@ pub(super) struct Parts {
 
 pub(super) fn parts(shared: &Shared, wanted: &Wanted<'_>, slot: &Slot) -> io::Result<Parts> {
     let spec = wanted.spec;
-    let layer =
-        |folder: &PathBuf| io::Result::Ok(keep(disk::view_layer(folder, slot.users.as_fd())?)?);
+    let users = slot.users.as_fd();
+    let under = wanted.beginning.layers.iter().map(|layer| layer.view(users));
+    let own = spec.layers.iter().rev().map(|folder| disk::view_layer(folder, users));
     let listener =
         spec.first.listen.map(|port| shared.home.listener(&slot.network, port)).transpose()?;
     let config = spec.first.config.as_ref().map(|bytes| sealed("config", bytes)).transpose()?;
     Ok(Parts {
-        layers: wanted.layers().map(layer).collect::<Result<_, _>>()?,
+        layers: under.chain(own).map(|view| Ok(keep(view?)?)).collect::<io::Result<_>>()?,
         listener: listener.map(keep).transpose()?,
         config: config.map(keep).transpose()?,
     })
@@ -226,18 +208,4 @@ fn descriptors(
         listener,
         config,
     })
-}
-
-/// What an instance finds under `/etc` that is its own and not its image's.
-fn files(shared: &Shared, spec: &Spec) -> [(&'static str, String); 3] {
-    let host = &spec.hostname;
-    let mut resolvers = String::new();
-    for address in &shared.settings.nameservers {
-        let _ = writeln!(resolvers, "nameserver {address}");
-    }
-    [
-        ("hostname", format!("{host}\n")),
-        ("hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {host}\n")),
-        ("resolv.conf", resolvers),
-    ]
 }

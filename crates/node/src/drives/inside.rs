@@ -102,11 +102,11 @@ impl Mounting<'_> {
 }
 
 /// Runs something on a thread that ends with it, because it changes where the thread is.
-pub(super) fn on_own_thread<T: Send>(
+pub(crate) fn on_own_thread<T: Send>(
     work: impl FnOnce() -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("drive".to_owned());
+        let thread = std::thread::Builder::new().name("mounts".to_owned());
         let thread = thread.spawn_scoped(scope, work).map_err(|_| Errno::AGAIN)?;
         thread.join().unwrap_or(Err(Errno::CANCELED))
     })

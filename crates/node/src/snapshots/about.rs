@@ -14,8 +14,21 @@ const ABOUT: &str = "about";
 const REMOVED: &str = "removed";
 const DISKS: &str = "disks";
 
+/// How the files of a snapshot are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Sort {
+    /// Copied one by one. The only one that earlier releases had.
+    #[default]
+    Layer,
+    /// With the file system that they were in, which is cloned.
+    Image,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct About {
+    #[serde(default)]
+    pub(super) sort: Sort,
     /// What it lies over.
     pub(super) parent: Option<SnapshotName>,
     pub(super) size_bytes: u64,

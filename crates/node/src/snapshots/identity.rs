@@ -1,17 +1,20 @@
 //! What makes one machine another than its copy: a fork gets it anew.
 
-use super::folder::{kind, look, open_folder};
+use super::entry::is_whiteout;
+use super::folder::{is_gone, kind, look, open_folder};
+use super::tree::SEEDS;
 use crate::network_pool::IDS_PER_INSTANCE;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Uid, chmodat, chownat, mkdirat, openat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Uid, XattrFlags, chmodat, chownat, fchmod,
+    fsetxattr, mkdirat, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use types::World;
 
 /// Files by which programs tell one machine from another.
@@ -39,12 +42,11 @@ impl Identity {
     pub(crate) fn write(
         &self,
         layer: BorrowedFd<'_>,
-        layers: &[&Path],
+        layers: &[PathBuf],
         root: u32,
     ) -> io::Result<()> {
-        let layers = layers.iter().map(|folder| open(folder)).collect::<io::Result<Vec<_>>>()?;
-        let top = crate::file_system::top(layer)?;
-        let upper = open_folder(&top, Path::new(UPPER))?.ok_or(io::ErrorKind::NotFound)?;
+        let layers = open_all(layers)?;
+        let upper = upper_of(layer)?;
         // The folders that the layer begins with are as the snapshot has them.
         for folder in ["", "etc"] {
             if let Some(stat) = find(&layers, Path::new(folder))?
@@ -53,45 +55,161 @@ impl Identity {
                 dress(&upper, folder, &stat, root)?;
             }
         }
-        for path in MACHINE_IDS {
-            match find(&layers, Path::new(path))? {
-                Some(stat) if kind(&stat) == FileType::RegularFile && stat.stx_size > 0 => {
-                    self.write_one(&upper, Path::new(path), &layers, &stat, root)?;
-                }
-                _ => {}
+        self.write_ids(&upper, &layers, root)
+    }
+
+    /// Makes the clone of a disk, over these layers, another machine's: with these files in its
+    /// `/etc`, and without a seed of random numbers. All that is on it is an enemy's, who is not
+    /// there: no link is followed, and what is in the way of a file goes.
+    pub(crate) fn renew(
+        &self,
+        layer: BorrowedFd<'_>,
+        layers: &[PathBuf],
+        etc: &[(&str, String)],
+    ) -> io::Result<()> {
+        let upper = upper_of(layer)?;
+        for seed in SEEDS.map(Path::new) {
+            let Some((above, name)) = place_of(&upper, seed)? else { continue };
+            if is_file(&above, name)? {
+                unlinkat(&above, name, AtFlags::empty())?;
             }
+        }
+        let mut all = vec![rustix::io::fcntl_dupfd_cloexec(&upper, 0)?];
+        all.extend(open_all(layers)?);
+        self.write_ids(&upper, &all, 0)?;
+        // Something else than a folder is the choice of whoever put it there.
+        let Some(folder) = etc_of(&upper)? else { return Ok(()) };
+        let top = crate::file_system::top(layer)?;
+        for (name, text) in etc {
+            self.clear(&folder, name, &top)?;
+            write_file(&folder, OsStr::new(name), text)?;
         }
         Ok(())
     }
 
-    fn write_one(
-        &self,
-        upper: &OwnedFd,
-        path: &Path,
-        layers: &[OwnedFd],
-        stat: &Statx,
-        root: u32,
-    ) -> io::Result<()> {
-        let above: Vec<_> = path.ancestors().skip(1).collect();
-        for folder in above.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()) {
-            match mkdirat(upper, folder, Mode::from_raw_mode(0o755)) {
-                Err(Errno::EXIST) => continue,
-                made => made?,
+    fn write_ids(&self, upper: &OwnedFd, layers: &[OwnedFd], root: u32) -> io::Result<()> {
+        for path in MACHINE_IDS.map(Path::new) {
+            let Some(stat) = find(layers, path)? else { continue };
+            if kind(&stat) != FileType::RegularFile || stat.stx_size == 0 {
+                continue;
             }
-            if let Some(stat) = find(layers, folder)? {
-                dress(upper, folder, &stat, root)?;
-            }
+            let (above, name) = (path.parent(), path.file_name().unwrap_or_default());
+            let above = above.map(|above| make_folders(upper, above, layers, root)).transpose()?;
+            let Some(above) = above.flatten() else { continue };
+            // It is a file, or only below.
+            ignore_missing(unlinkat(&above, name, AtFlags::empty()))?;
+            write_file(&above, name, &self.machine_id)?;
+            dress(&above, name, &stat, root)?;
         }
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(upper, path, flags, Mode::from_raw_mode(0o644))?;
-        File::from(file).write_all(self.machine_id.as_bytes())?;
-        dress(upper, path, stat, root)
+        Ok(())
     }
+
+    /// Takes away what has a name in a folder. With a folder goes what is in it, which may be more
+    /// than can be removed soon: it is moved to where no instance sees it.
+    fn clear(&self, folder: &OwnedFd, name: &str, top: &OwnedFd) -> io::Result<()> {
+        match unlinkat(folder, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => {
+                let aside = format!("{name}-{}", self.machine_id.trim_end());
+                Ok(renameat(folder, name, top, aside)?)
+            }
+            removed => ignore_missing(removed),
+        }
+    }
+}
+
+fn upper_of(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let top = crate::file_system::top(layer)?;
+    let upper = open_folder(&top, Path::new(UPPER))?;
+    upper.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn open_all(layers: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
+    layers.iter().map(|folder| open(folder)).collect()
 }
 
 fn open(folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, folder, flags, Mode::empty())?)
+}
+
+/// The open folder in which a path ends, and its name there. `None`: one above is no folder.
+fn place_of<'p>(upper: &OwnedFd, path: &'p Path) -> io::Result<Option<(OwnedFd, &'p OsStr)>> {
+    let above = open_folder(upper, path.parent().unwrap_or(Path::new("")))?;
+    Ok(above.map(|above| (above, path.file_name().unwrap_or_default())))
+}
+
+fn is_file(folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+    match look(folder, name) {
+        Ok(stat) => Ok(kind(&stat) == FileType::RegularFile),
+        Err(error) if is_gone(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a folder of a writable layer, and makes it and those above it as the layers have them.
+/// `None`: something else is in the way.
+fn make_folders(
+    upper: &OwnedFd,
+    path: &Path,
+    layers: &[OwnedFd],
+    root: u32,
+) -> io::Result<Option<OwnedFd>> {
+    let mut at = rustix::io::fcntl_dupfd_cloexec(upper, 0)?;
+    let mut walked = PathBuf::new();
+    for part in path.iter() {
+        walked.push(part);
+        match mkdirat(&at, part, Mode::from_raw_mode(0o755)) {
+            Err(Errno::EXIST) => {}
+            made => {
+                made?;
+                if let Some(stat) = find(layers, &walked)? {
+                    dress(&at, part, &stat, root)?;
+                }
+            }
+        }
+        match open_folder(&at, Path::new(part))? {
+            Some(next) => at = next,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// The `/etc` of a disk, made where it was removed. `None`: it is something else.
+fn etc_of(upper: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    let name = OsStr::new("etc");
+    let hides_lower = match look(upper, name) {
+        Ok(stat) if is_whiteout(&stat) => true,
+        Ok(_) => return open_folder(upper, Path::new(name)),
+        Err(error) if is_gone(&error) => false,
+        Err(error) => return Err(error),
+    };
+    if hides_lower {
+        unlinkat(upper, name, AtFlags::empty())?;
+    }
+    mkdirat(upper, name, Mode::from_raw_mode(0o755))?;
+    let folder = open_folder(upper, Path::new(name))?.ok_or(io::ErrorKind::NotFound)?;
+    if hides_lower {
+        fsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
+    }
+    Ok(Some(folder))
+}
+
+/// Nothing has this name.
+fn write_file(folder: &OwnedFd, name: &OsStr, text: &str) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o644);
+    let mut file = File::from(openat(folder, name, flags, mode)?);
+    // The mask of this process may have taken bits away.
+    fchmod(&file, mode)?;
+    file.write_all(text.as_bytes())
+}
+
+fn ignore_missing(done: rustix::io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(Errno::NOENT) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// As an overlay of the layers finds it, but that no link is followed.
@@ -133,12 +251,12 @@ fn is_opaque(folder: &OwnedFd) -> bool {
 }
 
 /// The ids of a layer on disk are those that an instance sees.
-fn dress(upper: &OwnedFd, path: impl AsRef<Path>, stat: &Statx, root: u32) -> io::Result<()> {
-    let path = path.as_ref();
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+fn dress(folder: &OwnedFd, name: impl AsRef<Path>, stat: &Statx, root: u32) -> io::Result<()> {
+    let name = name.as_ref();
+    let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };
     let outside = |id: u32| root + if id < IDS_PER_INSTANCE { id } else { 0 };
     let (uid, gid) = (Uid::from_raw(outside(stat.stx_uid)), Gid::from_raw(outside(stat.stx_gid)));
-    chownat(upper, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-    Ok(chmodat(upper.as_fd(), path, mode, AtFlags::empty())?)
+    Ok(chmodat(folder, name, mode, AtFlags::empty())?)
 }

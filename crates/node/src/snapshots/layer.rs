@@ -2,25 +2,38 @@
 
 use super::entry::Ids;
 use super::folder::open_folder;
+use super::image::Layer;
 use super::tree::Copy;
+use crate::disk::make_tmpfs;
+use crate::drives::on_own_thread;
 use crate::error::SnapshotError;
 use crate::extras::Written;
 use crate::file_system::top;
+use crate::sys;
+use crate::volumes::CloneSource;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, fstatvfs, mkdirat, openat};
+use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
-    fsconfig_set_string, fsmount, fsopen,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen, move_mount,
 };
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// What one file takes of a disk at most besides its content.
 const BYTES_PER_FILE: u64 = 4_096;
 
-/// Where what an instance wrote is read.
+/// Where what an instance wrote is taken from.
 pub(crate) enum Source {
+    /// A disk that is cloned.
+    Disk(CloneSource),
+    Files(Files),
+}
+
+/// Files that are copied one by one.
+pub(crate) enum Files {
     /// The layer that it writes into.
     Layer(Written),
     /// All that it sees, where nobody here has its layer: it was started by an earlier node. What it
@@ -34,23 +47,13 @@ pub(crate) enum Source {
     },
 }
 
-impl Source {
+impl Files {
     /// Of a process of an instance that began with these layers, topmost first. `empty` is a folder
     /// without anything.
-    pub(crate) fn whole(pid: i32, layers: &[PathBuf], empty: &Path) -> io::Result<Self> {
-        let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        let context = context.as_fd();
-        fsconfig_set_string(context, "source", "holm")?;
-        // An overlay without a place for changes must have two layers at least.
-        for layer in layers.iter().map(PathBuf::as_path).chain([empty]) {
-            fsconfig_set_string(context, "lowerdir+", layer)?;
-        }
-        fsconfig_set_flag(context, "userxattr")?;
-        fsconfig_create(context)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
-            | MountAttrFlags::MOUNT_ATTR_NOEXEC
-            | MountAttrFlags::MOUNT_ATTR_RDONLY;
-        let below = fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    pub(crate) fn whole(pid: i32, layers: &[Layer], empty: &Path) -> io::Result<Self> {
+        let below = on_own_thread(|| {
+            below(layers, empty).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        })?;
         let (top, root) = (open(Path::new(&format!("/proc/{pid}/root")))?, root_of(pid)?);
         Ok(Self::Whole { top, root, below })
     }
@@ -93,6 +96,32 @@ impl Source {
         let size = copy.finish()?;
         Ok((size.bytes, paused))
     }
+}
+
+/// A mount of these layers as one. The calling thread gets mounts of its own, because the kernel
+/// makes layers only of what is attached somewhere.
+fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
+    sys::leave_mounts()?;
+    let places = make_tmpfs(&[], MountAttrFlags::empty())?;
+    move_mount(&places, "", CWD, empty, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let context = context.as_fd();
+    fsconfig_set_string(context, "source", "holm")?;
+    for (number, layer) in layers.iter().enumerate() {
+        let place = empty.join(number.to_string());
+        mkdirat(CWD, &place, Mode::from_raw_mode(0o700))?;
+        fsconfig_set_string(context, "lowerdir+", layer.attach(&place)?)?;
+    }
+    // An overlay without a place for changes must have two layers at least.
+    let none = empty.join("none");
+    mkdirat(CWD, &none, Mode::from_raw_mode(0o700))?;
+    fsconfig_set_string(context, "lowerdir+", none)?;
+    fsconfig_set_flag(context, "userxattr")?;
+    fsconfig_create(context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC
+        | MountAttrFlags::MOUNT_ATTR_RDONLY;
+    Ok(fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 /// The id that root of a process's instance has outside.

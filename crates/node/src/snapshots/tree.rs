@@ -28,7 +28,7 @@ const CLOCK_STEP_NS: i128 = 100_000_000;
 /// What changes while it is copied may be there twice.
 const BUDGET_BYTES: u64 = 16 << 20;
 /// Two machines that draw from the same seed would draw the same numbers.
-const SEEDS: [&str; 4] = [
+pub(super) const SEEDS: [&str; 4] = [
     "var/lib/systemd/random-seed",
     "var/lib/urandom/random-seed",
     "var/lib/random-seed",

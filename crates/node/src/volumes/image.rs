@@ -1,12 +1,12 @@
 //! One file with a file system in it.
 
 use super::copy::copy_blocks;
-use crate::file_system::{Format, Grown};
+use crate::file_system::{Format, Grown, Purpose};
 use crate::loops::{Cache, Device};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use crate::pool;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, linkat, open,
-    unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, open, unlinkat,
 };
 use rustix::io::Errno;
 use std::io;
@@ -27,11 +27,11 @@ pub(super) struct Image {
 
 impl Image {
     /// An empty one without a name.
-    pub(super) fn make(folder: &Path, size_mb: u32) -> io::Result<Self> {
+    pub(super) fn make(folder: &Path, size_mb: u32, purpose: Purpose) -> io::Result<Self> {
         let image = Self::nameless(folder)?;
         ftruncate(&image.file, bytes(size_mb))?;
         let format = Format::of_new(size_mb);
-        format.lay_out(&image.file)?;
+        format.lay_out(&image.file, purpose)?;
         if format == Format::Ext4 {
             // Nobody asked for this folder.
             unlinkat(image.attach()?, "lost+found", AtFlags::REMOVEDIR)?;
@@ -51,8 +51,7 @@ impl Image {
     }
 
     fn nameless(folder: &Path) -> io::Result<Self> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = open(folder, flags, Mode::from_raw_mode(0o600))?;
+        let file = pool::nameless(folder)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { file })
     }
@@ -64,9 +63,7 @@ impl Image {
 
     /// Gives one that is on the disk a name, which is there too when this returns.
     pub(super) fn name(&self, path: &Path) -> io::Result<()> {
-        let from = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
-        files::sync_folder_of(path)
+        pool::name(&self.file, path)
     }
 
     /// `None`: somebody uses it.
@@ -89,7 +86,8 @@ impl Image {
     pub(super) fn attach(&self) -> io::Result<OwnedFd> {
         let format = Format::read(&self.file)?;
         format.grow_unmounted(&self.file)?;
-        let device = Device::attach(&self.file, Cache::Once)?;
+        let sector_bytes = format.sector_bytes(&self.file)?;
+        let device = Device::attach(&self.file, Cache::Once { sector_bytes })?;
         let mount = device.mount(format.name(), format.options())?;
         let size_mb = size_of(&self.file)?;
         if format.is_short(mount.as_fd(), size_mb)? {
@@ -105,7 +103,7 @@ pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
     ftruncate(&file, bytes(size_mb))?;
     fsync(&file)?;
     // What nobody uses grows when somebody does.
-    let Some(device) = Device::of_file(path)? else { return Ok(Grown::Now) };
+    let Some(device) = Device::of_file(&file)? else { return Ok(Grown::Now) };
     device.see_size()?;
     let format = Format::read(&file)?;
     let mount = device.mount(format.name(), format.options())?;
@@ -115,7 +113,7 @@ pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
 /// A read-only mount of what is in use. `None`: nobody uses it.
 pub(super) fn look_into(path: &Path) -> io::Result<Option<OwnedFd>> {
     let file = open_to_write(path)?;
-    let Some(device) = Device::of_file(path)? else { return Ok(None) };
+    let Some(device) = Device::of_file(&file)? else { return Ok(None) };
     let format = Format::read(&file)?;
     let mount = device.mount(format.name(), format.options())?;
     crate::sys::make_read_only(mount.as_fd())?;
@@ -131,7 +129,7 @@ fn size_of(file: &OwnedFd) -> io::Result<u32> {
     u32::try_from(fstat(file)?.st_size.unsigned_abs() / MIB).map_err(io::Error::other)
 }
 
-fn open_to_write(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn open_to_write(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(open(path, flags, Mode::empty())?)
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod adoption;
+mod clones;
 mod drives;
 mod killed;
 mod leaks;

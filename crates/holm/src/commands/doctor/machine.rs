@@ -22,7 +22,15 @@ pub(super) fn look() -> Vec<Finding> {
 
 /// What the node itself finds when it tries.
 fn instances() -> Vec<Finding> {
-    let found = node::probe().into_iter();
+    node::probe().into_iter().map(finding).collect()
+}
+
+/// How the disk of the data folder makes snapshots.
+pub(super) fn clones(folder: &Path) -> Finding {
+    finding(node::probe_clones(folder))
+}
+
+fn finding(found: node::Finding) -> Finding {
     let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root())
     {
         (true, true) => {
@@ -33,11 +41,10 @@ fn instances() -> Vec<Finding> {
         }
         (false, _) => found.help,
     };
-    let finding = |found: node::Finding| match found.works {
+    match found.works {
         true => Finding::ok(found.what, found.detail),
         false => Finding::warn(found.what, found.detail.clone(), remedy(&found)),
-    };
-    found.map(finding).collect()
+    }
 }
 
 fn micro_vms() -> Finding {

@@ -19,6 +19,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         data_folder(&config.data.folder),
         disk(&config.data.folder),
+        super::machine::clones(&config.data.folder),
         key_file(&config.key_file()),
     ];
     let database = database(config).await;

@@ -1,0 +1,71 @@
+//! A snapshot on its way.
+
+use super::about::Sort;
+use super::{Kept, SnapshotName, Snapshots};
+use crate::error::SnapshotError;
+use crate::pool;
+use crate::volumes::{CloneSource, allocated_bytes, make_folder};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// One that is being made. What it got to is removed with this value.
+pub(super) struct Making<'s> {
+    pub(super) snapshots: &'s Snapshots,
+    pub(super) name: SnapshotName,
+    pub(super) folder: PathBuf,
+    pub(super) image: PathBuf,
+}
+
+impl Making<'_> {
+    /// Makes the image, and answers how large it is.
+    pub(super) fn clone_disk(
+        &self,
+        disk: &CloneSource,
+        still: impl FnOnce(
+            &mut dyn FnMut() -> Result<(), SnapshotError>,
+        ) -> Result<Duration, SnapshotError>,
+    ) -> Result<(u64, Duration), SnapshotError> {
+        let folder =
+            self.image.parent().ok_or(io::ErrorKind::InvalidInput).map_err(io::Error::from)?;
+        if !folder.exists() {
+            make_folder(folder)?;
+        }
+        let image = pool::nameless(folder)?;
+        // Most of it while the instance runs.
+        disk.sync()?;
+        let paused = still(&mut || {
+            disk.sync()?;
+            Ok(disk.clone_into(&image)?)
+        })?;
+        rustix::fs::fsync(&image).map_err(io::Error::from)?;
+        pool::name(&image, &self.image)?;
+        Ok((allocated_bytes(&image)?, paused))
+    }
+
+    /// Gives what was made its name. All of it is on the disk before and after that.
+    pub(super) fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
+        let folder = std::fs::File::open(&self.folder)?;
+        match kept.sort {
+            // Nothing but what is noted of it, which is on the disk.
+            Sort::Image => folder.sync_all()?,
+            Sort::Layer => rustix::fs::syncfs(folder)?,
+        }
+        files::rename(&self.folder, path)?;
+        self.snapshots.all.lock().kept.insert(self.name.clone(), kept);
+        Ok(())
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        if self.folder.exists()
+            && let Err(error) =
+                files::remove(&self.image).and_then(|()| std::fs::remove_dir_all(&self.folder))
+        {
+            tracing::error!(%error, path = %self.folder.display(), "what was copied of a snapshot stays until the next start");
+        }
+        self.snapshots.all.lock().making.remove(&self.name);
+        self.snapshots.made.notify_all();
+    }
+}
