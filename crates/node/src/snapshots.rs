@@ -5,6 +5,7 @@
 //!                      layer/  the files, with the owners that the instance sees
 //!                      disks/  names of disks that stay and lie over it
 //!                      removed it is kept only for those that stand on it
+//!                      remote  its files are at a store beside this machine, and not here
 //! ```
 //!
 //! A snapshot of an instance that began with a snapshot lies over that one. Each is only as large
@@ -16,6 +17,9 @@ mod entry;
 mod folder;
 mod identity;
 mod layer;
+mod offload;
+mod pack;
+mod place;
 mod tree;
 
 use crate::error::SnapshotError;
@@ -25,14 +29,17 @@ use about::About;
 use admission::{Permit, Pool};
 pub(crate) use identity::Identity;
 pub(crate) use layer::Source;
+pub use offload::{Here, ReadStream, RemoteStore, WriteStream};
 use parking_lot::{Condvar, Mutex};
+use place::Place;
+pub use place::RemoteCopy;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::instance::{InstanceName, VolumeName};
 
@@ -120,6 +127,9 @@ pub struct Snapshots {
     all: Mutex<All>,
     /// One that was being made is there, or is not.
     made: Condvar,
+    /// One that was on its way to or from the store has arrived, or has not.
+    moved: Condvar,
+    remote: OnceLock<Arc<dyn RemoteStore>>,
 }
 
 #[derive(Debug, Default)]
@@ -138,6 +148,10 @@ struct Kept {
     users: usize,
     /// That stay, and were begun over it.
     disks: HashSet<VolumeName>,
+    place: Place,
+    /// Since somebody last looked for what is not used.
+    was_used: bool,
+    used_at_s: Option<i64>,
     /// Gone with its files.
     _room: Permit<Owner>,
 }
@@ -173,13 +187,27 @@ impl Snapshots {
                 continue;
             };
             let is_removed = About::is_removed(&path);
-            let permit = room.adopt(&owner, megabytes(size_bytes));
+            let place = Place::found(&path)?;
+            let permit = room.adopt(&owner, megabytes(place.bytes_here(size_bytes)));
             let (users, disks) = (0, About::disks(&path)?);
-            let one = Kept { owner, parent, size_bytes, is_removed, users, disks, _room: permit };
+            let one = Kept {
+                owner,
+                parent,
+                size_bytes,
+                is_removed,
+                users,
+                disks,
+                place,
+                was_used: false,
+                used_at_s: None,
+                _room: permit,
+            };
             kept.insert(name, one);
         }
         let all = Mutex::new(All { kept, making: HashSet::new() });
-        Ok(Arc::new(Self { folder, room, volumes, all, made: Condvar::new() }))
+        let (made, moved) = (Condvar::new(), Condvar::new());
+        let remote = OnceLock::new();
+        Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote }))
     }
 
     /// Those that were not removed.
@@ -223,11 +251,15 @@ impl Snapshots {
     ) -> Result<Hold, SnapshotError> {
         let mut all = self.all.lock();
         let missing = || SnapshotError::Missing(name.clone());
+        let is_here = all.is_here(name);
         let kept = all.kept.get_mut(name).ok_or_else(missing)?;
         let returns = disk
             .is_some_and(|disk| kept.disks.contains(disk) && self.volumes.size_mb(disk).is_some());
         if kept.is_removed && !returns {
             return Err(missing());
+        }
+        if !is_here {
+            return Err(SnapshotError::Away(name.clone()));
         }
         if let Some(disk) = disk.filter(|_| !returns) {
             About::add_disk(&self.path(&kept.owner, name), disk)?;
@@ -278,6 +310,9 @@ impl Snapshots {
             is_removed: false,
             users: 0,
             disks: HashSet::new(),
+            place: Place::Here,
+            was_used: true,
+            used_at_s: None,
             _room: room,
         };
         making.finish(&self.path(&new.owner, &new.name), kept)?;
@@ -331,15 +366,19 @@ impl Snapshots {
             if let Err(error) = files::rename(&path, &gone) {
                 tracing::error!(%error, snapshot = %name, "a removed snapshot cannot be moved away");
             }
-            going.push((gone, kept));
+            going.push((name, gone, kept));
         }
         drop(all);
         if going.is_empty() {
             return;
         }
+        let snapshots = Arc::clone(self);
         let remove = move || {
             // With its room, which is free when the files are gone.
-            for (path, _kept) in going {
+            for (name, path, kept) in going {
+                if !kept.place.is_here() {
+                    snapshots.forget_remote(&kept.owner, &name);
+                }
                 if let Err(error) = std::fs::remove_dir_all(&path) {
                     tracing::error!(%error, path = %path.display(), "the files of a snapshot stay until the next start");
                 }
@@ -358,7 +397,8 @@ impl All {
             |name: &SnapshotName| self.kept.values().any(|kept| kept.parent.as_ref() == Some(name));
         let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
             let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
-            kept.is_removed && kept.users == 0 && !is_parent(name) && !has_disk()
+            let is_settled = kept.place.is_settled();
+            kept.is_removed && kept.users == 0 && is_settled && !is_parent(name) && !has_disk()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
     }
@@ -388,6 +428,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
             kept.users -= 1;
+            kept.was_used = true;
         }
         self.snapshots.collect();
     }
@@ -426,8 +467,10 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     if !folder.exists() {
         return Ok(0);
     }
-    let sizes = folders(&folder)?.into_iter().map(|(_, path)| About::read(&path));
-    let sizes = sizes.map(|about| about.map(|about| about.map_or(0, |about| about.size_bytes)));
+    let sizes = folders(&folder)?.into_iter().map(|(_, path)| match About::read(&path)? {
+        Some(about) if place::read_note(&path)?.is_none() => Ok(about.size_bytes),
+        _ => Ok(0),
+    });
     Ok(sizes.sum::<io::Result<u64>>()?.div_ceil(MIB))
 }
 
