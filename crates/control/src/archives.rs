@@ -183,6 +183,7 @@ pub async fn restore(
     name: String,
     snapshot: String,
 ) -> Result<SandboxRestoreResponse, Error> {
+    bring(&context, &name, &snapshot).await?;
     let (store, control) = (context.control.store.clone(), context.control.clone());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
@@ -206,6 +207,22 @@ pub async fn restore(
     let (id, answer) = store.write(work).await?;
     reconcile_now(&control, &id).await;
     Ok(answer)
+}
+
+/// Has the files of a snapshot on the machine, before a sandbox gives up those that it has.
+async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), Error> {
+    let Some((keeper, _)) = keeper(&context.control) else { return Ok(()) };
+    let of = context.clone();
+    let (sandbox, snapshot) = (sandbox.to_owned(), snapshot.to_owned());
+    let find = move |tx: &mut Tx<'_>| {
+        let sandbox = Held::<Sandbox>::get(&of, tx, &[], &sandbox)?.row.id;
+        Ok::<_, Error>(snapshots::find(&of, tx, Some(&sandbox), &snapshot)?.row.id)
+    };
+    let id = context.control.store.read(find).await?;
+    if !keeper.is_here(&id) {
+        keeper.fetch(context.member.workspace.as_str(), &id).await?;
+    }
+    Ok(())
 }
 
 /// The files of a snapshot are nothing without the image below them.

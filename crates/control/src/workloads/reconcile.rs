@@ -148,15 +148,12 @@ fn fetch(
     snapshot: ResourceId,
 ) {
     let id = held.row.id.clone();
-    if control.workloads.fetching.has(&id) {
-        return;
-    }
     let (control, workspace) = (control.clone(), held.row.workspace.to_string());
     let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
     let tasks = control.workloads.tasks.clone();
     tasks.spawn(async move {
         let fetched = {
-            let _fetching = control.workloads.fetching.begin(&id);
+            let Some(_fetching) = control.workloads.fetching.begin_alone(&id) else { return };
             keeper.fetch(&workspace, &snapshot).await
         };
         if let Err(fault) = fetched {
@@ -359,6 +356,10 @@ async fn say_failed(
     let message = fault.to_string();
     tracing::warn!(%instance, message, "a sandbox could not be started");
     let done = change(control, id, number, move |_, state, now| {
+        // Another try said so already: it is archived as before.
+        if state.lifecycle.status() == Some(Status::Archived) {
+            return false;
+        }
         failed(state, code, &message, &instance, now);
         true
     });
