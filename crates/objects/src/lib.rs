@@ -30,6 +30,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use object_store::path::{Path, PathPart};
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -41,7 +42,7 @@ pub const PART_BYTES: usize = 8 << 20;
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// The service. Cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
@@ -73,6 +74,13 @@ struct Parts {
 struct Part {
     digest: Digest,
     size_bytes: u64,
+}
+
+/// Not the store, which would show its credentials.
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
 }
 
 impl Folder {

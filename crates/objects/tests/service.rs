@@ -98,8 +98,9 @@ fn a_real_service_keeps_streams() {
 fn a_wrong_secret_is_refused_and_not_told() {
     let place = Place::new();
     let wrong = Settings { secret: Secret::new("another secret"), ..settings(&place.service) };
-    let refused = place.put(&Objects::open(&wrong).unwrap(), "one", b"content").unwrap_err();
-    let mut said = format!("{refused:?}");
+    let wrong = Objects::open(&wrong).unwrap();
+    let refused = place.put(&wrong, "one", b"content").unwrap_err();
+    let mut said = format!("{wrong:?} {refused:?}");
     let mut cause: Option<&dyn std::error::Error> = Some(&refused);
     while let Some(error) = cause {
         said.push_str(&error.to_string());

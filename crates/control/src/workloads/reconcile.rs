@@ -13,12 +13,12 @@ use crate::{archives, drives, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
-use types::{KindName, Timestamp};
 use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName, VolumeMount};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
+use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
 const ENTRYPOINT: &str = "entrypoint";
