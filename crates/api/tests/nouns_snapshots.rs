@@ -9,6 +9,7 @@ use common::snapshots::PretendedSnapshots;
 use common::volumes::PretendedVolumes;
 use common::{Answer, Cloud, settings};
 use control::machine::Machine;
+use control::snapshot_store::SnapshotStore as _;
 use http::Method;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -424,6 +425,56 @@ async fn what_cannot_be_archived_goes_on() {
     let one = cloud.until("/v0/sandboxes/one", |it| it["status"] != "ARCHIVING").await;
     assert_eq!(one["status"], "DEPLOYED", "{one}");
     assert!(last_message(&one).contains("could not be archived"), "{one}");
+}
+
+#[tokio::test]
+async fn a_service_that_is_away_leaves_a_sandbox_as_it_is() {
+    let (cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    snapshots.serve(false);
+    cloud.post("/v0/sandboxes/one/archive", Value::Null).await.ok();
+    let one = cloud.until("/v0/sandboxes/one", |it| it["status"] != "ARCHIVING").await;
+    assert_eq!(one["status"], "DEPLOYED", "{one}");
+    assert!(last_message(&one).contains("the service is away"), "{one}");
+    snapshots.until_kept(0).await;
+
+    snapshots.serve(true);
+    cloud.post("/v0/sandboxes/one/archive", Value::Null).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "ARCHIVED").await;
+    snapshots.serve(false);
+    cloud.post("/v0/sandboxes/one/unarchive", Value::Null).await.ok();
+    let one = cloud.until("/v0/sandboxes/one", |it| it["status"] != "UNARCHIVING").await;
+    assert_eq!(one["status"], "ARCHIVED", "{one}");
+    assert!(last_message(&one).contains("the service is away"), "{one}");
+    assert_eq!(snapshots.ids().len(), 1);
+
+    snapshots.serve(true);
+    cloud.post("/v0/sandboxes/one/unarchive", Value::Null).await.ok();
+    let one = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    assert!(one["archive"].is_null(), "{one}");
+    let second = machine.until_launched(2).await.remove(1);
+    assert_eq!(second.snapshot.map(|id| vec![id]), Some(snapshots.ids()));
+}
+
+#[tokio::test]
+async fn a_restore_changes_nothing_before_the_files_are_there() {
+    let (cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let taken = cloud.post("/v0/sandboxes/one/snapshots", json!({})).await.ok();
+    snapshots.serve(true);
+    for id in snapshots.ids() {
+        snapshots.offload("any", &id).await.unwrap();
+    }
+    snapshots.serve(false);
+    let id = taken["id"].as_str().unwrap();
+    let path = format!("/v0/sandboxes/one/snapshots/{id}/restore");
+    let refused = cloud.post(&path, Value::Null).await;
+    assert!(refused.status.is_server_error(), "{}", refused.text);
+    let one = cloud.get("/v0/sandboxes/one").await.ok();
+    assert_eq!(one["status"], "DEPLOYED", "{one}");
+    snapshots.serve(true);
+    cloud.post(&path, Value::Null).await.ok();
+    machine.until_launched(2).await;
 }
 
 #[tokio::test]

@@ -81,19 +81,38 @@ async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
     }
     let order = Order { sandbox: held.row.name.clone(), name: None, kept: Kept::Needed };
     let taken = match snapshots::take(&context, order, None).await {
-        Ok(snapshot) => Ok(snapshot),
+        Ok(snapshot) => put_away(control, &context, snapshot).await,
         Err(Error::Store(error)) => return Err(error.into()),
-        Err(other) => Err(other.to_string()),
+        Err(other) => Err(NotArchived { why: other.to_string(), taken: None }),
     };
     let id = id.clone();
     control.store.write(move |tx| archived(&context, tx, &id, &taken)).await
+}
+
+/// Why a sandbox could not be archived, and what was taken of it for that.
+struct NotArchived {
+    why: String,
+    taken: Option<ResourceId>,
+}
+
+/// Gives the files of an archive to wherever the machine keeps them, before the sandbox is gone.
+async fn put_away(
+    control: &Control,
+    context: &Context,
+    snapshot: ResourceId,
+) -> Result<ResourceId, NotArchived> {
+    let Some((keeper, _)) = keeper(control) else { return Ok(snapshot) };
+    match keeper.offload(context.member.workspace.as_str(), &snapshot).await {
+        Ok(()) => Ok(snapshot),
+        Err(fault) => Err(NotArchived { why: fault.to_string(), taken: Some(snapshot) }),
+    }
 }
 
 fn archived(
     context: &Context,
     tx: &mut Tx<'_>,
     id: &ResourceId,
-    taken: &Result<ResourceId, String>,
+    taken: &Result<ResourceId, NotArchived>,
 ) -> Result<(), Error> {
     let Some(held) = rows::lock::<Sandbox>(tx, id)? else { return Ok(()) };
     if held.row.status != Some(Status::Archiving) {
@@ -115,7 +134,10 @@ fn archived(
             let message = "its files are kept; its memory and processes are gone";
             state.lifecycle.record(ARCHIVE, Status::Archived, message, now);
         }
-        Err(why) => {
+        Err(NotArchived { why, taken }) => {
+            if let Some(snapshot) = taken {
+                let_go(context, tx, snapshot)?;
+            }
             state.archive = None;
             let message = format!("it could not be archived: {why}");
             state.lifecycle.record(ARCHIVE, Status::Deployed, message, now);
@@ -124,7 +146,16 @@ fn archived(
     rows::put_state(tx, held, state).map(drop)
 }
 
-/// Brings an archived sandbox back with its files.
+/// Takes a snapshot out of sight that became no archive. Whoever follows the rows removes it.
+fn let_go(context: &Context, tx: &mut Tx<'_>, snapshot: &ResourceId) -> Result<(), Error> {
+    let held = Held::<Snapshot>::find(context, tx, &[], &Snapshot::id_of(snapshot))?;
+    let Some(held) = held else { return Ok(()) };
+    let state = types::kinds::snapshot::State { kept: Kept::Deleted, ..held.state.clone() };
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// Brings an archived sandbox back with its files. Where they have to be fetched, it is `UNARCHIVING`
+/// until they are there, and the caller does not wait for that.
 pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
     let (store, control) = (context.control.store.clone(), context.control.clone());
     let (of, sandbox) = (context.clone(), name.clone());
@@ -152,6 +183,7 @@ pub async fn restore(
     name: String,
     snapshot: String,
 ) -> Result<SandboxRestoreResponse, Error> {
+    bring(&context, &name, &snapshot).await?;
     let (store, control) = (context.control.store.clone(), context.control.clone());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
@@ -175,6 +207,22 @@ pub async fn restore(
     let (id, answer) = store.write(work).await?;
     reconcile_now(&control, &id).await;
     Ok(answer)
+}
+
+/// Has the files of a snapshot on the machine, before a sandbox gives up those that it has.
+async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), Error> {
+    let Some((keeper, _)) = keeper(&context.control) else { return Ok(()) };
+    let of = context.clone();
+    let (sandbox, snapshot) = (sandbox.to_owned(), snapshot.to_owned());
+    let find = move |tx: &mut Tx<'_>| {
+        let sandbox = Held::<Sandbox>::get(&of, tx, &[], &sandbox)?.row.id;
+        Ok::<_, Error>(snapshots::find(&of, tx, Some(&sandbox), &snapshot)?.row.id)
+    };
+    let id = context.control.store.read(find).await?;
+    if !keeper.is_here(&id) {
+        keeper.fetch(context.member.workspace.as_str(), &id).await?;
+    }
+    Ok(())
 }
 
 /// The files of a snapshot are nothing without the image below them.

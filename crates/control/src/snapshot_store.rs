@@ -38,6 +38,30 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// when this answers, and nothing of it is left when this fails.
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>>;
 
+    /// Gives the files of one to wherever this machine keeps what is archived. They are fetched when
+    /// something begins with them. A machine that has no such place keeps them itself.
+    fn offload<'a>(
+        &'a self,
+        _workspace: &'a str,
+        _id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Whether something can begin with one without waiting for its files.
+    fn is_here(&self, _id: &ResourceId) -> bool {
+        true
+    }
+
+    /// Fetches the files of one, and of what it lies over, from where they were put.
+    fn fetch<'a>(
+        &'a self,
+        _workspace: &'a str,
+        _id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Removes one for good. What instances and other snapshots still stand on stays on the disk until
     /// they are gone. Without such a snapshot there is nothing to do.
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>>;

@@ -5,7 +5,7 @@ use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, SnapshotError, Spec, User, VolumeError, Writable};
+use node::{CreateError, FirstProcess, Owner, Spec, User, VolumeError, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ impl LocalMachine {
         if is_own_image(&launch.image) {
             launch.granted = Some(self.make_ready(&launch).await?.to_string());
         }
+        let _here = self.bring_snapshot(&launch).await?;
         self.on_node(move |inner| inner.start(&launch)).await
     }
 
@@ -351,9 +352,7 @@ fn refusal(error: &CreateError) -> Option<LaunchFault> {
         CreateError::Refused(refused) | CreateError::Volume(VolumeError::Refused(refused)) => {
             Some(over_limit(*refused))
         }
-        CreateError::Snapshot(SnapshotError::Missing(_)) => Some(LaunchFault::Broken(
-            "the snapshot that it begins with is not on this machine any more".to_owned(),
-        )),
+        CreateError::Snapshot(error) => crate::remote::refusal(error),
         CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
         _ => None,

@@ -22,6 +22,7 @@ mod machine_control;
 mod pulled;
 mod registries;
 mod registry;
+mod remote;
 mod settings;
 mod snapshots;
 mod upload;
@@ -31,6 +32,7 @@ mod work;
 pub use builds::{ImageBuilder, Settings as BuildSettings};
 pub use machine_control::MachineControl;
 pub use registry::{LocalRegistry, RegistrySettings};
+pub use remote::RemoteSettings;
 pub use settings::{OpenError, Settings};
 
 use images::{Puller, Store};
@@ -40,7 +42,7 @@ use parking_lot::Mutex;
 use pulled::Pulled;
 use registries::Registries;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::task::spawn_blocking;
 use types::World;
 
@@ -64,6 +66,8 @@ struct Inner {
     keeps_volumes: bool,
     /// Who takes a snapshot now: others wait.
     taking: tokio::sync::Semaphore,
+    /// Whose snapshot is on its way to or from the object service now. Without one, none is.
+    transfers: OnceLock<builds::Turns>,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
     starting: Mutex<HashSet<InstanceName>>,
@@ -102,6 +106,7 @@ impl LocalMachine {
             pids_max: settings.pids_max,
             keeps_volumes,
             taking: tokio::sync::Semaphore::new(snapshots::AT_ONCE),
+            transfers: OnceLock::new(),
             starting: Mutex::default(),
         })))
     }

@@ -59,6 +59,34 @@ impl SnapshotStore for LocalSnapshots {
         })
     }
 
+    fn offload<'a>(
+        &'a self,
+        workspace: &'a str,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(async move {
+            let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
+            self.0.offload(workspace, name).await.map_err(|error| fault(&error))
+        })
+    }
+
+    fn is_here(&self, id: &ResourceId) -> bool {
+        // One that nobody knows is not worth waiting for.
+        name(id).is_ok_and(|name| self.0.0.node.snapshots().is_here(&name))
+    }
+
+    fn fetch<'a>(
+        &'a self,
+        workspace: &'a str,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(async move {
+            let name = name(id).map_err(|error| SnapshotFault::Broken(chain(&error)))?;
+            let fetched = self.0.fetch_snapshot(workspace, name).await;
+            fetched.map(drop).map_err(|error| fault(&error))
+        })
+    }
+
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
         let id = id.clone();
         let remove = move |inner: &Inner| {

@@ -87,6 +87,12 @@ pub enum SnapshotError {
     /// The owner, or all together, have taken what there is.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
+    #[error("the files of the snapshot `{0}` are not on this machine now")]
+    Away(SnapshotName),
+    #[error("its files are at an object service, and the settings name none (`[objects]`)")]
+    NoRemote,
+    #[error("failed to move its files to or from the object service")]
+    Remote(#[source] io::Error),
     #[error("failed to read the disk of the instance")]
     Disk(#[from] VolumeError),
     #[error("failed to hold or continue the instance")]

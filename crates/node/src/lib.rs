@@ -82,7 +82,10 @@ pub use node::Node;
 pub use probe::{Finding, probe, probe_clones};
 pub use settings::{Backend, Egress, Limits, Settings, Subnet};
 pub use shares::Largest;
-pub use snapshots::{NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};
+pub use snapshots::{
+    Here, NewSnapshot, ReadStream, RemoteCopy, RemoteStore, Snapshot, SnapshotName, Snapshots,
+    Taken, WriteStream,
+};
 pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{

@@ -3,9 +3,10 @@
 //! ```text
 //! snapshots/OWNER/NAME/about   what it is: written last, so that one without it is half made
 //!                      layer/  the files, with the owners that the instance sees
-//! images/OWNER/NAME            or, in the pool, a clone of the disk that they were on
 //!                      disks/  names of disks that stay and lie over it
 //!                      removed it is kept only for those that stand on it
+//!                      remote  its files are at a store beside this machine, and not here
+//! images/OWNER/NAME/disk       in the pool, in place of `layer`: a clone of the disk that they were on
 //! ```
 //!
 //! A snapshot of an instance that began with a snapshot lies over that one. Each is only as large
@@ -23,6 +24,9 @@ mod image;
 mod layer;
 mod making;
 mod name;
+mod offload;
+mod pack;
+mod place;
 mod tree;
 
 use crate::error::SnapshotError;
@@ -36,13 +40,16 @@ pub(crate) use image::Layer;
 pub(crate) use layer::{Files, Source};
 use making::Making;
 pub use name::SnapshotName;
+pub use offload::{Here, ReadStream, RemoteStore, WriteStream};
 use parking_lot::{Condvar, Mutex};
+use place::Place;
+pub use place::RemoteCopy;
 use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::instance::{InstanceName, VolumeName};
 
@@ -54,6 +61,7 @@ const MAKING: &str = ".making-";
 const GONE: &str = ".gone-";
 const LAYER: &str = "layer";
 const IMAGES: &str = "images";
+const DISK: &str = "disk";
 /// Beside the folders of owners, none of whom is called so.
 const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
@@ -91,6 +99,9 @@ pub struct Snapshots {
     all: Mutex<All>,
     /// One that was being made is there, or is not.
     made: Condvar,
+    /// One that was on its way to or from the store has arrived, or has not.
+    moved: Condvar,
+    remote: OnceLock<Arc<dyn RemoteStore>>,
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +121,10 @@ struct Kept {
     users: usize,
     /// That stay, and were begun over it.
     disks: HashSet<VolumeName>,
+    place: Place,
+    /// Since somebody last looked for what is not used.
+    was_used: bool,
+    used_at_s: Option<i64>,
     /// Gone with its files.
     _room: Permit<Owner>,
 }
@@ -128,7 +143,7 @@ impl Snapshots {
         let (room, volumes) = (volumes.room(), Arc::clone(volumes));
         let folder = folder.join("snapshots");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let mut kept = HashMap::new();
+        let (images, mut kept) = (volumes.pool().root().join(IMAGES), HashMap::new());
         for (owner, path) in folders(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
             let about = About::read(&path);
@@ -138,16 +153,29 @@ impl Snapshots {
                 continue;
             };
             let is_removed = About::is_removed(&path);
-            let permit = room.adopt(&owner, megabytes(size_bytes));
+            let place = Place::found(&path, &files(&path, &images, &owner, sort))?;
+            let permit = room.adopt(&owner, megabytes(place.bytes_here(size_bytes)));
             let (users, disks) = (0, About::disks(&path)?);
-            let room = permit;
-            let one =
-                Kept { owner, sort, parent, size_bytes, is_removed, users, disks, _room: room };
+            let one = Kept {
+                owner,
+                sort,
+                parent,
+                size_bytes,
+                is_removed,
+                users,
+                disks,
+                place,
+                was_used: false,
+                used_at_s: None,
+                _room: permit,
+            };
             kept.insert(name, one);
         }
-        keep_images(&volumes.pool().root().join(IMAGES), &kept)?;
+        keep_images(&images, &kept)?;
         let all = Mutex::new(All { kept, making: HashSet::new() });
-        Ok(Arc::new(Self { folder, room, volumes, all, made: Condvar::new() }))
+        let (made, moved) = (Condvar::new(), Condvar::new());
+        let remote = OnceLock::new();
+        Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote }))
     }
 
     /// Those that were not removed.
@@ -185,8 +213,13 @@ impl Snapshots {
     /// Keeps one for whoever begins with it.
     pub(crate) fn hold(self: &Arc<Self>, name: &SnapshotName) -> Result<Hold, SnapshotError> {
         let mut all = self.all.lock();
+        let is_here = all.is_here(name);
         let kept = all.kept.get_mut(name).filter(|kept| !kept.is_removed);
-        kept.ok_or_else(|| SnapshotError::Missing(name.clone()))?.users += 1;
+        let kept = kept.ok_or_else(|| SnapshotError::Missing(name.clone()))?;
+        if !is_here {
+            return Err(SnapshotError::Away(name.clone()));
+        }
+        kept.users += 1;
         Ok(Hold { snapshots: Arc::clone(self), name: name.clone() })
     }
 
@@ -256,6 +289,9 @@ impl Snapshots {
             is_removed: false,
             users: 0,
             disks: HashSet::new(),
+            place: Place::Here,
+            was_used: true,
+            used_at_s: None,
             _room: room,
         };
         making.finish(&self.path(&new.owner, &new.name), kept)?;
@@ -276,8 +312,8 @@ impl Snapshots {
         drop(all);
         let above = self.folder.join(new.owner.as_str());
         let folder = above.join(format!("{MAKING}{}", new.name));
-        let image = self.image(&new.owner, &new.name);
-        let making = Making { snapshots: self, name: new.name.clone(), folder, image };
+        let files = self.files(&new.owner, &new.name, Sort::Image);
+        let making = Making { snapshots: self, name: new.name.clone(), folder, files };
         if !above.exists() {
             DirBuilder::new().recursive(true).mode(0o700).create(&above)?;
             files::sync_folder_of(&above)?;
@@ -297,8 +333,14 @@ impl Snapshots {
         self.folder.join(owner.as_str()).join(name.as_str())
     }
 
+    /// The folder of its files. What is noted of it may be in another one.
+    fn files(&self, owner: &Owner, name: &SnapshotName, sort: Sort) -> PathBuf {
+        let images = self.volumes.pool().root().join(IMAGES);
+        files(&self.path(owner, name), &images, owner, sort)
+    }
+
     fn image(&self, owner: &Owner, name: &SnapshotName) -> PathBuf {
-        self.volumes.pool().root().join(IMAGES).join(owner.as_str()).join(name.as_str())
+        self.files(owner, name, Sort::Image).join(DISK)
     }
 
     /// Removes what was removed and nothing stands on any more. The files go on a thread of their
@@ -314,21 +356,21 @@ impl Snapshots {
             if let Err(error) = files::rename(&path, &gone) {
                 tracing::error!(%error, snapshot = %name, "a removed snapshot cannot be moved away");
             }
-            if kept.sort == Sort::Image
-                && let Err(error) = files::remove(&self.image(&kept.owner, &name))
-            {
-                tracing::error!(%error, snapshot = %name, "the image of a removed snapshot stays until the next start");
-            }
-            going.push((gone, kept));
+            going.push((name, gone, kept));
         }
         drop(all);
         if going.is_empty() {
             return;
         }
+        let snapshots = Arc::clone(self);
         let remove = move || {
             // With its room, which is free when the files are gone.
-            for (path, _kept) in going {
-                if let Err(error) = std::fs::remove_dir_all(&path) {
+            for (name, path, kept) in going {
+                if !kept.place.is_here() {
+                    snapshots.forget_remote(&kept.owner, &name);
+                }
+                let files = snapshots.files(&kept.owner, &name, kept.sort);
+                if let Err(error) = place::remove(&files).and_then(|()| place::remove(&path)) {
                     tracing::error!(%error, path = %path.display(), "the files of a snapshot stay until the next start");
                 }
             }
@@ -346,7 +388,8 @@ impl All {
             |name: &SnapshotName| self.kept.values().any(|kept| kept.parent.as_ref() == Some(name));
         let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
             let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
-            kept.is_removed && kept.users == 0 && !is_parent(name) && !has_disk()
+            let is_settled = kept.place.is_settled();
+            kept.is_removed && kept.users == 0 && is_settled && !is_parent(name) && !has_disk()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
     }
@@ -412,8 +455,17 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
             kept.users -= 1;
+            kept.was_used = true;
         }
         self.snapshots.collect();
+    }
+}
+
+/// The folder of the files of a snapshot of which `notes` has what is noted.
+fn files(notes: &Path, images: &Path, owner: &Owner, sort: Sort) -> PathBuf {
+    match sort {
+        Sort::Layer => notes.to_owned(),
+        Sort::Image => images.join(owner.as_str()).join(notes.file_name().unwrap_or_default()),
     }
 }
 
@@ -428,11 +480,13 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     if !folder.exists() {
         return Ok(0);
     }
-    let sizes = folders(&folder)?.into_iter().map(|(_, path)| About::read(&path));
-    // The others are counted with the pool.
-    let copied = |about: &About| about.sort == Sort::Layer;
-    let size = |about: Option<About>| about.filter(copied).map_or(0, |about| about.size_bytes);
-    let sizes = sizes.map(|about| about.map(size));
+    let sizes = folders(&folder)?.into_iter().map(|(_, path)| match About::read(&path)? {
+        // Images are counted with the pool.
+        Some(about) if about.sort == Sort::Layer && place::read_note(&path)?.is_none() => {
+            Ok(about.size_bytes)
+        }
+        _ => Ok(0),
+    });
     Ok(sizes.sum::<io::Result<u64>>()?.div_ceil(MIB))
 }
 
@@ -449,7 +503,7 @@ fn keep_images(folder: &Path, kept: &HashMap<SnapshotName, Kept>) -> io::Result<
     for (owner, path) in folders(folder)? {
         if !is_kept(&owner, &path) {
             tracing::info!(path = %path.display(), "an image that is no snapshot's is removed");
-            files::remove(&path)?;
+            place::remove(&path)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What the tests of several crates need: a real PostgreSQL, the real program as a process and its
+//! What the tests of several crates need: a real PostgreSQL, a real S3 service, the real program as a process and its
 //! traces on the machine, and a small root file system.
 //!
 //! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all
@@ -15,10 +15,12 @@ mod cluster;
 mod holm;
 pub mod machine;
 mod root;
+mod seaweedfs;
 
 pub use cluster::Cluster;
 pub use holm::{Holm, Start};
 pub use root::small_root;
+pub use seaweedfs::SeaweedFs;
 
 use std::fs::{self, File};
 use std::io;

@@ -5,7 +5,7 @@ use control::snapshot_store::{
     KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -20,6 +20,15 @@ pub struct PretendedSnapshots {
     /// Every one that was asked for.
     pub taken: watch::Sender<Vec<NewSnapshot>>,
     gate: watch::Sender<bool>,
+    service: Arc<Mutex<Service>>,
+}
+
+/// An object service, if there is one.
+#[derive(Default)]
+struct Service {
+    /// Whether it answers.
+    answers: Option<bool>,
+    keeps: BTreeSet<String>,
 }
 
 impl PretendedSnapshots {
@@ -30,11 +39,24 @@ impl PretendedSnapshots {
             kept: Arc::default(),
             taken: watch::Sender::default(),
             gate: watch::Sender::new(true),
+            service: Arc::default(),
         }
     }
 
     pub fn ids(&self) -> Vec<ResourceId> {
         self.kept.lock().values().cloned().collect()
+    }
+
+    /// From now on archives go to a service, which answers or does not.
+    pub fn serve(&self, answers: bool) {
+        self.service.lock().answers = Some(answers);
+    }
+
+    fn ask(&self) -> Result<(), SnapshotFault> {
+        match self.service.lock().answers {
+            Some(false) => Err(SnapshotFault::Broken("the service is away".to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// As a kill leaves one whose row was not written.
@@ -83,6 +105,33 @@ impl SnapshotStore for PretendedSnapshots {
             }
             self.leave(&id);
             Ok(TakenSnapshot { size_bytes: SIZE_BYTES, paused: Duration::from_millis(3) })
+        })
+    }
+
+    fn offload<'a>(
+        &'a self,
+        _: &'a str,
+        id: &'a ResourceId,
+    ) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(async move {
+            self.ask()?;
+            let mut service = self.service.lock();
+            if service.answers.is_some() {
+                service.keeps.insert(id.to_string());
+            }
+            Ok(())
+        })
+    }
+
+    fn is_here(&self, id: &ResourceId) -> bool {
+        !self.service.lock().keeps.contains(id.as_str())
+    }
+
+    fn fetch<'a>(&'a self, _: &'a str, id: &'a ResourceId) -> Wait<'a, Result<(), SnapshotFault>> {
+        Box::pin(async move {
+            self.ask()?;
+            self.service.lock().keeps.remove(id.as_str());
+            Ok(())
         })
     }
 

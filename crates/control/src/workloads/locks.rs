@@ -25,6 +25,12 @@ impl Starting {
         StartGuard { starting: self, id: id.clone() }
     }
 
+    /// Unless somebody else has begun.
+    pub(super) fn begin_alone(&self, id: &ResourceId) -> Option<StartGuard<'_>> {
+        let is_first = self.0.lock().insert(id.clone());
+        is_first.then(|| StartGuard { starting: self, id: id.clone() })
+    }
+
     pub(super) fn has(&self, id: &ResourceId) -> bool {
         self.0.lock().contains(id)
     }

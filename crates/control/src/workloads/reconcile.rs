@@ -1,23 +1,24 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
 use super::instances::{Inventory, Present};
-use super::{launch, routes, rows, workload};
+use super::{launch, routes, rows, soon, workload};
 use crate::attachments::Holder;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
+use crate::snapshot_store::{SnapshotFault, SnapshotStore};
 use crate::{archives, drives, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
-use types::Timestamp;
 use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName, VolumeMount};
 use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, Placement, SandboxInfrastructureError, State};
 use types::parts::{Generation, Status};
+use types::{KindName, Timestamp};
 
 const DEPLOYMENT: &str = "deployment";
 const ENTRYPOINT: &str = "entrypoint";
@@ -97,7 +98,13 @@ async fn act(
             }
             Ok(())
         }
-        Wanted::Instance(number) => ensure(control, machine, case, number).await,
+        Wanted::Instance(number) => match away(&**machine, id, &case.held.state) {
+            Some((keeper, snapshot)) => {
+                fetch(control, &case.held, keeper, snapshot);
+                Ok(())
+            }
+            None => ensure(control, machine, case, number).await,
+        },
     }
 }
 
@@ -118,6 +125,44 @@ async fn archive(control: &Control, machine: &dyn Machine, id: &ResourceId, stat
     tasks.spawn(async move {
         let _archiving = control.workloads.archiving.begin(&id);
         archives::carry_out(&control, &id).await;
+    });
+}
+
+/// The snapshot that the instance of a sandbox is to begin with, if its files have to be fetched.
+fn away(
+    machine: &dyn Machine,
+    id: &ResourceId,
+    state: &State,
+) -> Option<(Arc<dyn SnapshotStore>, ResourceId)> {
+    let (keeper, snapshot) = (machine.snapshots()?, state.snapshot.clone()?);
+    let is_needed = !machine.runs(&launch::instance(id, state)) && !keeper.is_here(&snapshot);
+    is_needed.then_some((keeper, snapshot))
+}
+
+/// Has files fetched, beside everything else: that may take long, and meanwhile the sandbox may be
+/// deleted, and others are looked after.
+fn fetch(
+    control: &Control,
+    held: &Held<Sandbox>,
+    keeper: Arc<dyn SnapshotStore>,
+    snapshot: ResourceId,
+) {
+    let id = held.row.id.clone();
+    let (control, workspace) = (control.clone(), held.row.workspace.to_string());
+    let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
+    let tasks = control.workloads.tasks.clone();
+    tasks.spawn(async move {
+        let fetched = {
+            let Some(_fetching) = control.workloads.fetching.begin_alone(&id) else { return };
+            keeper.fetch(&workspace, &snapshot).await
+        };
+        if let Err(fault) = fetched {
+            match say_failed(&control, &id, number, instance, &fault.into()).await {
+                Ok(()) => return,
+                Err(error) => tracing::error!(%error, %id, "its files are fetched again"),
+            }
+        }
+        soon::reconcile(&control, KindName::Sandbox, id);
     });
 }
 
@@ -311,6 +356,10 @@ async fn say_failed(
     let message = fault.to_string();
     tracing::warn!(%instance, message, "a sandbox could not be started");
     let done = change(control, id, number, move |_, state, now| {
+        // Another try said so already: it is archived as before.
+        if state.lifecycle.status() == Some(Status::Archived) {
+            return false;
+        }
         failed(state, code, &message, &instance, now);
         true
     });
@@ -394,6 +443,18 @@ pub(super) fn failed(
         message: Some(message.to_owned()),
         time: Some(now),
     }];
+}
+
+impl From<SnapshotFault> for LaunchFault {
+    fn from(fault: SnapshotFault) -> Self {
+        match fault {
+            SnapshotFault::OverShare(why) => Self::OverShare(why),
+            SnapshotFault::Full(why) => Self::Full(why),
+            fault @ (SnapshotFault::Gone | SnapshotFault::Broken(_)) => {
+                Self::Broken(fault.to_string())
+            }
+        }
+    }
 }
 
 /// Removes all instances of a sandbox but the one of this launch, as long as that runs.

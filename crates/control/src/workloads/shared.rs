@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     take_slots: Arc<tokio::sync::Semaphore>,
     /// Sandboxes that are being archived.
     pub(super) archiving: Starting,
+    /// Sandboxes whose files are being fetched.
+    pub(super) fetching: Starting,
     /// The snapshot that forks of a sandbox took last.
     pub(crate) live: LiveForks,
 }
@@ -58,6 +60,7 @@ impl Shared {
             takes: Starting::default(),
             take_slots: Arc::new(tokio::sync::Semaphore::new(settings.snapshots.takes_max)),
             archiving: Starting::default(),
+            fetching: Starting::default(),
             live: LiveForks::default(),
         }
     }

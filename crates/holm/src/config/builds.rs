@@ -59,6 +59,7 @@ pub(crate) struct Snapshots {
     pub(crate) takes_max: u32,
     pub(crate) tidy_every: Span,
     pub(crate) fork_within: Span,
+    pub(crate) offload_after: Span,
 }
 
 impl Snapshots {

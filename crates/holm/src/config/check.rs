@@ -27,6 +27,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     deployments(config)?;
     builds(config)?;
     builder(config)?;
+    config.objects.check()?;
     registry(config)?;
     runners(config)?;
     regions(config)?;
@@ -68,6 +69,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("gateway.demand_repeat", config.gateway.demand_repeat),
         ("snapshots.tidy_every", config.snapshots.tidy_every),
         ("snapshots.fork_within", config.snapshots.fork_within),
+        ("snapshots.offload_after", config.snapshots.offload_after),
+        ("objects.timeout", config.objects.timeout),
+        ("objects.tidy_every", config.objects.tidy_every),
         ("s3.upload_life", config.s3.upload_life),
         ("s3.stall", config.s3.stall),
         ("builds.upload_valid", config.builds.upload_valid),
@@ -174,6 +178,9 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("registry.uploads_workspace_max", config.registry.uploads_workspace_max),
         ("snapshots.pending_workspace_max", config.snapshots.pending_workspace_max.into()),
         ("snapshots.takes_max", config.snapshots.takes_max.into()),
+        ("objects.parallel", config.objects.parallel as u64),
+        ("objects.transfers_max", config.objects.transfers_max as u64),
+        ("objects.transfers_workspace_max", config.objects.transfers_workspace_max as u64),
         ("s3.requests_max", config.s3.requests_max.into()),
         ("s3.requests_key_max", config.s3.requests_key_max.into()),
         ("s3.put_mb_max", config.s3.put_mb_max.into()),

@@ -8,6 +8,7 @@ mod builds;
 mod check;
 mod layers;
 mod machine;
+mod objects;
 
 use crate::duration::Span;
 use clap::ValueEnum;
@@ -45,6 +46,7 @@ pub(crate) struct Config {
     pub(crate) images: Images,
     pub(crate) registry: Registry,
     pub(crate) snapshots: builds::Snapshots,
+    pub(crate) objects: objects::Objects,
     pub(crate) s3: builds::S3,
     pub(crate) builds: Builds,
     pub(crate) builder: builder::Builder,

@@ -237,3 +237,22 @@ fn known_keys() -> Vec<String> {
     }
     keys
 }
+
+#[test]
+fn an_object_service_is_whole_or_absent() {
+    assert!(load_text("").unwrap().objects.settings().unwrap().is_none());
+    let begun = "[objects]\nendpoint = \"https://s3.example.com\"\n";
+    refused(begun, &["`objects.bucket`"]);
+    let named = format!("{begun}bucket = \"b\"\nkey_id = \"k\"\n");
+    refused(&named, &["`objects.secret`"]);
+    let whole = format!("{named}secret = \"do not tell\"\n");
+    let config = load_text(&whole).unwrap();
+    let settings = config.objects.settings().unwrap().unwrap();
+    assert_eq!(settings.bucket, "b");
+    assert!(!format!("{config:?} {settings:?}").contains("tell"));
+    refused(&format!("{whole}secret_file = \"/f\"\n"), &["`objects.secret_file`"]);
+    for endpoint in ["s3.example.com", "ftp://a", "https://a/b", "https://u:p@a", "https://a?b"] {
+        refused(&format!("[objects]\nendpoint = \"{endpoint}\""), &["`objects.endpoint`"]);
+    }
+    refused("[objects]\nparallel = 0", &["`objects.parallel`"]);
+}

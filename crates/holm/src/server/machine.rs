@@ -57,6 +57,7 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
+    use_objects(config, &host, world)?;
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
@@ -91,6 +92,19 @@ async fn open_host(
             .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
+}
+
+/// Has archives kept at the object service, if there is one. It is not asked before it is needed.
+fn use_objects(config: &Config, host: &LocalMachine, world: &World) -> Result<(), Error> {
+    let read = config.objects.settings();
+    let read = read.map_err(Error::io("read the file of objects.secret_file".to_owned()))?;
+    let Some(settings) = read else { return Ok(()) };
+    let objects = objects::Objects::open(&settings);
+    let objects = objects.map_err(|error| cannot("use the object service ([objects])", &error))?;
+    let settings = config.objects.remote(config.snapshots.offload_after.0);
+    host.use_objects(&objects, &settings);
+    tokio::spawn(host.clone().tidy_objects(settings, world.clone()));
+    Ok(())
 }
 
 async fn open_builder(

@@ -6,6 +6,7 @@
 #![cfg(test)]
 
 mod acme;
+mod archives;
 mod bills;
 mod command_line;
 mod dns;

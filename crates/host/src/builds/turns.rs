@@ -7,24 +7,24 @@ use std::sync::Arc;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use types::ids::BuildId;
 
-pub(super) struct Turns {
+pub(crate) struct Turns {
     all: Arc<Semaphore>,
     share: usize,
     own: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
 impl Turns {
-    pub(super) fn new(all: usize, share: usize) -> Self {
+    pub(crate) fn new(all: usize, share: usize) -> Self {
         let (all, share) = (all.max(1), share.clamp(1, all.max(1)));
         Self { all: Arc::new(Semaphore::new(all)), share, own: Mutex::default() }
     }
 
-    pub(super) async fn take(&self, workspace: &str) -> Turn {
+    pub(crate) async fn take(&self, workspace: &str) -> Turn {
         let own = {
             let mut own = self.own.lock();
             own.retain(|_, turns| Arc::strong_count(turns) > 1);

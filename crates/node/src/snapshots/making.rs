@@ -1,7 +1,7 @@
 //! A snapshot on its way.
 
 use super::about::Sort;
-use super::{Kept, SnapshotName, Snapshots};
+use super::{DISK, Kept, SnapshotName, Snapshots, place};
 use crate::error::SnapshotError;
 use crate::pool;
 use crate::volumes::{CloneSource, allocated_bytes, make_folder};
@@ -14,7 +14,8 @@ pub(super) struct Making<'s> {
     pub(super) snapshots: &'s Snapshots,
     pub(super) name: SnapshotName,
     pub(super) folder: PathBuf,
-    pub(super) image: PathBuf,
+    /// Of the clone, if it becomes one.
+    pub(super) files: PathBuf,
 }
 
 impl Making<'_> {
@@ -26,12 +27,8 @@ impl Making<'_> {
             &mut dyn FnMut() -> Result<(), SnapshotError>,
         ) -> Result<Duration, SnapshotError>,
     ) -> Result<(u64, Duration), SnapshotError> {
-        let folder =
-            self.image.parent().ok_or(io::ErrorKind::InvalidInput).map_err(io::Error::from)?;
-        if !folder.exists() {
-            make_folder(folder)?;
-        }
-        let image = pool::nameless(folder)?;
+        make_folder(&self.files)?;
+        let image = pool::nameless(&self.files)?;
         // Most of it while the instance runs.
         disk.sync()?;
         let paused = still(&mut || {
@@ -39,7 +36,7 @@ impl Making<'_> {
             Ok(disk.clone_into(&image)?)
         })?;
         rustix::fs::fsync(&image).map_err(io::Error::from)?;
-        pool::name(&image, &self.image)?;
+        pool::name(&image, &self.files.join(DISK))?;
         Ok((allocated_bytes(&image)?, paused))
     }
 
@@ -61,7 +58,7 @@ impl Drop for Making<'_> {
     fn drop(&mut self) {
         if self.folder.exists()
             && let Err(error) =
-                files::remove(&self.image).and_then(|()| std::fs::remove_dir_all(&self.folder))
+                place::remove(&self.files).and_then(|()| place::remove(&self.folder))
         {
             tracing::error!(%error, path = %self.folder.display(), "what was copied of a snapshot stays until the next start");
         }

@@ -28,6 +28,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
     if reached {
         findings.extend(standby(config).await);
     }
+    findings.extend(objects(config).await);
     findings.push(port(config).await);
     findings
 }
@@ -201,6 +202,29 @@ fn standby_finding(found: Replication) -> Finding {
             "name the primary, or all servers with target_session_attrs=read-write",
         ),
     }
+}
+
+/// The service of `[objects]`, if there is one. The server starts without it.
+async fn objects(config: &Config) -> Option<Finding> {
+    const CHECK: &str = "object service";
+    let remedy = "mend the settings below [objects]; until then nothing is archived or fetched";
+    let settings = match config.objects.settings() {
+        Ok(settings) => settings?,
+        Err(error) => {
+            let says = format!("objects.secret_file cannot be read: {error}");
+            return Some(Finding::fail(CHECK, says, remedy));
+        }
+    };
+    let hasty = objects::Settings { timeout: ANSWER_TIMEOUT, retries: 0, ..settings };
+    let listed = match objects::Objects::open(&hasty) {
+        Ok(objects) => objects.folders().await,
+        Err(error) => Err(error),
+    };
+    let place = format!("{}/{}", hasty.endpoint, hasty.bucket);
+    Some(match listed {
+        Ok(_) => Finding::ok(CHECK, format!("{place} answers")),
+        Err(error) => Finding::warn(CHECK, format!("{place}: {}", types::chain(&error)), remedy),
+    })
 }
 
 async fn port(config: &Config) -> Finding {

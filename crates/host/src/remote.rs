@@ -1,0 +1,173 @@
+//! Snapshots whose files are at an object service.
+//!
+//! What one has there lies in a folder of its own: `PREFIX/MACHINE/WORKSPACE/SNAPSHOT/`. The node
+//! decides what goes and comes; here is only the way.
+
+use crate::builds::Turns;
+use crate::launching::over_limit;
+use crate::{Inner, Interrupted, LocalMachine};
+use control::machine::{Launch, LaunchFault};
+use node::{
+    Here, Owner, ReadStream, RemoteCopy, RemoteStore, SnapshotError, SnapshotName, WriteStream,
+};
+use objects::{Digest, Folder, Objects, Stored};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use types::{World, chain};
+
+/// What the program decides about it.
+#[derive(Debug, Clone)]
+pub struct RemoteSettings {
+    /// Snapshots that are on their way at once, and how many of them of one workspace.
+    pub transfers_max: usize,
+    pub transfers_workspace_max: usize,
+    /// Between two looks for what nothing here needs, and what nobody names any more.
+    pub tidy_every: Duration,
+    /// How long nothing stood on a snapshot that is given away.
+    pub offload_after: Duration,
+}
+
+#[derive(Debug)]
+struct Remote {
+    objects: Objects,
+    /// Streams are read and written on threads that may block, and the service is asked on this.
+    runtime: Handle,
+}
+
+impl Remote {
+    fn folder(owner: &Owner, name: &SnapshotName) -> io::Result<Folder> {
+        let folder = Folder::new([owner.as_str(), name.as_str()]);
+        folder.ok_or_else(|| io::Error::other("a snapshot whose name is no key"))
+    }
+}
+
+impl RemoteStore for Remote {
+    fn put(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        write: WriteStream<'_>,
+    ) -> io::Result<RemoteCopy> {
+        let mut upload = self.objects.put(Self::folder(owner, name)?, self.runtime.clone());
+        write(&mut upload)?;
+        let stored = upload.finish().map_err(io::Error::other)?;
+        Ok(RemoteCopy { digest: stored.digest.into(), size_bytes: stored.size_bytes })
+    }
+
+    fn get(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        copy: &RemoteCopy,
+        read: ReadStream<'_>,
+    ) -> io::Result<()> {
+        let digest = Digest::try_from(copy.digest.clone()).map_err(io::Error::other)?;
+        let stored = Stored { digest, size_bytes: copy.size_bytes };
+        let folder = Self::folder(owner, name)?;
+        let download = self.objects.get(folder, &stored, self.runtime.clone());
+        let mut download = self.runtime.block_on(download).map_err(io::Error::other)?;
+        read(&mut download)
+    }
+
+    fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()> {
+        let folder = Self::folder(owner, name)?;
+        self.runtime.block_on(self.objects.remove(&folder)).map_err(io::Error::other)
+    }
+
+    fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>> {
+        let found = self.runtime.block_on(self.objects.folders()).map_err(io::Error::other)?;
+        let known = found.iter().filter_map(|folder| {
+            let mut names = folder.names();
+            let owner = Owner::new(names.next()?).ok()?;
+            Some((owner, SnapshotName::new(names.next()?).ok()?))
+        });
+        Ok(known.collect())
+    }
+}
+
+impl From<Interrupted> for SnapshotError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Machine(io::Error::other(interrupted))
+    }
+}
+
+impl LocalMachine {
+    /// Gives snapshots that nothing here needs to this service from now on. It is asked on the
+    /// caller's runtime, and not before it is needed.
+    pub fn use_objects(&self, objects: &Objects, settings: &RemoteSettings) {
+        let objects = objects.below(&self.0.name);
+        self.0
+            .node
+            .snapshots()
+            .use_remote(Arc::new(Remote { objects, runtime: Handle::current() }));
+        let turns = Turns::new(settings.transfers_max, settings.transfers_workspace_max);
+        // As above: the first one counts.
+        let _ = self.0.transfers.set(turns);
+    }
+
+    /// Gives away what was not used for long, and removes what nobody names any more, now and then.
+    pub async fn tidy_objects(self, settings: RemoteSettings, world: World) {
+        loop {
+            tokio::time::sleep(settings.tidy_every).await;
+            let (now_s, after) = (world.now().seconds(), settings.offload_after);
+            let look = move |inner: &Inner| {
+                inner.node.snapshots().sweep_remote()?;
+                inner.node.snapshots().offload_idle(now_s, after)
+            };
+            if let Err(error) = self.on_node(look).await {
+                let error = chain(&error);
+                tracing::warn!(error, "the object service cannot be tidied now; it is tried again");
+            }
+        }
+    }
+
+    /// Gives the files of a snapshot to the service, if there is one.
+    pub(crate) async fn offload(
+        &self,
+        workspace: &str,
+        name: SnapshotName,
+    ) -> Result<(), SnapshotError> {
+        let Some(turns) = self.0.transfers.get() else { return Ok(()) };
+        let _turn = turns.take(workspace).await;
+        self.on_node(move |inner| inner.node.snapshots().offload(&name)).await
+    }
+
+    /// Fetches what is not on this machine of a snapshot. It stays for as long as the answer is kept.
+    pub(crate) async fn fetch_snapshot(
+        &self,
+        workspace: &str,
+        name: SnapshotName,
+    ) -> Result<Here, SnapshotError> {
+        let is_here = self.0.node.snapshots().is_here(&name);
+        let _turn = match self.0.transfers.get() {
+            Some(turns) if !is_here => Some(turns.take(workspace).await),
+            _ => None,
+        };
+        self.on_node(move |inner| inner.node.snapshots().fetch(&name)).await
+    }
+
+    /// The same for the one that a launch begins with.
+    pub(crate) async fn bring_snapshot(
+        &self,
+        launch: &Launch,
+    ) -> Result<Option<Here>, LaunchFault> {
+        let Some(id) = &launch.snapshot else { return Ok(None) };
+        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
+        let name = crate::snapshots::name(id).map_err(|error| broken(&error))?;
+        let fetched = self.fetch_snapshot(&launch.workspace, name).await;
+        fetched.map(Some).map_err(|error| refusal(&error).unwrap_or_else(|| broken(&error)))
+    }
+}
+
+/// What a launch is told of a snapshot that it cannot begin with.
+pub(crate) fn refusal(error: &SnapshotError) -> Option<LaunchFault> {
+    match error {
+        SnapshotError::Missing(_) => Some(LaunchFault::Broken(
+            "the snapshot that it begins with is not on this machine any more".to_owned(),
+        )),
+        SnapshotError::Refused(refused) => Some(over_limit(*refused)),
+        _ => None,
+    }
+}

