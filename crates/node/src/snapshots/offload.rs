@@ -9,9 +9,9 @@
 //! note (they go too: the store still has it), no note and the stream (the sweep). So it is whole in
 //! one place at least, and where the note says.
 
+use super::about::Sort;
 use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place, RemoteCopy};
-use super::about::Sort;
 use super::{All, Hold, SnapshotName, Snapshots, megabytes};
 use crate::error::SnapshotError;
 use crate::spec::Owner;
