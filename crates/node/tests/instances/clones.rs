@@ -397,3 +397,28 @@ fn a_disk_that_is_not_in_the_pool_is_found_and_copied() {
     let fork = machine.on_disk("new", Some("copied"), "cat /a /b");
     assert_eq!(run(&node, &fork).1, "old\nmore\n");
 }
+
+#[test]
+fn small_disks_are_forked_too() {
+    if runs_by_another_program() {
+        return;
+    }
+    let machine = Machine::new();
+    let node = machine.open();
+    let disk = |disk: &str, mb: u32, snapshot: Option<&str>, script: &str| {
+        let spec = machine.on_disk(disk, snapshot, script);
+        let over = format!("{disk}+{snapshot:?}");
+        Spec { writable: Writable::Kept { volume: volume(disk), mb, over }, ..spec }
+    };
+    let script = "echo one > /a; while :; do echo x >> /growing; done & true";
+    let parent = begin(&node, disk("parent", 64, None, &lasting(script)));
+    take(&node, "small", &parent);
+    assert!(machine.about("small").contains("image"));
+    let look = "cat /a; [ -s /growing ] && echo grew; df -m / | tail -1 | awk '{print ($2 > 90)}'";
+    assert_eq!(run(&node, &disk("same", 64, Some("small"), look)).1, "one\ngrew\n0\n");
+    assert_eq!(run(&node, &disk("large", 128, Some("small"), look)).1, "one\ngrew\n1\n");
+    // Of one that has ended, nobody has anything mounted.
+    node.stop(&parent, std::time::Duration::ZERO).unwrap();
+    take(&node, "ended", &parent);
+    assert_eq!(run(&node, &disk("late", 64, Some("ended"), "cat /a")).1, "one\n");
+}
