@@ -4,7 +4,7 @@
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
@@ -24,6 +24,8 @@ const XFS_MB_MIN: u32 = 300;
 const XFS_INODES_PERCENT: u32 = 25;
 const XFS_MAGIC: &[u8] = b"XFSB";
 const XFS_SECTOR_AT: u64 = 102;
+/// At its beginning, a new journal says that it is one.
+const JOURNAL_HEAD_BYTES: u64 = 64 << 10;
 const EXT4_MAGIC: &[u8] = &[0x53, 0xEF];
 const EXT4_MAGIC_AT: u64 = 1_080;
 /// The program has repaired something, and all is well.
@@ -115,11 +117,11 @@ impl Format {
             // Nobody has use for shared blocks inside it, and they would take room.
             Self::Xfs => {
                 let arguments = ["-q", "-f", "-K", "-m", "reflink=0,rmapbt=0"];
-                let sectors: &[&str] = match purpose {
-                    Purpose::Alone => &[],
-                    Purpose::Cloned => &["-s", "size=4096"],
-                };
-                make("mkfs.xfs", &[&arguments[..], sectors].concat(), file)
+                if purpose == Purpose::Alone {
+                    return make("mkfs.xfs", &arguments, file);
+                }
+                make("mkfs.xfs", &[&arguments[..], &["-s", "size=4096"]].concat(), file)?;
+                empty_journal(file)
             }
         }
     }
@@ -195,6 +197,26 @@ pub(crate) fn lay_out_for_once(file: &OwnedFd, root: u32) -> io::Result<()> {
     make("mkfs.ext4", &arguments, file)
 }
 
+/// Gives back what a new journal of an XFS takes of the disk, which is 64 MB of zeros: each snapshot
+/// would have them, and each clone be searched in them for the end of the journal when it is mounted.
+fn empty_journal(file: &OwnedFd) -> io::Result<()> {
+    fn number<const BYTES: usize>(file: &OwnedFd, at: u64) -> io::Result<u64> {
+        let mut bytes = [0_u8; BYTES];
+        rustix::io::pread(file, &mut bytes, at)?;
+        Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+    // As the superblock says: its place is a group of blocks, and a block in that.
+    let (start, group_bits) = (number::<8>(file, 48)?, number::<1>(file, 124)?);
+    let (group_blocks, blocks) = (number::<4>(file, 84)?, number::<4>(file, 96)?);
+    let in_group = 1_u64.checked_shl(u32::try_from(group_bits).map_err(io::Error::other)?);
+    let in_group = in_group.ok_or(io::ErrorKind::InvalidData)?;
+    let first = (start / in_group) * group_blocks + start % in_group;
+    let (at, length) = (first * BLOCK_BYTES, blocks * BLOCK_BYTES);
+    let zeros = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let (at, length) = (at + JOURNAL_HEAD_BYTES, length.saturating_sub(JOURNAL_HEAD_BYTES));
+    Ok(fallocate(file, zeros, at, length)?)
+}
+
 /// Lays an XFS out whose files can be cloned.
 pub(crate) fn lay_out_for_clones(file: &OwnedFd) -> io::Result<()> {
     make("mkfs.xfs", &["-q", "-f", "-K", "-m", "reflink=1"], file)
@@ -241,4 +263,29 @@ fn finish(command: &mut Command) -> io::Result<Output> {
         child.kill()?;
     }
     child.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_new_disk_takes_little_and_is_whole() {
+        if find("mkfs.xfs").is_none() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for size_mb in [320, 5_000, 300_000] {
+            let path = folder.path().join(size_mb.to_string());
+            let file = std::fs::File::create_new(&path).unwrap();
+            file.set_len(size_mb << 20).unwrap();
+            let file = std::fs::File::options().read(true).write(true).open(&path).unwrap().into();
+            Format::Xfs.lay_out(&file, Purpose::Cloned).unwrap();
+            assert_eq!(Format::Xfs.sector_bytes(&file).unwrap(), 4_096);
+            let blocks = std::fs::metadata(&path).unwrap().blocks();
+            assert!(blocks < (4 << 20) / 512, "{size_mb} MB have {blocks} blocks");
+            run("xfs_repair", &["-n", "-f", path.to_str().unwrap()], &[0]).unwrap();
+        }
+    }
 }

@@ -78,14 +78,13 @@ impl Device {
                 continue;
             }
             let path = format!("/dev/{name}");
-            let fd = match open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(fd) => fd,
-                // It went meanwhile.
-                Err(Errno::NOENT | Errno::NXIO) => continue,
-                Err(error) => return Err(error.into()),
+            // Those of others may be read-only, or go meanwhile. One that is passed over here is not
+            // put before a second device either, because its file is locked.
+            let Ok(fd) = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+                continue;
             };
             // What is open stays before its file.
-            if sys::loop_file(fd.as_fd())? == Some((stat.st_dev, stat.st_ino)) {
+            if sys::loop_file(fd.as_fd()) == Ok(Some((stat.st_dev, stat.st_ino))) {
                 return Ok(Some(Self { fd, path }));
             }
         }

@@ -156,6 +156,7 @@ impl Volumes {
         }
         let held = self.take(&new.owner, new.size_mb, Place::Folder)?;
         let image = Image::make(&self.folder_of(&held)?, new.size_mb, Purpose::Alone)?;
+        image.sync()?;
         self.keep(&new.name, &image, held).map(drop)
     }
 
@@ -169,6 +170,7 @@ impl Volumes {
         // Beside its source, where it can be a clone of it.
         let held = self.take(&new.owner, new.size_mb, place)?;
         let image = Image::copy(&self.folder_of(&held)?, &from, new.size_mb)?;
+        image.sync()?;
         self.keep(&new.name, &image, held).map(drop)
     }
 
@@ -186,6 +188,7 @@ impl Volumes {
         rustix::fs::syncfs(crate::file_system::top(rustix::fd::AsFd::as_fd(&mount))?)
             .map_err(io::Error::from)?;
         drop(mount);
+        image.sync()?;
         self.keep(name, &image, held)?;
         drop(image);
         // The kernel takes the mount down by itself. What others copy must not change any more.
@@ -247,11 +250,10 @@ impl Volumes {
         Ok(Held { owner: owner.clone(), size_mb, place, permits })
     }
 
-    /// Answers whether it was kept: somebody else may have made the same meanwhile.
+    /// Gives what is whole on the disk its name, and answers whether it has it: somebody else may have
+    /// made the same meanwhile.
     fn keep(&self, name: &VolumeName, image: &Image, held: Held) -> Result<bool, VolumeError> {
         let path = self.file(&held, name);
-        // Before the lock, for which everybody's volumes wait.
-        image.sync()?;
         let mut all = self.held.lock();
         if all.contains_key(name) {
             return Ok(false);

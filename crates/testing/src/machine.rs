@@ -152,7 +152,12 @@ fn pool_device(data: &Path) -> io::Result<Option<u64>> {
 
 /// The first folder of a file system that any process has open with its volumes in it.
 fn mounts_of(device: u64) -> Option<PathBuf> {
-    let processes = fs::read_dir("/proc").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    // Not `self`, which is another one to every process that is asked to look there.
+    let is_number = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
+    };
+    let entries = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+    let processes = entries.filter(is_number).map(|entry| entry.path());
     let open = processes.filter_map(|process| fs::read_dir(process.join("fd")).ok()).flatten();
     let folders = open.filter_map(|entry| Some(entry.ok()?.path()));
     folders

@@ -189,6 +189,8 @@ fn etc_of(upper: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     }
     mkdirat(upper, name, Mode::from_raw_mode(0o755))?;
     let folder = open_folder(upper, Path::new(name))?.ok_or(io::ErrorKind::NotFound)?;
+    // The mask of this process may have taken bits away.
+    fchmod(&folder, Mode::from_raw_mode(0o755))?;
     if hides_lower {
         fsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
     }

@@ -335,7 +335,11 @@ impl<'c> Copy<'c> {
         match kind(stat) {
             FileType::RegularFile => return self.copy_file(place),
             FileType::Symlink => {
-                let target = readlinkat(place.from, *name, Vec::new()).map_err(io::Error::from)?;
+                let target = match readlinkat(place.from, *name, Vec::new()) {
+                    // It is no link any more.
+                    Err(Errno::INVAL) => return Err(io::Error::from(Errno::NOENT).into()),
+                    target => target.map_err(io::Error::from)?,
+                };
                 symlinkat(target, into, *name).map_err(io::Error::from)?;
             }
             _ => entry::make_node(into, name, stat)?,

@@ -120,6 +120,7 @@ impl NewLayer<'_> {
         let Self { volumes, name, over, image, mount, held } = self;
         write(mount.as_fd(), UNDER, under.map_or("", SnapshotName::as_str))?;
         write(mount.as_fd(), OVER, over)?;
+        // With that, the device has what is in the file on the disk.
         syncfs(crate::file_system::top(mount.as_fd())?).map_err(io::Error::from)?;
         match volumes.keep(name, &image, held)? {
             true => Ok(mount),

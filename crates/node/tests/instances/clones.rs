@@ -6,6 +6,7 @@ use node::{
     CreateError, InstanceName, NewSnapshot, NewVolume, Node, SnapshotName, Spec, VolumeName,
     Writable,
 };
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 const DISK_MB: u32 = 320;
@@ -396,4 +397,104 @@ fn a_disk_that_is_not_in_the_pool_is_found_and_copied() {
     assert_eq!(std::fs::read_to_string(layer.join("a")).unwrap(), "old\n");
     let fork = machine.on_disk("new", Some("copied"), "cat /a /b");
     assert_eq!(run(&node, &fork).1, "old\nmore\n");
+}
+
+#[test]
+fn small_disks_are_forked_too() {
+    if runs_by_another_program() {
+        return;
+    }
+    let machine = Machine::new();
+    let node = machine.open();
+    let disk = |disk: &str, mb: u32, snapshot: Option<&str>, script: &str| {
+        let spec = machine.on_disk(disk, snapshot, script);
+        let over = format!("{disk}+{snapshot:?}");
+        Spec { writable: Writable::Kept { volume: volume(disk), mb, over }, ..spec }
+    };
+    let script = "echo one > /a; while :; do echo x >> /growing; done & true";
+    let parent = begin(&node, disk("parent", 64, None, &lasting(script)));
+    take(&node, "small", &parent);
+    assert!(machine.about("small").contains("image"));
+    let look = "cat /a; [ -s /growing ] && echo grew; df -m / | tail -1 | awk '{print ($2 > 90)}'";
+    assert_eq!(run(&node, &disk("same", 64, Some("small"), look)).1, "one\ngrew\n0\n");
+    assert_eq!(run(&node, &disk("large", 128, Some("small"), look)).1, "one\ngrew\n1\n");
+    // Of one that has ended, nobody has anything mounted.
+    node.stop(&parent, std::time::Duration::ZERO).unwrap();
+    take(&node, "ended", &parent);
+    assert_eq!(run(&node, &disk("late", 64, Some("ended"), "cat /a")).1, "one\n");
+}
+
+/// The pool with this disk in it, which this process has mounted.
+fn mounted(disk: &str) -> PathBuf {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+    let has_disk = |path: &PathBuf| path.join("volumes/somebody").join(disk).exists();
+    open.into_iter().find(has_disk).expect("the pool is mounted")
+}
+
+fn pool_mb(disk: &str) -> u64 {
+    let size = rustix::fs::statvfs(mounted(disk)).unwrap();
+    (size.f_blocks * size.f_frsize) >> 20
+}
+
+#[test]
+fn the_pool_grows_with_the_room_that_is_set_while_it_is_used() {
+    if runs_by_another_program() {
+        return;
+    }
+    let mut machine = Machine::new();
+    machine.settings.limits.volume_mb = Some(1_000);
+    let node = machine.open();
+    let living = begin(&node, machine.on_disk("growing", None, &lasting("echo x > /a")));
+    let before = pool_mb("growing");
+    assert!((1_500..3_000).contains(&before), "{before}");
+    drop(node);
+    machine.settings.limits.volume_mb = Some(50_000);
+    let node = machine.open();
+    let after = pool_mb("growing");
+    assert!(after > 50_000, "{after}");
+    drop(node);
+    // Never back, and not by a little.
+    machine.settings.limits.volume_mb = Some(1_000);
+    let node = machine.open();
+    assert_eq!(pool_mb("growing"), after);
+    take(&node, "first", &living);
+    let fork = machine.on_disk("fork", Some("first"), "cat /a");
+    assert_eq!(run(&node, &fork).1, "x\n");
+}
+
+/// The folder of a node is in the pool of another one here.
+#[test]
+fn a_disk_of_the_machine_that_clones_needs_no_pool() {
+    if runs_by_another_program() {
+        return;
+    }
+    let mut machine = Machine::new();
+    let layers = vec![machine.root()];
+    let node = machine.open();
+    run(&node, &machine.on_disk("native", None, "true"));
+    let clones = std::fs::File::open(mounted("native")).unwrap();
+    drop(node);
+    let usual = machine.settings.folder.clone();
+    let folder = PathBuf::from(format!("/proc/self/fd/{}/node", clones.as_raw_fd()));
+    machine.settings.folder.clone_from(&folder);
+    let on_disk = |disk: &str, snapshot: Option<&str>, script: &str| {
+        let layers = layers.clone();
+        Spec { layers, ..machine.on_disk(disk, snapshot, script) }
+    };
+    let node = machine.open();
+    let parent = begin(&node, on_disk("parent", None, &lasting("echo one > /a")));
+    take(&node, "first", &parent);
+    drop(node);
+    let node = machine.open();
+    assert_eq!(run(&node, &on_disk("fork", Some("first"), "cat /a")).1, "one\n");
+    take(&node, "second", &parent);
+    assert!(folder.join("images/somebody/second").exists() && !folder.join("pool").exists());
+    assert!(folder.join("volumes/somebody/fork").exists());
+    for snapshot in ["first", "second"] {
+        node.snapshots().remove(&name(snapshot)).unwrap();
+        await_that("its image to go", || !folder.join("images/somebody").join(snapshot).exists());
+    }
+    node.destroy(&parent).unwrap();
+    drop(node);
+    machine.settings.folder = usual;
 }

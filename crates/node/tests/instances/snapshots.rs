@@ -278,7 +278,9 @@ fn no_link_leads_out_of_the_tree() {
         for place in ["t/x", "t/y", "t/z"] {
             let Ok(found) = std::fs::symlink_metadata(layer.join(place)) else { continue };
             let inside = std::fs::read_to_string(layer.join(place).join("secret"));
-            assert!(!found.is_dir() || inside.is_err() || inside.unwrap() == "mine\n");
+            // It may have been taken before it was written.
+            let inside = inside.unwrap_or_default();
+            assert!(!found.is_dir() || ["", "mine\n"].contains(&inside.as_str()), "{inside}");
         }
         assert!(layer.join("t/a\nb").is_dir() && layer.join("t/-rf").is_dir());
     }
