@@ -8,7 +8,12 @@
 //! `HOLM_POWER_CUTS` says how often; `make test` takes a few. The seed of its chances is printed, and `HOLM_SEED`
 //! repeats the cuts, as far as the timing of processes can be repeated.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a failed step is a failed test"
+)]
 
 mod cut;
 mod fuse;

@@ -61,7 +61,7 @@ impl Place {
         let folder = self.folder();
         format!(
             "mkdir -p {folder}; cd {folder}; n=0; while :; do n=$((n+1)); yes $n | head -n {LINES} > new \
-             && fsync new && mv new n && fsync . || exit 1; echo $n; done"
+             && sync new && mv new n && sync . || exit 1; echo $n; done"
         )
     }
 

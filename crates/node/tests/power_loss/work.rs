@@ -76,7 +76,8 @@ impl Scene<'_> {
         let console = self.node.console(id).unwrap();
         let text = String::from_utf8_lossy(&console);
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().last().map_or(0, |line| line.parse().expect("a number"))
+        let last = whole.lines().last();
+        last.map_or(0, |line| line.parse().unwrap_or_else(|_| panic!("not a number: {text}")))
     }
 
     fn watch(&self, over: &AtomicBool) {
