@@ -141,6 +141,9 @@ impl Forker {
         let status = self.settled(client)?;
         assert_eq!(status, "ARCHIVED", "{}", asked(client, "GET", &self.path(), None)?);
         self.archives += 1;
+        if self.fork == Known::Gone && self.chances.u8(..4) == 0 {
+            return self.delete(client);
+        }
         self.bring_back(client)?;
         let number = self.read(client, &self.name)?;
         assert!(self.written.contains(&number), "{} came back with {number}", self.name);
