@@ -17,7 +17,7 @@ const SHORT: usize = 10;
 const LONG: usize = 200;
 const KEEPERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
-const SIZE_MB: u64 = 24;
+const SIZE_MB: u64 = 32;
 const GROWTH_MB: u64 = 8;
 const TEMPLATE: &str = "base";
 /// What its one file has.

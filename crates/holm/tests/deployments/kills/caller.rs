@@ -61,7 +61,7 @@ impl Caller {
     /// Makes the agent, whose answer has the secret of its callbacks.
     pub(super) fn deploy(&mut self, web: &Web) {
         let mut wish = wishes::agent(&self.agent.name, ECHOES);
-        let url = format!("http://{}/", self.receiver.address);
+        let url = format!("http://{}:{}/", own_name(), self.receiver.address.port());
         let set = json!({"path": "/later", "callbackUrl": url});
         wish["spec"]["triggers"] =
             json!([{"id": "later", "type": "http-async", "configuration": set}]);
@@ -94,6 +94,11 @@ impl Caller {
         let lines = lines.filter_map(|line| line["message"].as_str()?.strip_prefix(GOT));
         lines.map(number).collect()
     }
+}
+
+/// Of this machine. An address inside is refused as the address of a callback, even where the settings allow it.
+pub(super) fn own_name() -> String {
+    rustix::system::uname().nodename().to_str().unwrap().to_owned()
 }
 
 fn number(body: &str) -> u64 {
@@ -153,7 +158,8 @@ struct Told {
 
 impl Receiver {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let name = own_name();
+        let listener = TcpListener::bind((name.as_str(), 0)).expect("this machine knows its name");
         let address = listener.local_addr().unwrap();
         let (told, over) = (Arc::<Mutex<Told>>::default(), Arc::<AtomicBool>::default());
         let (of, until) = (Arc::clone(&told), Arc::clone(&over));

@@ -89,7 +89,6 @@ fn settings() -> Vec<(&'static str, String)> {
         ("HOLM_BUILDER__DISK_MB", "64"),
         ("HOLM_DEPLOYMENTS__DRAIN_TIMEOUT", "5s"),
         ("HOLM_DEPLOYMENTS__RESTART_PAUSE", "200ms"),
-        ("HOLM_CALLBACKS__INSIDE", r#"["127.0.0.1"]"#),
         ("HOLM_CALLBACKS__PAUSE", "200ms"),
         ("HOLM_CALLBACKS__TIMEOUT", "2s"),
     ];
@@ -100,7 +99,8 @@ fn settings() -> Vec<(&'static str, String)> {
         "HOLM_LIMITS__WORKSPACE_BURST",
     ];
     let many = many.into_iter().map(|name| (name, "1000000".to_owned()));
-    many.chain(short.map(|(name, value)| (name, value.to_owned()))).collect()
+    let inside = ("HOLM_CALLBACKS__INSIDE", format!("[\"{}\"]", caller::own_name()));
+    many.chain([inside]).chain(short.map(|(name, value)| (name, value.to_owned()))).collect()
 }
 
 fn kills() -> usize {
