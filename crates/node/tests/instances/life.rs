@@ -234,7 +234,7 @@ fn a_disk_that_stays_is_made_while_other_programs_are_started() {
                 }
             });
         }
-        let made = (0..30).try_for_each(|number| {
+        let made = (0..10).try_for_each(|number| {
             let volume = VolumeName::new(format!("disk-{number}")).unwrap();
             let writable = Writable::Kept { volume: volume.clone(), mb: 16, over: "image".into() };
             let spec = Spec { writable, ..machine.shell(&format!("run-{number}"), "true") };
