@@ -196,6 +196,18 @@ pub(crate) fn grow_xfs(mount: BorrowedFd<'_>, blocks: u64, inodes_percent: u32) 
     check(grown.into()).map(drop)
 }
 
+/// Of Linux, for the label of a file system.
+const FS_IOC_SETFSLABEL: libc::Ioctl = opcode::write::<[u8; 256]>(0x94, 50) as libc::Ioctl;
+
+/// Has a mounted XFS write its superblock to the place where its next mount reads it first, and not only to its
+/// journal: setting the label, which is empty here, is what does so at once.
+pub(crate) fn write_xfs_superblock(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let label = [0_u8; 256];
+    // SAFETY: the call reads 256 bytes, which live through it. Needed: no crate wraps it.
+    let set = unsafe { libc::ioctl(mount.as_raw_fd(), FS_IOC_SETFSLABEL, label.as_ptr()) };
+    check(set.into()).map(drop)
+}
+
 /// How many blocks a mounted XFS has.
 pub(crate) fn xfs_blocks(mount: BorrowedFd<'_>) -> io::Result<u64> {
     let mut geometry = XfsGeometry::default();
