@@ -36,8 +36,7 @@ pub(crate) async fn measure(
     cloud: &Cloud,
     place: &Path,
 ) -> anyhow::Result<()> {
-    let mut client = cloud.client().await?;
-    mount(&mut client).await?;
+    mount(&mut cloud.client().await?).await?;
     let mut nfs = match Nfs::start(place) {
         Ok(nfs) => Some(nfs),
         Err(error) => {
@@ -48,7 +47,8 @@ pub(crate) async fn measure(
     let (mut drive, mut folder, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let script = format!("python3 -c '{}' {FILES} {MEGABYTES} {PLACE}", quoted(WORK));
-        drive.push(reached(&client.run(NAME, &script).await?)?);
+        // A connection of its own: the server closes those that are idle while others are measured.
+        drive.push(reached(&cloud.client().await?.run(NAME, &script).await?)?);
         folder.push(reached(&on_machine(place)?)?);
         if let Some(nfs) = &mut nfs {
             theirs.push(nfs.work()?);
@@ -67,7 +67,7 @@ pub(crate) async fn measure(
         let ratio = format!("drive_{kind}_per_nfs");
         report.add_ratio_to(&ratio, &metric, NFS_NAME, Goal::AtLeast(1.0));
     }
-    remove(&mut client).await
+    remove(&mut cloud.client().await?).await
 }
 
 async fn mount(client: &mut Client) -> anyhow::Result<()> {

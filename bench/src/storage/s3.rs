@@ -45,8 +45,7 @@ pub(crate) async fn measure(
     cloud: &Cloud,
     place: &Path,
 ) -> anyhow::Result<()> {
-    let mut client = cloud.client().await?;
-    let ours = make(&mut client, cloud).await?;
+    let ours = make(&mut cloud.client().await?, cloud).await?;
     let (plain, flushing) = (Seaweed::start(place, false)?, Seaweed::start(place, true)?);
     println!("seaweedfs  {}", plain.version());
     let peers = PEERS.into_iter().zip([&plain, &flushing]);
@@ -73,6 +72,7 @@ pub(crate) async fn measure(
             report.add_ratio_to(&ratio, metric, peer, Goal::AtLeast(1.0));
         }
     }
+    let mut client = cloud.client().await?;
     let removed =
         async || Ok(client.ask("DELETE", "/v0/drives/objects", &Value::Null).await.is_ok());
     wait_for(PATIENCE, "the drive is not free", removed).await
