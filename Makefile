@@ -28,7 +28,7 @@ BENCH_NEEDS_serve := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util
 BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
 BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps busybox=busybox-static buildah=buildah
-BENCH_NEEDS_storage := $(NODE_NEEDS) $(IMAGE_NEEDS) python3=python3 mkfs.xfs=xfsprogs
+BENCH_NEEDS_storage := $(NODE_NEEDS) $(IMAGE_NEEDS) python3=python3 python3-venv=python3-venv mkfs.xfs=xfsprogs ip=iproute2 ganesha.nfsd=nfs-ganesha-vfs rpcbind=rpcbind nfs-ls=libnfs-utils
 BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"

@@ -50,9 +50,20 @@ impl Http1 {
         content_type: &str,
         body: &[u8],
     ) -> anyhow::Result<&[u8]> {
+        self.send_with(method, path, &format!("content-type: {content_type}\r\n"), body).await
+    }
+
+    /// With headers of its own: lines, as they are sent.
+    pub(crate) async fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        more: &str,
+        body: &[u8],
+    ) -> anyhow::Result<&[u8]> {
         let Origin { address, headers } = &*self.origin;
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}content-type: {content_type}\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{headers}{more}content-length: {}\r\n\r\n",
             body.len()
         );
         if body.len() < HEADERS_MAX {

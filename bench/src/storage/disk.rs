@@ -1,20 +1,19 @@
 //! A volume as a sandbox sees it, beside a file on the disk that the volume lies on. Both are used by
 //! the same program, past the cache of the machine.
 
-use crate::cloud::{Client, Cloud, IMAGE, wait_for};
+use super::{PATIENCE, make_sandbox, median, quoted};
+use crate::cloud::{Client, Cloud, wait_for};
 use crate::report::{Goal, Report};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const NAME: &str = "disk";
 const VOLUME_MB: u32 = 2_048;
 const PEER: &str = "the bare disk";
 /// Of each kind; the better half of a machine's noise lasts shorter.
 const ROUNDS: usize = 3;
-const READY_MAX: Duration = Duration::from_secs(60);
 
 /// Prints megabytes or acts in a second: KIND PATH SECONDS. Aligned buffers, no cache, one at a time.
 const SCRIPT: &str = r"
@@ -80,23 +79,15 @@ pub(crate) async fn measure(
         let volume = client.ask("GET", "/v0/volumes/disk", &Value::Null).await?;
         Ok(volume["state"]["attachedTo"].is_null())
     };
-    wait_for(READY_MAX, "the volume is not free", gone).await?;
+    wait_for(PATIENCE, "the volume is not free", gone).await?;
     client.ask("DELETE", "/v0/volumes/disk", &Value::Null).await.map(drop)
 }
 
 async fn mount(client: &mut Client) -> anyhow::Result<()> {
     let volume = json!({"metadata": {"name": NAME}, "spec": {"size": VOLUME_MB}});
     client.ask("POST", "/v0/volumes", &volume).await?;
-    let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": 4_096});
     let volumes = json!([{"name": NAME, "mountPath": "/data"}]);
-    let wish =
-        json!({"metadata": {"name": NAME}, "spec": {"runtime": runtime, "volumes": volumes}});
-    client.ask("POST", "/v0/sandboxes", &wish).await?;
-    let ready = async || {
-        let sandbox = client.ask("GET", "/v0/sandboxes/disk", &Value::Null).await?;
-        Ok(sandbox["status"] == "DEPLOYED")
-    };
-    wait_for(READY_MAX, "the sandbox is not ready", ready).await
+    make_sandbox(client, NAME, &volumes).await
 }
 
 fn on_machine(kind: &str, file: &Path) -> anyhow::Result<String> {
@@ -107,16 +98,6 @@ fn on_machine(kind: &str, file: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// In single quotes of a shell.
-fn quoted(text: &str) -> String {
-    text.replace('\'', r"'\''")
-}
-
 fn number(text: &str) -> anyhow::Result<f64> {
     text.trim().parse().with_context(|| format!("`{text}` is no number"))
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
 }

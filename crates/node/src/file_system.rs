@@ -147,7 +147,7 @@ impl Format {
         let root = top(mount)?;
         let grown = match self {
             Self::Ext4 => sys::grow_ext4(root.as_fd(), blocks),
-            Self::Xfs => sys::grow_xfs(root.as_fd(), blocks, XFS_INODES_PERCENT),
+            Self::Xfs => grow_xfs(root.as_fd(), blocks),
         };
         match grown {
             Ok(()) => Ok(Grown::Now),
@@ -165,6 +165,15 @@ impl Format {
         // Less than one allocation group more is no growth.
         Ok((blocks + XFS_SLACK_BLOCKS) * BLOCK_BYTES < u64::from(size_mb) << 20)
     }
+}
+
+/// The kernel replays no journal of an XFS in which what lies beyond the end that its superblock on the disk says comes
+/// before its growth. So the superblock is written out after each growth, before much is there, and once before it:
+/// the next growth, too, changes what the last one has made, and who did that may have been killed in between.
+fn grow_xfs(root: BorrowedFd<'_>, blocks: u64) -> Result<(), Errno> {
+    sys::write_xfs_superblock(root)?;
+    sys::grow_xfs(root, blocks, XFS_INODES_PERCENT)?;
+    sys::write_xfs_superblock(root)
 }
 
 /// A mount is only a place; its folder takes questions.

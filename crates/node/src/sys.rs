@@ -8,10 +8,16 @@ use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, WaitOptions, waitpid};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 use std::ffi::c_void;
+use std::time::{Duration, Instant};
 
 /// Size of the stack of a process that only makes a few system calls before it ends or becomes
 /// another program. Unoptimised builds need far more than the 2 KiB of an optimised one.
 pub(crate) const STACK_BYTES: usize = 256 * 1024;
+
+/// How long a mount may have writers although nobody in this process has a file on it open any more: a process that
+/// another thread has just begun has a copy of all that was open, until it becomes another program.
+const WRITERS_TIMEOUT: Duration = Duration::from_secs(2);
+const WRITERS_PAUSE: Duration = Duration::from_millis(1);
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(last_error()) } else { Ok(result) }
@@ -53,19 +59,25 @@ fn set_attributes(
         propagation: 0,
         userns_fd: users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs())),
     };
-    // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own
-    // size. Needed: rustix has no mount_setattr.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            mount.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attributes,
-            size_of::<libc::mount_attr>(),
-        )
-    };
-    check(result).map(drop)
+    let deadline = Instant::now() + WRITERS_TIMEOUT;
+    loop {
+        // SAFETY: the path is an empty C string and `attributes` lives through the call, with its own
+        // size. Needed: rustix has no mount_setattr.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_mount_setattr,
+                mount.as_raw_fd(),
+                c"".as_ptr(),
+                libc::AT_EMPTY_PATH,
+                &raw const attributes,
+                size_of::<libc::mount_attr>(),
+            )
+        };
+        match check(result) {
+            Err(io::Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(WRITERS_PAUSE),
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// Forbids writing through a mount that is attached nowhere yet.
@@ -214,6 +226,18 @@ pub(crate) fn grow_xfs(mount: BorrowedFd<'_>, blocks: u64, inodes_percent: u32) 
     // no crate wraps it.
     let grown = unsafe { libc::ioctl(mount.as_raw_fd(), XFS_IOC_FSGROWFSDATA, &raw const growth) };
     check(grown.into()).map(drop)
+}
+
+/// Of Linux, for the label of a file system.
+const FS_IOC_SETFSLABEL: libc::Ioctl = opcode::write::<[u8; 256]>(0x94, 50) as libc::Ioctl;
+
+/// Has a mounted XFS write its superblock to the place where its next mount reads it first, and not only to its
+/// journal: setting the label, which is empty here, is what does so at once.
+pub(crate) fn write_xfs_superblock(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let label = [0_u8; 256];
+    // SAFETY: the call reads 256 bytes, which live through it. Needed: no crate wraps it.
+    let set = unsafe { libc::ioctl(mount.as_raw_fd(), FS_IOC_SETFSLABEL, label.as_ptr()) };
+    check(set.into()).map(drop)
 }
 
 /// How many blocks a mounted XFS has.

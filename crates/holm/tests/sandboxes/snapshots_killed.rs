@@ -1,31 +1,45 @@
-//! The server is killed at random moments while snapshots are taken, forked and deleted. A fork has what its
-//! sandbox had when it was asked for, no snapshot is half there, and nothing is left.
+//! The server is killed at random moments while snapshots are taken, forked and deleted, and sandboxes are archived,
+//! brought back and set back to their snapshots. A fork has what its sandbox had when it was asked for, an archive keeps
+//! all that was written, no snapshot is half there, and nothing is left.
 //!
 //! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
 
-use crate::setup::{Client, IMAGE, Place, eventually};
-use crate::volumes_killed::{Known, Lost, asked, chances, kills, live_and_die, seen};
+use crate::setup::{Client, IMAGE, PATIENCE, Place, eventually};
+use crate::volumes_killed::{Known, Lost, asked, chances, files, kills, live_and_die, loops, seen};
 use serde_json::{Value, json};
-use std::ops::RangeInclusive;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const FORKERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
+const DISK_MB: u32 = 32;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// What a sandbox is on its way through.
+const UNDER_WAY: [&str; 3] = ["ARCHIVING", "UNARCHIVING", "DEPLOYING"];
+
+/// What may be written somewhere.
+type Numbers = BTreeSet<u64>;
 
 /// Somebody with one sandbox and at most one fork of it.
 struct Forker {
     name: String,
     fork_name: String,
     chances: fastrand::Rng,
-    /// Whether it writes to a disk that stays, which is forked in another way.
-    is_on_disk: bool,
+    /// Whether what it writes lies on a disk that stays, and not in memory.
+    has_disk: bool,
     sandbox: Known,
     fork: Known,
     /// What may be written in the sandbox, and what in its fork.
-    written: RangeInclusive<u64>,
-    forked: RangeInclusive<u64>,
+    written: Numbers,
+    forked: Numbers,
+    /// What may be in snapshots of this sandbox whose making was answered, by their ids.
+    taken: BTreeMap<String, Numbers>,
     forks: usize,
+    archives: usize,
+    restores: usize,
 }
 
 impl Forker {
@@ -34,12 +48,15 @@ impl Forker {
             name: format!("base-{number}"),
             fork_name: format!("fork-{number}"),
             chances,
-            is_on_disk: number % 2 == 1,
+            has_disk: number % 2 == 1,
             sandbox: Known::Gone,
             fork: Known::Gone,
-            written: 0..=0,
-            forked: 0..=0,
+            written: [0].into(),
+            forked: [0].into(),
+            taken: BTreeMap::new(),
             forks: 0,
+            archives: 0,
+            restores: 0,
         }
     }
 
@@ -57,13 +74,16 @@ impl Forker {
 
     fn step(&mut self, client: &Client) -> Result<(), Lost> {
         self.look(client)?;
-        match (self.sandbox, self.fork, self.chances.u8(..10)) {
+        self.bring_back(client)?;
+        match (self.sandbox, self.fork, self.chances.u8(..16)) {
             (Known::Gone, Known::Gone, _) => self.make(client),
             (_, Known::Gone, 0) => self.delete(client),
-            (Known::There, Known::Gone, 1..=4) => self.fork(client),
-            (Known::There, _, 5) => self.snapshot(client),
+            (Known::There, Known::Gone, 1..=3) => self.fork(client),
+            (Known::There, _, 4..=5) => self.snapshot(client),
             (_, _, 6) => self.delete_snapshots(client),
-            (_, Known::There, 7..) => self.delete_fork(client),
+            (Known::There, _, 7..=8) => self.archive(client),
+            (Known::There, _, 9..=10) => self.restore(client),
+            (_, Known::There, 11..=13) => self.delete_fork(client),
             (_, Known::There, _) => self.read_fork(client),
             (..) => self.write(client),
         }
@@ -81,15 +101,78 @@ impl Forker {
             );
         }
         (self.sandbox, self.fork) = (sandbox, fork);
+        if sandbox == Known::Gone {
+            // The next one of this name is another, which cannot be set back to them.
+            self.taken.clear();
+        }
+        Ok(())
+    }
+
+    /// The sandbox's status at the end of what it is on its way through.
+    fn settled(&self, client: &Client) -> Result<String, Lost> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let found = asked(client, "GET", &self.path(), None)?;
+            let status = found["status"].as_str().unwrap();
+            if !UNDER_WAY.contains(&status) {
+                return Ok(status.to_owned());
+            }
+            assert!(Instant::now() < deadline, "{} stays as it is: {found}", self.name);
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// After an archive, whoever asked for that and whether it was answered.
+    fn bring_back(&mut self, client: &Client) -> Result<(), Lost> {
+        if self.sandbox == Known::Gone {
+            return Ok(());
+        }
+        let mut status = self.settled(client)?;
+        if status == "ARCHIVED" {
+            asked(client, "POST", &format!("{}/unarchive", self.path()), None)?;
+            status = self.settled(client)?;
+        }
+        assert_eq!(status, "DEPLOYED", "{}", self.name);
+        Ok(())
+    }
+
+    fn archive(&mut self, client: &Client) -> Result<(), Lost> {
+        asked(client, "POST", &format!("{}/archive", self.path()), None)?;
+        let status = self.settled(client)?;
+        assert_eq!(status, "ARCHIVED", "{}", asked(client, "GET", &self.path(), None)?);
+        self.archives += 1;
+        if self.fork == Known::Gone && self.chances.u8(..4) == 0 {
+            return self.delete(client);
+        }
+        self.bring_back(client)?;
+        let number = self.read(client, &self.name)?;
+        assert!(self.written.contains(&number), "{} came back with {number}", self.name);
+        Ok(())
+    }
+
+    fn restore(&mut self, client: &Client) -> Result<(), Lost> {
+        let there = self.snapshots(client)?;
+        let known = self.taken.iter().filter(|(id, _)| there.contains(id));
+        let Some((id, numbers)) = self.chances.choice(known.collect::<Vec<_>>()) else {
+            return Ok(());
+        };
+        let (numbers, path) = (numbers.clone(), format!("{}/snapshots/{id}/restore", self.path()));
+        // Until it is answered, it may be either.
+        self.written.extend(&numbers);
+        asked(client, "POST", &path, None)?;
+        self.written = numbers;
+        self.restores += 1;
+        let number = self.read(client, &self.name)?;
+        assert!(self.written.contains(&number), "{} was set back to {number}", self.name);
         Ok(())
     }
 
     fn make(&mut self, client: &Client) -> Result<(), Lost> {
         self.sandbox = Known::Open;
-        self.written = 0..=0;
+        (self.written, self.taken) = ([0].into(), BTreeMap::new());
         let mut runtime = json!({"image": IMAGE, "memory": 128, "generation": "mk2"});
-        if self.is_on_disk {
-            runtime["storageMb"] = json!(320);
+        if self.has_disk {
+            runtime["storageMb"] = json!(DISK_MB);
         }
         let wish = json!({"metadata": {"name": self.name}, "spec": {"runtime": runtime}});
         asked(client, "POST", "/v0/sandboxes", Some(&wish))?;
@@ -121,10 +204,11 @@ impl Forker {
         Ok(())
     }
 
-    fn snapshot(&self, client: &Client) -> Result<(), Lost> {
+    fn snapshot(&mut self, client: &Client) -> Result<(), Lost> {
         let path = format!("{}/snapshots", self.path());
         let taken = asked(client, "POST", &path, Some(&json!({})))?;
         assert_eq!(taken["status"], "ready", "{taken}");
+        self.taken.insert(taken["id"].as_str().unwrap().to_owned(), self.written.clone());
         Ok(())
     }
 
@@ -147,9 +231,9 @@ impl Forker {
     fn write(&mut self, client: &Client) -> Result<(), Lost> {
         let number = self.read(client, &self.name)?;
         assert!(self.written.contains(&number), "{} has {number}", self.name);
-        self.written = number..=number + 1;
+        self.written = [number, number + 1].into();
         self.run(client, &self.name, &format!("echo {} > /new && mv /new /n", number + 1))?;
-        self.written = number + 1..=number + 1;
+        self.written = [number + 1].into();
         Ok(())
     }
 
@@ -161,7 +245,7 @@ impl Forker {
             self.fork_name,
             self.forked
         );
-        self.forked = number..=number;
+        self.forked = [number].into();
         Ok(())
     }
 
@@ -185,9 +269,10 @@ impl Forker {
     fn try_rest(&mut self, client: &Client) -> Result<(), Lost> {
         self.look(client)?;
         if self.sandbox == Known::There {
+            self.bring_back(client)?;
             let number = self.read(client, &self.name)?;
             assert!(self.written.contains(&number), "{} has {number}", self.name);
-            self.written = number..=number;
+            self.written = [number].into();
         }
         if self.fork == Known::There {
             self.read_fork(client)?;
@@ -227,7 +312,7 @@ fn check(client: &Client, forkers: &mut [Forker]) {
 }
 
 #[test]
-fn a_killed_server_leaves_no_snapshot_half_there_and_no_fork_with_other_files() {
+fn a_killed_server_leaves_no_snapshot_half_there_and_no_sandbox_with_other_files() {
     let mut chances = chances();
     let mut place = Place::new("15s");
     let short = [("HOLM_SNAPSHOTS__TIDY_EVERY", "200ms"), ("HOLM_SNAPSHOTS__FORK_WITHIN", "15s")];
@@ -248,10 +333,17 @@ fn a_killed_server_leaves_no_snapshot_half_there_and_no_fork_with_other_files() 
         }
     }
     check(&client, &mut forkers);
-    let forks: usize = forkers.iter().map(|forker| forker.forks).sum();
-    assert!(forks > kills / 4, "hardly anything was forked: {forks}");
-    println!("{kills} kills, {forks} forks");
+    let sum = |count: fn(&Forker) -> usize| forkers.iter().map(count).sum::<usize>();
+    let (forks, archives) = (sum(|it| it.forks), sum(|it| it.archives));
+    println!(
+        "{kills} kills, {forks} forks, {archives} archives, {} restores",
+        sum(|it| it.restores)
+    );
+    assert!(forks + archives > kills / 4, "hardly anything was done");
     forkers.iter_mut().for_each(|forker| forker.end(&client));
-    eventually("nothing is left", || folders(place.data()) == 0);
+    eventually("nothing is left", || {
+        let data = place.data();
+        (folders(data), files(data), loops(data)) == (0, 0, 0)
+    });
     place.clear(server, &client);
 }

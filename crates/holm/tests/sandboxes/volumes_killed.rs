@@ -1,10 +1,12 @@
-//! The server is killed at random moments while volumes are made, mounted, written to, grown and deleted.
-//! What was acknowledged is there, no volume is in two places, and nothing is left.
+//! The server is killed at random moments while volumes are made, some of them of a template, mounted, written to,
+//! grown and deleted. What was acknowledged is there, no volume is in two places, and nothing is left.
 //!
 //! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
 
+use crate::command_line::{done, holm};
 use crate::setup::{Client, IMAGE, Place, eventually};
 use serde_json::{Value, json};
+use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,8 +17,11 @@ const SHORT: usize = 10;
 const LONG: usize = 200;
 const KEEPERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
-const SIZE_MB: u64 = 24;
+const SIZE_MB: u64 = 32;
 const GROWTH_MB: u64 = 8;
+const TEMPLATE: &str = "base";
+/// What its one file has.
+const BEGINS: &str = "from the template\n";
 
 /// The connection broke: the server was killed.
 pub(crate) struct Lost;
@@ -35,6 +40,8 @@ struct Keeper {
     chances: fastrand::Rng,
     volume: Known,
     sandbox: Known,
+    /// Whether the volume began with the files of the template.
+    of_template: bool,
     /// The last number whose write was acknowledged, and whether the next one may be there too.
     written: u64,
     is_writing: bool,
@@ -49,6 +56,7 @@ impl Keeper {
             chances,
             volume: Known::Gone,
             sandbox: Known::Gone,
+            of_template: false,
             written: 0,
             is_writing: false,
             size_mb: 0,
@@ -105,8 +113,12 @@ impl Keeper {
     }
 
     fn make(&mut self, client: &Client) -> Result<(), Lost> {
-        self.volume = Known::Open;
-        asked(client, "POST", "/v0/volumes", Some(&self.volume_of(SIZE_MB)))?;
+        (self.volume, self.of_template) = (Known::Open, self.chances.bool());
+        let mut wish = self.volume_of(SIZE_MB);
+        if self.of_template {
+            wish["spec"]["template"] = json!(TEMPLATE);
+        }
+        asked(client, "POST", "/v0/volumes", Some(&wish))?;
         (self.volume, self.size_mb) = (Known::There, SIZE_MB);
         Ok(())
     }
@@ -163,8 +175,14 @@ impl Keeper {
 
     /// What is on the volume must be what was acknowledged, or what was being written.
     fn read(&mut self, client: &Client) -> Result<(), Lost> {
-        let read = self.run(client, "cat /data/n 2>/dev/null || echo 0")?;
-        let number: u64 = read.trim().parse().expect("a number is on the volume");
+        let read = self.run(
+            client,
+            "cat /data/n 2>/dev/null || echo 0; cat /data/begins 2>/dev/null || true",
+        )?;
+        let (number, begins) = read.split_once('\n').expect("a line");
+        let number: u64 = number.parse().expect("a number is on the volume");
+        let wanted = if self.of_template { BEGINS } else { "" };
+        assert_eq!(begins, wanted, "{} began with other files", self.name);
         let may_be = self.written..=self.written + u64::from(self.is_writing);
         assert!(may_be.contains(&number), "{number} is on {}, not {may_be:?}", self.name);
         (self.written, self.is_writing) = (number, false);
@@ -270,18 +288,29 @@ pub(crate) fn kills() -> usize {
 }
 
 /// Files of volumes, below the folders of their owners.
-fn files(data: &Path) -> usize {
+pub(crate) fn files(data: &Path) -> usize {
     let Ok(owners) = std::fs::read_dir(data.join("node/volumes")) else { return 0 };
     let folders = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
     folders.map(|folder| std::fs::read_dir(folder).unwrap().count()).sum()
 }
 
 /// Loop devices with such a file behind them.
-fn loops(data: &Path) -> usize {
+pub(crate) fn loops(data: &Path) -> usize {
     let place = data.canonicalize().unwrap().to_string_lossy().into_owned();
     let devices = std::fs::read_dir("/sys/block").unwrap().map(|device| device.unwrap().path());
     let behind = |device: &Path| std::fs::read_to_string(device.join("loop/backing_file"));
     devices.filter(|device| behind(device).is_ok_and(|file| file.starts_with(&place))).count()
+}
+
+/// One with a single file, which volumes can begin with.
+fn make_template(client: &Client) {
+    let here = tempfile::tempdir().unwrap();
+    let folder = here.path().join(TEMPLATE);
+    fs::create_dir(&folder).unwrap();
+    let manifest = format!("name = '{TEMPLATE}'\ntype = 'volume-template'\ndefaultSize = 16\n");
+    fs::write(folder.join("blaxel.toml"), manifest).unwrap();
+    fs::write(folder.join("begins"), BEGINS).unwrap();
+    done(holm(client, &["deploy", TEMPLATE, "--yes"]).current_dir(here.path()), 0);
 }
 
 fn check(place: &Place, client: &Client, keepers: &mut [Keeper]) {
@@ -291,7 +320,8 @@ fn check(place: &Place, client: &Client, keepers: &mut [Keeper]) {
         (volumes, mounts) = (volumes + volume, mounts + mount);
     }
     eventually("what is left is explained", || {
-        (files(place.data()), loops(place.data())) == (volumes, mounts)
+        // And the version of the template.
+        (files(place.data()), loops(place.data())) == (volumes + 1, mounts)
     });
 }
 
@@ -300,6 +330,7 @@ fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
     let mut chances = chances();
     let mut place = Place::new("15s");
     let (mut server, mut client) = place.start();
+    make_template(&client);
     let mut keepers: Vec<_> =
         (0..KEEPERS).map(|number| Keeper::new(number, chances.fork())).collect();
     let kills = kills();
@@ -315,6 +346,7 @@ fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
         }
     }
     check(&place, &client, &mut keepers);
+    client.done("DELETE", &format!("/v0/volume_templates/{TEMPLATE}"), None);
     let writes: usize = keepers.iter().map(|keeper| keeper.writes).sum();
     assert!(writes > kills / 2, "hardly anything was written: {writes}");
     println!("{kills} kills, {writes} writes");

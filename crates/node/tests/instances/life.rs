@@ -2,9 +2,12 @@
 
 use crate::machine::{Machine, PATIENCE, await_console, run, world};
 use node::{
-    Backend, CreateError, Error, Exit, Happened, InstanceName, SpecError, State, User, Writable,
+    Backend, CreateError, Error, Exit, Happened, InstanceName, Spec, SpecError, State, User,
+    VolumeName, Writable,
 };
 use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -212,4 +215,35 @@ fn an_unknown_instance_is_missing() {
     assert!(matches!(node.pause(&id), Err(Error::Missing(_))));
     assert!(matches!(node.destroy(&id), Err(Error::Missing(_))));
     assert!(matches!(node.dial(&id, 80, PATIENCE), Err(Error::Missing(_))));
+}
+
+/// Each of them begins with a copy of all that this process has open.
+#[test]
+fn a_disk_that_stays_is_made_while_other_programs_are_started() {
+    let machine = Machine::new();
+    if machine.settings.backend != Backend::Direct {
+        return;
+    }
+    let node = machine.open();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    Command::new("/bin/true").status().unwrap();
+                }
+            });
+        }
+        let made = (0..10).try_for_each(|number| {
+            let volume = VolumeName::new(format!("disk-{number}")).unwrap();
+            let writable = Writable::Kept { volume: volume.clone(), mb: 16, over: "image".into() };
+            let spec = Spec { writable, ..machine.shell(&format!("run-{number}"), "true") };
+            node.create(&spec)?;
+            node.destroy(&spec.id).unwrap();
+            node.volumes().remove(&volume).unwrap();
+            Ok::<_, CreateError>(())
+        });
+        over.store(true, Ordering::Relaxed);
+        made.unwrap();
+    });
 }

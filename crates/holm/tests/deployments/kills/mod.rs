@@ -1,11 +1,12 @@
 //! The server is killed again and again, at random moments and in the middle of named steps, while images
-//! are uploaded, built and pushed, while revisions change, drain and go back, and while all of it is
-//! asked and deleted. After each kill everything comes to its end, and nothing is left of it.
+//! are uploaded, built and pushed, while revisions change, drain and go back, while calls are made that nobody
+//! waits for, and while all of it is asked and deleted. After each kill everything comes to its end, and nothing is left of it.
 //!
 //! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 100 times. The seed of its chances is printed, and
 //! `HOLM_SEED` repeats them, as far as the timing of processes can be repeated.
 
 mod agent;
+mod caller;
 mod invariants;
 mod left;
 mod maker;
@@ -15,6 +16,7 @@ mod switcher;
 use crate::Sweep;
 use crate::place::{Client, PATIENCE, Place, eventually};
 use crate::web::Web;
+use caller::Caller;
 use invariants::{nothing_is_left, the_bill_stands_still};
 use maker::Maker;
 use pusher::Pusher;
@@ -54,6 +56,7 @@ struct Cast {
     visitors: Vec<Visitor>,
     makers: Vec<Maker>,
     pusher: Pusher,
+    caller: Caller,
 }
 
 impl Cast {
@@ -65,11 +68,12 @@ impl Cast {
             switchers,
             makers: (0..2).map(|number| Maker::new(number, chances.fork())).collect(),
             pusher: Pusher::new(chances.fork()),
+            caller: Caller::new(chances.fork()),
         }
     }
 
     fn all(&mut self) -> Vec<&mut dyn Actor> {
-        let mut all: Vec<&mut dyn Actor> = vec![&mut self.pusher];
+        let mut all: Vec<&mut dyn Actor> = vec![&mut self.pusher, &mut self.caller];
         all.extend(self.switchers.iter_mut().map(|it| it as &mut dyn Actor));
         all.extend(self.visitors.iter_mut().map(|it| it as &mut dyn Actor));
         all.extend(self.makers.iter_mut().map(|it| it as &mut dyn Actor));
@@ -85,6 +89,8 @@ fn settings() -> Vec<(&'static str, String)> {
         ("HOLM_BUILDER__DISK_MB", "64"),
         ("HOLM_DEPLOYMENTS__DRAIN_TIMEOUT", "5s"),
         ("HOLM_DEPLOYMENTS__RESTART_PAUSE", "200ms"),
+        ("HOLM_CALLBACKS__PAUSE", "200ms"),
+        ("HOLM_CALLBACKS__TIMEOUT", "2s"),
     ];
     let many = [
         "HOLM_LIMITS__KEY_PER_SECOND",
@@ -93,7 +99,8 @@ fn settings() -> Vec<(&'static str, String)> {
         "HOLM_LIMITS__WORKSPACE_BURST",
     ];
     let many = many.into_iter().map(|name| (name, "1000000".to_owned()));
-    many.chain(short.map(|(name, value)| (name, value.to_owned()))).collect()
+    let inside = ("HOLM_CALLBACKS__INSIDE", format!("[\"{}\"]", caller::own_name()));
+    many.chain([inside]).chain(short.map(|(name, value)| (name, value.to_owned()))).collect()
 }
 
 fn kills() -> usize {
@@ -114,6 +121,7 @@ fn nothing_is_lost_doubled_or_left_however_often_the_server_is_killed() {
     let _sweep = Sweep::of(&place);
     let (mut server, mut client) = place.start();
     let mut cast = Cast::new(&mut chances);
+    cast.caller.deploy(&Web::new(&client));
     let (kills, begun) = (kills(), Instant::now());
     for kill in 1..=kills {
         live_and_die(&mut server, &client, &mut cast, &mut chances);
@@ -127,11 +135,13 @@ fn nothing_is_lost_doubled_or_left_however_often_the_server_is_killed() {
     let answers: usize = cast.visitors.iter().map(|visitor| visitor.answers).sum();
     println!(
         "{kills} kills in {:?}: {taken} uploads were taken, {answers} requests answered, {} pushes \
-         went on after a kill",
+         went on after a kill, {} calls accepted that nobody waited for",
         begun.elapsed(),
-        cast.pusher.went_on
+        cast.pusher.went_on,
+        cast.caller.accepted
     );
-    assert!(taken > 0 && answers > kills, "hardly anything was done");
+    let accepted = cast.caller.accepted;
+    assert!(taken > 0 && answers > kills && accepted > kills, "hardly anything was done");
     leave_nothing(&place, server, &client, cast);
 }
 
