@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const FORKERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
-const DISK_MB: u32 = 32;
+const DISK_MB: u32 = 320;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// What a sandbox is on its way through.
 const UNDER_WAY: [&str; 3] = ["ARCHIVING", "UNARCHIVING", "DEPLOYING"];
