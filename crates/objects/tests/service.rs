@@ -1,5 +1,7 @@
 //! A real service: conditional puts, parts, lists and failures over HTTP with signatures.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 use objects::{Digest, Error, Folder, Objects, PART_BYTES, Secret, Settings, Stored};
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"holmpk01";
 const END: u8 = 0;
@@ -289,7 +289,7 @@ impl Unpacker<'_> {
         top: &OwnedFd,
         folder: &OwnedFd,
         name: &OsStr,
-        path: &PathBuf,
+        path: &Path,
     ) -> io::Result<Option<Level>> {
         if kind == ALIAS {
             let number = self.number()?;
@@ -328,7 +328,7 @@ impl Unpacker<'_> {
         about: &About,
         folder: &OwnedFd,
         name: &OsStr,
-        path: &PathBuf,
+        path: &Path,
     ) -> io::Result<()> {
         let (number, size) = (self.number()?, self.number()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
@@ -348,7 +348,7 @@ impl Unpacker<'_> {
         about.dress(&file)?;
         if number != ALONE {
             require(number == self.named.len() as u64, "files are numbered in their order")?;
-            self.named.push(path.clone());
+            self.named.push(path.to_path_buf());
         }
         Ok(())
     }

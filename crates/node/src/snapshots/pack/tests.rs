@@ -3,7 +3,6 @@ use proptest::prelude::*;
 use rustix::fs::CWD;
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::Path;
 use tempfile::TempDir;
 
 fn opened(path: &Path) -> OwnedFd {
