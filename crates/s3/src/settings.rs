@@ -25,8 +25,9 @@ pub struct Settings {
     pub delete_keys_max: usize,
     /// Folders that one page of a list may look into; what is left is on the next page.
     pub list_folders_max: usize,
-    /// Bytes of a body of XML.
+    /// Bytes of a body of XML, and elements in it: each takes many times the memory of its bytes.
     pub xml_bytes_max: usize,
+    pub xml_elements_max: usize,
     /// Bytes of all `x-amz-meta-` names and values together.
     pub metadata_bytes_max: usize,
     /// How long the next piece of a body may take to come.
@@ -50,7 +51,8 @@ impl Default for Settings {
             keys_per_page_max: 1000,
             delete_keys_max: 1000,
             list_folders_max: 10_000,
-            xml_bytes_max: 4 << 20,
+            xml_bytes_max: 2 << 20,
+            xml_elements_max: 100_000,
             metadata_bytes_max: 2048,
             idle_max: Duration::from_secs(60),
         }
