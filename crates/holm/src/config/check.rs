@@ -175,7 +175,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("snapshots.pending_workspace_max", config.snapshots.pending_workspace_max.into()),
         ("snapshots.takes_max", config.snapshots.takes_max.into()),
         ("s3.requests_max", config.s3.requests_max.into()),
-        ("s3.requests_key_max", config.s3.requests_key_max.into()),
+        ("s3.requests_workspace_max", config.s3.requests_workspace_max.into()),
         ("s3.put_mb_max", config.s3.put_mb_max.into()),
         ("s3.uploads_max", config.s3.uploads_max.into()),
         ("builds.upload_mb_max", config.builds.upload_mb_max.into()),

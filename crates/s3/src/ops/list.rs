@@ -240,10 +240,9 @@ mod tests {
     fn folder(path: &Path) -> Folder {
         let files: Arc<rustix::fd::OwnedFd> = Arc::new(fs::File::open(path).unwrap().into());
         let owner = Owner { user: 0, group: 0 };
-        let (id, hidden) = ("bucket".to_owned(), Arc::clone(&files));
-        let bucket = Bucket { id, files, hidden, owner, may_write: false };
+        let bucket = Bucket { id: "bucket".to_owned(), files, owner, may_write: false };
         let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(0));
-        Folder::new(bucket, Arc::new(Locks::new()), world)
+        Folder::new(bucket, &Locks::default(), world, Arc::new(()))
     }
 
     /// What S3 says of these keys, each once, in order.
