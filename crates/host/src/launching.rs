@@ -30,8 +30,6 @@ const OUTPUT_BYTES_MIN: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Of its memory, so much may be files when no disk was asked for: a half.
 const FILES_OF_MEMORY: u32 = 2;
-/// Processor time of a program that callers wait for, until it listens.
-const START_MILLICORES: u32 = 1_000;
 
 impl From<Interrupted> for LaunchFault {
     fn from(interrupted: Interrupted) -> Self {
@@ -272,7 +270,7 @@ impl Inner {
     /// a language's libraries with a quarter of a processor takes most of a cold start.
     fn cpu_at_start(&self, launch: &Launch) -> u32 {
         let usual = Spec::cpu_for(launch.memory_mb);
-        launch.serves.map_or(usual, |_| usual.max(START_MILLICORES))
+        launch.serves.map_or(usual, |_| usual.max(self.start_millicores))
     }
 
     /// Takes back what an instance had for its start.

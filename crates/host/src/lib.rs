@@ -60,6 +60,7 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
+    start_millicores: u32,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Who takes a snapshot now: others wait.
@@ -100,8 +101,9 @@ impl LocalMachine {
             guest,
             key,
             pids_max: settings.pids_max,
+            start_millicores: settings.start_millicores,
             keeps_volumes,
-            taking: tokio::sync::Semaphore::new(snapshots::AT_ONCE),
+            taking: tokio::sync::Semaphore::new(settings.takes_max),
             starting: Mutex::default(),
         })))
     }

@@ -10,9 +10,6 @@ use node::{Owner, SnapshotError, SnapshotName};
 use types::chain;
 use types::ids::ResourceId;
 
-/// Each has a thread for as long as its files are copied, and the disk is the same for all.
-pub(crate) const AT_ONCE: usize = 4;
-
 /// Nothing but [`LocalMachine`], for those who may only ask about snapshots.
 pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
 

@@ -196,6 +196,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("deployments.concurrency", config.deployments.concurrency.into()),
         ("deployments.starting_max", config.deployments.starting_max.into()),
         ("deployments.launches_max", config.deployments.launches_max as u64),
+        ("deployments.start_millicores", config.deployments.start_millicores.into()),
         ("deployments.looks_max", config.deployments.looks_max as u64),
         ("logs.replica_day_bytes_max", config.logs.replica_day_bytes_max),
         ("runners.attempts_max", config.runners.attempts_max.into()),
