@@ -80,7 +80,7 @@ async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
         return Ok(());
     }
     let order = Order { sandbox: held.row.name.clone(), name: None, kept: Kept::Needed };
-    let taken = match snapshots::take(&context, order, None).await {
+    let taken = match snapshots::take(&context, order).await {
         Ok(snapshot) => Ok(snapshot),
         Err(Error::Store(error)) => return Err(error.into()),
         Err(other) => Err(other.to_string()),
