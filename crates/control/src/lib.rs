@@ -35,6 +35,7 @@ pub mod registry;
 pub mod repositories;
 mod settings;
 mod shared_secret;
+mod snapshot_base;
 pub mod snapshot_store;
 pub mod snapshots;
 mod start;

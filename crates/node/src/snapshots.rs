@@ -93,6 +93,8 @@ pub struct NewSnapshot {
     pub name: SnapshotName,
     pub owner: Owner,
     pub instance: InstanceName,
+    /// What the layers of the instance are called by whoever asks: [`Snapshots::base`] says it again.
+    pub base: Option<String>,
 }
 
 /// One that there is.
@@ -132,6 +134,7 @@ struct All {
 struct Kept {
     owner: Owner,
     parent: Option<SnapshotName>,
+    base: Option<String>,
     size_bytes: u64,
     is_removed: bool,
     /// Instances that stand on it, and snapshots that are being made over it.
@@ -167,15 +170,15 @@ impl Snapshots {
         for (owner, path) in folders(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
             let about = About::read(&path);
-            let (Some(Ok(name)), Some(About { parent, size_bytes })) = (name, about?) else {
+            let (Some(Ok(name)), Some(About { parent, size_bytes, base })) = (name, about?) else {
                 tracing::info!(path = %path.display(), "a snapshot that is not whole is removed");
                 std::fs::remove_dir_all(&path)?;
                 continue;
             };
             let is_removed = About::is_removed(&path);
-            let permit = room.adopt(&owner, megabytes(size_bytes));
+            let _room = room.adopt(&owner, megabytes(size_bytes));
             let (users, disks) = (0, About::disks(&path)?);
-            let one = Kept { owner, parent, size_bytes, is_removed, users, disks, _room: permit };
+            let one = Kept { owner, parent, base, size_bytes, is_removed, users, disks, _room };
             kept.insert(name, one);
         }
         let all = Mutex::new(All { kept, making: HashSet::new() });
@@ -199,6 +202,11 @@ impl Snapshots {
         let all = self.all.lock();
         let kept = all.kept.get(name).filter(|kept| !kept.is_removed)?;
         Some(Taken { size_bytes: kept.size_bytes, paused: Duration::ZERO })
+    }
+
+    /// What the layers below one were called when it was taken. `None`: nobody said, or it is gone.
+    pub fn base(&self, name: &SnapshotName) -> Option<String> {
+        self.all.lock().kept.get(name)?.base.clone()
     }
 
     /// Removes one for good. What stands on it keeps its files until it is gone.
@@ -267,13 +275,14 @@ impl Snapshots {
         }
         let reserved = self.room.take(&new.owner, megabytes(written.bytes_at_most()?))?;
         let (size_bytes, paused) = written.copy_to(&making.folder.join(LAYER), still)?;
-        let about = About { parent: parent.cloned(), size_bytes };
+        let about = About { parent: parent.cloned(), size_bytes, base: new.base.clone() };
         about.write(&making.folder)?;
         drop(reserved);
         let room = self.room.take(&new.owner, megabytes(size_bytes))?;
         let kept = Kept {
             owner: new.owner.clone(),
             parent: parent.cloned(),
+            base: new.base.clone(),
             size_bytes,
             is_removed: false,
             users: 0,

@@ -13,7 +13,7 @@ use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
 use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::machine::{Launch, Machine};
-use crate::{snapshots, usage};
+use crate::{snapshot_base, snapshots, usage};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::sync::Arc;
@@ -252,7 +252,8 @@ impl Row {
         };
         if let Some(begins) = &self.begins {
             // Held until the row says that it begins with it.
-            snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
+            let held = snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
+            snapshot_base::require_image(context, tx, &held, self.wish.image())?;
         }
         let begins = self.begins.clone();
         let Some((id, machine)) = &self.birth else {
