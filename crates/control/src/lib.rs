@@ -29,6 +29,7 @@ pub mod kinds;
 pub mod machine;
 mod missing;
 pub mod pager;
+mod placement;
 pub mod providers;
 pub mod query;
 pub mod registry;
