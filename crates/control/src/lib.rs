@@ -15,6 +15,7 @@ pub mod control;
 mod cursor;
 pub mod domains;
 pub mod drive_buckets;
+pub mod drive_folders;
 mod drive_key;
 pub mod drive_store;
 pub mod drives;
