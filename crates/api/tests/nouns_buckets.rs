@@ -4,56 +4,18 @@
 
 mod common;
 
-use common::{Answer, Cloud};
-use hmac::{Hmac, KeyInit, Mac};
+use common::machine::Pretended;
+use common::s3::code;
+use common::volumes::PretendedVolumes;
+use common::{Answer, Cloud, settings};
 use http::Method;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use types::instance::Outcome;
 
-/// When the clock of tests begins.
-const DATE: &str = "20260416T004000Z";
-const HOST: &str = "localhost:8080";
-
-fn hmac(key: &[u8], text: &str) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Sends a request that is signed with a key.
-async fn signed(cloud: &Cloud, method: Method, path: &str, (id, key): (&str, &str)) -> Answer {
-    let (day, empty) = (&DATE[..8], hex(&Sha256::digest(b"")));
-    let names = "host;x-amz-content-sha256;x-amz-date";
-    let request = format!(
-        "{method}\n{path}\n\nhost:{HOST}\nx-amz-content-sha256:{empty}\nx-amz-date:{DATE}\n\n{names}\n{empty}"
-    );
-    let scope = format!("{day}/any/s3/aws4_request");
-    let request = hex(&Sha256::digest(request.as_bytes()));
-    let text = format!("AWS4-HMAC-SHA256\n{DATE}\n{scope}\n{request}");
-    let first = format!("AWS4{key}").into_bytes();
-    let parts = [day, "any", "s3", "aws4_request"];
-    let signing = parts.iter().fold(first, |key, part| hmac(&key, part));
-    let signature = hex(&hmac(&signing, &text));
-    let authorization = format!(
-        "AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}"
-    );
-    let headers = [
-        ("host", HOST),
-        ("x-amz-date", DATE),
-        ("x-amz-content-sha256", &empty),
-        ("authorization", &authorization),
-    ];
-    cloud.raw(method, path, &headers, Vec::new()).await
-}
-
-#[track_caller]
-fn code(answer: &Answer) -> (u16, &str) {
-    let code = answer.text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
-    (answer.status.as_u16(), code.map_or("", |(code, _)| code))
+async fn signed(cloud: &Cloud, method: Method, path: &str, key: (&str, &str)) -> Answer {
+    cloud.s3(method, path, &[], key, "").await
 }
 
 async fn service_account_key(cloud: &Cloud) -> (String, String, String) {
@@ -128,4 +90,152 @@ async fn what_signs_goes_with_its_service_account() {
     assert_eq!(cloud.store.read(find).await.unwrap(), None);
     let answer = signed(&cloud, Method::GET, "/s3/", (&id, &key)).await;
     assert_eq!(code(&answer), (403, "InvalidAccessKeyId"));
+}
+
+/// On a machine that keeps drives, with one in each of two workspaces.
+async fn two_workspaces(limits: control::S3Limits) -> (Cloud, [String; 2]) {
+    let volumes = PretendedVolumes::new(10_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let settings = control::Settings { s3: limits, ..settings() };
+    let cloud = Cloud::start_on_machine(machine, settings).await;
+    // Before there is another workspace, so that nobody has to be told which.
+    drive(&cloud).await;
+    cloud.post("/v0/workspaces", json!({"name": "near"})).await.ok();
+    let near = [("x-blaxel-workspace", "near")];
+    let body = json!({"metadata": {"name": "data-1"}, "spec": {}});
+    cloud.call_with(Method::POST, "/v0/drives", &near, Some(body)).await.ok();
+    let path = async |workspace| format!("/s3/drv-data-1-{}", cloud.workspace(workspace).await);
+    let paths = [path("main").await, path("near").await];
+    (cloud, paths)
+}
+
+/// Asks again and again until the answer is as wanted.
+async fn until_code(cloud: &Cloud, path: &str, key: (&str, &str), wanted: (u16, &str)) {
+    let asked = async {
+        loop {
+            let answer = signed(cloud, Method::GET, path, key).await;
+            if code(&answer) == wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
+}
+
+#[tokio::test]
+async fn all_keys_of_a_workspace_have_one_share_of_the_requests() {
+    let limits =
+        control::S3Limits { requests_max: 4, requests_workspace_max: 2, ..Default::default() };
+    let (cloud, [main, near]) = two_workspaces(limits).await;
+    let cloud = Arc::new(cloud);
+    let (first, second) = (cloud.signing_key("main").await, cloud.signing_key("main").await);
+    let (first, second) = ((&*first.0, &*first.1), (&*second.0, &*second.1));
+    let other = cloud.signing_key("near").await;
+    let other = (&*other.0, &*other.1);
+
+    // Whoever knows the id of a key and not the key takes nothing.
+    for _ in 0..8 {
+        let forged = cloud.hanging_put(&format!("{main}/forged"), (first.0, "wrong")).await;
+        assert_eq!(forged, 403);
+    }
+    let hang = |name: &str, (id, key): (&str, &str)| {
+        let (cloud, path) = (Arc::clone(&cloud), format!("{main}/{name}"));
+        let key = (id.to_owned(), key.to_owned());
+        // Until it is let in: what asks below takes a place for a moment, too.
+        tokio::spawn(async move {
+            while cloud.hanging_put(&path, (&key.0, &key.1)).await == 503 {
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    let held = [hang("a", first), hang("b", second)];
+    for key in [first, second] {
+        until_code(&cloud, &main, key, (503, "SlowDown")).await;
+    }
+    assert!(held.iter().all(|put| !put.is_finished()));
+    let neighbour = signed(&cloud, Method::GET, &near, other).await;
+    assert_eq!(code(&neighbour), (200, ""), "{}", neighbour.text);
+    for put in held {
+        put.abort();
+        assert!(put.await.unwrap_err().is_cancelled());
+    }
+    until_code(&cloud, &main, second, (200, "")).await;
+}
+
+#[tokio::test]
+async fn no_key_opens_the_bucket_of_another_workspace() {
+    let (cloud, [main, near]) = two_workspaces(control::S3Limits::default()).await;
+    let (mine, theirs) = (cloud.signing_key("main").await, cloud.signing_key("near").await);
+    let (mine, theirs) = ((&*mine.0, &*mine.1), (&*theirs.0, &*theirs.1));
+    let object = format!("{main}/secret");
+    assert_eq!(code(&cloud.s3(Method::PUT, &object, &[], mine, "only mine").await), (200, ""));
+    let begun = cloud.s3(Method::POST, &format!("{main}/parts?uploads="), &[], mine, "").await;
+    let upload = begun.text.split_once("<UploadId>").unwrap().1.split_once('<').unwrap().0;
+
+    // The same for a bucket that nobody has.
+    let random = regex::Regex::new("<RequestId>[^<]+").unwrap();
+    let absent = main.replace("data-1", "data-9");
+    let part = format!("parts?partNumber=1&uploadId={upload}");
+    let of_upload = format!("parts?uploadId={upload}");
+    let delete = "<Delete><Object><Key>secret</Key></Object></Delete>";
+    for (method, key, body) in [
+        (Method::GET, "", ""),
+        (Method::GET, "?list-type=2", ""),
+        (Method::GET, "?uploads=", ""),
+        (Method::POST, "?delete=", delete),
+        (Method::PUT, "", ""),
+        (Method::GET, "/secret", ""),
+        (Method::HEAD, "/secret", ""),
+        (Method::PUT, "/secret", "theirs now"),
+        (Method::DELETE, "/secret", ""),
+        (Method::POST, "/new?uploads=", ""),
+        (Method::PUT, &format!("/{part}"), "part"),
+        (Method::GET, &format!("/{of_upload}"), ""),
+        (Method::POST, &format!("/{of_upload}"), "<CompleteMultipartUpload/>"),
+        (Method::DELETE, &format!("/{of_upload}"), ""),
+        (Method::GET, "/../../etc/passwd", ""),
+    ] {
+        let ask = async |bucket: &str| {
+            let answer =
+                cloud.s3(method.clone(), &format!("{bucket}{key}"), &[], theirs, body).await;
+            assert_eq!(answer.status, 404, "{method} {key}: {}", answer.text);
+            random.replace(&answer.text, "").replace(bucket, "<bucket>")
+        };
+        assert_eq!(ask(&main).await, ask(&absent).await, "{method} {key} tells of a bucket");
+    }
+    // With an upload of another workspace in a bucket of one's own, and a copy from there.
+    let elsewhere = cloud.s3(Method::PUT, &format!("{near}/{part}"), &[], theirs, "x").await;
+    assert_eq!(code(&elsewhere), (404, "NoSuchUpload"));
+    for source in [&object, &absent] {
+        let source = source.strip_prefix("/s3").unwrap().to_owned();
+        let source = if source.ends_with("secret") { source } else { format!("{source}/secret") };
+        let from = [("x-amz-copy-source", source.as_str())];
+        let copied = cloud.s3(Method::PUT, &format!("{near}/copy"), &from, theirs, "").await;
+        assert_eq!(code(&copied), (404, "NoSuchBucket"), "{}", copied.text);
+    }
+    let listed = cloud.s3(Method::GET, "/s3/", &[], theirs, "").await;
+    assert!(!listed.text.contains(main.strip_prefix("/s3/").unwrap()), "{}", listed.text);
+
+    // Addresses that somebody signed.
+    let good = common::s3::presigned(&object, mine);
+    assert_eq!(cloud.follow(&good).await.text, "only mine");
+    let theirs_for_mine = common::s3::presigned(&object, theirs);
+    assert_eq!(code(&cloud.follow(&theirs_for_mine).await), (404, "NoSuchBucket"));
+    let with_their_id = good.replace(mine.0, theirs.0);
+    assert_eq!(code(&cloud.follow(&with_their_id).await), (403, "SignatureDoesNotMatch"));
+    let signed_by_them = common::s3::presigned(&object, (mine.0, theirs.1));
+    assert_eq!(code(&cloud.follow(&signed_by_them).await), (403, "SignatureDoesNotMatch"));
+    for (from, to) in [("/secret?", "/other?"), ("Expires=60", "Expires=600"), (&*main, &*near)] {
+        let turned = cloud.follow(&good.replacen(from, to, 1)).await;
+        assert_eq!(code(&turned), (403, "SignatureDoesNotMatch"), "{from}");
+    }
+    cloud.clock.advance_s(61);
+    assert_eq!(code(&cloud.follow(&good).await), (403, "AccessDenied"));
+    cloud.clock.advance_s(-61);
+    // All is as it was.
+    let list = cloud.s3(Method::GET, &main, &[], mine, "").await;
+    assert_eq!(list.text.matches("<Key>").count(), 1, "{}", list.text);
+    let parts = cloud.s3(Method::GET, &format!("{main}/{of_upload}"), &[], mine, "").await;
+    assert_eq!((code(&parts), parts.text.matches("<Part>").count()), ((200, ""), 0));
 }

@@ -8,7 +8,7 @@ use common::machine::{IMAGE, Pretended, variable};
 use common::snapshots::PretendedSnapshots;
 use common::volumes::PretendedVolumes;
 use common::{Answer, Cloud, settings};
-use control::machine::Machine;
+use control::machine::{LaunchFault, Machine};
 use control::snapshot_store::SnapshotStore as _;
 use http::Method;
 use proptest::prelude::*;
@@ -497,6 +497,131 @@ async fn a_snapshot_is_billed_until_its_bytes_are_gone() {
         groups.iter().find(|group| group["billingDimension"] == "sandbox_snapshot_storage_gbs");
     let usage = of_snapshots.unwrap()["summary"]["usage"].as_f64().unwrap();
     assert!((100.0..115.0).contains(&usage), "100 s of 1 GB: {answer}");
+}
+
+#[tokio::test]
+async fn a_key_takes_one_snapshot_and_makes_one_fork() {
+    let (cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let with = async |path: &str, key: &str, body: Value| {
+        cloud.call_with(Method::POST, path, &[("idempotency-key", key)], Some(body)).await
+    };
+    let path = "/v0/sandboxes/one/snapshots";
+    snapshots.close();
+    let opened = async {
+        snapshots.until_taken(1).await;
+        snapshots.open();
+    };
+    // Both at once, and once more afterwards.
+    let (first, second, ()) =
+        tokio::join!(with(path, "k1", json!({})), with(path, "k1", json!({})), opened);
+    let third = with(path, "k1", json!({})).await;
+    assert_eq!(third.headers["idempotent-replayed"], "true");
+    let (first, second, third) = (first.ok(), second.ok(), third.ok());
+    assert_eq!((&first["status"], &first), (&json!("ready"), &second));
+    assert_eq!((first["id"].clone(), snapshots.ids().len()), (third["id"].clone(), 1));
+    with(path, "k1", json!({"name": "x"})).await.refused(409);
+
+    let fork = "/v0/sandboxes/one/fork";
+    let made = with(fork, "k2", to_sandbox("two")).await.ok();
+    let again = with(fork, "k2", to_sandbox("two")).await;
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    assert_eq!(again.ok(), made);
+    assert_eq!((snapshots.ids().len(), machine.launched.borrow().len()), (2, 2));
+    with(fork, "k2", to_sandbox("three")).await.refused(409);
+    with(fork, "k3", to_sandbox("two")).await.refused(409);
+
+    let to_app = json!({"targetType": "application", "targetName": "app"});
+    let from = format!("/v0/snapshots/{}/fork", first["id"].as_str().unwrap());
+    let made = with(&from, "k4", to_app.clone()).await.ok();
+    assert_eq!(with(&from, "k4", to_app).await.ok(), made);
+    let app = cloud.get("/v0/applications/app").await.ok();
+    assert_eq!(app["spec"]["revisions"].as_array().unwrap().len(), 1, "{app}");
+}
+
+#[tokio::test]
+async fn a_key_under_which_nothing_came_about_may_be_used_again() {
+    let snapshots = PretendedSnapshots::new(0);
+    let machine = Pretended::new(|launch| match launch.snapshot {
+        Some(_) => Err(LaunchFault::Full("no memory".into())),
+        None => Ok(Outcome::SUCCESS),
+    });
+    let cloud =
+        Cloud::start_on_machine(Arc::new(machine.with_snapshots(&snapshots)), settings()).await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let with = async |path: &str, body: Value| {
+        cloud.call_with(Method::POST, path, &[("idempotency-key", "k")], Some(body)).await
+    };
+    for _ in 0..2 {
+        with("/v0/sandboxes/one/snapshots", json!({})).await.refused(403);
+    }
+    snapshots.allow(1);
+    let made = with("/v0/sandboxes/one/snapshots", json!({})).await.ok();
+    let fork = format!("/v0/snapshots/{}/fork", made["id"].as_str().unwrap());
+    for _ in 0..2 {
+        let key = [("idempotency-key", "f")];
+        let answer = cloud.call_with(Method::POST, &fork, &key, Some(to_sandbox("two"))).await;
+        assert!(answer.status.is_server_error(), "{}", answer.body);
+    }
+    cloud.get("/v0/sandboxes/two").await.refused(404);
+}
+
+#[tokio::test]
+async fn nothing_begins_with_files_over_an_image_that_moved() {
+    let (cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let made = cloud.post("/v0/sandboxes/one/snapshots", json!({"name": "before"})).await.ok();
+    let id = made["id"].as_str().unwrap();
+    snapshots.move_tags();
+    let to_app = json!({"targetType": "application", "targetName": "app"});
+    let app = json!({"metadata": {"name": "app"}, "spec": {"image": IMAGE, "snapshot": id}});
+    for (path, body) in [
+        (format!("/v0/snapshots/{id}/fork"), to_sandbox("two")),
+        (format!("/v0/snapshots/{id}/fork"), to_app),
+        ("/v0/sandboxes/one/snapshots/before/restore".into(), Value::Null),
+        ("/v0/applications".into(), app),
+    ] {
+        let message = cloud.post(&path, body).await.refused(409);
+        assert!(message.contains("over another image"), "{path}: {message}");
+    }
+    let one = cloud.get("/v0/sandboxes/one").await.ok();
+    assert_eq!(one["status"], "DEPLOYED", "a restore that is refused changes nothing: {one}");
+    for gone in ["/v0/sandboxes/two", "/v0/applications/app"] {
+        cloud.get(gone).await.refused(404);
+    }
+    assert_eq!(machine.names().len(), 1, "{:?}", machine.names());
+}
+
+#[tokio::test]
+async fn an_archive_comes_back_on_the_machine_that_keeps_it() {
+    let (mut cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    cloud.post("/v0/sandboxes/one/archive", Value::Null).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "ARCHIVED").await;
+    let first = machine.until_launched(1).await.remove(0);
+    machine.until_retired(first.instance.as_str()).await;
+
+    // Another server on the same database, whose machine has none of it.
+    let empty = PretendedSnapshots::new(10);
+    let other = Pretended::new(|_| Ok(Outcome::SUCCESS)).named("other").with_snapshots(&empty);
+    let other = Arc::new(other);
+    cloud.restart_on(other.clone()).await;
+    let asked = cloud.post("/v0/sandboxes/one/unarchive", Value::Null).await.ok();
+    assert_eq!(asked["status"], "UNARCHIVING", "{asked}");
+    // It looks at the row once more, and leaves it alone again.
+    cloud.restart_on(other.clone()).await;
+    cloud.post("/v0/sandboxes", sandbox("two")).await.ok();
+    cloud.until("/v0/sandboxes/two", |it| it["status"] == "DEPLOYED").await;
+    let launched = other.launched.borrow().iter().filter(|it| it.snapshot.is_some()).count();
+    assert_eq!(
+        (launched, cloud.get("/v0/sandboxes/one").await.ok()["status"].clone()),
+        (0, json!("UNARCHIVING"))
+    );
+
+    cloud.restart_on(machine.clone()).await;
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    let second = machine.until_launched(2).await.remove(1);
+    assert_eq!(second.snapshot.map(|id| vec![id]), Some(snapshots.ids()));
 }
 
 /// Bodies out of the members that the calls know, with any values.

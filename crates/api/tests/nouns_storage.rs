@@ -379,6 +379,46 @@ async fn a_sandbox_keeps_its_drives_until_they_are_unmounted_or_it_is_gone() {
 }
 
 #[tokio::test]
+async fn a_folder_that_a_sandbox_has_mounted_is_not_removed() {
+    let volumes = PretendedVolumes::new(5_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    for drive in ["files", "other"] {
+        cloud.post("/v0/drives", named(drive)).await.ok();
+    }
+    for name in ["one", "two"] {
+        cloud.post("/v0/sandboxes", boxed(name, 512)).await.ok();
+        cloud.until(&format!("/v0/sandboxes/{name}"), |it| it["status"] == "DEPLOYED").await;
+    }
+    let part = |drive: &str, folder: &str| DriveOrder {
+        drive_name: drive.into(),
+        mount_path: format!("/mnt{folder}"),
+        drive_path: Some(folder.into()),
+        ..DriveOrder::default()
+    };
+    // All of the drive is not this folder, and one of another drive is none of this one.
+    cloud.mount("one", "files", "/data").await.unwrap();
+    let one = cloud.id_of("one").await;
+    drives::mount(&cloud.control, &one, part("other", "/there")).await.unwrap();
+    let remove =
+        async |path: &str| cloud.delete(&format!("/v0/drives/files/folders?path={path}")).await;
+    assert!(remove("/there").await.status.is_success());
+
+    let two = cloud.id_of("two").await;
+    drives::mount(&cloud.control, &two, part("files", "/there/in")).await.unwrap();
+    for path in ["/there", "/there/", "/there/in", "//there//in"] {
+        let message = remove(path).await.refused(409);
+        assert!(message.contains("`two`"), "{message}");
+    }
+    // A folder beside it that begins alike, and one below it.
+    for path in ["/ther", "/there/i", "/there/in/side"] {
+        remove(path).await.refused(404);
+    }
+    cloud.unmount("two", "/mnt/there/in").await.unwrap();
+    assert!(remove("/there").await.status.is_success());
+}
+
+#[tokio::test]
 async fn an_instance_that_starts_anew_gets_the_drives_that_rules_still_give() {
     let volumes = PretendedVolumes::new(5_000);
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));

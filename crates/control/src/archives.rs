@@ -8,6 +8,7 @@ use crate::control::Control;
 use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::{Conflict, Error};
 use crate::missing::Missing;
+use crate::snapshot_base;
 use crate::snapshots::{self, Order, keeper};
 use crate::workloads::{reconcile_now, rows};
 use std::time::Duration;
@@ -80,7 +81,7 @@ async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
         return Ok(());
     }
     let order = Order { sandbox: held.row.name.clone(), name: None, kept: Kept::Needed };
-    let taken = match snapshots::take(&context, order, None).await {
+    let taken = match snapshots::take(&context, order).await {
         Ok(snapshot) => put_away(control, &context, snapshot).await,
         Err(Error::Store(error)) => return Err(error.into()),
         Err(other) => Err(NotArchived { why: other.to_string(), taken: None }),
@@ -194,7 +195,7 @@ pub async fn restore(
         if held.row.status == Some(Status::Terminated) {
             return Err(refused(&held, "fork the snapshot instead"));
         }
-        require_image(&held, &begins)?;
+        snapshot_base::require_image(&context, tx, &begins, held.wish.image())?;
         let id = held.row.id.clone();
         let answer = SandboxRestoreResponse {
             name: held.row.name.clone(),
@@ -223,16 +224,6 @@ async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), E
         keeper.fetch(context.member.workspace.as_str(), &id).await?;
     }
     Ok(())
-}
-
-/// The files of a snapshot are nothing without the image below them.
-fn require_image(sandbox: &Held<Sandbox>, snapshot: &Held<Snapshot>) -> Result<(), Error> {
-    let runtime = snapshot.wish.origin.as_ref().and_then(|origin| origin.spec.runtime.as_ref());
-    let image = runtime.and_then(|runtime| runtime.image.clone()).unwrap_or_default();
-    match image == sandbox.wish.image() {
-        true => Ok(()),
-        false => Err(Conflict::SnapshotImage { image }.into()),
-    }
 }
 
 fn set_back(context: &Context, held: &Held<Sandbox>, snapshot: ResourceId) -> State {

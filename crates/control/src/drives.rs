@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::drive_store::{DriveFault, DriveStore, NewDrive, name_of};
 use crate::engine::{self, Checked, Held};
-use crate::error::{Absent, Conflict, Error, Unfit};
+use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::workloads::{launch, rows};
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName};
 use types::kinds::sandbox::DriveAttachment;
 use types::kinds::{Drive, Sandbox, drive};
-use types::parts::{free_place, names, overlap};
+use types::parts::{free_place, overlap};
 use types::{Kind, KindName};
 
 /// Whoever keeps drives on the machine of this server, and the name of that machine.
@@ -105,27 +105,6 @@ pub async fn remove(context: Context, name: String) -> Result<Drive, Error> {
         tracing::warn!(%fault, drive = %id, "the files of a drive are still there");
     }
     Ok(last)
-}
-
-/// Removes a folder of a drive with all that is in it.
-pub async fn remove_folder(context: Context, name: String, path: String) -> Result<(), Error> {
-    let folder = types::parts::mount_place(&path);
-    if !names::is_absolute_path(&path) || folder.is_empty() {
-        return Err(Unfit::DriveFolder("must be an absolute path without `..`".into()).into());
-    }
-    let (of, store) = (context.clone(), context.control.store.clone());
-    let held = store.read(move |tx| Held::<Drive>::get(&of, tx, &[], &name)).await?;
-    let keeper = keeper(&context.control);
-    let keeper = keeper.filter(|(_, machine)| held.state.machine.as_ref() == Some(machine));
-    let Some((keeper, _)) = keeper else {
-        return Err(Error::Launch("the drive is kept by another machine".to_owned()));
-    };
-    match keeper.remove_folder(&name_of(&held.row.id), &folder).await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Absent::DriveFolder { folder }.into()),
-        Err(DriveFault::Place(why)) => Err(Unfit::DriveFolder(why).into()),
-        Err(fault) => Err(Error::Launch(fault.to_string())),
-    }
 }
 
 /// Refuses while a sandbox has a drive mounted.
@@ -259,6 +238,11 @@ async fn mount_now(
 ) -> Result<MountedDrive, DriveRefusal> {
     let (keeper, machine) = keeper(control).ok_or_else(no_drives)?;
     let _lock = control.workloads.lock(id).await;
+    // Whoever removes a folder of the drive has this one, so that it is not mounted meanwhile.
+    let _drive = match drive_of(control, id, &order.drive_name).await? {
+        Some(drive) => Some(control.workloads.lock(&drive).await),
+        None => None,
+    };
     let (of, row) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| note(&of, tx, &row, (&order, &place), &machine);
     let Noted { attached, instance, mount, new } =
@@ -272,6 +256,23 @@ async fn mount_now(
             Err(refusal(fault))
         }
     }
+}
+
+/// The drive of this name in the workspace of a sandbox.
+async fn drive_of(
+    control: &Control,
+    sandbox: &ResourceId,
+    name: &str,
+) -> Result<Option<ResourceId>, DriveRefusal> {
+    let (of, sandbox, name) = (control.clone(), sandbox.clone(), name.to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Sandbox>(tx, &sandbox)? else { return Ok(None) };
+        let found = rows::context(&of, tx, &held.row.workspace)?;
+        let Some((context, _)) = found else { return Ok(None) };
+        let drive = context.find(tx, KindName::Drive, &[], &name)?;
+        Ok::<_, Error>(drive.map(|row| row.id))
+    };
+    control.store.read(work).await.map_err(failed)
 }
 
 /// What is to be mounted, as the row says it now.

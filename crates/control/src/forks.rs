@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
+use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
 use crate::missing::Missing;
 use crate::snapshots::{self, Order};
 use crate::workloads::create::{self, NewSandbox};
@@ -31,31 +32,54 @@ pub enum Source {
     Snapshot(String),
 }
 
-/// Makes a sandbox, or an application or one more revision of it.
+/// Makes a sandbox, or an application or one more revision of it: once under one key.
 pub async fn fork(
     context: Context,
     source: Source,
     asked: SandboxForkRequest,
-) -> Result<SandboxForkResponse, Error> {
+    key: Option<RequestKey>,
+) -> Result<JsonAnswer, Error> {
+    let store = context.control.store.clone();
+    if let Some(answer) = earlier(&store, key.as_ref()).await? {
+        return Ok(answer);
+    }
+    let refused = match forked(context, source, asked, key.clone()).await {
+        Ok(answer) => return Ok(answer),
+        Err(refused) => refused,
+    };
+    // The same request may have been faster, and be what stands in the way.
+    earlier(&store, key.as_ref()).await?.ok_or(refused)
+}
+
+async fn forked(
+    context: Context,
+    source: Source,
+    asked: SandboxForkRequest,
+    key: Option<RequestKey>,
+) -> Result<JsonAnswer, Error> {
     let (target, name) = asked.target()?;
     let name = name.to_owned();
     check(&asked, target)?;
     let begin = begin(&context, source, &asked, (target, &name)).await?;
-    let snapshot_id = Some(Snapshot::id_of(&begin.id));
     match target {
         ForkTarget::Sandbox => {
             let wish = sandbox(&begin.origin, &asked, &name);
-            let (reuse, key, begins) = (false, None, Some(begin.id));
-            create::create(NewSandbox { context, wish, reuse, key, begins }).await?;
+            let (reuse, begins) = (false, Some(begin.id));
+            create::create(NewSandbox { context, wish, reuse, key, begins }).await
         }
         ForkTarget::Application => {
             let store = context.control.store.clone();
-            let to = name.clone();
-            let work = move |tx: &mut Tx<'_>| deploy(&context, tx, &begin, &asked, &to);
-            store.write(work).await?;
+            let work = move |tx: &mut Tx<'_>| {
+                deploy(&context, tx, &begin, &asked, &name)?;
+                Ok::<_, Error>(SandboxForkResponse {
+                    name: Some(name.clone()),
+                    snapshot_id: Some(Snapshot::id_of(&begin.id)),
+                    kind: Some(target),
+                })
+            };
+            once(&store, key, work).await
         }
     }
-    Ok(SandboxForkResponse { name: Some(name), snapshot_id, kind: Some(target) })
 }
 
 /// What only one sort of target can have.
@@ -144,9 +168,9 @@ async fn live(
 ) -> Result<ResourceId, Error> {
     let order = |kept| Order { sandbox: sandbox.clone(), name: None, kept };
     match target {
-        ForkTarget::Application => snapshots::take(context, order(Kept::Asked), None).await,
+        ForkTarget::Application => snapshots::take(context, order(Kept::Asked)).await,
         ForkTarget::Sandbox => {
-            let take = snapshots::take(context, order(Kept::Needed), None);
+            let take = snapshots::take(context, order(Kept::Needed));
             context.control.workloads.live.share(&id, take).await
         }
     }

@@ -20,6 +20,12 @@ pub struct RequestKey {
     pub digest: String,
 }
 
+impl RequestKey {
+    fn seal_context(&self) -> String {
+        format!("idempotency/{}/{}", self.realm, self.key)
+    }
+}
+
 /// What a request is answered, as JSON. Written at once, so that it can be kept and given again.
 #[derive(Debug, Clone)]
 pub struct JsonAnswer {
@@ -45,11 +51,11 @@ where
     T: Serialize + 'static,
     E: From<Error> + From<store::Error> + Send + 'static,
 {
-    let Some(RequestKey { realm, key, digest }) = key else {
+    let Some(request) = key else {
         return store.write(move |tx| act(tx).map(|value| JsonAnswer::of(&value))).await;
     };
-    let keyring = store.keyring();
-    let seal_context = format!("idempotency/{realm}/{key}");
+    let (keyring, seal_context) = (store.keyring(), request.seal_context());
+    let RequestKey { realm, key, digest } = request;
     let work = move |tx: &mut Tx<'_>| match idempotency::claim(tx, &realm, &key, &digest)? {
         Claim::New => {
             let answer = JsonAnswer::of(&act(tx)?);
@@ -65,4 +71,37 @@ where
         Claim::Conflict => Err(Error::from(Conflict::KeyReused).into()),
     };
     store.write(work).await
+}
+
+/// The answer of an earlier request with this key, for what does more than one transaction: the rest
+/// must not be done again.
+pub(crate) async fn earlier(
+    store: &Store,
+    key: Option<&RequestKey>,
+) -> Result<Option<JsonAnswer>, Error> {
+    let Some(request) = key.cloned() else { return Ok(None) };
+    let keyring = store.keyring();
+    let work = move |tx: &mut Tx<'_>| match idempotency::find(
+        tx,
+        &request.realm,
+        &request.key,
+        &request.digest,
+    )? {
+        Some(Claim::Done { body, .. }) => {
+            let body = keyring.read().open(&request.seal_context(), &body)?.into();
+            Ok(Some(JsonAnswer { body, replayed: true }))
+        }
+        Some(Claim::Conflict) => Err(Error::from(Conflict::KeyReused)),
+        Some(Claim::New) | None => Ok(None),
+    };
+    store.read(work).await
+}
+
+/// Lets a key be used again: what was done under it was taken back, so it must not be answered as if
+/// it were there.
+pub(crate) fn forget(tx: &mut Tx<'_>, key: Option<&RequestKey>) -> Result<(), Error> {
+    match key {
+        Some(request) => Ok(idempotency::forget(tx, &request.realm, &request.key)?),
+        None => Ok(()),
+    }
 }

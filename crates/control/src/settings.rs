@@ -44,15 +44,16 @@ pub struct Settings {
 /// Drives over the S3 protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct S3Limits {
-    /// Requests that go on at the same time, of all keys and of one.
+    /// Requests that go on at the same time, and how many of them of one workspace.
     pub requests_max: usize,
-    pub requests_key_max: usize,
+    pub requests_workspace_max: usize,
     /// Bytes of one request's content.
     pub put_bytes_max: u64,
     /// Uploads in parts of one drive that may be open, and for how long.
     pub uploads_max: usize,
     pub upload_life: Duration,
-    /// How long the content of a request may be silent.
+    /// How long the next MiB of a request's content may take to come, and the next piece of an
+    /// answer to be taken.
     pub stall: Duration,
 }
 
@@ -60,7 +61,7 @@ impl Default for S3Limits {
     fn default() -> Self {
         Self {
             requests_max: 256,
-            requests_key_max: 64,
+            requests_workspace_max: 64,
             put_bytes_max: 5 << 30,
             uploads_max: 1000,
             upload_life: Duration::from_secs(7 * 24 * 3600),

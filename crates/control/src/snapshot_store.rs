@@ -66,6 +66,11 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// they are gone. Without such a snapshot there is nothing to do.
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>>;
 
+    /// Whether the image that something is launched with now is the one below a snapshot; `granted` as
+    /// in [`Launch::granted`](crate::machine::Launch). Where that cannot be told it is: the launch is
+    /// refused if it is not.
+    fn lies_over(&self, id: &ResourceId, image: &str, granted: Option<&str>) -> bool;
+
     /// Those that were not removed.
     fn list(&self) -> Vec<KeptSnapshot>;
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets, Shown};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
-use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::missing::Missing;
 use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot};
 use crate::usage;
@@ -46,29 +46,36 @@ pub(crate) struct Order {
     pub(crate) kept: Kept,
 }
 
-/// Takes a snapshot of a sandbox, and answers it when it is ready.
+/// The row of a snapshot that was taken, and whether an earlier request with the same key has.
+struct Done {
+    id: ResourceId,
+    replayed: bool,
+}
+
+/// Takes a snapshot of a sandbox, and answers it when it is ready, and whether an earlier request
+/// with the same key took it.
 pub async fn create(
     context: Context,
     sandbox: String,
     name: Option<String>,
     key: Option<RequestKey>,
-) -> Result<Shown<Snapshot>, Error> {
+) -> Result<(Shown<Snapshot>, bool), Error> {
     let name = name.filter(|name| !name.is_empty());
     let order = Order { sandbox, name, kept: Kept::Asked };
-    let id = take(&context, order, key).await?;
+    let Done { id, replayed } = done(&context, order, key).await?;
     let store = context.control.store.clone();
     let work = move |tx: &mut Tx<'_>| {
         engine::get::<Snapshot>(&context, tx, &[], &Snapshot::id_of(&id), &Secrets::Masked)
     };
-    store.read(work).await
+    Ok((store.read(work).await?, replayed))
 }
 
 /// Takes a snapshot and waits for it. It goes on when the caller goes away.
-pub(crate) async fn take(
-    context: &Context,
-    order: Order,
-    key: Option<RequestKey>,
-) -> Result<ResourceId, Error> {
+pub(crate) async fn take(context: &Context, order: Order) -> Result<ResourceId, Error> {
+    Ok(done(context, order, None).await?.id)
+}
+
+async fn done(context: &Context, order: Order, key: Option<RequestKey>) -> Result<Done, Error> {
     let (of, id) = (context.clone(), ResourceId::new(context.world()));
     let row = id.clone();
     let whole = async move { taken(&of, order, key, row).await };
@@ -90,21 +97,27 @@ async fn taken(
     order: Order,
     key: Option<RequestKey>,
     id: ResourceId,
-) -> Result<ResourceId, Error> {
+) -> Result<Done, Error> {
     let control = &context.control;
     // Its row is pending from the start; whoever follows the rows must not take that for a leftover.
     let _taking = control.workloads.taking(&id);
     let _lock = control.workloads.lock(&id).await;
     let begun = Arc::new(Mutex::new(None));
     let (of, row, mine) = (context.clone(), id.clone(), Arc::clone(&begun));
-    let answer = once(&control.store, key, move |tx| {
+    let answer = once(&control.store, key.clone(), move |tx| {
         *mine.lock() = None;
         let (snapshot, instance) = begin(&of, tx, &order, &row)?;
         *mine.lock() = Some(instance);
         Ok::<_, Error>(snapshot)
     })
     .await?;
-    let Some(instance) = begun.lock().take() else { return earlier(&answer) };
+    let begun = begun.lock().take();
+    let Some(instance) = begun else {
+        let id = earlier(&answer)?;
+        // Whoever takes it has the lock until its row says how that went.
+        drop(control.workloads.lock(&id).await);
+        return Ok(Done { id, replayed: true });
+    };
     let (keeper, _) = keeper(control).ok_or(Error::Missing(Missing::Snapshot))?;
     let how = {
         let _slot = control.workloads.take_slot().await;
@@ -112,8 +125,11 @@ async fn taken(
         keeper.take(NewSnapshot { id: id.clone(), instance, workspace }).await
     };
     settle(control, &id, how.as_ref()).await?;
+    if how.is_err() {
+        control.store.write(move |tx| forget(tx, key.as_ref())).await?;
+    }
     how?;
-    Ok(id)
+    Ok(Done { id, replayed: false })
 }
 
 /// The row that an earlier request with the same key was answered.

@@ -5,7 +5,7 @@ use crate::{Inner, Interrupted, LocalMachine};
 use admission::Refused;
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, Spec, User, VolumeError, Writable};
+use node::{CreateError, FirstProcess, Owner, SnapshotName, Spec, User, VolumeError, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,8 +30,6 @@ const OUTPUT_BYTES_MIN: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 /// Of its memory, so much may be files when no disk was asked for: a half.
 const FILES_OF_MEMORY: u32 = 2;
-/// Processor time of a program that callers wait for, until it listens.
-const START_MILLICORES: u32 = 1_000;
 
 impl From<Interrupted> for LaunchFault {
     fn from(interrupted: Interrupted) -> Self {
@@ -194,15 +192,47 @@ impl Inner {
     }
 
     /// The image of a launch: what the name means for everybody, else what was granted.
-    fn image_of(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
-        let granted = || launch.granted.as_ref().and_then(|digest| digest.parse().ok());
-        if is_own_image(&launch.image) {
-            return granted().ok_or_else(|| self.unknown(&launch.image).into());
+    fn image_of(&self, image: &str, granted: Option<&str>) -> Result<Digest, LaunchFault> {
+        let granted = || granted.and_then(|digest| digest.parse().ok());
+        if is_own_image(image) {
+            return granted().ok_or_else(|| self.unknown(image).into());
         }
-        let name = self.reference(&launch.image)?;
+        let name = self.reference(image)?;
         let public =
             self.images.find_public(&name).map_err(|error| LaunchFault::Broken(chain(&error)))?;
-        public.or_else(granted).ok_or_else(|| self.unknown(&launch.image).into())
+        public.or_else(granted).ok_or_else(|| self.unknown(image).into())
+    }
+
+    /// The image that a launch would run on now, of the sort that this machine runs.
+    pub(crate) fn runs_on(
+        &self,
+        image: &str,
+        granted: Option<&str>,
+    ) -> Result<Digest, LaunchFault> {
+        let digest = self.image_of(image, granted)?;
+        match is_own_image(image) {
+            true => {
+                let own = self.images.runnable(&digest);
+                own.map_err(|error| LaunchFault::Pull(format!("{image}: {}", chain(&error))))
+            }
+            false => Ok(digest),
+        }
+    }
+
+    /// Refuses a snapshot over another image than the one that its files were written over: the two
+    /// together are no tree that ever was.
+    pub(crate) fn require_base(
+        &self,
+        name: &SnapshotName,
+        image: Digest,
+    ) -> Result<(), LaunchFault> {
+        match self.node.snapshots().base(name) {
+            Some(base) if base != image.to_string() => Err(LaunchFault::Pull(format!(
+                "its name means {image} by now, and the snapshot was taken over {base}"
+            ))),
+            // One of before such was noted.
+            _ => Ok(()),
+        }
     }
 
     fn start(&self, launch: &Launch) -> Result<(), LaunchFault> {
@@ -217,7 +247,10 @@ impl Inner {
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
         let snapshot = launch.snapshot.as_ref().map(crate::snapshots::name).transpose();
         let snapshot = snapshot.map_err(|error| broken(&error))?;
-        let digest = self.image_of(launch)?;
+        let digest = self.image_of(&launch.image, launch.granted.as_deref())?;
+        if let Some(snapshot) = &snapshot {
+            self.require_base(snapshot, digest)?;
+        }
         let purpose = Purpose::of(launch);
         let image =
             self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;
@@ -273,7 +306,7 @@ impl Inner {
     /// a language's libraries with a quarter of a processor takes most of a cold start.
     fn cpu_at_start(&self, launch: &Launch) -> u32 {
         let usual = Spec::cpu_for(launch.memory_mb);
-        launch.serves.map_or(usual, |_| usual.max(START_MILLICORES))
+        launch.serves.map_or(usual, |_| usual.max(self.start_millicores))
     }
 
     /// Takes back what an instance had for its start.

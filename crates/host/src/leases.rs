@@ -88,6 +88,11 @@ impl Leases {
         Ok(leases)
     }
 
+    /// The image that an instance runs on.
+    pub(crate) fn image_of(&self, id: &InstanceName) -> Option<Digest> {
+        self.state.lock().users.get(id).map(|(digest, _)| *digest)
+    }
+
     /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
     pub(crate) fn take(
         &self,

@@ -62,6 +62,7 @@ struct Inner {
     guest: Program,
     key: work::Key,
     pids_max: u32,
+    start_millicores: u32,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Who takes a snapshot now: others wait.
@@ -104,8 +105,9 @@ impl LocalMachine {
             guest,
             key,
             pids_max: settings.pids_max,
+            start_millicores: settings.start_millicores,
             keeps_volumes,
-            taking: tokio::sync::Semaphore::new(snapshots::AT_ONCE),
+            taking: tokio::sync::Semaphore::new(settings.takes_max),
             transfers: OnceLock::new(),
             starting: Mutex::default(),
         })))

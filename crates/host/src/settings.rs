@@ -16,6 +16,11 @@ pub struct Settings {
     pub registry: crate::RegistrySettings,
     /// Processes that one instance may have.
     pub pids_max: u32,
+    /// Processor time of a program that callers wait for, until it listens: thousandths of one.
+    pub start_millicores: u32,
+    /// Snapshots that are taken at a time. Each has a thread for as long as its files are copied, and
+    /// the disk is the same for all.
+    pub takes_max: usize,
 }
 
 /// Why this machine cannot run instances.

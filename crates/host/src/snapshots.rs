@@ -10,9 +10,6 @@ use node::{Owner, SnapshotError, SnapshotName};
 use types::chain;
 use types::ids::ResourceId;
 
-/// Each has a thread for as long as its files are copied, and the disk is the same for all.
-pub(crate) const AT_ONCE: usize = 4;
-
 /// Nothing but [`LocalMachine`], for those who may only ask about snapshots.
 pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
 
@@ -33,12 +30,13 @@ fn fault(error: &SnapshotError) -> SnapshotFault {
     }
 }
 
-fn wanted(new: &NewSnapshot) -> Result<node::NewSnapshot, SnapshotFault> {
+fn wanted(inner: &Inner, new: &NewSnapshot) -> Result<node::NewSnapshot, SnapshotFault> {
     let broken = |error: node::SpecError| SnapshotFault::Broken(chain(&error));
     Ok(node::NewSnapshot {
         name: name(&new.id).map_err(broken)?,
         owner: Owner::new(new.workspace.as_str()).map_err(broken)?,
         instance: new.instance.clone(),
+        base: inner.leases.image_of(&new.instance).map(|image| image.to_string()),
     })
 }
 
@@ -50,7 +48,8 @@ pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
 impl SnapshotStore for LocalSnapshots {
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
         let take = move |inner: &Inner| {
-            let taken = inner.node.snapshot(&wanted(&new)?).map_err(|error| fault(&error))?;
+            let taken =
+                inner.node.snapshot(&wanted(inner, &new)?).map_err(|error| fault(&error))?;
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
         Box::pin(async move {
@@ -95,6 +94,13 @@ impl SnapshotStore for LocalSnapshots {
             inner.node.snapshots().remove(&name).map_err(|error| MachineFault(chain(&error)))
         };
         Box::pin(self.0.on_node(remove))
+    }
+
+    fn lies_over(&self, id: &ResourceId, image: &str, granted: Option<&str>) -> bool {
+        let inner = &self.0.0;
+        // What has no name or no image here is refused where it is launched.
+        let (Ok(name), Ok(image)) = (name(id), inner.runs_on(image, granted)) else { return true };
+        inner.require_base(&name, image).is_ok()
     }
 
     fn list(&self) -> Vec<KeptSnapshot> {

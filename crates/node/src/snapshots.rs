@@ -72,6 +72,8 @@ pub struct NewSnapshot {
     pub name: SnapshotName,
     pub owner: Owner,
     pub instance: InstanceName,
+    /// What the layers of the instance are called by whoever asks: [`Snapshots::base`] says it again.
+    pub base: Option<String>,
 }
 
 /// One that there is.
@@ -115,6 +117,7 @@ struct Kept {
     owner: Owner,
     sort: Sort,
     parent: Option<SnapshotName>,
+    base: Option<String>,
     size_bytes: u64,
     is_removed: bool,
     /// Instances that stand on it, and snapshots that are being made over it.
@@ -147,7 +150,8 @@ impl Snapshots {
         for (owner, path) in folders(&folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
             let about = About::read(&path);
-            let (Some(Ok(name)), Some(About { sort, parent, size_bytes })) = (name, about?) else {
+            let (Some(Ok(name)), Some(About { sort, parent, size_bytes, base })) = (name, about?)
+            else {
                 tracing::info!(path = %path.display(), "a snapshot that is not whole is removed");
                 std::fs::remove_dir_all(&path)?;
                 continue;
@@ -160,6 +164,7 @@ impl Snapshots {
                 owner,
                 sort,
                 parent,
+                base,
                 size_bytes,
                 is_removed,
                 users,
@@ -195,6 +200,11 @@ impl Snapshots {
         let all = self.all.lock();
         let kept = all.kept.get(name).filter(|kept| !kept.is_removed)?;
         Some(Taken { size_bytes: kept.size_bytes, paused: Duration::ZERO })
+    }
+
+    /// What the layers below one were called when it was taken. `None`: nobody said, or it is gone.
+    pub fn base(&self, name: &SnapshotName) -> Option<String> {
+        self.all.lock().kept.get(name)?.base.clone()
     }
 
     /// Removes one for good. What stands on it keeps its files until it is gone.
@@ -279,12 +289,14 @@ impl Snapshots {
                 (Sort::Layer, size_bytes, paused)
             }
         };
-        About { sort, parent: parent.cloned(), size_bytes }.write(&making.folder)?;
+        About { sort, parent: parent.cloned(), size_bytes, base: new.base.clone() }
+            .write(&making.folder)?;
         let room = self.room.take(&new.owner, megabytes(size_bytes))?;
         let kept = Kept {
             owner: new.owner.clone(),
             sort,
             parent: parent.cloned(),
+            base: new.base.clone(),
             size_bytes,
             is_removed: false,
             users: 0,

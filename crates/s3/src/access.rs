@@ -9,19 +9,27 @@ use zeroize::Zeroizing;
 
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Answers who a key is and what it may open. Nobody is asked for a bucket before the signature of
-/// the request was found to be right.
+/// Answers whose a key is.
 pub trait Access: Send + Sync + 'static {
-    /// The secret beside an access key id.
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Secret, Refused>>;
+    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn Caller>, Refused>>;
+}
+
+/// Whoever has a key, for one request. Only the secret is asked for before the signature was found to
+/// be right: ids of keys are known to many.
+pub trait Caller: Send + Sync + 'static {
+    fn secret(&self) -> &Secret;
+
+    /// Lets the request in. Answers whose share of all requests it is one of: all keys of an owner
+    /// have one share together.
+    fn enter(&self) -> Result<String, Refused>;
 
     /// Ends when a key that is good now is no longer: what it has begun ends with it.
-    fn outlived(&self, key_id: &str, secret: &Secret) -> Wait<'static, ()>;
+    fn outlived(&self) -> Wait<'static, ()>;
 
-    fn open<'a>(&'a self, key_id: &'a str, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>>;
+    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>>;
 
-    /// The buckets that a key may open.
-    fn list<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Vec<BucketEntry>, Refused>>;
+    /// The buckets that the key may open.
+    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>>;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,9 +65,6 @@ pub struct Bucket {
     pub id: String,
     /// The folder that is mounted in sandboxes.
     pub files: Arc<OwnedFd>,
-    /// A folder of the same mount for what is not whole yet. Where no such folder lies outside of
-    /// what sandboxes see, [`crate::hidden_folder`] makes one inside.
-    pub hidden: Arc<OwnedFd>,
     /// Whose new files are: the root user that sandboxes see.
     pub owner: Owner,
     pub may_write: bool,

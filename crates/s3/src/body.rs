@@ -10,6 +10,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -58,23 +61,116 @@ pub(crate) fn of_file(first: Bytes, file: File, at: u64, end: u64) -> Body {
     StreamBody::new(rest).boxed_unsync()
 }
 
-/// Keeps `guard` until the body was sent or dropped, and breaks it off when `outlived` says so.
+/// Keeps `guard` until the body was sent, and breaks it off when `outlived` says so, or when whoever
+/// reads it takes nothing for as long as `stall`: what it holds is then free for others, also while
+/// the connection is still there.
 pub(crate) fn guarded<G: Send + 'static>(
     body: Body,
     guard: G,
+    stall: Duration,
     outlived: impl FnOnce() -> Wait<'static, ()>,
 ) -> Body {
     if body.size_hint().exact().is_some() {
         // It is in memory, and what it took was given back.
         return body;
     }
-    let state = (body, guard, outlived());
-    let frames = stream::unfold(state, |(mut body, guard, mut outlived)| async move {
-        let frame = tokio::select! {
-            () = &mut outlived => Some(Err(io::ErrorKind::PermissionDenied.into())),
-            frame = body.frame() => frame,
+    let (to, from) = mpsc::channel(1);
+    let (whole, outlived) = (Arc::new(AtomicBool::new(false)), outlived());
+    let sent = Arc::clone(&whole);
+    tokio::spawn(async move {
+        let _guard = guard;
+        let sending = send(body, &to, stall);
+        let error = tokio::select! {
+            sending = sending => sending.err(),
+            () = outlived => Some(io::ErrorKind::PermissionDenied),
         };
-        frame.map(|frame| (frame, (body, guard, outlived)))
+        sent.store(error.is_none(), Ordering::Release);
+    });
+    let frames = stream::unfold((from, whole), |(mut from, whole)| async move {
+        let frame = match from.recv().await {
+            Some(frame) => frame,
+            None if whole.load(Ordering::Acquire) => return None,
+            // So the reader learns that something is missing.
+            None => Err(io::ErrorKind::ConnectionAborted.into()),
+        };
+        Some((frame, (from, whole)))
     });
     StreamBody::new(frames).boxed_unsync()
+}
+
+/// Hands over a body, piece by piece.
+async fn send(
+    mut body: Body,
+    to: &mpsc::Sender<io::Result<Frame<Bytes>>>,
+    stall: Duration,
+) -> Result<(), io::ErrorKind> {
+    loop {
+        let place = tokio::time::timeout(stall, to.reserve()).await;
+        let place = place.map_err(|_| io::ErrorKind::TimedOut)?;
+        // The reader has gone.
+        let Ok(place) = place else { return Ok(()) };
+        match body.frame().await {
+            Some(frame) => {
+                let failed = frame.is_err();
+                place.send(frame);
+                if failed {
+                    return Ok(());
+                }
+            }
+            None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endless() -> Body {
+        let pieces = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"piece"))));
+        StreamBody::new(pieces).boxed_unsync()
+    }
+
+    fn never() -> Wait<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_on_keeps_nothing() {
+        let held = Arc::new(());
+        let stall = Duration::from_secs(60);
+        let mut body = guarded(endless(), Arc::clone(&held), stall, never);
+        // Who reads slowly goes on.
+        for _ in 0..5 {
+            tokio::time::sleep(stall / 2).await;
+            assert!(body.frame().await.unwrap().is_ok());
+        }
+        assert_eq!(Arc::strong_count(&held), 2);
+        tokio::time::sleep(stall * 2).await;
+        assert_eq!(Arc::strong_count(&held), 1, "it holds its place, and reads nothing");
+        let mut rest = Vec::new();
+        while let Some(frame) = body.frame().await {
+            rest.push(frame.is_ok());
+            if rest.last() == Some(&false) {
+                break;
+            }
+        }
+        assert_eq!(rest.last(), Some(&false), "the reader takes a part for the whole");
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_read_arrives_whole() {
+        let pieces = [b"a".as_slice(), b"b", b"c"].map(|piece| Ok(Frame::data(piece.into())));
+        let body = StreamBody::new(stream::iter(pieces)).boxed_unsync();
+        let held = Arc::new(());
+        let body = guarded(body, Arc::clone(&held), Duration::from_secs(60), never);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_ends_breaks_the_body_off() {
+        let now = || -> Wait<'static, ()> { Box::pin(std::future::ready(())) };
+        let body = guarded(endless(), (), Duration::from_secs(60), now);
+        assert!(body.collect().await.is_err());
+    }
 }

@@ -14,15 +14,17 @@ pub(crate) use sheet::{Facts, Sheet};
 pub(crate) use walk::{Found, Position, Walk};
 
 use crate::access::{Bucket, Owner};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::key::{HIDDEN_FOLDER, Key};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 use rustix::io::Errno;
+use std::any::Any;
+use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use types::World;
 
 /// How often something is tried again that came between others' changes.
@@ -33,17 +35,19 @@ const FOLDER_MARK: &str = "trusted.holm.s3.folder";
 const IS_OBJECT: &[u8] = b"object";
 const IS_PARENT: &[u8] = b"parent";
 const FOLDER_MODE: u32 = 0o755;
+const HIDDEN_MODE: Mode = Mode::from_raw_mode(0o700);
 
-/// Makes the hidden folder inside the files of a bucket, for whoever has no other place for it.
-/// Keys do not lead there, and lists do not show it; sandboxes can see it.
-pub fn hidden_folder(files: impl AsFd) -> std::io::Result<OwnedFd> {
-    match open_folder(&files, HIDDEN_FOLDER) {
-        Err(Errno::NOENT) => {}
-        opened => return Ok(opened?),
-    }
-    match rustix::fs::mkdirat(&files, HIDDEN_FOLDER, Mode::from_raw_mode(0o700)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(open_folder(files, HIDDEN_FOLDER)?),
-        Err(error) => Err(error.into()),
+/// Opens the hidden folder inside the files of a bucket, for what is not whole yet. Keys do not lead
+/// there, and lists do not show it; sandboxes can see it, and do with it what they like.
+fn open_hidden(files: impl AsFd) -> Result<Option<OwnedFd>, Error> {
+    match open_folder(files, HIDDEN_FOLDER) {
+        Ok(hidden) => Ok(Some(hidden)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => {
+            let message = "Something else has the name `.holm-s3` on the drive; remove it there.";
+            Err(Error::new(Code::KeyConflict, message))
+        }
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -79,33 +83,57 @@ fn proc_path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Changes of one key, one after the other, so that conditions hold when they take effect. Keys
-/// share locks.
-pub(crate) struct Locks([Mutex<()>; 256]);
+/// The locks of all buckets that are in use. Each bucket has its own: whoever waits for a slow drive
+/// while it has some keeps nobody waiting but those who use the same drive.
+#[derive(Default)]
+pub(crate) struct Locks(Mutex<HashMap<String, Weak<KeyLocks>>>);
 
 impl Locks {
-    pub(crate) fn new() -> Self {
+    fn of(&self, bucket: &str) -> Arc<KeyLocks> {
+        let mut all = self.0.lock();
+        if let Some(locks) = all.get(bucket).and_then(Weak::upgrade) {
+            return locks;
+        }
+        // There are never more than requests, and those that came since.
+        all.retain(|_, locks| locks.strong_count() > 0);
+        let locks = Arc::new(KeyLocks::new());
+        all.insert(bucket.to_owned(), Arc::downgrade(&locks));
+        locks
+    }
+}
+
+/// Changes of one key, one after the other, so that conditions hold when they take effect. Keys of a
+/// bucket share locks.
+struct KeyLocks([Mutex<()>; 256]);
+
+impl KeyLocks {
+    fn new() -> Self {
         Self(std::array::from_fn(|_| Mutex::new(())))
     }
 
     #[expect(clippy::indexing_slicing, reason = "a byte indexes 256 of them")]
-    fn of(&self, bucket: &str, key: &str) -> MutexGuard<'_, ()> {
+    fn of(&self, key: &str) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
-        (bucket, key).hash(&mut hasher);
+        key.hash(&mut hasher);
         let [place, ..] = hasher.finish().to_le_bytes();
         self.0[usize::from(place)].lock()
     }
 }
 
+/// The place of a request among all. Work on files cannot be called back: it goes on when the caller
+/// has gone away, and is counted until it has ended.
+pub(crate) type Turn = Arc<dyn Any + Send + Sync>;
+
 /// Cheap to clone. Its functions block.
 #[derive(Clone)]
 pub(crate) struct Folder {
-    id: String,
     files: Arc<OwnedFd>,
-    hidden: Arc<OwnedFd>,
+    /// Made for the first who writes: there may be no room for it, and whoever reads needs none.
+    hidden: Arc<OnceLock<OwnedFd>>,
     owner: Owner,
-    locks: Arc<Locks>,
+    locks: Arc<KeyLocks>,
     world: World,
+    _turn: Turn,
 }
 
 /// An object that is there, at the moment it was looked at.
@@ -139,13 +167,30 @@ impl Object {
 }
 
 impl Folder {
-    pub(crate) fn new(bucket: Bucket, locks: Arc<Locks>, world: World) -> Self {
-        let Bucket { id, files, hidden, owner, .. } = bucket;
-        Self { id, files, hidden, owner, locks, world }
+    pub(crate) fn new(bucket: Bucket, locks: &Locks, world: World, turn: Turn) -> Self {
+        let Bucket { id, files, owner, .. } = bucket;
+        let (hidden, locks) = (Arc::default(), locks.of(&id));
+        Self { files, hidden, owner, locks, world, _turn: turn }
     }
 
-    pub(crate) fn hidden(&self) -> &OwnedFd {
-        &self.hidden
+    /// The hidden folder, made if it is missing.
+    pub(crate) fn hidden(&self) -> Result<&OwnedFd, Error> {
+        if self.hidden.get().is_none() {
+            match rustix::fs::mkdirat(&*self.files, HIDDEN_FOLDER, HIDDEN_MODE) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.hidden_if_there()?.ok_or_else(|| Error::broken(Errno::NOENT))
+    }
+
+    /// The hidden folder, for whoever only reads what is in it.
+    pub(crate) fn hidden_if_there(&self) -> Result<Option<&OwnedFd>, Error> {
+        if let Some(hidden) = self.hidden.get() {
+            return Ok(Some(hidden));
+        }
+        let hidden = open_hidden(&*self.files)?;
+        Ok(hidden.map(|hidden| self.hidden.get_or_init(|| hidden)))
     }
 
     pub(crate) fn find(&self, key: &Key) -> Result<Option<Object>, Error> {
@@ -201,4 +246,110 @@ fn mark(folder: &impl AsRawFd) -> Result<Option<Vec<u8>>, Errno> {
 
 fn set_mark(folder: &OwnedFd, value: &[u8]) -> Result<(), Errno> {
     rustix::fs::setxattr(proc_path(folder), FOLDER_MARK, value, XattrFlags::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::uploads;
+    use admission::{Limits, Pool};
+    use rustix::mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
+        fsopen,
+    };
+    use std::time::Duration;
+    use types::Timestamp;
+
+    /// A file system with so many inodes, which is mounted nowhere and ends with its descriptor.
+    fn small(inodes: &str) -> OwnedFd {
+        let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
+        fsconfig_set_string(context.as_fd(), "nr_inodes", inodes).unwrap();
+        fsconfig_create(context.as_fd()).unwrap();
+        let nothing = MountAttrFlags::empty();
+        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, nothing).unwrap()
+    }
+
+    fn write(files: &OwnedFd, name: &str) -> Result<(), Errno> {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(files, name, flags, Mode::RWXU).map(drop)
+    }
+
+    fn folder(files: OwnedFd) -> Folder {
+        folder_for(files, Arc::new(()))
+    }
+
+    fn folder_for(files: OwnedFd, turn: Turn) -> Folder {
+        let (id, owner) = ("bucket".to_owned(), Owner { user: 0, group: 0 });
+        let bucket = Bucket { id, files: Arc::new(files), owner, may_write: true };
+        let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(7));
+        Folder::new(bucket, &Locks::default(), world, turn)
+    }
+
+    /// All that a read does.
+    #[track_caller]
+    fn assert_readable(folder: &Folder) {
+        let key = Key::new("file0").unwrap();
+        assert!(folder.find(&key).unwrap().unwrap().open().is_ok());
+        assert!(uploads::list(folder, 10).is_ok_and(|uploads| uploads.is_empty()));
+        let (now, life) = (Timestamp::from_ms(0), Duration::from_secs(1));
+        assert!(uploads::tidy(folder, now, life).is_ok());
+    }
+
+    #[test]
+    fn a_full_drive_that_nobody_wrote_to_by_s3_is_read() {
+        let files = small("6");
+        let full = (0..10).find_map(|number| write(&files, &format!("file{number}")).err());
+        assert_eq!(full, Some(Errno::NOSPC));
+        let folder = folder(files);
+        assert_readable(&folder);
+        assert_eq!(folder.draft().unwrap_err().code, Code::StorageFull);
+        // It takes writes as soon as there is room.
+        let gone = Key::new("file1").unwrap();
+        assert!(folder.remove(&gone, |_| Ok(())).unwrap());
+        assert!(folder.remove(&Key::new("file2").unwrap(), |_| Ok(())).unwrap());
+        assert!(folder.draft().is_ok());
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_keeps_its_place() {
+        let pool = Pool::new("requests of a test", Limits { total: 1, share: 1 });
+        let turn = Arc::new(pool.take(&"somebody".to_owned(), 1).unwrap());
+        let folder = folder_for(small("10"), turn);
+        let (go, wait) = std::sync::mpsc::channel();
+        let here = folder.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            wait.recv().unwrap();
+            here.draft().map(drop)
+        });
+        // As when its connection is closed.
+        drop(folder);
+        assert_eq!(pool.held(), 1);
+        go.send(()).unwrap();
+        work.await.unwrap().unwrap();
+        assert_eq!(pool.held(), 0);
+    }
+
+    #[test]
+    fn a_bucket_waits_for_no_other() {
+        let locks = Locks::default();
+        let (first, second) = (locks.of("a"), locks.of("b"));
+        let all: Vec<_> = first.0.iter().map(Mutex::lock).collect();
+        assert!(locks.of("a").0.iter().all(|lock| lock.try_lock().is_none()));
+        assert!(second.0.iter().all(|lock| lock.try_lock().is_some()));
+        drop(all);
+        drop((first, second));
+        let _last = locks.of("c");
+        assert_eq!(locks.0.lock().len(), 1);
+    }
+
+    #[test]
+    fn what_has_the_name_of_the_hidden_folder_keeps_nobody_from_reading() {
+        let files = small("100");
+        write(&files, "file0").unwrap();
+        write(&files, HIDDEN_FOLDER).unwrap();
+        let folder = folder(files);
+        let key = Key::new("file0").unwrap();
+        assert!(folder.find(&key).unwrap().is_some());
+        assert_eq!(folder.draft().unwrap_err().code, Code::KeyConflict);
+    }
 }

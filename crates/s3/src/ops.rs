@@ -8,10 +8,10 @@ mod read;
 pub(crate) mod uploads;
 mod write;
 
-use crate::access::Access;
+use crate::access::Caller;
 use crate::body::{self, Body};
 use crate::error::{Code, Error};
-use crate::folder::{Folder, Locks};
+use crate::folder::{Folder, Locks, Turn};
 use crate::key::Key;
 use crate::payload::Payload;
 use crate::route::{BucketAct, ObjectAct, Query};
@@ -32,9 +32,10 @@ pub(crate) struct Call {
     pub(crate) folder: Folder,
     pub(crate) may_write: bool,
     pub(crate) key_id: String,
-    pub(crate) access: Arc<dyn Access>,
+    pub(crate) caller: Arc<dyn Caller>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) locks: Arc<Locks>,
+    pub(crate) turn: Turn,
     pub(crate) world: World,
 }
 

@@ -16,6 +16,11 @@ use http_body_util::combinators::UnsyncBoxBody;
 use ring::digest;
 use std::io;
 use std::time::Duration;
+use tokio::time::Instant;
+
+/// So much of a body has to come within the time that it may stand still: a byte now and then is not
+/// going on.
+const WINDOW: usize = 1 << 20;
 
 pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -23,6 +28,9 @@ pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Payload {
     body: Incoming,
     idle_max: Duration,
+    /// How long is left to wait for the rest of a window, and how much of one has come.
+    patience: Duration,
+    came: usize,
     /// Ends when the caller may go on no longer.
     outlived: Wait<'static, ()>,
     /// What it has without its wrapping, if that was said.
@@ -46,6 +54,8 @@ impl Payload {
         let mut payload = Self {
             body,
             idle_max: settings.idle_max,
+            patience: settings.idle_max,
+            came: 0,
             outlived,
             length: number(headers, "content-length")?,
             read: 0,
@@ -105,7 +115,8 @@ impl Payload {
 
     async fn frame(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let frame = tokio::time::timeout(self.idle_max, self.body.frame());
+            let asked = Instant::now();
+            let frame = tokio::time::timeout(self.patience, self.body.frame());
             let frame = tokio::select! {
                 () = &mut self.outlived => {
                     return Err(Error::new(Code::AccessDenied, "The key is no longer valid."));
@@ -113,12 +124,21 @@ impl Payload {
                 frame = frame => frame,
             };
             let slow = |_| Error::new(Code::Timeout, "The body took too long to come.");
-            match frame.map_err(slow)? {
+            let frame = frame.map_err(slow)?;
+            // The time in which it was written is not the sender's.
+            self.patience = self.patience.saturating_sub(asked.elapsed());
+            match frame {
                 None => return Ok(None),
                 Some(Err(_)) => return Err(Error::incomplete()),
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) if bytes.is_empty() => {}
-                    Ok(bytes) => return Ok(Some(bytes)),
+                    Ok(bytes) => {
+                        self.came += bytes.len();
+                        if self.came >= WINDOW {
+                            (self.came, self.patience) = (0, self.idle_max);
+                        }
+                        return Ok(Some(bytes));
+                    }
                     // Trailers of HTTP are none of ours.
                     Err(_) => {}
                 },
@@ -214,4 +234,63 @@ fn trailer_field(headers: &HeaderMap) -> Result<Option<Algorithm>, Error> {
     let unknown = || Error::argument("x-amz-trailer names a field that is not known here.");
     let name = value.to_str().map_err(|_| unknown())?;
     Algorithm::of_field(name.trim()).map(Some).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    const STALL: Duration = Duration::from_secs(60);
+
+    /// A body that has so many bytes each time that some seconds have passed.
+    fn slow(bytes: usize, seconds: u64, times: usize) -> Payload {
+        let pieces = stream::unfold(0, move |sent| async move {
+            if sent == times {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Some((Ok(Frame::data(Bytes::from(vec![0; bytes]))), sent + 1))
+        });
+        Payload {
+            body: StreamBody::new(pieces).boxed_unsync(),
+            idle_max: STALL,
+            patience: STALL,
+            came: 0,
+            outlived: Box::pin(std::future::pending()),
+            length: None,
+            read: 0,
+            digest: None,
+            chunks: None,
+            checksum: None,
+            md5: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_byte_now_and_then_is_not_going_on() {
+        let (mut payload, began) = (slow(1, 20, usize::MAX), Instant::now());
+        let error = loop {
+            match payload.next().await {
+                Ok(piece) => assert!(piece.is_some()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code, Code::Timeout);
+        assert!(began.elapsed() <= STALL + Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_slow_and_steady_goes_on() {
+        let mut payload = slow(WINDOW / 2, 25, 20);
+        let mut came = 0;
+        while let Some(piece) = payload.next().await.unwrap() {
+            came += piece.len();
+            // What is done with it takes its own time.
+            tokio::time::sleep(STALL).await;
+        }
+        assert_eq!(came, WINDOW * 10);
+    }
 }

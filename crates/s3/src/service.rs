@@ -1,11 +1,10 @@
 //! A request from its first byte to its answer.
 
-use crate::access::{Access, Bucket, BucketEntry, Refused};
+use crate::access::{Access, Bucket, BucketEntry, Caller, Refused};
 use crate::body::{self, Body};
 use crate::date;
 use crate::error::{Code, Error};
-use crate::folder::{Folder, Locks};
-use crate::gate::Gate;
+use crate::folder::{Folder, Locks, Turn};
 use crate::ops::{self, Call};
 use crate::payload::{Incoming, Payload};
 use crate::route::{BucketAct, ObjectAct, Place, Query};
@@ -13,6 +12,7 @@ use crate::settings::Settings;
 use crate::signature::{Claim, read_query};
 use crate::tidy::Tidy;
 use crate::xml::Xml;
+use admission::{Limits, Pool};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -33,7 +33,7 @@ struct Inner {
     access: Arc<dyn Access>,
     settings: Arc<Settings>,
     world: World,
-    gate: Gate,
+    requests: Pool<String>,
     locks: Arc<Locks>,
     tidy: Tidy,
 }
@@ -44,9 +44,13 @@ pub struct Signed(pub Arc<dyn Fn(&str) + Send + Sync>);
 
 impl Service {
     pub fn new(access: Arc<dyn Access>, settings: Settings, world: World) -> Self {
-        let gate = Gate::new(settings.requests_max, settings.requests_per_key_max);
-        let (locks, tidy) = (Arc::new(Locks::new()), Tidy::default());
-        Self(Arc::new(Inner { access, settings: Arc::new(settings), world, gate, locks, tidy }))
+        let limits = Limits {
+            total: settings.requests_max as u64,
+            share: settings.requests_per_owner_max as u64,
+        };
+        let requests = Pool::new("open S3 requests", limits);
+        let (locks, tidy) = (Arc::default(), Tidy::default());
+        Self(Arc::new(Inner { access, settings: Arc::new(settings), world, requests, locks, tidy }))
     }
 
     /// Answers a request. It never fails: what goes wrong is an answer, too.
@@ -82,13 +86,11 @@ impl Service {
         let bad_query = || Error::new(Code::InvalidUri, "The query cannot be read.");
         let query = read_query(&parts).ok_or_else(bad_query)?;
         let claim = Claim::read(&parts, query.clone(), world.now())?;
-        let entered = self.0.gate.enter(&claim.key_id)?;
-        let secret = access.find_key(&claim.key_id).await?;
-        let chain = claim.check(&parts, &secret)?;
-        let outlived = {
-            let (access, key_id) = (Arc::clone(access), claim.key_id.clone());
-            move || access.outlived(&key_id, &secret)
-        };
+        // Up to here a request waits for nothing but the key, and nobody can make that take longer.
+        let caller = access.find_key(&claim.key_id).await?;
+        let chain = claim.check(&parts, caller.secret())?;
+        let owner = caller.enter()?;
+        let turn: Turn = Arc::new(self.0.requests.take(&owner, 1).map_err(slow_down)?);
         if let Some(Signed(tell)) = parts.extensions.get() {
             tell(&claim.key_id);
         }
@@ -96,18 +98,20 @@ impl Service {
             let message = "Objects are not served as workers of a page.";
             return Err(Error::new(Code::AccessDenied, message));
         }
-        let payload = (incoming, outlived());
+        let payload = (incoming, caller.outlived());
         let payload = Payload::new(&parts, payload, (&claim, chain), settings)?;
         let query = Query(query);
         let response = match place.bucket() {
-            None => self.list_buckets(&parts, &claim.key_id).await?,
+            None => self.list_buckets(&parts, &claim.key_id, &*caller).await?,
             Some(name) => {
-                let bucket = access.open(&claim.key_id, name).await?;
-                let call = self.call(parts, query, (name, bucket), claim.key_id).await?;
+                let bucket = caller.open(name).await?;
+                let by = (claim.key_id, Arc::clone(&caller));
+                let call = self.call(parts, query, (name, bucket), by, &turn).await;
                 Box::pin(act(call, place, payload)).await?
             }
         };
-        Ok(response.map(|body| body::guarded(body, entered, outlived)))
+        let stall = settings.idle_max;
+        Ok(response.map(|body| body::guarded(body, turn, stall, || caller.outlived())))
     }
 
     async fn call(
@@ -115,30 +119,37 @@ impl Service {
         parts: Parts,
         query: Query,
         (name, bucket): (&str, Bucket),
-        key_id: String,
-    ) -> Result<Call, Error> {
-        let Inner { access, settings, world, locks, tidy, .. } = &*self.0;
+        (key_id, caller): (String, Arc<dyn Caller>),
+        turn: &Turn,
+    ) -> Call {
+        let Inner { settings, world, locks, tidy, .. } = &*self.0;
         let may_write = bucket.may_write;
         let id = bucket.id.clone();
-        let folder = Folder::new(bucket, Arc::clone(locks), world.clone());
+        let folder = Folder::new(bucket, locks, world.clone(), Arc::clone(turn));
         if may_write {
             tidy.look(&id, &folder, settings, world).await;
         }
-        Ok(Call {
+        Call {
             parts,
             bucket: name.to_owned(),
             query,
             folder,
             may_write,
             key_id,
-            access: Arc::clone(access),
+            caller,
             settings: Arc::clone(settings),
             locks: Arc::clone(locks),
+            turn: Arc::clone(turn),
             world: world.clone(),
-        })
+        }
     }
 
-    async fn list_buckets(&self, parts: &Parts, key_id: &str) -> Result<Response<Body>, Error> {
+    async fn list_buckets(
+        &self,
+        parts: &Parts,
+        key_id: &str,
+        caller: &dyn Caller,
+    ) -> Result<Response<Body>, Error> {
         if parts.method != Method::GET {
             return Err(Error::new(Code::MethodNotAllowed, "This method is not allowed here."));
         }
@@ -147,7 +158,7 @@ impl Service {
         xml.leaf("ID", key_id);
         xml.close();
         xml.open("Buckets");
-        for BucketEntry { name, created_at } in self.0.access.list(key_id).await? {
+        for BucketEntry { name, created_at } in caller.list().await? {
             xml.open("Bucket");
             xml.leaf("Name", &name);
             xml.leaf("CreationDate", &date::xml(created_at));
@@ -176,6 +187,15 @@ async fn act(call: Call, place: Place, payload: Payload) -> Result<Response<Body
             ops::object(call, act, (&name, &key), payload).await
         }
     }
+}
+
+fn slow_down(refused: admission::Refused) -> Error {
+    let whose = match refused {
+        admission::Refused::Share { .. } => "the owner of this key may have",
+        admission::Refused::Total { .. } => "this server can have",
+    };
+    let message = format!("As many requests go on as {whose} at a time; ask again.");
+    Error::new(Code::SlowDown, message)
 }
 
 fn refusal(error: &Error, method: &Method, path: &str, id: &str) -> Response<Body> {

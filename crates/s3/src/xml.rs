@@ -80,13 +80,16 @@ impl Element {
         self.children.iter().find(|child| child.name == name).map(|child| child.text.as_str())
     }
 
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Error> {
+    /// Reads a document of at most `elements_max` elements.
+    pub(crate) fn read(bytes: &[u8], elements_max: usize) -> Result<Self, Error> {
         let malformed = || {
             let message = "The XML of the body is not well formed, or not what is expected.";
             Error::new(Code::MalformedXml, message)
         };
         let text = std::str::from_utf8(bytes).map_err(|_| malformed())?;
-        Reader { rest: text.trim_start_matches('\u{feff}') }.document().ok_or_else(malformed)
+        Reader { rest: text.trim_start_matches('\u{feff}'), left: elements_max }
+            .document()
+            .ok_or_else(malformed)
     }
 }
 
@@ -94,6 +97,8 @@ impl Element {
 /// document type above all, is refused.
 struct Reader<'t> {
     rest: &'t str,
+    /// Elements that may still come.
+    left: usize,
 }
 
 impl<'t> Reader<'t> {
@@ -122,6 +127,7 @@ impl<'t> Reader<'t> {
         if depth >= DEPTH_MAX {
             return None;
         }
+        self.left = self.left.checked_sub(1)?;
         let (tag, empty) = self.tag()?;
         let mut element = Element { name: local(tag).to_owned(), ..Element::default() };
         if empty {
@@ -221,7 +227,7 @@ mod tests {
         let body = b"<?xml version=\"1.0\"?><!-- x --><Delete xmlns='http://s3/>'>
             <Object><Key>a&amp;b &#x1F600;&#10;</Key></Object><Object><Key/></Object>
             <Quiet>true</Quiet></Delete>";
-        let read = Element::read(body).unwrap();
+        let read = Element::read(body, 10).unwrap();
         assert_eq!(read.name, "Delete");
         assert_eq!(read.children[0].child("Key"), Some("a&b \u{1F600}\n"));
         assert_eq!(read.children[1].child("Key"), Some(""));
@@ -244,10 +250,14 @@ mod tests {
             "<a b='></a>",
             &deep,
         ] {
-            let read = Element::read(bad.as_bytes());
+            let read = Element::read(bad.as_bytes(), 1_000_000);
             assert_eq!(read.unwrap_err().code, Code::MalformedXml, "{:.40}", bad);
         }
-        assert!(Element::read(b"<a>\xff</a>").is_err());
+        assert!(Element::read(b"<a>\xff</a>", 10).is_err());
+        // An element of four bytes takes more than a hundred.
+        let wide = format!("<a>{}</a>", "<b/>".repeat(9));
+        assert!(Element::read(wide.as_bytes(), 10).is_ok());
+        assert!(Element::read(wide.as_bytes(), 9).is_err());
     }
 
     proptest! {
@@ -256,13 +266,13 @@ mod tests {
             let mut xml = Xml::begin("Root", true);
             xml.open("Inner");
             xml.leaf("Leaf", &text);
-            let read = Element::read(xml.end().as_bytes()).unwrap();
+            let read = Element::read(xml.end().as_bytes(), 10).unwrap();
             prop_assert_eq!(read.children[0].child("Leaf"), Some(text.as_str()));
         }
 
         #[test]
         fn nothing_makes_it_panic(text in "[<>/a&;#x!\\-? '\"é]{0,40}") {
-            let _ = Element::read(text.as_bytes());
+            let _ = Element::read(text.as_bytes(), 10);
         }
     }
 }

@@ -53,6 +53,31 @@ pub fn claim(
     Ok(Claim::Done { status: row.int(1)?, body: row.text(2)? })
 }
 
+/// What a request with a key would find, without claiming it. `None`: nobody used the key.
+pub fn find(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    key: &str,
+    digest: &str,
+) -> Result<Option<Claim>, Error> {
+    let sql = "SELECT digest, status, body FROM idempotency
+               WHERE workspace_id = $1 AND claim = $2 AND created_at >= $3";
+    let expired = tx.world().now().plus_ms(-KEPT_MS);
+    let Some(row) = tx.find(TABLE, sql, params![workspace, key, expired])? else {
+        return Ok(None);
+    };
+    if row.text(0)? != digest {
+        return Ok(Some(Claim::Conflict));
+    }
+    Ok(Some(Claim::Done { status: row.int(1)?, body: row.text(2)? }))
+}
+
+/// Lets a key be used again, because what was done under it was taken back.
+pub fn forget(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str) -> Result<(), Error> {
+    let sql = "DELETE FROM idempotency WHERE workspace_id = $1 AND claim = $2";
+    tx.execute(TABLE, sql, params![workspace, key]).map(drop)
+}
+
 /// Keeps the answer to a request that claimed a key. The caller seals it in the context
 /// `idempotency/<workspace>/<key>`: it may show secrets that are shown only once.
 pub fn record(

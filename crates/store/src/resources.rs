@@ -148,6 +148,21 @@ pub fn name_with_state(
     rows.first().map(|row| row.text(0)).transpose()
 }
 
+/// The names of all such objects.
+pub fn names_with_state(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    text: &str,
+) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM resources
+               WHERE workspace_id = $1 AND kind = $2 AND status <> $3 AND state LIKE $4
+               ORDER BY name";
+    let gone = Status::Terminated.name();
+    let rows = tx.query(TABLE, sql, params![workspace, kind.name(), gone, format!("%{text}%")])?;
+    rows.iter().map(|row| row.text(0)).collect()
+}
+
 /// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,

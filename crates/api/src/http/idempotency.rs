@@ -50,7 +50,13 @@ impl<W: Who, Q, B> Call<W, Q, B> {
 
 impl<T> From<JsonAnswer> for Reply<T> {
     fn from(answer: JsonAnswer) -> Self {
-        let reply = Self::written(answer.body);
-        if answer.replayed { reply.with(REPLAYED, HeaderValue::from_static("true")) } else { reply }
+        Self::written(answer.body).marked(answer.replayed)
+    }
+}
+
+impl<T> Reply<T> {
+    /// Says whether this is what an earlier request with the same key has done.
+    pub(crate) fn marked(self, replayed: bool) -> Self {
+        if replayed { self.with(REPLAYED, HeaderValue::from_static("true")) } else { self }
     }
 }

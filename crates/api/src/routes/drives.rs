@@ -5,8 +5,8 @@ use crate::http::error::Error;
 use crate::http::query::NoQuery;
 use crate::http::reply::{Reply, Silent};
 use auth::Member;
-use control::drives;
 use control::engine::Held;
+use control::{drive_folders, drives};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -36,7 +36,7 @@ pub(crate) struct FolderQuery {
 
 pub(crate) async fn remove_folder(call: Call<Member, FolderQuery>) -> Result<Silent, Error> {
     let (context, name) = (call.context(), call.path.name().to_owned());
-    drives::remove_folder(context, name, call.query.path).await?;
+    drive_folders::remove_folder(context, name, call.query.path).await?;
     Ok(Silent)
 }
 

@@ -9,7 +9,7 @@ use crate::http::limits::Limits;
 use crate::http::long_request::LongRequest;
 use admission::Connection;
 use auth::api_keys::{self, NoSigningKey};
-use auth::{Denied, Member, Ticket};
+use auth::{Denied, Identity, Member, Ticket};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -41,7 +41,7 @@ pub(crate) fn service(control: &Control, limits: &Arc<Limits>) -> Service {
     let settings = Settings {
         base: BASE.to_owned(),
         requests_max: own.requests_max,
-        requests_per_key_max: own.requests_key_max,
+        requests_per_owner_max: own.requests_workspace_max,
         put_bytes_max: own.put_bytes_max,
         uploads_max: own.uploads_max,
         upload_life: own.upload_life,
@@ -67,34 +67,35 @@ pub(crate) async fn answer(State(app): State<App>, mut request: Request) -> Resp
     app.s3.handle(request).await.map(Body::new)
 }
 
-/// What the protocol asks of keys and drives.
+/// What the protocol asks of keys.
 struct Access {
     control: Control,
     limits: Arc<Limits>,
 }
 
-impl Access {
-    async fn key(&self, id: &str) -> Result<api_keys::SigningKey, Refused> {
-        let id = id.to_owned();
-        let found = self.control.store.read(move |tx: &mut Tx<'_>| api_keys::signing_key(tx, &id));
-        found.await.map_err(|error| match error {
-            NoSigningKey::Unknown => Refused::UnknownKey,
-            NoSigningKey::NotServiceAccount | NoSigningKey::NotKept => {
-                Refused::UnusableKey(error.to_string())
-            }
-            NoSigningKey::Store(error) => Refused::Broken(io::Error::other(error)),
-        })
-    }
+/// Whoever has a key of a service account.
+struct Caller {
+    control: Control,
+    limits: Arc<Limits>,
+    id: String,
+    identity: Arc<Identity>,
+    secret: Secret,
+}
 
-    /// The workspace of the service account that a key belongs to. Counted here, where the signature
-    /// was right: ids of keys are no secret, and whoever knows one must not use up its rate.
-    async fn member(&self, key_id: &str) -> Result<Member, Refused> {
-        let key = self.key(key_id).await?;
-        self.limits.take_key(key.identity.holder()).map_err(|_| too_fast())?;
-        let member = self.control.auth.enter(&key.identity, None).map_err(refused)?;
-        let taken = self.limits.take_workspace(member.workspace.as_str());
-        taken.map_err(|_| too_fast())?;
-        Ok(member)
+impl Caller {
+    /// The workspace of the service account that the key belongs to.
+    fn member(&self) -> Result<Member, Refused> {
+        self.control.auth.enter(&self.identity, None).map_err(refused)
+    }
+}
+
+fn no_key(error: NoSigningKey) -> Refused {
+    match error {
+        NoSigningKey::Unknown => Refused::UnknownKey,
+        NoSigningKey::NotServiceAccount | NoSigningKey::NotKept => {
+            Refused::UnusableKey(error.to_string())
+        }
+        NoSigningKey::Store(error) => Refused::Broken(io::Error::other(error)),
     }
 }
 
@@ -110,13 +111,40 @@ fn too_fast() -> Refused {
 }
 
 impl s3::Access for Access {
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Secret, Refused>> {
-        Box::pin(async move { Ok(Secret::new(self.key(key_id).await?.secret.as_str())) })
+    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn s3::Caller>, Refused>> {
+        Box::pin(async move {
+            let (id, store) = (key_id.to_owned(), &self.control.store);
+            let found = store.read(move |tx: &mut Tx<'_>| api_keys::signing_key(tx, &id)).await;
+            let key = found.map_err(no_key)?;
+            let caller = Caller {
+                control: self.control.clone(),
+                limits: Arc::clone(&self.limits),
+                id: key_id.to_owned(),
+                identity: key.identity,
+                secret: Secret::new(key.secret.as_str()),
+            };
+            Ok(Arc::new(caller) as Arc<dyn s3::Caller>)
+        })
+    }
+}
+
+impl s3::Caller for Caller {
+    fn secret(&self) -> &Secret {
+        &self.secret
     }
 
-    fn outlived(&self, key_id: &str, secret: &Secret) -> Wait<'static, ()> {
+    /// Counted here, where the signature was right: ids of keys are no secret, and whoever knows one
+    /// must use up neither its rate nor the share of its workspace.
+    fn enter(&self) -> Result<String, Refused> {
+        self.limits.take_key(self.identity.holder()).map_err(|_| too_fast())?;
+        let workspace = self.member()?.workspace.to_string();
+        self.limits.take_workspace(&workspace).map_err(|_| too_fast())?;
+        Ok(workspace)
+    }
+
+    fn outlived(&self) -> Wait<'static, ()> {
         // Whoever has the key itself is known by it, as everywhere.
-        let (auth, key, id) = (self.control.auth.clone(), secret.clone(), key_id.to_owned());
+        let (auth, key, id) = (self.control.auth.clone(), self.secret.clone(), self.id.clone());
         Box::pin(async move {
             let Ok(identity) = auth.identify(key.as_str()).await else { return };
             let Ok(member) = auth.enter(&identity, None) else { return };
@@ -126,9 +154,9 @@ impl s3::Access for Access {
         })
     }
 
-    fn open<'a>(&'a self, key_id: &'a str, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
         Box::pin(async move {
-            let member = self.member(key_id).await?;
+            let member = self.member()?;
             let drive = drive_buckets::open(&self.control, &member, bucket).await;
             let drive = drive.map_err(|error| match error {
                 NoBucket::Missing => Refused::NoBucket,
@@ -136,17 +164,16 @@ impl s3::Access for Access {
                 NoBucket::Files(error) => Refused::Broken(error),
                 NoBucket::Rules(error) => Refused::Broken(io::Error::other(error)),
             })?;
-            let files = Arc::new(drive.root);
-            let hidden = Arc::new(s3::hidden_folder(&files).map_err(Refused::Broken)?);
             // Mounts in sandboxes shift owners: there, these are the ids of root.
             let owner = Owner { user: 0, group: 0 };
-            Ok(Bucket { id: drive.id.to_string(), files, hidden, owner, may_write: true })
+            let (id, files) = (drive.id.to_string(), Arc::new(drive.root));
+            Ok(Bucket { id, files, owner, may_write: true })
         })
     }
 
-    fn list<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Vec<BucketEntry>, Refused>> {
+    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
         Box::pin(async move {
-            let member = self.member(key_id).await?;
+            let member = self.member()?;
             let listed = drive_buckets::list(&self.control, &member).await;
             let listed = listed.map_err(|error| Refused::Broken(io::Error::other(error)))?;
             let entry = |(name, created_at)| BucketEntry { name, created_at };

@@ -68,7 +68,7 @@ pub(crate) async fn fork(
     call.long.announce();
     let source = Source::Sandbox(call.path.name().to_owned());
     may_deploy(&call)?;
-    Ok(Reply::of(&forks::fork(call.context(), source, call.body.0).await?))
+    Ok(forks::fork(call.context(), source, call.body.0, call.key).await?.into())
 }
 
 /// Whoever makes an application of a sandbox must be allowed to make applications.

@@ -58,7 +58,8 @@ async fn taken(
     // It takes as long as the sandbox has written much.
     call.long.announce();
     let (context, name) = (call.context(), call.body.0.name);
-    Ok(snapshots::create(context, sandbox, name, call.key).await?.into())
+    let (snapshot, replayed) = snapshots::create(context, sandbox, name, call.key).await?;
+    Ok(Reply::from(snapshot).marked(replayed))
 }
 
 pub(crate) async fn remove_of_sandbox(call: Call<Member>) -> Result<Silent, Error> {
@@ -80,7 +81,7 @@ pub(crate) async fn fork(
 ) -> Result<Reply<SandboxForkResponse>, Error> {
     sandboxes::may_deploy(&call)?;
     let source = Source::Snapshot(call.path.name().to_owned());
-    Ok(Reply::of(&forks::fork(call.context(), source, call.body.0).await?))
+    Ok(forks::fork(call.context(), source, call.body.0, call.key).await?.into())
 }
 
 pub(crate) async fn restore(call: Call<Member>) -> Result<Reply<SandboxRestoreResponse>, Error> {

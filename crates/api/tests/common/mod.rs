@@ -14,6 +14,7 @@ pub mod dns;
 pub mod machine;
 pub mod people;
 pub mod routes;
+pub mod s3;
 pub mod samples;
 pub mod snapshots;
 pub mod volumes;
@@ -52,7 +53,9 @@ impl Clock {
 pub fn test_world() -> (World, Clock) {
     let clock = Clock(Arc::new(AtomicI64::new(1_776_300_000_000)));
     let now = clock.clone();
-    let state = AtomicU64::new(0x9E37_79B9_7F4A_7C15);
+    // Each world of a test draws other numbers: several servers write to one database.
+    static WORLDS: AtomicU64 = AtomicU64::new(1);
+    let state = AtomicU64::new(WORLDS.fetch_add(1, Ordering::SeqCst) << 56 | 0x37_79B9_7F4A_7C15);
     let fill = move |bytes: &mut [u8]| {
         for byte in bytes {
             // SplitMix64: every call differs, every run is the same.

@@ -7,6 +7,7 @@ use control::snapshot_store::{
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::ids::ResourceId;
@@ -15,12 +16,14 @@ pub const SIZE_BYTES: u64 = 1 << 30;
 
 #[derive(Clone)]
 pub struct PretendedSnapshots {
-    room: usize,
+    room: Arc<AtomicUsize>,
     kept: Arc<Mutex<BTreeMap<String, ResourceId>>>,
     /// Every one that was asked for.
     pub taken: watch::Sender<Vec<NewSnapshot>>,
     gate: watch::Sender<bool>,
     service: Arc<Mutex<Service>>,
+    /// Whether the images below are others by now, under the same names.
+    moved: Arc<AtomicBool>,
 }
 
 /// An object service, if there is one.
@@ -35,11 +38,12 @@ impl PretendedSnapshots {
     /// With room for so many.
     pub fn new(room: usize) -> Self {
         Self {
-            room,
+            room: Arc::new(AtomicUsize::new(room)),
             kept: Arc::default(),
             taken: watch::Sender::default(),
             gate: watch::Sender::new(true),
             service: Arc::default(),
+            moved: Arc::default(),
         }
     }
 
@@ -62,6 +66,16 @@ impl PretendedSnapshots {
     /// As a kill leaves one whose row was not written.
     pub fn leave(&self, id: &ResourceId) {
         self.kept.lock().insert(id.to_string(), id.clone());
+    }
+
+    /// There is room for so many from now on.
+    pub fn allow(&self, room: usize) {
+        self.room.store(room, Ordering::SeqCst);
+    }
+
+    /// The tags of all images move.
+    pub fn move_tags(&self) {
+        self.moved.store(true, Ordering::SeqCst);
     }
 
     /// Those that are asked for from now on wait.
@@ -100,8 +114,9 @@ impl SnapshotStore for PretendedSnapshots {
             self.taken.send_modify(|taken| taken.push(new));
             let mut gate = self.gate.subscribe();
             gate.wait_for(|open| *open).await.map_err(|_| SnapshotFault::Gone)?;
-            if self.kept.lock().len() >= self.room {
-                return Err(SnapshotFault::OverShare(format!("at most {} snapshots", self.room)));
+            let room = self.room.load(Ordering::SeqCst);
+            if self.kept.lock().len() >= room {
+                return Err(SnapshotFault::OverShare(format!("at most {room} snapshots")));
             }
             self.leave(&id);
             Ok(TakenSnapshot { size_bytes: SIZE_BYTES, paused: Duration::from_millis(3) })
@@ -138,6 +153,10 @@ impl SnapshotStore for PretendedSnapshots {
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
         self.kept.lock().remove(id.as_str());
         Box::pin(async { Ok(()) })
+    }
+
+    fn lies_over(&self, _: &ResourceId, _: &str, _: Option<&str>) -> bool {
+        !self.moved.load(Ordering::SeqCst)
     }
 
     fn list(&self) -> Vec<KeptSnapshot> {

@@ -15,6 +15,8 @@ pub struct PretendedVolumes {
     origins: Arc<Mutex<BTreeMap<VolumeName, VolumeName>>>,
     /// Drives in instances.
     pub mounted: Arc<Mutex<Vec<(InstanceName, DriveMount)>>>,
+    /// The files of drives that were opened.
+    folders: Arc<Mutex<BTreeMap<VolumeName, tempfile::TempDir>>>,
 }
 
 /// Of each drive.
@@ -25,7 +27,13 @@ pub const BUSY: &str = "/mnt/busy";
 
 impl PretendedVolumes {
     pub fn new(room_mb: u32) -> Self {
-        Self { room_mb, kept: Arc::default(), origins: Arc::default(), mounted: Arc::default() }
+        Self {
+            room_mb,
+            kept: Arc::default(),
+            origins: Arc::default(),
+            mounted: Arc::default(),
+            folders: Arc::default(),
+        }
     }
 
     /// Megabytes of each.
@@ -149,7 +157,14 @@ impl DriveStore for PretendedVolumes {
         })
     }
 
-    fn open_root(&self, _: &VolumeName) -> std::io::Result<std::os::fd::OwnedFd> {
-        Err(std::io::ErrorKind::Unsupported.into())
+    fn open_root(&self, name: &VolumeName) -> std::io::Result<std::os::fd::OwnedFd> {
+        if !self.kept.lock().contains_key(name) {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        let mut folders = self.folders.lock();
+        if !folders.contains_key(name) {
+            folders.insert(name.clone(), tempfile::tempdir()?);
+        }
+        Ok(std::fs::File::open(folders[name].path())?.into())
     }
 }

@@ -12,3 +12,4 @@ mod common;
 mod operations;
 mod plain;
 mod stage;
+mod storage;

@@ -47,7 +47,14 @@ fn operations() -> Vec<Operation> {
 }
 
 fn bodies() -> BTreeMap<&'static str, Value> {
-    objects().into_iter().collect()
+    let fork = json!({"targetType": "sandbox", "targetName": "stolen"});
+    let of_snapshots = [
+        ("/sandboxes/{sandboxName}/fork", fork.clone()),
+        ("/sandboxes/{sandboxName}/snapshots", json!({"name": "stolen"})),
+        ("/snapshots/{snapshotName}/fork", fork),
+        ("/snapshots", json!({"source": {"name": HONEST}})),
+    ];
+    objects().into_iter().chain(of_snapshots).collect()
 }
 
 /// The stream has no end.
@@ -60,9 +67,17 @@ async fn what_is_somebody_elses_answers_as_what_is_not_there() {
     let cloud = Cloud::start().await;
     let stage = Stage::furnished(&cloud).await;
     let attackers = Attacker::both(&cloud).await;
-    let (before, bodies) = (stage.seen().await, bodies());
-    let mut tried = 0;
-    for attacker in &attackers {
+    let before = stage.seen().await;
+    let tried = reach(&stage, &attackers).await;
+    assert!(tried > 200, "only {tried} were tried");
+    assert_same(&before, &stage.seen().await);
+}
+
+/// Tries every operation that names something on what is the honest tenant's, and on what is not
+/// there: nobody can tell the two apart. Answers how many were tried.
+pub(crate) async fn reach(stage: &Stage<'_>, attackers: &[Attacker<'_>]) -> usize {
+    let (bodies, mut tried) = (bodies(), 0);
+    for attacker in attackers {
         for operation in
             operations().iter().filter(|operation| operation.has_parameters() && ends(operation))
         {
@@ -92,12 +107,11 @@ async fn what_is_somebody_elses_answers_as_what_is_not_there() {
             tried += 1;
         }
     }
-    assert!(tried > 200, "only {tried} were tried");
-    assert_same(&before, &stage.seen().await);
+    tried
 }
 
 #[track_caller]
-fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) {
+pub(crate) fn assert_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) {
     for (path, was) in before {
         assert_eq!(&after[path], was, "{path} has changed for the honest tenant");
     }

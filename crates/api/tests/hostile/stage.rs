@@ -22,7 +22,7 @@ const RESOURCE_TYPE: &str = "sandbox";
 /// What stands in a path for a parameter: something of the honest tenant's, or something that is
 /// not there.
 pub(crate) struct Names {
-    special: BTreeMap<&'static str, String>,
+    pub(crate) special: BTreeMap<&'static str, String>,
     pub(crate) other: &'static str,
 }
 
@@ -194,7 +194,7 @@ fn domain_of(name: &str) -> BTreeMap<&'static str, String> {
 }
 
 /// Something of the same shape that nobody has.
-fn missing(parameter: &str, value: &str) -> String {
+pub(crate) fn missing(parameter: &str, value: &str) -> String {
     match parameter {
         "resourceType" => value.to_owned(),
         "workspace" | "workspaceName" | "targetWorkspace" => NOWHERE.into(),

@@ -32,7 +32,9 @@ pub enum Conflict {
     SnapshotNamed { name: String },
     #[error("the snapshot is not ready: {why}")]
     SnapshotNotReady { why: String },
-    #[error("the sandbox runs another image than the snapshot was taken over; set `{image}` first")]
+    #[error(
+        "the snapshot was taken over another image: `{image}`, as it was then; what begins with it needs that one"
+    )]
     SnapshotImage { image: String },
     #[error("the sandbox is {status}; {wants}")]
     SandboxState { status: &'static str, wants: &'static str },

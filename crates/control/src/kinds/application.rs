@@ -3,8 +3,8 @@
 use crate::addresses;
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
-use crate::error::Error;
-use crate::snapshots;
+use crate::error::{Error, Unfit};
+use crate::{snapshot_base, snapshots};
 use store::Tx;
 use store::revisions::Revision;
 use types::edge::application_name;
@@ -83,9 +83,13 @@ fn require_snapshot(
     }
     context.member.may(&[Scope::SandboxesCreate])?;
     let snapshot = snapshots::usable(context, tx, None, &wanted)?;
-    let origin = snapshot.wish.origin.as_ref();
-    let image = origin.and_then(|origin| origin.spec.runtime.as_ref()?.image.clone());
+    if draft.state.machine.is_some() && draft.state.machine != snapshot.state.machine {
+        return Err(Unfit::SnapshotOnOtherMachine.into());
+    }
+    let image = snapshot.image().map(str::to_owned);
     if image == draft.wish.spec.image {
+        let image = image.unwrap_or_default();
+        snapshot_base::require_image(context, tx, &snapshot, &image)?;
         draft.wish.spec.snapshot = Some(snapshot.row.name);
         return Ok(());
     }

@@ -11,10 +11,11 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets};
 use crate::error::Error;
-use crate::idempotency::{JsonAnswer, RequestKey, once};
+use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::machine::{Launch, Machine};
-use crate::{snapshots, usage};
+use crate::{snapshot_base, snapshots, usage};
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces;
@@ -27,6 +28,7 @@ use types::instance::InstanceName;
 use types::kinds::sandbox::State;
 use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
+use types::wire::{ForkTarget, SandboxForkResponse};
 
 /// What a caller asks for.
 pub struct NewSandbox {
@@ -39,7 +41,16 @@ pub struct NewSandbox {
     pub begins: Option<ResourceId>,
 }
 
-/// Makes a sandbox, or answers the one that there is.
+/// What a caller is answered: a fork says no more than what it is called and began with.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Made {
+    Sandbox(Box<Sandbox>),
+    Fork(SandboxForkResponse),
+}
+
+/// Makes a sandbox, or answers the one that there is. One that begins with a snapshot is answered as
+/// a fork.
 pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
     let Some(machine) = new.context.control.machine().cloned() else {
         return written(new, None).await;
@@ -72,7 +83,7 @@ async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<J
             context.control.publish(route);
             *tell.lock() = Some(id);
         }
-        Ok(sandbox)
+        Ok(row.made(sandbox))
     };
     let written = once(&store, key, write).await;
     if written.is_err()
@@ -150,7 +161,7 @@ async fn started(
             context.control.publish(created.route(&context, Serving::Starting));
         }
         *mine.lock() = created;
-        Ok(sandbox)
+        Ok(row.made(sandbox))
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
     let made = made.lock().take();
@@ -164,7 +175,7 @@ async fn started(
         (Ok(()), None) => reconcile::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {
             control.publish(RouteChange::Gone(id.clone()));
-            undo(control, id).await?;
+            undo(control, id, new.key.clone()).await?;
             return Err(fault.into());
         }
         (Err(_), None) => {}
@@ -200,6 +211,17 @@ struct Row {
 }
 
 impl Row {
+    fn made(&self, sandbox: Sandbox) -> Made {
+        match &self.begins {
+            None => Made::Sandbox(Box::new(sandbox)),
+            Some(begins) => Made::Fork(SandboxForkResponse {
+                name: Some(self.wish.name().to_owned()),
+                snapshot_id: Some(Snapshot::id_of(begins)),
+                kind: Some(ForkTarget::Sandbox),
+            }),
+        }
+    }
+
     fn write(
         &self,
         context: &Context,
@@ -230,7 +252,8 @@ impl Row {
         };
         if let Some(begins) = &self.begins {
             // Held until the row says that it begins with it.
-            snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
+            let held = snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
+            snapshot_base::require_image(context, tx, &held, self.wish.image())?;
         }
         let begins = self.begins.clone();
         let Some((id, machine)) = &self.birth else {
@@ -272,14 +295,15 @@ pub(crate) fn is_gone(row: &Stored) -> bool {
 }
 
 /// Removes the row of a sandbox whose instance could not be started.
-async fn undo(control: &Control, id: ResourceId) -> Result<(), Error> {
+async fn undo(control: &Control, id: ResourceId, key: Option<RequestKey>) -> Result<(), Error> {
     let of = control.clone();
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Sandbox>(tx, &id)? else { return Ok(()) };
         let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
             return Ok(());
         };
-        engine::remove::<Sandbox>(&context, tx, &[], &held.row.name).map(drop)
+        engine::remove::<Sandbox>(&context, tx, &[], &held.row.name)?;
+        forget(tx, key.as_ref())
     };
     control.store.write(work).await
 }

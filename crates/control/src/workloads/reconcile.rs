@@ -9,7 +9,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
 use crate::snapshot_store::{SnapshotFault, SnapshotStore};
-use crate::{archives, drives, usage, volumes};
+use crate::{archives, drives, placement, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
@@ -173,6 +173,8 @@ struct Case {
     /// Or why it cannot have them.
     volumes: Result<Vec<VolumeMount>, String>,
     drives: Vec<DriveMount>,
+    /// Whether only another machine has what it begins with or mounts.
+    elsewhere: bool,
 }
 
 async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Option<Case>, Error> {
@@ -182,9 +184,12 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
         let Some((context, workspace)) = rows::context(&of, tx, &held.row.workspace)? else {
             return Ok(None);
         };
-        let volumes = volumes::mounts(&context, tx, &Holder::sandbox(&held.wish), &machine)?;
+        let (holder, begins) = (Holder::sandbox(&held.wish), held.state.snapshot.as_ref());
+        let volumes = volumes::mounts(&context, tx, &holder, &machine)?;
         let drives = drives::mounts(&context, tx, &held, &machine)?;
-        Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives }))
+        let required = placement::required(&context, tx, begins, Some(&holder))?;
+        let elsewhere = required.is_some_and(|required| required != machine);
+        Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives, elsewhere }))
     };
     control.store.read(work).await
 }
@@ -206,6 +211,10 @@ async fn ensure(
         } else {
             say_deployed(control, machine.name(), &id, number).await
         };
+    }
+    if case.elsewhere {
+        // Whoever has that takes it.
+        return Ok(());
     }
     let lost = deployed.then(|| lost(&case.held.wish));
     let Some(held) = claim(control, machine.name(), &id, number, lost).await? else {

@@ -31,7 +31,7 @@ pub(crate) struct Builds {
 #[serde(deny_unknown_fields)]
 pub(crate) struct S3 {
     pub(crate) requests_max: u32,
-    pub(crate) requests_key_max: u32,
+    pub(crate) requests_workspace_max: u32,
     pub(crate) put_mb_max: u32,
     pub(crate) uploads_max: u32,
     pub(crate) upload_life: Span,
@@ -42,7 +42,7 @@ impl S3 {
     pub(crate) fn settings(&self) -> control::S3Limits {
         control::S3Limits {
             requests_max: self.requests_max as usize,
-            requests_key_max: self.requests_key_max as usize,
+            requests_workspace_max: self.requests_workspace_max as usize,
             put_bytes_max: u64::from(self.put_mb_max) << 20,
             uploads_max: self.uploads_max as usize,
             upload_life: self.upload_life.0,

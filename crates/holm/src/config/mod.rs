@@ -338,6 +338,7 @@ pub(crate) struct Deployments {
     pub(crate) concurrency: u32,
     pub(crate) starting_max: u32,
     pub(crate) launches_max: usize,
+    pub(crate) start_millicores: u32,
     pub(crate) looks_max: usize,
     pub(crate) extra_idle: Span,
     pub(crate) last_idle: Span,

@@ -164,6 +164,8 @@ fn host_settings(
         ),
         image_mb_max: config.images.image_mb_max,
         pids_max: config.node.pids_max,
+        start_millicores: config.deployments.start_millicores,
+        takes_max: config.snapshots.takes_max as usize,
     })
 }
 

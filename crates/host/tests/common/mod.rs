@@ -65,6 +65,8 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
         image_mb_max: 1_000,
         registry,
         pids_max: 64,
+        start_millicores: 1_000,
+        takes_max: 4,
     }
 }
 

@@ -70,6 +70,12 @@ impl Place {
         Self { data, world: world() }
     }
 
+    /// Makes a name mean what another one does.
+    pub(crate) fn move_tag(&self, to: &str, name: &str) {
+        let (to, name) = (to.parse().unwrap(), name.parse().unwrap());
+        store(self.data.path()).tag(&to, &name).unwrap().unwrap();
+    }
+
     pub(crate) fn start(&self) -> Running {
         let settings = settings(self.data.path(), "host", 8);
         let host =

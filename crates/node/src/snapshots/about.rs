@@ -32,6 +32,9 @@ pub(super) struct About {
     /// What it lies over.
     pub(super) parent: Option<SnapshotName>,
     pub(super) size_bytes: u64,
+    /// What lies below all, as whoever had it taken calls it.
+    #[serde(default)]
+    pub(super) base: Option<String>,
 }
 
 impl About {

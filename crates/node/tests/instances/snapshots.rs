@@ -13,7 +13,8 @@ fn name(text: &str) -> SnapshotName {
 }
 
 fn wanted(snapshot: &str, instance: &InstanceName) -> NewSnapshot {
-    NewSnapshot { name: name(snapshot), owner: owner("somebody"), instance: instance.clone() }
+    let (name, owner, instance) = (name(snapshot), owner("somebody"), instance.clone());
+    NewSnapshot { name, owner, instance, base: None }
 }
 
 fn take(node: &Node, snapshot: &str, instance: &InstanceName) {

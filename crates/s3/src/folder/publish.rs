@@ -23,7 +23,7 @@ impl Folder {
     /// A file without a name: it is gone with its descriptor.
     pub(crate) fn draft(&self) -> Result<File, Error> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&*self.hidden, ".", flags, FILE_MODE)?;
+        let file = rustix::fs::openat(self.hidden()?, ".", flags, FILE_MODE)?;
         // Whatever the umask says.
         rustix::fs::fchmod(&file, FILE_MODE)?;
         self.give(&file)?;
@@ -71,7 +71,7 @@ impl Folder {
         let (parent, name) = key.split();
         for _ in 0..TRIES {
             let folder = self.make_folders(parent)?;
-            let held = self.locks.of(&self.id, key.path());
+            let held = self.locks.of(key.path());
             condition(self.find(key)?.as_ref())?;
             match self.place(draft, &folder, name, exclusive) {
                 // Others removed the folder meanwhile.
@@ -117,7 +117,9 @@ impl Folder {
         exclusive: bool,
     ) -> Result<(), Errno> {
         let passing = format!("{PASSING}{}", self.world.random_text(RANDOM));
-        let (hidden, follow) = (&*self.hidden, AtFlags::SYMLINK_FOLLOW);
+        // A draft was made in it.
+        let hidden = self.hidden.get().ok_or(Errno::BADF)?;
+        let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, proc_path(draft), hidden, passing.as_str(), follow)?;
         let how = if exclusive { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
         let renamed = rustix::fs::renameat_with(hidden, passing.as_str(), folder, name, how);
@@ -135,7 +137,7 @@ impl Folder {
         condition: impl Fn(Option<&Object>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let folder = self.make_folders(key.path())?;
-        let _held = self.locks.of(&self.id, key.path());
+        let _held = self.locks.of(key.path());
         condition(self.find(key)?.as_ref())?;
         sheet.seal("", &Facts::of(&rustix::fs::fstat(&folder)?));
         sheet.write(&proc_path(&folder))?;
@@ -191,7 +193,7 @@ impl Folder {
         key: &Key,
         condition: impl Fn(Option<&Object>) -> Result<(), Error>,
     ) -> Result<bool, Error> {
-        let held = self.locks.of(&self.id, key.path());
+        let held = self.locks.of(key.path());
         let found = self.find(key)?;
         condition(found.as_ref())?;
         let Some(object) = found else { return Ok(false) };

@@ -42,8 +42,9 @@ pub(super) async fn source(call: &Call) -> Result<Source, Error> {
     if bucket == call.bucket {
         return Ok(Source { folder: call.folder.clone(), key, is_here: true });
     }
-    let opened = call.access.open(&call.key_id, bucket).await?;
-    let folder = Folder::new(opened, Arc::clone(&call.locks), call.world.clone());
+    let opened = call.caller.open(bucket).await?;
+    let turn = Arc::clone(&call.turn);
+    let folder = Folder::new(opened, &call.locks, call.world.clone(), turn);
     Ok(Source { folder, key, is_here: false })
 }
 

@@ -6,6 +6,7 @@ use crate::conditions::Conditions;
 use crate::error::{Code, Error};
 use crate::key::Key;
 use crate::payload::Payload;
+use crate::settings::Settings;
 use crate::xml::{Element, Xml};
 use http::{Response, StatusCode};
 
@@ -18,7 +19,7 @@ pub(super) async fn one(call: Call, key: Key) -> Result<Response<Body>, Error> {
 
 pub(super) async fn many(call: Call, payload: Payload) -> Result<Response<Body>, Error> {
     let body = payload.collect(call.settings.xml_bytes_max).await?;
-    let (keys, quiet) = read(&body, call.settings.delete_keys_max)?;
+    let (keys, quiet) = read(&body, &call.settings)?;
     let results = blocking(move || {
         let each = keys.into_iter().map(|text| {
             let removed = Key::new(&text).and_then(|key| call.folder.remove(&key, |_| Ok(())));
@@ -52,9 +53,9 @@ pub(super) async fn many(call: Call, payload: Payload) -> Result<Response<Body>,
 }
 
 /// The keys of a request that deletes many, and whether it wants to hear of failures alone.
-fn read(body: &[u8], keys_max: usize) -> Result<(Vec<String>, bool), Error> {
+fn read(body: &[u8], settings: &Settings) -> Result<(Vec<String>, bool), Error> {
     let malformed = |why: &'static str| Error::new(Code::MalformedXml, why);
-    let root = Element::read(body)?;
+    let root = Element::read(body, settings.xml_elements_max)?;
     if root.name != "Delete" {
         return Err(malformed("The body is no Delete."));
     }
@@ -62,7 +63,7 @@ fn read(body: &[u8], keys_max: usize) -> Result<(Vec<String>, bool), Error> {
     let keys: Option<Vec<String>> =
         objects.map(|object| object.child("Key").map(str::to_owned)).collect();
     let keys = keys.ok_or_else(|| malformed("An Object has no Key."))?;
-    if keys.is_empty() || keys.len() > keys_max {
+    if keys.is_empty() || keys.len() > settings.delete_keys_max {
         return Err(malformed("There are no objects in the body, or too many."));
     }
     Ok((keys, root.child("Quiet") == Some("true")))

@@ -10,6 +10,7 @@ use crate::xml::Xml;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Response;
+use types::Timestamp;
 
 struct Asked {
     prefix: String,
@@ -19,8 +20,24 @@ struct Asked {
     encoded: bool,
 }
 
+/// An object of a page. Not open any more: a page with a descriptor for each would take those of
+/// others.
+struct Shown {
+    key: String,
+    etag: String,
+    size: u64,
+    modified_at: Timestamp,
+}
+
+impl Shown {
+    fn new(key: &str, object: &Object) -> Self {
+        let (etag, size) = (quoted(&object.etag()), object.size());
+        Self { key: key.to_owned(), etag, size, modified_at: object.facts.modified_at() }
+    }
+}
+
 struct Page {
-    objects: Vec<(String, Object)>,
+    objects: Vec<Shown>,
     prefixes: Vec<String>,
     /// Where the next page begins, if there is one.
     next: Option<Position>,
@@ -138,7 +155,7 @@ fn look(folder: &Folder, folders_max: usize, asked: &Asked) -> Result<Page, Erro
         }
         // It may have gone since.
         if let Some(object) = folder.find(&key)? {
-            page.objects.push((key.as_str().to_owned(), object));
+            page.objects.push(Shown::new(key.as_str(), &object));
         }
         Ok(Found::Next)
     })?;
@@ -173,12 +190,12 @@ pub(super) async fn page(call: Call, bucket: &str, v2: bool) -> Result<Response<
         }
     }
     let with_owner = !v2 || call.query.get("fetch-owner") == Some("true");
-    for (key, object) in &page.objects {
+    for Shown { key, etag, size, modified_at } in &page.objects {
         answer.open("Contents");
         answer.leaf("Key", &asked.text(key));
-        answer.leaf("LastModified", &date::xml(object.facts.modified_at()));
-        answer.leaf("ETag", &quoted(&object.etag()));
-        answer.leaf("Size", &object.size().to_string());
+        answer.leaf("LastModified", &date::xml(*modified_at));
+        answer.leaf("ETag", etag);
+        answer.leaf("Size", &size.to_string());
         answer.leaf("StorageClass", "STANDARD");
         if with_owner {
             answer.open("Owner");
@@ -218,15 +235,14 @@ mod tests {
     use std::fs;
     use std::path::Path;
     use std::sync::Arc;
-    use types::{Timestamp, World};
+    use types::World;
 
     fn folder(path: &Path) -> Folder {
         let files: Arc<rustix::fd::OwnedFd> = Arc::new(fs::File::open(path).unwrap().into());
         let owner = Owner { user: 0, group: 0 };
-        let (id, hidden) = ("bucket".to_owned(), Arc::clone(&files));
-        let bucket = Bucket { id, files, hidden, owner, may_write: false };
+        let bucket = Bucket { id: "bucket".to_owned(), files, owner, may_write: false };
         let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(0));
-        Folder::new(bucket, Arc::new(Locks::new()), world)
+        Folder::new(bucket, &Locks::default(), world, Arc::new(()))
     }
 
     /// What S3 says of these keys, each once, in order.
@@ -248,7 +264,7 @@ mod tests {
             let (prefix, delimiter) = (prefix.to_owned(), delimiter.to_owned());
             let asked = Asked { prefix, delimiter, keys_max, position, encoded: false };
             let page = look(folder, folders_max, &asked).unwrap();
-            let mut shown: Vec<String> = page.objects.into_iter().map(|(key, _)| key).collect();
+            let mut shown: Vec<String> = page.objects.into_iter().map(|shown| shown.key).collect();
             shown.extend(page.prefixes);
             assert!(shown.len() <= keys_max);
             shown.sort();
@@ -261,6 +277,22 @@ mod tests {
                 behind(marker_of(&next), &asked.prefix, &asked.delimiter)
             };
         }
+    }
+
+    /// Tests are processes of their own, so nobody else opens anything.
+    #[test]
+    fn a_page_holds_no_descriptors_of_its_objects() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..200 {
+            fs::write(root.path().join(number.to_string()), "x").unwrap();
+        }
+        let folder = folder(root.path());
+        let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        let (prefix, delimiter, position) = (String::new(), String::new(), Position::Start);
+        let asked = Asked { prefix, delimiter, keys_max: 1000, position, encoded: false };
+        let page = look(&folder, 10, &asked).unwrap();
+        assert_eq!((page.objects.len(), open()), (200, before));
     }
 
     proptest! {

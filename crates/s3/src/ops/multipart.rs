@@ -12,6 +12,7 @@ use crate::folder::{Object, Sheet};
 use crate::headers::to_keep;
 use crate::key::Key;
 use crate::payload::Payload;
+use crate::settings::Settings;
 use crate::signature::{encode, hex};
 use crate::xml::{Element, Xml};
 use http::{Response, StatusCode};
@@ -101,12 +102,12 @@ pub(super) async fn complete(
 ) -> Result<Response<Body>, Error> {
     let (id, upload) = open(&call, key.clone()).await?;
     let body = payload.collect(call.settings.xml_bytes_max).await?;
-    let wanted = read_parts(&body, call.settings.parts_max)?;
+    let wanted = read_parts(&body, &call.settings)?;
     let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
     let target = key.clone();
     let etag = blocking(move || {
-        let parts = find_parts(&call, &upload, &wanted)?;
-        let (draft, etag) = join(&call, &parts)?;
+        check_parts(&call, &upload, &wanted)?;
+        let (draft, etag) = join(&call, &upload, &wanted)?;
         let mut sheet = Sheet::new(upload.begin.headers);
         call.folder.finish(&draft, &mut sheet, &etag)?;
         let conditions = Conditions::read(&call.parts.headers);
@@ -126,16 +127,16 @@ pub(super) async fn complete(
 }
 
 /// Numbers and ETags of the parts that are asked for.
-fn read_parts(body: &[u8], parts_max: u32) -> Result<Vec<(u32, String)>, Error> {
+fn read_parts(body: &[u8], settings: &Settings) -> Result<Vec<(u32, String)>, Error> {
     let malformed = || Error::new(Code::MalformedXml, "The body names no parts, or too many.");
-    let root = Element::read(body)?;
+    let root = Element::read(body, settings.xml_elements_max)?;
     let parts = root.children.iter().filter(|child| child.name == "Part").map(|part| {
         let number = part.child("PartNumber")?.trim().parse().ok()?;
         let etag = part.child("ETag")?.trim().trim_matches('"').to_owned();
         Some((number, etag))
     });
     let parts: Vec<(u32, String)> = parts.collect::<Option<_>>().ok_or_else(malformed)?;
-    let most = usize::try_from(parts_max).unwrap_or(usize::MAX);
+    let most = usize::try_from(settings.parts_max).unwrap_or(usize::MAX);
     if root.name != "CompleteMultipartUpload" || parts.is_empty() || parts.len() > most {
         return Err(malformed());
     }
@@ -146,34 +147,36 @@ fn read_parts(body: &[u8], parts_max: u32) -> Result<Vec<(u32, String)>, Error> 
     Ok(parts)
 }
 
-fn find_parts(
-    call: &Call,
-    upload: &Upload,
-    wanted: &[(u32, String)],
-) -> Result<Vec<Object>, Error> {
-    let (mut parts, mut size) = (Vec::new(), 0_u64);
-    for (place, (number, etag)) in wanted.iter().enumerate() {
-        let part = upload.part(*number)?.filter(|part| part.etag() == *etag);
-        let missing =
-            || Error::new(Code::InvalidPart, format!("Part {number} is not there as named."));
-        let part = part.ok_or_else(missing)?;
+fn find_part(upload: &Upload, (number, etag): &(u32, String)) -> Result<Object, Error> {
+    let part = upload.part(*number)?.filter(|part| part.etag() == *etag);
+    part.ok_or_else(|| {
+        Error::new(Code::InvalidPart, format!("Part {number} is not there as named."))
+    })
+}
+
+/// Refuses parts that do not make an object. One is looked at after the other: each that is open
+/// has a descriptor, of which all workspaces share what there are.
+fn check_parts(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(), Error> {
+    let mut size = 0_u64;
+    for (place, named) in wanted.iter().enumerate() {
+        let part = find_part(upload, named)?;
         if place + 1 < wanted.len() && part.size() < call.settings.part_bytes_min {
             let message = "A part other than the last is too small.";
             return Err(Error::new(Code::EntityTooSmall, message));
         }
         size = size.saturating_add(part.size());
-        parts.push(part);
     }
     if size > call.settings.object_bytes_max {
         return Err(Error::new(Code::EntityTooLarge, "The object is too large."));
     }
-    Ok(parts)
+    Ok(())
 }
 
 /// One draft with all parts in it. Where the file system shares blocks, nothing is copied.
-fn join(call: &Call, parts: &[Object]) -> Result<(File, String), Error> {
+fn join(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(File, String), Error> {
     let (draft, mut md5) = (call.folder.draft()?, Md5::new());
-    for part in parts {
+    for named in wanted {
+        let part = find_part(upload, named)?;
         let etag = part.etag();
         let bytes = (0..16).map(|at| u8::from_str_radix(etag.get(at * 2..at * 2 + 2)?, 16).ok());
         let bytes: Option<Vec<u8>> = bytes.collect();
@@ -186,7 +189,7 @@ fn join(call: &Call, parts: &[Object]) -> Result<(File, String), Error> {
         }
     }
     let digest: [u8; 16] = md5.finalize().into();
-    Ok((draft, format!("{}-{}", hex(&digest), parts.len())))
+    Ok((draft, format!("{}-{}", hex(&digest), wanted.len())))
 }
 
 pub(super) async fn abort(call: Call, key: Key) -> Result<Response<Body>, Error> {
@@ -221,7 +224,8 @@ pub(super) async fn list_parts(
         let mut parts = Vec::new();
         for number in behind.by_ref().take(most) {
             if let Some(part) = upload.part(number)? {
-                parts.push((number, part));
+                let (etag, size) = (quoted(&part.etag()), part.size());
+                parts.push((number, part.facts.modified_at(), etag, size));
             }
         }
         Ok((parts, behind.next().is_some()))
@@ -233,16 +237,16 @@ pub(super) async fn list_parts(
     answer.leaf("UploadId", &id);
     answer.leaf("StorageClass", "STANDARD");
     answer.leaf("PartNumberMarker", &after.to_string());
-    let last = parts.last().map_or(after, |(number, _)| *number);
+    let last = parts.last().map_or(after, |(number, ..)| *number);
     answer.leaf("NextPartNumberMarker", &last.to_string());
     answer.leaf("MaxParts", &most.to_string());
     answer.leaf("IsTruncated", if more { "true" } else { "false" });
-    for (number, part) in parts {
+    for (number, modified_at, etag, size) in parts {
         answer.open("Part");
         answer.leaf("PartNumber", &number.to_string());
-        answer.leaf("LastModified", &date::xml(part.facts.modified_at()));
-        answer.leaf("ETag", &quoted(&part.etag()));
-        answer.leaf("Size", &part.size().to_string());
+        answer.leaf("LastModified", &date::xml(modified_at));
+        answer.leaf("ETag", &etag);
+        answer.leaf("Size", &size.to_string());
         answer.close();
     }
     Ok(xml(answer))

@@ -38,7 +38,7 @@ pub(super) struct Upload {
 }
 
 /// One of a list.
-pub(super) struct Listed {
+pub(crate) struct Listed {
     pub(super) id: String,
     pub(super) key: String,
     pub(super) begun_at: Timestamp,
@@ -53,8 +53,19 @@ fn open_at(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(folder, name, flags, Mode::empty())
 }
 
-fn all(folder: &Folder) -> Result<OwnedFd, Error> {
-    let hidden = folder.hidden();
+/// The folder of all uploads, if there ever was one: whoever only looks makes nothing, because there
+/// may be no room for it.
+fn find_all(folder: &Folder) -> Result<Option<OwnedFd>, Error> {
+    let Some(hidden) = folder.hidden_if_there()? else { return Ok(None) };
+    match open_at(hidden, UPLOADS) {
+        Ok(uploads) => Ok(Some(uploads)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn make_all(folder: &Folder) -> Result<OwnedFd, Error> {
+    let hidden = folder.hidden()?;
     match rustix::fs::mkdirat(hidden, UPLOADS, Mode::RWXU) {
         Ok(()) => rustix::fs::fsync(hidden)?,
         Err(Errno::EXIST) => {}
@@ -92,7 +103,7 @@ pub(super) fn create(
     uploads_max: usize,
     world: &World,
 ) -> Result<String, Error> {
-    let uploads = all(folder)?;
+    let uploads = make_all(folder)?;
     if names(&uploads, uploads_max)?.len() >= uploads_max {
         let message = "The bucket has as many uploads open as it may; complete or abort some.";
         return Err(Error::new(Code::TooManyUploads, message));
@@ -112,7 +123,8 @@ pub(super) fn create(
 /// Opens an upload of this key.
 pub(super) fn open(folder: &Folder, id: &str, key: &Key) -> Result<Upload, Error> {
     begun_at(id).ok_or_else(no_upload)?;
-    let upload = match open_at(&all(folder)?, id) {
+    let uploads = find_all(folder)?.ok_or_else(no_upload)?;
+    let upload = match open_at(&uploads, id) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Err(no_upload()),
         upload => upload?,
     };
@@ -168,7 +180,7 @@ fn name_of(number: u32) -> String {
 
 /// Removes an upload and its parts.
 pub(super) fn remove(folder: &Folder, id: &str) -> Result<(), Error> {
-    remove_from(&all(folder)?, id)
+    find_all(folder)?.map_or(Ok(()), |uploads| remove_from(&uploads, id))
 }
 
 fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
@@ -195,8 +207,8 @@ fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
 }
 
 /// The uploads that are open, by key and then by time.
-pub(super) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, Error> {
-    let uploads = all(folder)?;
+pub(crate) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, Error> {
+    let Some(uploads) = find_all(folder)? else { return Ok(Vec::new()) };
     let mut listed = Vec::new();
     for id in names(&uploads, uploads_max)? {
         let Some(begun_at) = begun_at(&id) else { continue };
@@ -211,14 +223,12 @@ pub(super) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, E
 
 /// Removes what is older than it may be.
 pub(crate) fn tidy(folder: &Folder, now: Timestamp, life: Duration) -> Result<(), Error> {
-    let hidden = folder.hidden();
-    let uploads = match open_at(hidden, UPLOADS) {
-        Err(Errno::NOENT) => return Ok(()),
-        uploads => uploads?,
-    };
-    for id in names(&uploads, NAMES_MAX)? {
-        if begun_at(&id).is_some_and(|begun| now > begun.plus(life)) {
-            remove_from(&uploads, &id)?;
+    let Some(hidden) = folder.hidden_if_there()? else { return Ok(()) };
+    if let Some(uploads) = find_all(folder)? {
+        for id in names(&uploads, NAMES_MAX)? {
+            if begun_at(&id).is_some_and(|begun| now > begun.plus(life)) {
+                remove_from(&uploads, &id)?;
+            }
         }
     }
     for name in names(hidden, NAMES_MAX)?.iter().filter(|name| name.starts_with(PASSING)) {

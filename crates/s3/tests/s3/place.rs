@@ -1,7 +1,7 @@
 //! A server over a temporary folder, in this process or in one that can be killed.
 
 use rustix::fd::OwnedFd;
-use s3::{Access, Bucket, BucketEntry, Owner, Refused, Secret, Service, Settings, Wait};
+use s3::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Service, Settings, Wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,10 @@ pub(crate) const BUCKET: &str = "drv-data-ws_1";
 
 struct TestAccess(PathBuf);
 
-impl TestAccess {
+/// Whoever has a key, and the folder of all buckets.
+struct TestCaller(PathBuf, Secret);
+
+impl TestCaller {
     fn bucket(&self, name: &str) -> Result<Bucket, Refused> {
         if name != BUCKET && name != "other" {
             return Err(Refused::NoBucket);
@@ -22,25 +25,37 @@ impl TestAccess {
         let path = self.0.join(name);
         std::fs::create_dir_all(&path).map_err(Refused::Broken)?;
         let files: OwnedFd = File::open(&path).map_err(Refused::Broken)?.into();
-        let hidden = Arc::new(s3::hidden_folder(&files).map_err(Refused::Broken)?);
         let owner = Owner { user: 0, group: 0 };
         let id = name.to_owned();
-        Ok(Bucket { id, files: Arc::new(files), hidden, owner, may_write: name == BUCKET })
+        Ok(Bucket { id, files: Arc::new(files), owner, may_write: name == BUCKET })
     }
 }
 
 impl Access for TestAccess {
-    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Secret, Refused>> {
+    fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn Caller>, Refused>> {
         Box::pin(async move {
             match key_id {
-                KEY => Ok(Secret::new(SECRET)),
+                KEY => {
+                    let caller = TestCaller(self.0.clone(), Secret::new(SECRET));
+                    Ok(Arc::new(caller) as Arc<dyn Caller>)
+                }
                 "ak_old" => Err(Refused::UnusableKey("Make a new key.".into())),
                 _ => Err(Refused::UnknownKey),
             }
         })
     }
+}
 
-    fn outlived(&self, _: &str, _: &Secret) -> Wait<'static, ()> {
+impl Caller for TestCaller {
+    fn secret(&self) -> &Secret {
+        &self.1
+    }
+
+    fn enter(&self) -> Result<String, Refused> {
+        Ok("somebody".into())
+    }
+
+    fn outlived(&self) -> Wait<'static, ()> {
         let gone = self.0.join("revoked");
         Box::pin(async move {
             while !gone.exists() {
@@ -49,11 +64,11 @@ impl Access for TestAccess {
         })
     }
 
-    fn open<'a>(&'a self, _: &'a str, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+    fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
         Box::pin(async move { self.bucket(bucket) })
     }
 
-    fn list<'a>(&'a self, _: &'a str) -> Wait<'a, Result<Vec<BucketEntry>, Refused>> {
+    fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
         let entry = BucketEntry { name: BUCKET.into(), created_at: Timestamp::from_ms(0) };
         Box::pin(async move { Ok(vec![entry]) })
     }

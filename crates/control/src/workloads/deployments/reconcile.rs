@@ -14,6 +14,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::placement;
 use crate::workloads::rows;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ struct Case<K: types::Kind> {
     context: Context,
     workspace: Workspace,
     held: Held<K>,
+    /// The machine that alone has what it begins with or mounts.
+    required: Option<String>,
 }
 
 pub(super) async fn reconcile<K: Deployable>(
@@ -47,7 +50,8 @@ pub(super) async fn reconcile<K: Deployable>(
         end_all(control, &machine, id);
         return Ok(());
     };
-    let here = case.held.state.machine.as_ref().is_none_or(|name| name == machine.name());
+    let its = case.held.state.machine.as_ref().or(case.required.as_ref());
+    let here = its.is_none_or(|name| name == machine.name());
     if !here {
         end_all(control, &machine, id);
         return Ok(());
@@ -84,8 +88,15 @@ async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Optio
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::find::<K>(tx, &id)? else { return Ok(None) };
-        let found = rows::context(&of, tx, &held.row.workspace)?;
-        Ok::<_, Error>(found.map(|(context, workspace)| Case { context, workspace, held }))
+        let Some((context, workspace)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(None);
+        };
+        // What is wrong with it, its launch says.
+        let program = held.wish.program(&held.row.id).ok().flatten();
+        let begins = program.and_then(|program| program.snapshot);
+        let holder = held.wish.holder();
+        let required = placement::required(&context, tx, begins.as_ref(), holder.as_ref())?;
+        Ok::<_, Error>(Some(Case { context, workspace, held, required }))
     };
     control.store.read(work).await
 }

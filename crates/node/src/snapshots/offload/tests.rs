@@ -128,7 +128,7 @@ impl Machine {
             fs::create_dir_all(&notes).unwrap();
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, name).unwrap();
-            About { sort, parent: parent.replace(named(name)), size_bytes: SIZE_BYTES }
+            About { sort, parent: parent.replace(named(name)), size_bytes: SIZE_BYTES, base: None }
                 .write(&notes)
                 .unwrap();
         }
