@@ -80,6 +80,12 @@ impl SeaweedFs {
             let _ = process.kill();
             let _ = process.wait();
         }
+        // Its parts speak through these, too, wherever its folder is. Some have none.
+        for (at, part) in (0..).zip(PARTS) {
+            let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-{}.sock", port(2 * at)));
+            let _ =
+                fs::remove_file(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port(2 * at + 1)));
+        }
     }
 
     pub fn endpoint(&self) -> String {
