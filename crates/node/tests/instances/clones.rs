@@ -35,8 +35,12 @@ fn begin(node: &Node, spec: Spec) -> InstanceName {
 }
 
 fn take(node: &Node, snapshot: &str, instance: &InstanceName) -> node::Taken {
-    let new =
-        NewSnapshot { name: name(snapshot), owner: owner("somebody"), instance: instance.clone() };
+    let new = NewSnapshot {
+        name: name(snapshot),
+        owner: owner("somebody"),
+        instance: instance.clone(),
+        base: None,
+    };
     node.snapshot(&new).unwrap()
 }
 
@@ -347,7 +351,8 @@ fn what_has_no_room_leaves_nothing() {
             true
         })
     });
-    let again = NewSnapshot { name: name("again"), owner: owner("somebody"), instance: parent };
+    let again =
+        NewSnapshot { name: name("again"), owner: owner("somebody"), instance: parent, base: None };
     let refused = node.snapshot(&again);
     assert!(matches!(refused, Err(node::SnapshotError::Refused(_))), "{refused:?}");
     assert_eq!(node.snapshots().list(), []);

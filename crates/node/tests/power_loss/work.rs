@@ -101,6 +101,7 @@ impl Scene<'_> {
             name: SnapshotName::new(name).unwrap(),
             owner: owner("somebody"),
             instance: id.clone(),
+            base: None,
         };
         self.node.snapshot(&new).unwrap();
         self.promise(What::Snapshot { name: name.into(), number });
