@@ -23,18 +23,24 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Image {
     file: OwnedFd,
+    /// One that it was mounted through when it was made. The kernel may not be done with that mount
+    /// yet, and a second device before the file would be a second file system in it.
+    device: Option<Device>,
 }
 
 impl Image {
     /// An empty one without a name.
     pub(super) fn make(folder: &Path, size_mb: u32, purpose: Purpose) -> io::Result<Self> {
-        let image = Self::nameless(folder)?;
+        let mut image = Self::nameless(folder)?;
         ftruncate(&image.file, bytes(size_mb))?;
         let format = Format::of_new(size_mb);
         format.lay_out(&image.file, purpose)?;
         if format == Format::Ext4 {
+            let device = image.new_device(format)?;
+            let mount = device.mount(format.name(), format.options())?;
             // Nobody asked for this folder.
-            unlinkat(image.attach()?, "lost+found", AtFlags::REMOVEDIR)?;
+            unlinkat(mount, "lost+found", AtFlags::REMOVEDIR)?;
+            image.device = Some(device);
         }
         Ok(image)
     }
@@ -53,7 +59,7 @@ impl Image {
     fn nameless(folder: &Path) -> io::Result<Self> {
         let file = pool::nameless(folder)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { file })
+        Ok(Self { file, device: None })
     }
 
     /// Waits until the whole is on the disk.
@@ -72,7 +78,7 @@ impl Image {
         let deadline = Instant::now() + RELEASE_TIMEOUT;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self { file })),
+                Ok(()) => return Ok(Some(Self { file, device: None })),
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(RELEASE_PAUSE);
                 }
@@ -82,13 +88,20 @@ impl Image {
         }
     }
 
+    fn new_device(&self, format: Format) -> io::Result<Device> {
+        let sector_bytes = format.sector_bytes(&self.file)?;
+        Device::attach(&self.file, Cache::Once { sector_bytes })
+    }
+
     /// A mount that is attached nowhere. The lock lasts as long as any mount of it.
     pub(super) fn attach(&self) -> io::Result<OwnedFd> {
         let format = Format::read(&self.file)?;
         format.grow_unmounted(&self.file)?;
-        let sector_bytes = format.sector_bytes(&self.file)?;
-        let device = Device::attach(&self.file, Cache::Once { sector_bytes })?;
-        let mount = device.mount(format.name(), format.options())?;
+        let mount = |device: &Device| device.mount(format.name(), format.options());
+        let mount = match &self.device {
+            Some(device) => mount(device)?,
+            None => mount(&self.new_device(format)?)?,
+        };
         let size_mb = size_of(&self.file)?;
         if format.is_short(mount.as_fd(), size_mb)? {
             format.grow(mount.as_fd(), size_mb)?;
