@@ -5,13 +5,16 @@
 //! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
 
 use crate::setup::{Client, IMAGE, PATIENCE, Place, eventually};
-use crate::volumes_killed::{Known, Lost, asked, chances, files, kills, live_and_die, loops, seen};
+use crate::volumes_killed::{
+    Known, Lost, asked, chances, files, kills, live_and_die, loops, names_below, seen,
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testing::machine;
 
 const FORKERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
@@ -298,9 +301,9 @@ fn listed(client: &Client) -> Result<Vec<Value>, Lost> {
 
 /// Folders of snapshots, also of those that are being made or removed.
 fn folders(data: &Path) -> usize {
-    let Ok(owners) = std::fs::read_dir(data.join("node/snapshots")) else { return 0 };
-    let owners = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
-    owners.map(|owner| std::fs::read_dir(owner).unwrap().count()).sum()
+    let pool = machine::volume_folders(data).unwrap();
+    let images = pool.iter().map(|volumes| names_below(&volumes.with_file_name("images")).len());
+    names_below(&data.join("node/snapshots")).len() + images.sum::<usize>()
 }
 
 fn check(client: &Client, forkers: &mut [Forker]) {

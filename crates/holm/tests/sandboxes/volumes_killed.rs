@@ -7,11 +7,11 @@ use crate::command_line::{done, holm};
 use crate::setup::{Client, IMAGE, Place, eventually};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use testing::Holm;
+use testing::{Holm, machine};
 
 const SHORT: usize = 10;
 const LONG: usize = 200;
@@ -289,17 +289,33 @@ pub(crate) fn kills() -> usize {
 
 /// Files of volumes, below the folders of their owners.
 pub(crate) fn files(data: &Path) -> usize {
-    let Ok(owners) = std::fs::read_dir(data.join("node/volumes")) else { return 0 };
-    let folders = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
-    folders.map(|folder| std::fs::read_dir(folder).unwrap().count()).sum()
+    machine::volume_folders(data).unwrap().iter().map(|folder| names_below(folder).len()).sum()
 }
 
-/// Loop devices with such a file behind them.
+/// What the folders of all owners hold, with the names of both.
+pub(crate) fn names_below(folder: &Path) -> Vec<String> {
+    let Ok(owners) = fs::read_dir(folder) else { return Vec::new() };
+    let owners = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
+    let all =
+        owners.flat_map(|owner| fs::read_dir(owner).unwrap().map(|file| file.unwrap().path()));
+    let name = |path: PathBuf| path.strip_prefix(folder).unwrap().display().to_string();
+    all.map(name).collect()
+}
+
+/// Loop devices with such a file behind them. The kernel knows files of the pool, whose mount is
+/// attached nowhere, by what they are called there. That of the pool itself stays as long as any of
+/// these and the server: whether it goes is seen at the end.
 pub(crate) fn loops(data: &Path) -> usize {
-    let place = data.canonicalize().unwrap().to_string_lossy().into_owned();
-    let devices = std::fs::read_dir("/sys/block").unwrap().map(|device| device.unwrap().path());
-    let behind = |device: &Path| std::fs::read_to_string(device.join("loop/backing_file"));
-    devices.filter(|device| behind(device).is_ok_and(|file| file.starts_with(&place))).count()
+    let place = format!("{}/", data.canonicalize().unwrap().display());
+    let pool = machine::volume_folders(data).unwrap().into_iter().skip(1);
+    let inside: Vec<_> = pool.flat_map(|folder| names_below(&folder)).collect();
+    let is_ours = |file: &str| {
+        let own = file.strip_prefix(&place).is_some_and(|file| file != "node/pool");
+        own || inside.iter().any(|name| file == format!("/volumes/{name}"))
+    };
+    let devices = fs::read_dir("/sys/block").unwrap().map(|device| device.unwrap().path());
+    let behind = |device: &Path| fs::read_to_string(device.join("loop/backing_file"));
+    devices.filter(|device| behind(device).is_ok_and(|file| is_ours(file.trim_end()))).count()
 }
 
 /// One with a single file, which volumes can begin with.
