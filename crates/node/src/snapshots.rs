@@ -19,6 +19,7 @@
 mod about;
 mod entry;
 mod folder;
+mod hold;
 mod identity;
 mod image;
 mod layer;
@@ -34,8 +35,8 @@ use crate::spec::Owner;
 use crate::volumes::Volumes;
 use about::{About, Sort};
 use admission::{Permit, Pool};
+pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
-use image::Image;
 pub(crate) use image::Layer;
 pub(crate) use layer::{Files, Source};
 use making::Making;
@@ -130,13 +131,6 @@ struct Kept {
     used_at_s: Option<i64>,
     /// Gone with its files.
     _room: Permit<Owner>,
-}
-
-/// Keeps a snapshot, and those that it lies over, for whoever stands on it.
-#[derive(Debug)]
-pub(crate) struct Hold {
-    snapshots: Arc<Snapshots>,
-    pub(crate) name: SnapshotName,
 }
 
 impl Snapshots {
@@ -404,72 +398,6 @@ impl All {
             kept.is_removed && kept.users == 0 && is_settled && !is_parent(name) && !has_disk()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
-    }
-}
-
-impl Hold {
-    /// Once more.
-    pub(crate) fn again(&self) -> Self {
-        if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
-            kept.users += 1;
-        }
-        Self { snapshots: Arc::clone(&self.snapshots), name: self.name.clone() }
-    }
-
-    /// The layers that stand for it, newest first.
-    pub(crate) fn layers(&self) -> io::Result<Vec<Layer>> {
-        let snapshots = &self.snapshots;
-        let layer = |(owner, name, sort): (Owner, SnapshotName, Sort)| match sort {
-            Sort::Layer => Ok(Layer::Folder(snapshots.path(&owner, &name).join(LAYER))),
-            Sort::Image => Image::open(&snapshots.image(&owner, &name)).map(Layer::Image),
-        };
-        self.chain().into_iter().map(layer).collect()
-    }
-
-    /// The disk that it was, and what that lay over. `None`: it is files.
-    pub(crate) fn image(&self) -> Result<Option<(PathBuf, Option<Self>)>, SnapshotError> {
-        let all = self.snapshots.all.lock();
-        let Some(kept) = all.kept.get(&self.name).filter(|kept| kept.sort == Sort::Image) else {
-            return Ok(None);
-        };
-        let (file, parent) = (self.snapshots.image(&kept.owner, &self.name), kept.parent.clone());
-        drop(all);
-        let hold = |name: SnapshotName| {
-            self.snapshots.hold_again(&name).ok_or(SnapshotError::Missing(name))
-        };
-        Ok(Some((file, parent.map(hold).transpose()?)))
-    }
-
-    /// Notes that a disk lies over it, before there is one.
-    pub(crate) fn add_disk(&self, disk: &VolumeName) -> io::Result<()> {
-        let mut all = self.snapshots.all.lock();
-        let kept = all.kept.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?;
-        if !kept.disks.contains(disk) {
-            About::add_disk(&self.snapshots.path(&kept.owner, &self.name), disk)?;
-            kept.disks.insert(disk.clone());
-        }
-        Ok(())
-    }
-
-    fn chain(&self) -> Vec<(Owner, SnapshotName, Sort)> {
-        let all = self.snapshots.all.lock();
-        let mut chain = Vec::new();
-        let mut next = Some(&self.name);
-        while let Some((name, kept)) = next.and_then(|name| all.kept.get_key_value(name)) {
-            chain.push((kept.owner.clone(), name.clone(), kept.sort));
-            next = kept.parent.as_ref();
-        }
-        chain
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
-            kept.users -= 1;
-            kept.was_used = true;
-        }
-        self.snapshots.collect();
     }
 }
 
