@@ -10,6 +10,7 @@ use control::builds::{self, Buildable};
 use control::engine::{self, Held, Listing, Managed, Secrets};
 use control::error::Absent;
 use control::kinds::application;
+use control::workloads;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{Tx, resources as rows};
@@ -108,9 +109,12 @@ pub(crate) async fn remove<K: Managed>(
     let seen = call.if_match;
     let work = move |tx: &mut Tx<'_>| {
         engine::require_version::<K>(&context, tx, &parents, &name, seen)?;
-        engine::remove::<K>(&context, tx, &parents, &name)
+        let id = Held::<K>::lock(&context, tx, &parents, &name)?.row.id;
+        Ok::<_, control::Error>((engine::remove::<K>(&context, tx, &parents, &name)?, id))
     };
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    let (last, id) = call.app.store.write(work).await?;
+    workloads::removed(call.app.control(), K::NAME, &id);
+    Ok(Reply::of(&last))
 }
 
 pub(crate) async fn by_external_id<K: Managed>(call: Call<Member>) -> Result<Reply<K>, Error> {

@@ -45,6 +45,7 @@ mod watch;
 pub(crate) mod workload;
 
 pub use runners::runners;
+pub use watch::removed;
 
 use crate::control::Control;
 use std::sync::Arc;

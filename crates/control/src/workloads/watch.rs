@@ -191,6 +191,14 @@ fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
     }
 }
 
+/// Acts on the removal of a row before whoever asked for it is answered: nothing is reached at an
+/// address any more of which a caller was told that it is gone.
+pub fn removed(control: &Control, kind: KindName, id: &ResourceId) {
+    if let Some(followed) = followed::find(kind) {
+        forget(control, followed, id);
+    }
+}
+
 fn forget(control: &Control, followed: &dyn Rows, id: &ResourceId) {
     control.workloads.alarm.set(id.clone(), followed.kind(), None);
     if followed.is_routed() {
