@@ -92,6 +92,8 @@ impl Cloud {
             ("HOLM_IMAGES__FOLDER", text(&images)),
             ("HOLM_NODE__SUBNET", SUBNET.to_owned()),
             ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
+            // Their sizes count in full, and hardly any of it is written.
+            ("HOLM_NODE__VOLUME_MB", "400000".to_owned()),
         ];
         settings.extend(more);
         let process = start(&program, data.path(), database.as_deref(), &settings)?;
