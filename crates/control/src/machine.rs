@@ -15,6 +15,7 @@ use std::{fmt, io};
 use tokio::sync::mpsc;
 use types::KindName;
 use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
+use types::egress::{EgressEvent, EgressRules};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{
     DriveMount, Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
@@ -121,6 +122,21 @@ pub trait Machine: Send + Sync + 'static {
     /// Whether something in an instance takes connections on a port. One that sleeps and listens is not
     /// woken for that; one that does not listen yet is kept awake, or it never would.
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool>;
+
+    /// Has an instance keep to these rules from now on. What goes on and is not allowed any more has
+    /// been cut when this answers; programs that start later are told of the proxy, or not any more.
+    fn set_egress<'a>(
+        &'a self,
+        _instance: &'a InstanceName,
+        _rules: EgressRules,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async { Err(MachineFault("this machine keeps no rules of egress".to_owned())) })
+    }
+
+    /// What the rules of instances did since this was asked the last time; waits for the first.
+    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+        Box::pin(std::future::pending())
+    }
 
     /// Has the sandbox API of an instance start a process, which wakes the instance. `order` is the
     /// JSON that the interface takes for one.
@@ -353,6 +369,8 @@ pub struct Launch {
     pub volumes: Vec<VolumeMount>,
     /// File systems that others have at the same time. What of them cannot be mounted is left out.
     pub drives: Vec<DriveMount>,
+    /// What it may reach.
+    pub egress: EgressRules,
 }
 
 /// What an instance does before it ends: the command of its image, with more arguments.

@@ -10,6 +10,7 @@ pub mod browser;
 mod causes;
 pub mod drive_mounts;
 pub mod edge;
+pub mod egress;
 pub mod error;
 pub mod guest;
 pub mod hosts;

@@ -9,6 +9,7 @@ use crate::volumes;
 use std::time::Duration;
 use store::identity::workspaces::Workspace;
 use types::Kind;
+use types::egress::EgressRules;
 use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName, KeptFor, VolumeMount, VolumeName};
 use types::kinds::Sandbox;
@@ -85,6 +86,7 @@ pub(super) fn of_wish(
         scratch: Vec::new(),
         volumes: Vec::new(),
         drives: Vec::new(),
+        egress: EgressRules::default(),
         snapshot: None,
     })
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use store::Store;
 use store::logs::{Printer, Source};
 use tokio::sync::mpsc;
+use types::egress::EgressRules;
 use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::{KindName, World};
 
@@ -184,6 +185,7 @@ fn launch_of(
         scratch: plan.scratch.clone(),
         volumes: Vec::new(),
         drives: Vec::new(),
+        egress: EgressRules::default(),
         snapshot: None,
     })
 }

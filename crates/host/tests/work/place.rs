@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
+use types::egress::EgressRules;
 use types::instance::{InstanceName, Printed, Stream, WorkEnd};
 use types::{KindName, World};
 
@@ -170,6 +171,7 @@ pub(crate) fn launch(instance: &str, image: &str, arguments: &[&str]) -> Launch 
         scratch: vec![],
         volumes: vec![],
         drives: vec![],
+        egress: EgressRules::default(),
         snapshot: None,
     }
 }

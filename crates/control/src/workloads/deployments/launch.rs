@@ -12,6 +12,7 @@ use bytes::Bytes;
 use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
+use types::egress::EgressRules;
 use types::instance::InstanceName;
 use types::parts::Env;
 
@@ -86,6 +87,7 @@ pub(super) fn revision<K: Deployable>(
         scratch: program.scratch,
         volumes,
         drives: Vec::new(),
+        egress: EgressRules::default(),
         snapshot: program.snapshot.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))
