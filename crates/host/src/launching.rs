@@ -299,6 +299,7 @@ impl Inner {
             },
             scratch: folders(launch),
             extras: node::Extras { mounts: mounts(launch), ..node::Extras::default() },
+            firewall: node::Firewall::default(),
         }
     }
 

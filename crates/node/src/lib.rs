@@ -80,7 +80,7 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
 pub use probe::{Finding, probe, probe_clones};
-pub use settings::{Backend, Egress, Limits, Settings, Subnet};
+pub use settings::{Backend, Egress, Firewall, Level, Limits, Settings, Subnet};
 pub use shares::Largest;
 pub use snapshots::{
     Here, NewSnapshot, ReadStream, RemoteCopy, RemoteStore, Snapshot, SnapshotName, Snapshots,

@@ -75,6 +75,32 @@ impl Egress {
     }
 }
 
+/// What the machine's firewall does with the packets of one instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firewall {
+    pub level: Level,
+    /// The address that what is not led to the proxy leaves with, instead of the machine's own.
+    pub source: Option<Ipv4Addr>,
+    /// Instances with the same word here reach each other.
+    pub group: Option<String>,
+}
+
+/// How much of what an instance sends is led to the proxy of this machine instead of where it was
+/// to go. Each level is stricter than the one before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Nothing.
+    #[default]
+    Open,
+    /// Questions for names.
+    Names,
+    /// Questions for names, and TCP. Everything else passes.
+    Proxied,
+    /// As before, and everything else is dropped.
+    Closed,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Instances that exist at once.

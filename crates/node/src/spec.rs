@@ -1,6 +1,7 @@
 //! What a caller wants to run.
 
 use crate::extras::Extras;
+use crate::settings::Firewall;
 use crate::snapshots::SnapshotName;
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -159,6 +160,7 @@ pub struct Spec {
     pub first: FirstProcess,
     pub scratch: Vec<Scratch>,
     pub extras: Extras,
+    pub firewall: Firewall,
 }
 
 impl Spec {
@@ -345,6 +347,7 @@ mod tests {
                 first,
                 scratch: paths.iter().map(scratch).collect(),
                 extras: Extras::default(),
+                firewall: Firewall::default(),
             };
             spec.check() != Err(SpecError::Scratch)
         };

@@ -154,6 +154,7 @@ impl Job {
                 is_offline: !order.has_network || !settings.has_network,
                 mounts,
             },
+            firewall: node::Firewall::default(),
             id,
         })
     }

@@ -165,6 +165,7 @@ mod tests {
             },
             scratch: vec![],
             extras: crate::extras::Extras::default(),
+            firewall: crate::settings::Firewall::default(),
         }
     }
 

@@ -155,6 +155,7 @@ mod tests {
             },
             scratch: vec![],
             extras: crate::extras::Extras::default(),
+            firewall: crate::settings::Firewall::default(),
         }
     }
 

@@ -79,6 +79,7 @@ impl Machine {
             },
             scratch: vec![],
             extras: node::Extras::default(),
+            firewall: node::Firewall::default(),
         }
     }
 
