@@ -28,7 +28,9 @@ pub(crate) type Variables = BTreeMap<OsString, OsString>;
 pub(crate) struct Environment {
     given: Variables,
     from_document: BTreeMap<String, String>,
-    /// Both, the document winning. Shared by all processes, of which many are remembered.
+    /// What leads to the proxy, and to whom programs trust for it.
+    of_proxy: BTreeMap<String, String>,
+    /// All three, the later ones winning. Shared by all processes, of which many are remembered.
     all: Arc<Variables>,
 }
 
@@ -41,7 +43,8 @@ struct Renewal {
 
 impl Environment {
     pub(crate) fn new(given: Variables) -> Self {
-        Self { all: Arc::new(given.clone()), given, from_document: BTreeMap::new() }
+        let (from_document, of_proxy) = (BTreeMap::new(), BTreeMap::new());
+        Self { all: Arc::new(given.clone()), given, from_document, of_proxy }
     }
 
     pub(crate) fn document(&self) -> BTreeMap<String, String> {
@@ -49,10 +52,20 @@ impl Environment {
     }
 
     pub(crate) fn set_document(&mut self, from_document: BTreeMap<String, String>) {
-        let mut all = self.given.clone();
-        all.extend(from_document.iter().map(|(name, value)| (name.into(), value.into())));
-        self.all = Arc::new(all);
         self.from_document = from_document;
+        self.put_together();
+    }
+
+    pub(crate) fn set_proxy(&mut self, of_proxy: BTreeMap<String, String>) {
+        self.of_proxy = of_proxy;
+        self.put_together();
+    }
+
+    fn put_together(&mut self) {
+        let mut all = self.given.clone();
+        let later = self.from_document.iter().chain(&self.of_proxy);
+        all.extend(later.map(|(name, value)| (name.into(), value.into())));
+        self.all = Arc::new(all);
     }
 
     pub(crate) fn all(&self) -> Arc<Variables> {
@@ -161,5 +174,15 @@ mod tests {
         assert_eq!(environment.get("A"), Some("given".into()));
         assert_eq!(environment.get("B"), Some("3".into()));
         assert_eq!(environment.all().len(), 2);
+    }
+
+    #[test]
+    fn the_proxy_wins_over_everything_and_leaves_no_trace() {
+        let mut environment = Environment::new(BTreeMap::from([("A".into(), "given".into())]));
+        environment.set_proxy(document("A:proxy P:1"));
+        environment.renew(document("A:document B:2"));
+        assert_eq!(environment.get("A"), Some("proxy".into()));
+        environment.set_proxy(BTreeMap::new());
+        assert_eq!((environment.get("A"), environment.get("P")), (Some("document".into()), None));
     }
 }

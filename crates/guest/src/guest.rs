@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
-use types::guest::SECRET_HEADER;
+use types::guest::{ProxySettings, SECRET_HEADER};
 use types::{Timestamp, World};
 
 pub(crate) struct Guest {
@@ -27,6 +27,8 @@ pub(crate) struct Guest {
     pub(crate) settings: Settings,
     pub(crate) started_at: Timestamp,
     pub(crate) environment: Mutex<Environment>,
+    /// What the machine said last.
+    pub(crate) proxy: Mutex<ProxySettings>,
     pub(crate) processes: Processes,
     /// What runs the commands of processes.
     pub(crate) shell: Shell,
@@ -54,6 +56,7 @@ impl Guest {
         Self {
             work,
             started_at: world.now(),
+            proxy: Mutex::default(),
             environment: Mutex::new(Environment::new(settings.environment.clone())),
             processes: Processes::default(),
             shell: Shell::default(),

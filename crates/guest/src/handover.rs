@@ -81,7 +81,7 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
     let mut carried = Carried::default();
     let state = State {
         listener: carried.carry(&guest.listener)?,
-        given: guest.settings.given.clone(),
+        given: guest.settings.given.clone().with_proxy(guest.proxy.lock().clone()),
         from_document: guest.environment.lock().document(),
         processes: guest.processes.hand_over(&mut carried)?,
         monitors: guest.monitors.all(),

@@ -17,6 +17,7 @@ mod network;
 mod outside;
 mod processes;
 mod program;
+mod proxy;
 mod raw;
 mod reaper;
 mod reference;
@@ -27,6 +28,7 @@ mod shutdown;
 mod start;
 mod system;
 mod terminals;
+mod trust;
 mod upgrade;
 mod work;
 mod world;
@@ -105,6 +107,7 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         let listener = tokio::net::TcpListener::from_std(listener).map_err(Error::Listen)?;
         let reaper = reaper::Reaper::start().map_err(Error::Start)?;
         let guest = Arc::new(Guest::new(world::real(), settings, reaper, copy.into()));
+        proxy::begin(&guest);
         if let Some(work) = &guest.work {
             return serve_work(&guest, work, listener).await;
         }

@@ -23,6 +23,8 @@ pub(crate) enum Route {
     UpgradeProgram,
     /// Where the machine learns how the start of the image went.
     Start,
+    /// Where the machine says how programs get out.
+    Proxy,
     ReloadEnvironment,
     Processes,
     Process(String),
@@ -98,6 +100,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["upgrade"] => Route::Upgrade,
         ["upgrade", "program"] => Route::UpgradeProgram,
         ["machine", "start"] => Route::Start,
+        ["machine", "proxy"] => Route::Proxy,
         ["environment", "reload"] => Route::ReloadEnvironment,
         ["process"] => Route::Processes,
         ["process", id] => Route::Process(text(id)),
@@ -181,7 +184,7 @@ impl Route {
             Self::Terminal | Self::TerminalSocket | Self::Reference | Self::Start => &[Method::GET],
             Self::ReloadEnvironment | Self::Tools | Self::Upgrade => &[Method::POST],
             Self::Drives => &[Method::GET, Method::POST],
-            Self::TunnelSettings | Self::UpgradeProgram => &[Method::PUT],
+            Self::TunnelSettings | Self::UpgradeProgram | Self::Proxy => &[Method::PUT],
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
             Self::ProcessKill(_) | Self::Tunnel | Self::Drive(_) => &[Method::DELETE],

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use types::guest::ProxySettings;
 use types::work::Orders;
 
 /// More than any environment that the kernel would pass on, and the most data that work may have.
@@ -28,6 +29,7 @@ pub(crate) struct Given {
     secret: Option<String>,
     environment_file: Option<PathBuf>,
     work: Option<Orders>,
+    pub(crate) proxy: ProxySettings,
     /// What the work may fetch.
     #[serde(skip)]
     data: Bytes,
@@ -88,6 +90,10 @@ impl Given {
             Some(fd) => read(File::from(fd)),
             None => Ok(Self::default()),
         }
+    }
+
+    pub(crate) fn with_proxy(self, proxy: ProxySettings) -> Self {
+        Self { proxy, ..self }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::common::Guest;
 use proptest::prelude::*;
 use serde_json::json;
+use types::guest::{PROXY_PATH, SECRET_HEADER};
 
 #[test]
 fn every_answer_carries_the_common_headers() {
@@ -145,4 +146,28 @@ fn the_environment_is_in_a_file_for_those_who_do_not_inherit_it() {
     std::fs::write(&document, json!({"environment": {"COLOUR": "blue"}}).to_string()).unwrap();
     guest.send("POST", "/environment/reload", &[], b"").ok();
     assert!(written().contains("COLOUR\0blue\0"), "{:?}", written());
+}
+
+#[test]
+fn programs_learn_of_the_proxy_from_the_machine_alone_and_forget_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = json!({"secret": "s3cret", "env": {"HTTP_PROXY": "given"}, "workdir": directory.path(),
+        "proxy": {"environment": {"NO_PROXY": "first"}}});
+    let file = directory.path().join("settings");
+    std::fs::write(&file, settings.to_string()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let guest = Guest::start_handed_over(&listener, &file, directory);
+    let seen = |guest: &Guest| guest.run("echo $HTTP_PROXY $NO_PROXY")["stdout"].clone();
+    assert_eq!(seen(&guest), "given first\n");
+    let tell = |secret: &str, proxy: &serde_json::Value| {
+        let body = proxy.to_string();
+        guest.send("PUT", PROXY_PATH, &[(SECRET_HEADER, secret)], body.as_bytes())
+    };
+    let second = json!({"environment": {"HTTP_PROXY": "https://proxy"}});
+    tell("guessed", &second).refused(404);
+    assert_eq!(seen(&guest), "given first\n");
+    assert_eq!(tell("s3cret", &second).status, 204);
+    assert_eq!(seen(&guest), "https://proxy\n");
+    assert_eq!(tell("s3cret", &json!({})).status, 204);
+    assert_eq!(seen(&guest), "given\n");
 }

@@ -1,0 +1,43 @@
+//! How programs in here get out: the machine says where its proxy is and whom to trust for it.
+
+use crate::environment;
+use crate::guest::Guest;
+use crate::http::{Answer, Error, Request};
+use crate::trust::Trust;
+use http::StatusCode;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use types::guest::ProxySettings;
+
+/// Does what was said at the start, before any program runs.
+pub(crate) fn begin(guest: &Guest) {
+    let settings = guest.settings.given.proxy.clone();
+    // Also without a proxy: the files may come from a snapshot of an instance that had one.
+    if let Err(error) = apply(guest, settings) {
+        let _ = writeln!(io::stderr(), "holm-guest: the proxy is not trusted in here: {error}");
+    }
+}
+
+/// Takes other settings from the machine, for programs that start from now on.
+pub(crate) async fn set(guest: &Guest, mut request: Request) -> Result<Answer, Error> {
+    guest.require_machine(&request)?;
+    let settings: ProxySettings = request.json().await?;
+    let applied = apply(guest, settings);
+    applied
+        .map_err(|error| Error::Internal(format!("the proxy is not trusted in here: {error}")))?;
+    environment::write_file(guest);
+    Ok(Answer::empty(StatusCode::NO_CONTENT))
+}
+
+/// Programs learn of the proxy even where the files cannot be written: they reach nothing without
+/// it, and say why.
+fn apply(guest: &Guest, settings: ProxySettings) -> io::Result<()> {
+    let trusted = Trust::default().follow(&settings);
+    let mut variables: BTreeMap<String, String> = settings.environment.clone();
+    if let Ok(of_trust) = &trusted {
+        variables.extend(of_trust.clone());
+    }
+    guest.environment.lock().set_proxy(variables);
+    *guest.proxy.lock() = settings;
+    trusted.map(drop)
+}
