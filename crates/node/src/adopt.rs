@@ -5,6 +5,7 @@ use crate::body_kind::BodyKind;
 use crate::cgroup::{Groups, Membership};
 use crate::instance::{Holdings, Instance, Origin};
 use crate::records::{End, Record};
+use crate::settings::Firewall;
 use crate::shared::Stores;
 use crate::state::State;
 use std::collections::HashSet;
@@ -99,6 +100,7 @@ fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted)
         body,
         state,
         owner: record.owner.clone(),
+        firewall: record.firewall.clone(),
         holdings: Holdings {
             // What has ended has no disks any more.
             _stake: stores
@@ -130,6 +132,7 @@ fn of_earlier_boot(
         snapshot: None,
         kept: None,
         is_held: false,
+        firewall: Firewall::default(),
         process: None,
         end: None,
     };

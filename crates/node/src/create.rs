@@ -8,6 +8,7 @@ use crate::instance::{Holdings, Instance, Origin};
 use crate::network_pool::Slot;
 use crate::node::Node;
 use crate::records::Record;
+use crate::settings::Firewall;
 use crate::shares::{Promise, Stake};
 use crate::spec::Spec;
 use crate::state::State;
@@ -20,10 +21,19 @@ pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateEr
     let admitted = node.shared.stores.shares.take(spec)?;
     let slot = node.networks.take().doing("prepare a network and users")?;
     let number = slot.number;
+    let closed = node.change_firewall(number, &Firewall::default(), &spec.firewall);
+    // Not recorded: whoever finds no process later has a new table anyway.
+    closed.inspect_err(|_| node.networks.give_back(number)).doing("write its firewall rules")?;
     let created = in_slot(node, spec, slot, admitted);
     if created.is_err() {
         undo(node, spec);
-        node.networks.give_back(number);
+        match node.change_firewall(number, &spec.firewall, &Firewall::default()) {
+            Ok(()) => node.networks.give_back(number),
+            // The next start of the node writes the rules anew, and finds the address free.
+            Err(error) => {
+                tracing::error!(%error, instance = %spec.id, "cannot clear the firewall of a failed start; its address stays taken");
+            }
+        }
     }
     created
 }
@@ -61,6 +71,7 @@ fn in_slot(
         body,
         state: State::Running { since: now },
         owner: Some(spec.owner.clone()),
+        firewall: spec.firewall.clone(),
         holdings: Holdings { _stake: stake, _membership: Some(membership), _snapshot: under },
         promise: Some(promise),
     };
@@ -85,6 +96,7 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
         snapshot: None,
         kept: spec.kept().cloned(),
         is_held: false,
+        firewall: spec.firewall.clone(),
         process: None,
         end: None,
     }

@@ -4,6 +4,7 @@ use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
 use crate::error::{Doing, Error};
 use crate::records::End;
+use crate::settings::Firewall;
 use crate::shared::Stores;
 use crate::shares::{Promise, Stake};
 use crate::snapshots::Hold;
@@ -37,6 +38,8 @@ pub(crate) struct Instance {
     pub(crate) memory_mb: u32,
     pub(crate) body: Body,
     pub(crate) owner: Option<Owner>,
+    /// What the machine's firewall has of it. `None` once its address may be another's.
+    firewall: Mutex<Option<Firewall>>,
     holdings: Mutex<Option<Holdings>>,
     /// Changes with the state, under its lock.
     promise: Mutex<Option<Promise>>,
@@ -60,16 +63,74 @@ pub(crate) struct Origin {
     pub(crate) body: Body,
     pub(crate) state: State,
     pub(crate) owner: Option<Owner>,
+    pub(crate) firewall: Firewall,
     pub(crate) holdings: Holdings,
     pub(crate) promise: Option<Promise>,
 }
 
 impl Instance {
     pub(crate) fn new(origin: Origin, stores: Arc<Stores>) -> Self {
-        let Origin { id, slot, memory_mb, body, state, owner, holdings, promise } = origin;
+        let Origin { id, slot, memory_mb, body, state, owner, firewall, holdings, promise } =
+            origin;
         let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
         let holdings = Mutex::new(Some(holdings));
-        Self { id, slot, memory_mb, body, owner, holdings, promise, state, changed, stores }
+        // What has no process has no address either.
+        let firewall = Mutex::new(body.process().is_some().then_some(firewall));
+        Self {
+            id,
+            slot,
+            memory_mb,
+            body,
+            owner,
+            firewall,
+            holdings,
+            promise,
+            state,
+            changed,
+            stores,
+        }
+    }
+
+    pub(crate) fn firewall(&self) -> Option<Firewall> {
+        self.firewall.lock().clone()
+    }
+
+    /// Has the machine's firewall do something else with its packets. `change` is told what it does
+    /// now.
+    pub(crate) fn set_firewall(
+        &self,
+        new: Firewall,
+        change: impl FnOnce(&Firewall, &Firewall) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let mut firewall = self.firewall.lock();
+        let Some(old) = firewall.as_ref() else { return Err(Error::Missing(self.id.clone())) };
+        if *old == new {
+            return Ok(());
+        }
+        // Before: should this process end in between, the next node does what was asked for.
+        let changed = self.stores.records.put_firewall(&self.id, &new).and_then(|()| {
+            change(old, &new).inspect_err(|_| {
+                if let Err(error) = self.stores.records.put_firewall(&self.id, old) {
+                    tracing::error!(%error, instance = %self.id, "cannot record that a firewall stayed as it was");
+                }
+            })
+        });
+        changed.doing("change the firewall of").map_err(|attempt| attempt.on(&self.id))?;
+        *firewall = Some(new);
+        Ok(())
+    }
+
+    /// Takes from the machine's firewall what it has of this instance, of which nothing runs any
+    /// more.
+    pub(crate) fn clear_firewall(
+        &self,
+        clear: impl FnOnce(&Firewall) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let mut firewall = self.firewall.lock();
+        let Some(old) = firewall.as_ref() else { return Ok(()) };
+        clear(old).doing("clear the firewall of").map_err(|attempt| attempt.on(&self.id))?;
+        *firewall = None;
+        Ok(())
     }
 
     pub(crate) fn state(&self) -> State {

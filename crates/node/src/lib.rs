@@ -46,6 +46,7 @@ mod error;
 mod extras;
 mod facts;
 mod file_system;
+mod firewall;
 mod instance;
 mod launch;
 mod loops;
@@ -80,7 +81,10 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
 pub use probe::{Finding, probe, probe_clones};
-pub use settings::{Backend, Egress, Firewall, Level, Limits, Settings, Subnet};
+pub use settings::{
+    Backend, EGRESS_MARK, Egress, Firewall, Level, Limits, NAMES_PORT, PROXY_PORT, Settings,
+    Subnet, TRANSPARENT_PORT,
+};
 pub use shares::Largest;
 pub use snapshots::{
     Here, NewSnapshot, ReadStream, RemoteCopy, RemoteStore, Snapshot, SnapshotName, Snapshots,

@@ -16,7 +16,7 @@ use crate::oci::Bundles;
 use crate::pool::Pool;
 use crate::records::{Record, Records};
 use crate::scratch::Scratches;
-use crate::settings::Settings;
+use crate::settings::{Firewall, Settings};
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
@@ -48,7 +48,7 @@ pub struct Node {
     pub(crate) networks: NetworkPool,
     pub(crate) watch: Watch,
     registry: Arc<Mutex<Registry>>,
-    rules: Option<Rules>,
+    pub(crate) rules: Option<Rules>,
     _lock: File,
 }
 
@@ -103,12 +103,17 @@ impl Node {
         let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
             .doing("prepare control groups")?;
         let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
-        let rules =
-            Rules::write(&settings, capacity.memory_mb.total).doing("write the firewall rules")?;
         let boot = crate::process::boot().doing("learn when the machine was started")?;
         let found =
             adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
         stores.snapshots.collect();
+        // Until now the rules of the earlier node were in place, which know all that lives.
+        let firewalls: Vec<_> = found
+            .iter()
+            .filter_map(|one| Some((settings.subnet.address(one.slot), one.firewall()?)))
+            .collect();
+        let rules = Rules::write(&settings, capacity.memory_mb.total, &firewalls)
+            .doing("write the firewall rules")?;
 
         let registry = Arc::new(Mutex::new(Registry::default()));
         let watched = Arc::clone(&registry);
@@ -193,6 +198,8 @@ impl Node {
         let attempt =
             |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
         instance.body.destroy().map_err(|attempt| attempt.on(id))?;
+        instance
+            .clear_firewall(|old| self.change_firewall(instance.slot, old, &Firewall::default()))?;
         let Some(instance) = self.registry.lock().remove(id) else {
             return Err(Error::Missing(id.clone()));
         };
@@ -426,7 +433,7 @@ impl Node {
         self.registry.lock().remove(id);
     }
 
-    fn find(&self, id: &InstanceName) -> Result<Arc<Instance>, Error> {
+    pub(crate) fn find(&self, id: &InstanceName) -> Result<Arc<Instance>, Error> {
         self.registry.lock().by_id.get(id).cloned().ok_or_else(|| Error::Missing(id.clone()))
     }
 

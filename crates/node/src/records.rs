@@ -8,9 +8,11 @@
 
 use crate::body_kind::BodyKind;
 use crate::process::Identity;
+use crate::settings::Firewall;
 use crate::snapshots::SnapshotName;
 use crate::spec::Owner;
 use files::Readers;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -47,6 +49,9 @@ pub(crate) struct Record {
     /// Whether it stands still only for as long as a snapshot of it is taken.
     #[serde(default)]
     pub(crate) is_held: bool,
+    /// Absent in records of nodes that knew one only.
+    #[serde(default)]
+    pub(crate) firewall: Firewall,
     /// Absent while the instance is being made.
     pub(crate) process: Option<Identity>,
     pub(crate) end: Option<End>,
@@ -61,13 +66,15 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Records {
     folder: PathBuf,
+    /// Held by whoever reads one to change a part of it.
+    changing: Mutex<()>,
 }
 
 impl Records {
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let folder = folder.join("instances");
         fs::create_dir_all(&folder)?;
-        Ok(Self { folder })
+        Ok(Self { folder, changing: Mutex::new(()) })
     }
 
     /// Makes the file.
@@ -87,17 +94,21 @@ impl Records {
 
     /// Keeps how an instance ended, so that the next node still knows.
     pub(crate) fn put_end(&self, id: &InstanceName, end: End) -> io::Result<()> {
-        let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
-        record.end = Some(end);
-        self.change(id, &record)
+        let _changing = self.changing.lock();
+        self.change(id, &Record { end: Some(end), ..self.of(id)? })
     }
 
     /// Says before an instance is held for a snapshot, and after that, that it is. The next node has
     /// it go on.
     pub(crate) fn put_held(&self, id: &InstanceName, is_held: bool) -> io::Result<()> {
-        let mut record = read(&self.path(id))?.ok_or(io::ErrorKind::InvalidData)?;
-        record.is_held = is_held;
-        self.change(id, &record)
+        let _changing = self.changing.lock();
+        self.change(id, &Record { is_held, ..self.of(id)? })
+    }
+
+    /// The whole file anew: a tenant can have this changed often, and lines would pile up.
+    pub(crate) fn put_firewall(&self, id: &InstanceName, firewall: &Firewall) -> io::Result<()> {
+        let _changing = self.changing.lock();
+        self.put(id, &Record { firewall: firewall.clone(), ..self.of(id)? })
     }
 
     pub(crate) fn of(&self, id: &InstanceName) -> io::Result<Record> {
@@ -153,6 +164,7 @@ mod tests {
             snapshot: None,
             kept: None,
             is_held: false,
+            firewall: Firewall::default(),
             process: None,
             end: None,
         }

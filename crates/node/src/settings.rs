@@ -40,7 +40,12 @@ pub enum Backend {
 pub enum Egress {
     /// The internet, but nothing in `closed`. Of the machine itself nothing but `doors`: addresses of
     /// the server whose node this is. Needs the program `nft`.
-    Internet { closed: Vec<Subnet>, doors: Vec<SocketAddrV4> },
+    Internet {
+        closed: Vec<Subnet>,
+        doors: Vec<SocketAddrV4>,
+        /// What this server may reach for instances although it is in `closed`, or the machine's own.
+        inside: Vec<Subnet>,
+    },
     /// Nothing but the instance itself.
     Nothing,
 }
@@ -71,9 +76,20 @@ impl Egress {
                 .map(|(address, bits)| Subnet { address: *address, bits: *bits })
                 .collect(),
             doors,
+            inside: Vec::new(),
         }
     }
 }
+
+/// Where the server whose node this is listens for its instances, on the node's own address
+/// ([`Node::proxy_address`](crate::Node::proxy_address)): for what asks for a proxy, for what was led
+/// there, and for questions for names.
+pub const PROXY_PORT: u16 = 3_128;
+pub const TRANSPARENT_PORT: u16 = 3_129;
+pub const NAMES_PORT: u16 = 53;
+/// The mark (`SO_MARK`) of all sockets that reach out for instances. They do not reach what is closed to
+/// these, whoever they are made by and for.
+pub const EGRESS_MARK: u32 = 0x486f_6c6d;
 
 /// What the machine's firewall does with the packets of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,6 +196,16 @@ impl Subnet {
         fit(size.saturating_sub(3))
     }
 
+    pub fn contains(self, address: Ipv4Addr) -> bool {
+        let host_bits = u32::MAX.checked_shr(u32::from(self.bits)).unwrap_or(0);
+        address.to_bits() & !host_bits == self.address.to_bits()
+    }
+
+    /// The address that the proxy and the resolver of the node have for its instances.
+    pub(crate) fn proxy(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(1))
+    }
+
     pub(crate) fn address(self, slot: u32) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(slot).wrapping_add(2))
     }
@@ -232,6 +258,9 @@ mod tests {
     fn the_first_slot_is_behind_the_gateway() {
         let subnet: Subnet = "10.64.0.0/30".parse().unwrap();
         assert_eq!((subnet.slots(), subnet.address(0)), (1, Ipv4Addr::new(10, 64, 0, 2)));
+        assert_eq!(subnet.proxy(), Ipv4Addr::new(10, 64, 0, 1));
+        assert!(subnet.contains(Ipv4Addr::new(10, 64, 0, 3)));
+        assert!(!subnet.contains(Ipv4Addr::new(10, 64, 0, 4)));
     }
 
     proptest! {

@@ -5,11 +5,15 @@
 //! There is no bridge: every instance has an address of its own and a route to it, so neighbours
 //! share no wire. Hardware addresses are fixed on both ends and nobody has to ask for them.
 
+mod elements;
 mod inside;
+mod netfilter;
 mod netlink;
 mod rules;
+mod table;
 
-pub(crate) use rules::{NFT, Rules};
+pub(crate) use rules::Rules;
+pub(crate) use table::NFT;
 
 use crate::settings::{Egress, Settings, Subnet};
 use crate::sys;
@@ -54,7 +58,7 @@ impl Home {
     pub(crate) fn open(settings: &Settings) -> io::Result<Self> {
         Ok(Self {
             namespace: File::open("/proc/thread-self/ns/net")?.into(),
-            interfaces: rules::interface_prefix(&settings.name),
+            interfaces: table::interface_prefix(&settings.name),
             subnet: settings.subnet,
             connected: matches!(settings.egress, Egress::Internet { .. }),
         })

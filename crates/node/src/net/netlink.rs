@@ -75,12 +75,19 @@ impl Netlink {
     }
 
     pub(super) fn add_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
-        let mut message = Message::new(libc::RTM_NEWADDR, create());
-        message.raw(&[byte(libc::AF_INET), 32, 0, libc::RT_SCOPE_UNIVERSE]);
-        message.raw(&index.to_ne_bytes());
-        message.bytes(libc::IFA_LOCAL, &address.octets());
-        message.bytes(libc::IFA_ADDRESS, &address.octets());
-        self.ask(message)
+        let message = Message::new(libc::RTM_NEWADDR, create());
+        self.ask(message.address(index, address, libc::RT_SCOPE_UNIVERSE))
+    }
+
+    /// Gives an interface an address that nothing is sent from unless it is asked for.
+    pub(super) fn add_quiet_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        let message = Message::new(libc::RTM_NEWADDR, create());
+        self.ask(message.address(index, address, libc::RT_SCOPE_HOST))
+    }
+
+    pub(super) fn remove_quiet_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
+        let message = Message::new(libc::RTM_DELADDR, 0);
+        self.ask(message.address(index, address, libc::RT_SCOPE_HOST))
     }
 
     pub(super) fn add_route(
@@ -142,7 +149,7 @@ fn create() -> u16 {
     flags(libc::NLM_F_CREATE | libc::NLM_F_EXCL)
 }
 
-fn flags(flags: i32) -> u16 {
+pub(super) fn flags(flags: i32) -> u16 {
     fit(flags)
 }
 
@@ -152,22 +159,24 @@ fn byte(number: i32) -> u8 {
 
 /// A message: a header, a fixed part, and attributes that may nest. Everything is padded to four
 /// bytes.
-struct Message {
+pub(super) struct Message {
     kind: u16,
     flags: u16,
     body: Vec<u8>,
 }
 
 impl Message {
-    fn new(kind: u16, extra: u16) -> Self {
-        Self {
-            kind,
-            flags: flags(libc::NLM_F_REQUEST | libc::NLM_F_ACK) | extra,
-            body: Vec::with_capacity(256),
-        }
+    pub(super) fn new(kind: u16, extra: u16) -> Self {
+        let flags = flags(libc::NLM_F_REQUEST | libc::NLM_F_ACK) | extra;
+        Self { kind, flags, body: Vec::with_capacity(256) }
     }
 
-    fn raw(&mut self, bytes: &[u8]) {
+    /// One that is answered only if it fails.
+    pub(super) fn unanswered(kind: u16) -> Self {
+        Self { kind, flags: flags(libc::NLM_F_REQUEST), body: Vec::new() }
+    }
+
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.body.extend_from_slice(bytes);
     }
 
@@ -179,19 +188,33 @@ impl Message {
         self.raw(&up.to_ne_bytes());
     }
 
-    fn bytes(&mut self, kind: u16, value: &[u8]) {
+    /// A message about an address of its own of an interface.
+    fn address(mut self, index: u32, address: Ipv4Addr, scope: u8) -> Self {
+        self.raw(&[byte(libc::AF_INET), 32, 0, scope]);
+        self.raw(&index.to_ne_bytes());
+        self.bytes(libc::IFA_LOCAL, &address.octets());
+        self.bytes(libc::IFA_ADDRESS, &address.octets());
+        self
+    }
+
+    pub(super) fn bytes(&mut self, kind: u16, value: &[u8]) {
         self.nest(kind, |inner| inner.raw(value));
     }
 
-    fn text(&mut self, kind: u16, value: &str) {
+    pub(super) fn text(&mut self, kind: u16, value: &str) {
         self.nest(kind, |inner| {
             inner.raw(value.as_bytes());
             inner.raw(&[0]);
         });
     }
 
-    fn number(&mut self, kind: u16, value: u32) {
+    pub(super) fn number(&mut self, kind: u16, value: u32) {
         self.bytes(kind, &value.to_ne_bytes());
+    }
+
+    /// With the flag that newer parts of the kernel insist on.
+    pub(super) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
+        self.nest(kind | flags(libc::NLA_F_NESTED), fill);
     }
 
     fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
@@ -206,7 +229,7 @@ impl Message {
         self.body.resize(self.body.len().next_multiple_of(4), 0);
     }
 
-    fn finish(self, sequence: u32) -> Vec<u8> {
+    pub(super) fn finish(self, sequence: u32) -> Vec<u8> {
         let length: u32 = fit(HEADER_BYTES + self.body.len());
         let mut message = Vec::with_capacity(HEADER_BYTES + self.body.len());
         message.extend(length.to_ne_bytes());

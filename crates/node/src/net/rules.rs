@@ -1,57 +1,143 @@
-//! The firewall rules of a node: one table for all instances, written once when the node opens.
-//! Instances come and go without touching it, because they are known by the names of their
-//! interfaces.
+//! The firewall rules of a node: one table for all instances, written once when the node opens, and
+//! what it has of each instance that is not simply open.
 
-use crate::settings::{Egress, Limits, Settings, Subnet};
+use super::LOOPBACK_INDEX;
+use super::elements::{Element, Groups, SETS};
+use super::netfilter::{Change, Netfilter};
+use super::netlink::Netlink;
+use super::table;
+use crate::settings::{Egress, Firewall, Limits, Settings};
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::net::SocketAddrV4;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::io;
+use std::net::Ipv4Addr;
 
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// About what the kernel needs for one, and the part of the memory that all may take.
 const CONNECTION_BYTES: u64 = 384;
 const TABLE_MEMORY_PART: u64 = 64;
-/// Interface names have at most 15 characters; the number of a slot takes up to 8 of them.
-const PREFIX_CHARS: usize = 7;
 
-/// Where Debian keeps the program; it is not on everybody's path.
-pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
-
-/// Sources that the firewall counts connections of; no subnet of instances is larger in use.
-const INSTANCES_MAX: u32 = 65_535;
-
-pub(super) fn interface_prefix(name: &str) -> String {
-    // The end of a name tells more than its beginning when several nodes are called alike.
-    let plain: Vec<char> = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    let kept = &plain[plain.len().saturating_sub(PREFIX_CHARS - 2)..];
-    format!("h{}-", kept.iter().collect::<String>())
-}
-
+#[derive(Debug)]
 pub(crate) struct Rules {
     table: String,
+    proxy: Ipv4Addr,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    netfilter: Netfilter,
+    groups: Groups,
 }
 
 impl Rules {
-    /// Puts the rules in place, all at once, instead of the ones that were there.
-    /// The machine's table of connections may take a small part of `memory_mb`.
-    pub(crate) fn write(settings: &Settings, memory_mb: u64) -> io::Result<Option<Self>> {
-        let Egress::Internet { closed, doors } = &settings.egress else { return Ok(None) };
+    /// Puts the rules in place, all at once, instead of the ones that were there, with what they have
+    /// of the instances that are there already. The machine's table of connections may take a small
+    /// part of `memory_mb`.
+    pub(crate) fn write(
+        settings: &Settings,
+        memory_mb: u64,
+        found: &[(Ipv4Addr, Firewall)],
+    ) -> io::Result<Option<Self>> {
+        let Egress::Internet { closed, doors, inside } = &settings.egress else { return Ok(None) };
+        let mut groups = Groups::default();
+        let sets = sets(&mut groups, found);
+        let networks = table::Networks { closed, doors, inside };
         let table = format!("holm-{}", settings.name);
-        let prefix = interface_prefix(&settings.name);
-        run_nft(&text(&table, &prefix, settings, closed, doors))?;
+        table::write(&table::text(&table, settings, &networks, &sets))?;
+        // After the rules that say who may reach it.
+        let proxy = settings.subnet.proxy();
+        add_proxy_address(proxy)?;
         if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
             std::fs::write(FORWARDING, "1")?;
         }
         lift_connections(table_wanted(&settings.limits, memory_mb));
-        Ok(Some(Self { table }))
+        let state = Mutex::new(State { netfilter: Netfilter::open()?, groups });
+        Ok(Some(Self { table, proxy, state }))
+    }
+
+    /// Where the proxy and the resolver of this node are to listen.
+    pub(crate) const fn proxy(&self) -> Ipv4Addr {
+        self.proxy
+    }
+
+    /// Does with the packets of an instance what another firewall says. At no moment something
+    /// between the two is done.
+    pub(crate) fn change(
+        &self,
+        address: Ipv4Addr,
+        old: &Firewall,
+        new: &Firewall,
+    ) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let State { netfilter, groups } = &mut *state;
+        let had = groups.elements(address, old);
+        let has = groups.join(address, new);
+        let gone = had.iter().filter(|element| !has.contains(element));
+        let came = has.iter().filter(|element| !had.contains(element));
+        let changes: Vec<_> = gone
+            .map(|element| Change::Remove(*element))
+            .chain(came.map(|element| Change::Add(*element)))
+            .collect();
+        let changed =
+            if changes.is_empty() { Ok(()) } else { netfilter.change(&self.table, &changes) };
+        groups.leave(if changed.is_ok() { old } else { new });
+        changed
+    }
+
+    /// Has connections that an instance began under an earlier firewall meet the rules anew. The
+    /// rules stop what may not go on without this too, but a program that goes on to ask from one
+    /// and the same port would never be led to the resolver.
+    pub(crate) fn forget_connections(&self, address: Ipv4Addr) {
+        if let Err(error) = self.state.lock().netfilter.forget_connections(address) {
+            tracing::warn!(%error, %address, "the kernel keeps connections that were made before a change of rules: they stand still until they end");
+        }
     }
 
     pub(crate) fn remove(&self) -> io::Result<()> {
-        run_nft(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
+        remove_proxy_address(self.proxy)?;
+        table::write(&format!("add table inet {0}\ndelete table inet {0}\n", self.table))
     }
+}
+
+fn add_proxy_address(address: Ipv4Addr) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.set_up(LOOPBACK_INDEX)?;
+    match netlink.add_quiet_address(LOOPBACK_INDEX, address) {
+        // Of an earlier run.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        added => added,
+    }
+}
+
+fn remove_proxy_address(address: Ipv4Addr) -> io::Result<()> {
+    match Netlink::open()?.remove_quiet_address(LOOPBACK_INDEX, address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The sets of the table, as `nft` reads them, with what is in them from the beginning.
+fn sets(groups: &mut Groups, found: &[(Ipv4Addr, Firewall)]) -> String {
+    let mut elements: HashMap<&str, Vec<Element>> = HashMap::new();
+    for (address, firewall) in found {
+        for element in groups.join(*address, firewall) {
+            elements.entry(element.set()).or_default().push(element);
+        }
+    }
+    let mut text = String::new();
+    for (kind, name, holds) in SETS {
+        let list = elements.remove(name).unwrap_or_default();
+        let list: Vec<_> = list.iter().map(Element::to_string).collect();
+        let begin = match list.is_empty() {
+            true => String::new(),
+            false => format!("; elements = {{ {} }}", list.join(", ")),
+        };
+        let _ = writeln!(text, "  {kind} {name} {{ type {holds}{begin}; }}");
+    }
+    text
 }
 
 /// The kernel's own size follows the memory of the machine loosely, and is what a few hundred
@@ -70,101 +156,6 @@ fn lift_connections(wanted: u64) {
         // Only the network that the machine was started with may change it.
         tracing::info!(%error, wanted, "the machine's table of connections stays as large as it is");
     }
-}
-
-fn run_nft(script: &str) -> io::Result<()> {
-    let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "the program nft (package nftables) is not installed",
-        )
-    })?;
-    let mut child = Command::new(program)
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(script.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(format!(
-        "nft refused the rules: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    )))
-}
-
-/// An instance that has its number of connections gets no new one until one has ended. A packet
-/// that is dropped here leaves nothing in the machine's table, which all share.
-fn text(
-    table: &str,
-    prefix: &str,
-    settings: &Settings,
-    closed: &[Subnet],
-    doors: &[SocketAddrV4],
-) -> String {
-    let (subnet, connections) = (settings.subnet, settings.limits.connections);
-    let mut resolvers = String::new();
-    for address in &settings.nameservers {
-        let family = if address.is_ipv4() { "ip" } else { "ip6" };
-        for protocol in ["udp", "tcp"] {
-            let _ = writeln!(resolvers, "    {family} daddr {address} {protocol} dport 53 accept");
-        }
-    }
-    let mut refusals = String::new();
-    for network in closed {
-        let _ = writeln!(refusals, "    ip daddr {network} drop");
-    }
-    let mut opened = String::new();
-    for door in doors {
-        let _ = writeln!(opened, "    ip daddr {} tcp dport {} accept", door.ip(), door.port());
-    }
-    let sender = format!(
-        "    meta nfproto != ipv4 drop
-    ip saddr != {subnet} drop
-    fib saddr . iif oif missing drop
-    ct state invalid drop
-    ct state new add @connected {{ ip saddr ct count over {connections} }} drop"
-    );
-    format!(
-        r#"add table inet {table}
-delete table inet {table}
-table inet {table} {{
-  set connected {{
-    type ipv4_addr
-    size {INSTANCES_MAX}
-    flags dynamic
-  }}
-  chain input {{
-    type filter hook input priority -10; policy accept;
-    iifname "{prefix}*" jump arrive
-  }}
-  chain arrive {{
-{sender}
-{opened}    drop
-  }}
-  chain forward {{
-    type filter hook forward priority -10; policy accept;
-    iifname "{prefix}*" jump leave
-    oifname "{prefix}*" ct state established,related accept
-    oifname "{prefix}*" drop
-  }}
-  chain leave {{
-    oifname "{prefix}*" drop
-{sender}
-{resolvers}{refusals}    accept
-  }}
-  chain translate {{
-    type nat hook postrouting priority 100; policy accept;
-    ip saddr {subnet} oifname != "{prefix}*" masquerade
-  }}
-}}
-"#
-    )
 }
 
 #[cfg(test)]

@@ -1,0 +1,51 @@
+//! What the machine's firewall does with the packets of single instances.
+
+use crate::error::Error;
+use crate::net::Rules;
+use crate::node::Node;
+use crate::settings::Firewall;
+use std::io;
+use std::net::Ipv4Addr;
+use types::instance::InstanceName;
+
+impl Node {
+    /// Does something else with the packets of an instance, awake or not. When this returns, nothing of
+    /// it goes on past a stricter level, no connection that was made before either.
+    pub fn set_firewall(&self, id: &InstanceName, firewall: Firewall) -> Result<(), Error> {
+        let instance = self.find(id)?;
+        instance.set_firewall(firewall, |old, new| {
+            self.change_firewall(instance.slot, old, new)?;
+            if let Some(rules) = &self.rules
+                && (new.level > old.level || new.source != old.source)
+            {
+                rules.forget_connections(self.shared.settings.subnet.address(instance.slot));
+            }
+            Ok(())
+        })
+    }
+
+    /// As it was set last, by this node or an earlier one.
+    pub fn firewall(&self, id: &InstanceName) -> Result<Firewall, Error> {
+        self.find(id)?.firewall().ok_or_else(|| Error::Missing(id.clone()))
+    }
+
+    pub(crate) fn change_firewall(
+        &self,
+        slot: u32,
+        old: &Firewall,
+        new: &Firewall,
+    ) -> io::Result<()> {
+        match &self.rules {
+            Some(rules) if old != new => {
+                rules.change(self.shared.settings.subnet.address(slot), old, new)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The machine's address for instances of this node, and for nobody else: there the proxy and the
+    /// resolver are to listen. `None` where instances reach nothing.
+    pub fn proxy_address(&self) -> Option<Ipv4Addr> {
+        self.rules.as_ref().map(Rules::proxy)
+    }
+}

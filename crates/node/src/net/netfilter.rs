@@ -1,0 +1,158 @@
+//! The few messages of nfnetlink by which elements of sets come and go, and by which the kernel
+//! forgets connections. Running `nft` would cost two milliseconds for each.
+
+use super::elements::Element;
+use super::netlink::{Message, flags};
+use crate::number::fit;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+};
+use std::io;
+use std::net::Ipv4Addr;
+
+/// What is done to one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Add(Element),
+    Remove(Element),
+}
+
+#[derive(Debug)]
+pub(super) struct Netfilter {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netfilter {
+    /// Speaks to the network that the thread is in now, from whichever thread later.
+    pub(super) fn open() -> io::Result<Self> {
+        let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        let protocol = Some(netlink::NETFILTER);
+        let socket = socket_with(AddressFamily::NETLINK, kind, flags, protocol)?;
+        bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Makes all the changes to sets of a table, or none of them.
+    pub(super) fn change(&mut self, table: &str, changes: &[Change]) -> io::Result<()> {
+        let batch = |kind| {
+            let mut message = Message::unanswered(fit(kind));
+            message.raw(&general(libc::AF_UNSPEC, fit(libc::NFNL_SUBSYS_NFTABLES)));
+            message
+        };
+        let mut bytes = batch(libc::NFNL_MSG_BATCH_BEGIN).finish(self.next());
+        let first = self.sequence.wrapping_add(1);
+        for change in changes {
+            bytes.extend(message(table, *change).finish(self.next()));
+        }
+        bytes.extend(batch(libc::NFNL_MSG_BATCH_END).finish(self.next()));
+        send(&self.socket, &bytes, SendFlags::empty())?;
+        self.answers(first, changes.len())
+    }
+
+    /// Ends what the kernel knows of connections that this address has begun: their next packets
+    /// meet the rules as a new connection's would.
+    pub(super) fn forget_connections(&mut self, source: Ipv4Addr) -> io::Result<()> {
+        let kind = libc::NFNL_SUBSYS_CTNETLINK << 8 | CT_DELETE;
+        let mut message = Message::new(fit(kind), 0);
+        message.raw(&general(libc::AF_INET, 0));
+        message.nested(CTA_TUPLE_ORIG, |tuple| {
+            tuple.nested(CTA_TUPLE_IP, |ip| ip.bytes(CTA_IP_V4_SRC, &source.octets()));
+        });
+        // Without this the kernel would look for one connection that is exactly like that.
+        message.nested(CTA_FILTER, |filter| {
+            filter.number(CTA_FILTER_ORIG_FLAGS, CTA_FILTER_IP_SRC);
+            filter.number(CTA_FILTER_REPLY_FLAGS, 0);
+        });
+        let sequence = self.next();
+        send(&self.socket, &message.finish(sequence), SendFlags::empty())?;
+        self.answers(sequence, 1)
+    }
+
+    fn next(&mut self) -> u32 {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.sequence
+    }
+
+    /// Reads the answers to so many messages from this one on. The kernel has given all of them
+    /// before the send returned.
+    fn answers(&self, first: u32, wanted: usize) -> io::Result<()> {
+        let (mut count, mut result) = (0, Ok(()));
+        let mut answer = [0_u8; 4_096];
+        while count < wanted {
+            let length = match recv(&self.socket, &mut answer, RecvFlags::DONTWAIT) {
+                Ok((_, length)) => length,
+                // A batch that failed as a whole has one answer.
+                Err(Errno::AGAIN) if result.is_err() => break,
+                Err(Errno::AGAIN) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(error.into()),
+            };
+            let Some((sequence, code)) = answer.get(..length).and_then(read) else {
+                return Err(io::ErrorKind::InvalidData.into());
+            };
+            // Answers to an earlier batch, whose reading failed, are nobody's any more.
+            if sequence.wrapping_sub(first) > fit::<u32, _>(wanted) {
+                continue;
+            }
+            count += 1;
+            if code != 0 && result.is_ok() {
+                result = Err(Errno::from_raw_os_error(code.saturating_neg()).into());
+            }
+        }
+        result
+    }
+}
+
+/// The number of the message that is answered, and how it went.
+fn read(answer: &[u8]) -> Option<(u32, i32)> {
+    let word = |at: usize| answer.get(at..at + 4).and_then(|word| <[u8; 4]>::try_from(word).ok());
+    Some((u32::from_ne_bytes(word(8)?), i32::from_ne_bytes(word(16)?)))
+}
+
+/// What all messages of nfnetlink begin with.
+fn general(family: i32, resource: u16) -> [u8; 4] {
+    let [high, low] = resource.to_be_bytes();
+    [fit(family), 0, high, low]
+}
+
+fn message(table: &str, change: Change) -> Message {
+    let (kind, extra, element) = match change {
+        Change::Add(element) => (libc::NFT_MSG_NEWSETELEM, flags(libc::NLM_F_CREATE), element),
+        Change::Remove(element) => (libc::NFT_MSG_DELSETELEM, 0, element),
+    };
+    let mut message = Message::new(fit(libc::NFNL_SUBSYS_NFTABLES << 8 | kind), extra);
+    message.raw(&general(libc::NFPROTO_INET, 0));
+    message.text(ELEM_LIST_TABLE, table);
+    message.text(ELEM_LIST_SET, element.set());
+    message.nested(ELEM_LIST_ELEMENTS, |list| {
+        list.nested(LIST_ELEM, |one| {
+            one.nested(ELEM_KEY, |key| key.bytes(DATA_VALUE, &element.key()));
+            if let (Some(value), Change::Add(_)) = (element.value(), change) {
+                one.nested(ELEM_DATA, |data| data.bytes(DATA_VALUE, &value));
+            }
+        });
+    });
+    message
+}
+
+// Of linux/netfilter/nf_tables.h.
+const ELEM_LIST_TABLE: u16 = 1;
+const ELEM_LIST_SET: u16 = 2;
+const ELEM_LIST_ELEMENTS: u16 = 3;
+const LIST_ELEM: u16 = 1;
+const ELEM_KEY: u16 = 1;
+const ELEM_DATA: u16 = 2;
+const DATA_VALUE: u16 = 1;
+
+// Of linux/netfilter/nfnetlink_conntrack.h.
+const CT_DELETE: i32 = 2;
+const CTA_TUPLE_ORIG: u16 = 1;
+const CTA_FILTER: u16 = 25;
+const CTA_TUPLE_IP: u16 = 1;
+const CTA_IP_V4_SRC: u16 = 1;
+const CTA_FILTER_ORIG_FLAGS: u16 = 1;
+const CTA_FILTER_REPLY_FLAGS: u16 = 2;
+const CTA_FILTER_IP_SRC: u32 = 1;

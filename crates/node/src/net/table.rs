@@ -1,0 +1,204 @@
+//! The text of the table of a node. Instances that have no firewall of their own come and go without
+//! touching it, because they are known by the names of their interfaces. The others are known by their
+//! addresses, in the sets of the table.
+
+use crate::settings::{EGRESS_MARK, NAMES_PORT, PROXY_PORT, Settings, Subnet, TRANSPARENT_PORT};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::SocketAddrV4;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Interface names have at most 15 characters; the number of a slot takes up to 8 of them.
+const PREFIX_CHARS: usize = 7;
+
+/// Where Debian keeps the program; it is not on everybody's path.
+pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
+
+/// Sources that the firewall counts connections of; no subnet of instances is larger in use.
+const INSTANCES_MAX: u32 = 65_535;
+
+pub(super) fn interface_prefix(name: &str) -> String {
+    // The end of a name tells more than its beginning when several nodes are called alike.
+    let plain: Vec<char> = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let kept = &plain[plain.len().saturating_sub(PREFIX_CHARS - 2)..];
+    format!("h{}-", kept.iter().collect::<String>())
+}
+
+/// Has `nft` do what a script says, all of it or nothing.
+pub(super) fn write(script: &str) -> io::Result<()> {
+    let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "the program nft (package nftables) is not installed",
+        )
+    })?;
+    let mut child = Command::new(program)
+        .args(["-f", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(script.as_bytes())?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "nft refused the rules: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    )))
+}
+
+pub(super) struct Networks<'a> {
+    pub(super) closed: &'a [Subnet],
+    pub(super) doors: &'a [SocketAddrV4],
+    pub(super) inside: &'a [Subnet],
+}
+
+impl Networks<'_> {
+    /// One rule for each door, of packets that go to it or come from it.
+    fn doors(&self, direction: &str, port: &str, verdict: &str) -> String {
+        lines(self.doors, |door| {
+            format!("ip {direction} {} tcp {port} {} {verdict}", door.ip(), door.port())
+        })
+    }
+}
+
+fn lines<T>(of: &[T], rule: impl Fn(&T) -> String) -> String {
+    let mut text = String::new();
+    for one in of {
+        let _ = writeln!(text, "    {}", rule(one));
+    }
+    text
+}
+
+/// What a packet of an instance must be, whatever it is allowed. An instance that has its number of
+/// connections gets no new one until one has ended. A packet that is dropped here leaves nothing in
+/// the machine's table, which all share.
+fn sender(settings: &Settings) -> String {
+    let (subnet, connections) = (settings.subnet, settings.limits.connections);
+    format!(
+        "    meta nfproto != ipv4 drop
+    ip saddr != {subnet} drop
+    fib saddr . iif oif missing drop
+    ct state invalid drop
+    ct state new add @connected {{ ip saddr ct count over {connections} }} drop"
+    )
+}
+
+/// - `arrive`: what instances send to the machine itself; `proxy` is the part of it for the node's own
+///   address, which nobody else reaches.
+/// - `lead`: what goes to the resolver and to the proxy instead of where it was to go. Only the first
+///   packet of a connection comes by.
+/// - `leave`, `enter`: what passes through the machine. Whatever should have been led away and comes
+///   here belongs to a connection from before the rules, and ends.
+/// - `fence`: what the proxy sends for instances. It looks itself at where it goes; this looks once
+///   more.
+pub(super) fn text(
+    table: &str,
+    settings: &Settings,
+    networks: &Networks<'_>,
+    sets: &str,
+) -> String {
+    let (subnet, proxy) = (settings.subnet, settings.subnet.proxy());
+    let prefix = interface_prefix(&settings.name);
+    let sender = sender(settings);
+    let mut resolvers = String::new();
+    for address in &settings.nameservers {
+        let family = if address.is_ipv4() { "ip" } else { "ip6" };
+        for protocol in ["udp", "tcp"] {
+            let _ = writeln!(resolvers, "    {family} daddr {address} {protocol} dport 53 accept");
+        }
+    }
+    let refusals = lines(networks.closed, |network| format!("ip daddr {network} drop"));
+    let opened = networks.doors("daddr", "dport", "accept");
+    let answered = networks.doors("saddr", "sport", "ct state established accept");
+    let inside = lines(networks.inside, |network| format!("ip daddr {network} accept"));
+    format!(
+        r#"add table inet {table}
+delete table inet {table}
+table inet {table} {{
+  set connected {{
+    type ipv4_addr
+    size {INSTANCES_MAX}
+    flags dynamic
+  }}
+{sets}
+  chain divert {{
+    type nat hook prerouting priority -110; policy accept;
+    iifname "{prefix}*" ip saddr @named jump lead
+  }}
+  chain lead {{
+    ip daddr {proxy} accept
+    ip daddr {subnet} jump own_group
+    udp dport 53 dnat ip to {proxy}:{NAMES_PORT}
+    tcp dport 53 dnat ip to {proxy}:{NAMES_PORT}
+{opened}    ip saddr @proxied meta l4proto tcp dnat ip to {proxy}:{TRANSPARENT_PORT}
+  }}
+  chain own_group {{
+    meta mark set 0
+    meta mark set ip saddr map @group_of
+    ip daddr . meta mark @members meta mark set 0 accept
+    meta mark set 0
+  }}
+  chain input {{
+    type filter hook input priority -10; policy accept;
+    iifname "{prefix}*" jump arrive
+    ip daddr {proxy} iifname != "lo" drop
+  }}
+  chain arrive {{
+{sender}
+    ip daddr {proxy} jump proxy
+{opened}    drop
+  }}
+  chain proxy {{
+    ct state established accept
+    ip saddr != @named drop
+    tcp dport {{ {PROXY_PORT}, {NAMES_PORT} }} accept
+    udp dport {NAMES_PORT} accept
+    tcp dport {TRANSPARENT_PORT} ct status dnat accept
+    drop
+  }}
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    iifname "{prefix}*" jump leave
+    oifname "{prefix}*" jump enter
+  }}
+  chain leave {{
+{sender}
+    oifname "{prefix}*" jump own_group
+    oifname "{prefix}*" drop
+{opened}    ip saddr @proxied meta l4proto tcp reject with tcp reset
+    ip saddr @closed drop
+    ip saddr @named udp dport 53 drop
+    ip saddr @named tcp dport 53 reject with tcp reset
+{resolvers}{refusals}    accept
+  }}
+  chain enter {{
+{answered}    ip daddr @proxied meta l4proto tcp drop
+    ip daddr @closed drop
+    ip daddr @named udp sport 53 drop
+    ip daddr @named tcp sport 53 drop
+    ct state established,related accept
+    drop
+  }}
+  chain output {{
+    type filter hook output priority -10; policy accept;
+    meta mark {EGRESS_MARK} jump fence
+  }}
+  chain fence {{
+{resolvers}{opened}{inside}    fib daddr type {{ local, broadcast, anycast, multicast }} drop
+{refusals}    meta nfproto ipv6 ip6 daddr != 2000::/3 drop
+  }}
+  chain translate {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {subnet} oifname != "{prefix}*" snat ip to ip saddr map @source_of
+    ip saddr {subnet} oifname != "{prefix}*" masquerade
+  }}
+}}
+"#
+    )
+}
