@@ -19,6 +19,7 @@ pub mod drive_folders;
 mod drive_key;
 pub mod drive_store;
 pub mod drives;
+pub mod egress;
 pub mod engine;
 pub mod error;
 pub mod executions;
