@@ -53,6 +53,7 @@ pub mod workspace_defaults;
 pub use catalogue::Catalogue;
 pub use context::Context;
 pub use control::Control;
+pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
 pub use settings::{
