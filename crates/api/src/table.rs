@@ -255,7 +255,7 @@ fn sandboxes_and_below(t: &mut Table) {
     };
     t.reads::<Sandbox>(&words);
     t.add(POST, words.path, "CreateSandbox", "Makes one sandbox", words.create, sandboxes::create);
-    t.add(PUT, words.item, "UpdateSandbox", "Replaces one sandbox", words.update, resources::replace_or_build::<Sandbox>);
+    t.add(PUT, words.item, "UpdateSandbox", "Replaces one sandbox", words.update, sandboxes::replace);
     t.add(DELETE, words.item, "DeleteSandbox", "Removes one sandbox and what belongs to it", words.delete, resources::remove::<Sandbox>);
     t.add(GET, "/sandboxes/by-external-id/{externalId}", "GetSandboxByExternalId", "Finds the newest sandbox with the caller's id", words.get, resources::by_external_id::<Sandbox>);
     t.add(POST, "/sandboxes/{sandboxName}/fork", "ForkSandbox", "Clones a sandbox", words.create, sandboxes::fork);

@@ -15,7 +15,7 @@ use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::application::{AppUrl, ApplicationSpec};
 use types::kinds::snapshot::{Kept, Origin};
-use types::kinds::{Application, Sandbox, Snapshot};
+use types::kinds::{Application, Network, Sandbox, Snapshot};
 use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
 use types::{KindName, Problems};
@@ -222,6 +222,9 @@ fn deploy(
     let first = runtime.ports.iter().flatten().map(|port| port.target).next();
     let port = asked.port.or(first).unwrap_or(PORT);
     let envs = merged(runtime.envs, asked.envs.as_deref());
+    // What the sandbox may not reach, the same files may not as an application.
+    let network = begin.origin.spec.network.clone();
+    let network = network.map(|network| Network { egress: None, ..network });
     let (image, memory) = (runtime.image, asked.memory.or(runtime.memory));
     let snapshot = Some(Snapshot::id_of(&begin.id));
     let domain = asked.custom_domain.clone().filter(|domain| !domain.is_empty());
@@ -234,6 +237,7 @@ fn deploy(
             envs,
             port: Some(port),
             snapshot,
+            network,
             region: begin.origin.spec.region.clone(),
             urls: url.map(|url| vec![url]),
             ..ApplicationSpec::default()
@@ -244,7 +248,7 @@ fn deploy(
     let mut wish = engine::opened(context, &held)?;
     let spec = &mut wish.spec;
     (spec.image, spec.memory, spec.envs) = (image, memory, envs);
-    (spec.port, spec.snapshot) = (Some(port), snapshot);
+    (spec.port, spec.snapshot, spec.network) = (Some(port), snapshot, network);
     spec.extensions = None;
     spec.proxy = None;
     if let Some(url) = url {

@@ -19,6 +19,7 @@ pub mod drive_folders;
 mod drive_key;
 pub mod drive_store;
 pub mod drives;
+pub mod egress;
 pub mod engine;
 pub mod error;
 pub mod executions;
@@ -52,6 +53,7 @@ pub mod workspace_defaults;
 pub use catalogue::Catalogue;
 pub use context::Context;
 pub use control::Control;
+pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
 pub use settings::{

@@ -1,6 +1,7 @@
 //! What the program decides about the API.
 
 use crate::catalogue::Catalogue;
+use crate::egress::EgressPool;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::KindName;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub builds: crate::builds::Settings,
     pub snapshots: Snapshots,
     pub s3: S3Limits,
+    /// Addresses that egress gateways are given.
+    pub egress: EgressPool,
 }
 
 /// Drives over the S3 protocol.

@@ -21,6 +21,9 @@ pub struct Plan {
     /// Empty folders that each task finds.
     pub scratch: Vec<Scratch>,
     pub keeps_logs: bool,
+    /// What a task may reach.
+    #[serde(default)]
+    pub network: Option<types::kinds::Network>,
     /// After which a task is ended.
     pub timeout_s: Option<u32>,
     /// What the caller asked for, in the caller's words: to be shown.

@@ -12,6 +12,7 @@ pub mod cron;
 mod db;
 pub mod deliveries;
 pub mod edge_names;
+pub mod egress_addresses;
 mod error;
 pub mod executions;
 pub mod feed;

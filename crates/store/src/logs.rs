@@ -3,7 +3,7 @@
 
 use crate::{Error, Row, Tx, Value, params};
 use types::KindName;
-use types::ids::{BuildId, ExecutionId, WorkspaceId};
+use types::ids::{BuildId, ExecutionId, ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 
 const TABLE: &str = "log_chunks";
@@ -33,6 +33,9 @@ pub enum Printer {
     Replica(InstanceName),
     /// One try at making an image of it.
     Build { build: BuildId, attempt: u32 },
+    /// The rules of its network, which say what they did. The workload is known by its row: others may
+    /// have its name later.
+    Network(ResourceId),
 }
 
 impl Printer {
@@ -44,6 +47,7 @@ impl Printer {
             }
             Self::Replica(instance) => (instance.as_str(), 0, 0),
             Self::Build { build, attempt } => (build.as_str(), 0, i64::from(*attempt)),
+            Self::Network(workload) => (workload.as_str(), 0, 0),
         }
     }
 
@@ -51,7 +55,7 @@ impl Printer {
     fn execution_name(&self) -> &str {
         match self {
             Self::Task { execution_name, .. } => execution_name,
-            Self::Replica(_) | Self::Build { .. } => "",
+            Self::Replica(_) | Self::Build { .. } | Self::Network(_) => "",
         }
     }
 }

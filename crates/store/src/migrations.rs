@@ -68,6 +68,11 @@ const ALL: &[Migration] = &[
         name: "api key secrets",
         sql: include_str!("../migrations/0020_api_key_secrets.sql"),
     },
+    Migration {
+        number: 21,
+        name: "egress addresses",
+        sql: include_str!("../migrations/0021_egress_addresses.sql"),
+    },
 ];
 
 /// The number of the newest step.

@@ -257,6 +257,9 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     if HAVE_EDGE_NAMES.contains(&stored.kind) {
         crate::edge_names::give_back(tx, &stored.id)?;
     }
+    if stored.kind == KindName::EgressIp {
+        crate::egress_addresses::give_back(tx, &stored.id)?;
+    }
     if crate::builds::KINDS.contains(&stored.kind) {
         crate::builds::cancel(tx, &stored.id)?;
     }

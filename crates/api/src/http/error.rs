@@ -146,6 +146,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
             (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
         }
         Decision::Snapshot(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+        Decision::Egress(_) => (StatusCode::INTERNAL_SERVER_ERROR, "NETWORK_NOT_IN_EFFECT"),
         Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
         Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {
             (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")

@@ -122,7 +122,7 @@ pub(crate) struct RegionQuery {
 }
 
 pub(crate) async fn public_ips(call: Call<Member, RegionQuery>) -> Result<Reply<PublicIps>, Error> {
-    let mut all = call.app.settings.catalogue.public_ips.clone();
+    let mut all = control::egress::public_ips(&call.app.settings);
     if let Some(region) = &call.query.region {
         all.retain(|name, _| name == region);
     }

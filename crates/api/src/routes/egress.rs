@@ -4,11 +4,12 @@ use crate::http::call::Call;
 use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
+use control::egress::sandboxes_of;
 use control::engine::{Managed, everywhere};
-use store::{Tx, references};
+use store::Tx;
 use types::kinds::EgressGateway;
 use types::wire::EgressGatewayUsage;
-use types::{Kind, KindName};
+use types::Kind;
 
 /// Every object of a nested kind, wherever it is.
 pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
@@ -23,16 +24,7 @@ pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage
     let work = move |tx: &mut Tx<'_>| {
         let mut usage = EgressGatewayUsage::default();
         for gateway in everywhere::<EgressGateway>(&context, tx)? {
-            let users = references::users(
-                tx,
-                &context.member.workspace,
-                KindName::EgressGateway,
-                gateway.name(),
-            )?;
-            let sandboxes = users
-                .into_iter()
-                .filter(|(kind, _)| *kind == KindName::Sandbox)
-                .map(|(_, name)| name);
+            let sandboxes = sandboxes_of(&context, tx, gateway.name())?;
             usage.0.entry(gateway.name().to_owned()).or_default().extend(sandboxes);
         }
         Ok::<_, Error>(usage)

@@ -1,4 +1,5 @@
-//! Logs of workloads: what tasks of jobs, replicas of deployments and builds printed.
+//! Logs of workloads: what tasks of jobs, replicas of deployments and builds printed, and what rules of
+//! networks did.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -55,8 +56,8 @@ pub(crate) struct LogQuery {
     pub interval: Option<i64>,
 }
 
-/// The kinds whose output is kept. Of a sandbox that is what building it printed: what its processes
-/// print is kept in it.
+/// The kinds whose output is kept. Of a sandbox that is what building it printed and what the rules of
+/// its network did: what its processes print is kept in it.
 const PRINTING: [KindName; 5] =
     [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
 

@@ -4,10 +4,11 @@ use crate::http::call::{Body, Call, Wish};
 use crate::http::error::Error;
 use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::Reply;
-use crate::routes::uploads;
+use crate::routes::{resources, uploads};
 use auth::Member;
 use control::archives;
 use control::builds::{self, Buildable};
+use control::egress;
 use control::forks::{self, Source};
 use control::workloads::create::{self, NewSandbox};
 use schemars::JsonSchema;
@@ -43,6 +44,18 @@ pub(crate) async fn create(
         begins: None,
     };
     Ok(create::create(new).await?.into())
+}
+
+/// Replaces a sandbox. When this answers, its instance keeps to the rules of its network as they are
+/// now.
+pub(crate) async fn replace(
+    call: Call<Member, resources::Upload, Wish<Sandbox>>,
+) -> Result<Reply<Sandbox>, Error> {
+    if call.query.upload.0 && !call.body.0.skips_build() {
+        return resources::replace_or_build(call).await;
+    }
+    let name = call.path.name().to_owned();
+    Ok(egress::replace(&call.context(), name, call.body.0, call.if_match).await?.into())
 }
 
 /// As [`create`] from uploaded sources. One that lives and may be reused gets the new image.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
+use types::egress::{EgressEvent, EgressRules};
 use types::ids::WorkspaceId;
 use types::instance::{Fact, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::own_image::is_own_image;
@@ -47,6 +48,11 @@ pub struct Pretended {
     gate: watch::Sender<bool>,
     pub launched: watch::Sender<Vec<Launch>>,
     pub retired: watch::Sender<Vec<String>>,
+    /// What instances were told, in this order.
+    pub told: watch::Sender<Vec<(InstanceName, EgressRules)>>,
+    /// Whether it fails to be told.
+    deaf: AtomicBool,
+    events: watch::Sender<Vec<EgressEvent>>,
 }
 
 impl Pretended {
@@ -66,6 +72,9 @@ impl Pretended {
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
             retired: watch::Sender::default(),
+            told: watch::Sender::default(),
+            deaf: AtomicBool::new(false),
+            events: watch::Sender::default(),
         }
     }
 
@@ -122,6 +131,24 @@ impl Pretended {
         let gone = retired.wait_for(|retired| retired.iter().any(|one| one == instance));
         let gone = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
         drop(gone.expect("in time").expect("a machine"));
+    }
+
+    /// Waits until instances were told rules so many times in all. Answers them.
+    pub async fn until_told(&self, count: usize) -> Vec<(InstanceName, EgressRules)> {
+        let mut told = self.told.subscribe();
+        let all = told.wait_for(|told| told.len() >= count);
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        all.expect("in time").expect("a machine").clone()
+    }
+
+    /// From now on it cannot be told rules, or can be again.
+    pub fn set_deaf(&self, deaf: bool) {
+        self.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    /// Rules of an instance did something.
+    pub fn happened(&self, event: EgressEvent) {
+        self.events.send_modify(|events| events.push(event));
     }
 
     /// The names of the instances that there are.
@@ -333,6 +360,32 @@ impl Machine for Pretended {
             });
         let runs = !self.ended.borrow().contains_key(instance) && self.runs(instance);
         Box::pin(async move { listens && runs })
+    }
+
+    fn set_egress<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        rules: EgressRules,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(async move {
+            if self.deaf.load(Ordering::SeqCst) {
+                return Err(MachineFault("its firewall is broken".into()));
+            }
+            if !self.runs(instance) {
+                return Err(missing(instance));
+            }
+            self.told.send_modify(|told| told.push((instance.clone(), rules)));
+            Ok(())
+        })
+    }
+
+    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+        Box::pin(async move {
+            let mut events = self.events.subscribe();
+            let some = events.wait_for(|events| !events.is_empty()).await.map(drop);
+            some.expect("a machine");
+            self.events.send_replace(Vec::new())
+        })
     }
 
     fn start_process<'a>(

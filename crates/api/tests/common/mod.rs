@@ -163,6 +163,8 @@ pub fn settings() -> Settings {
         builds: control::builds::Settings::default(),
         snapshots: control::Snapshots::default(),
         s3: control::S3Limits::default(),
+        egress: control::EgressPool::read(["192.0.2.16/29", "2001:db8::10-2001:db8::1f"])
+            .expect("addresses"),
     }
 }
 

@@ -24,6 +24,16 @@ pub enum Conflict {
     TriggerAddress { address: String },
     #[error("the gateway is used by the sandbox `{sandbox}`; delete that first")]
     GatewayUsed { sandbox: String },
+    #[error("the address is what the sandbox `{sandbox}` leaves with; delete that first")]
+    EgressIpUsed { sandbox: String },
+    #[error(
+        "no {family} address is free: delete one that nothing leaves with, or have whoever runs the server add some to `egress.addresses`"
+    )]
+    NoEgressAddress { family: &'static str },
+    #[error("the VPC `{vpc}` has a gateway `{name}` already, and sandboxes name gateways without their VPC; choose another name")]
+    GatewayThere { name: String, vpc: String },
+    #[error("the VPC has the sandbox `{sandbox}` in it; delete that first")]
+    VpcUsed { sandbox: String },
     #[error(
         "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
     )]

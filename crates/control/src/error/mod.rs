@@ -74,6 +74,11 @@ pub enum Error {
     OverShare(String),
     #[error("the sandbox could not be started: {0}")]
     Launch(String),
+    /// What the machine says; the rules are stored already.
+    #[error(
+        "the rules of the network are stored, but not in effect yet: {0}; that is tried again until it works"
+    )]
+    Egress(String),
     #[error("the snapshot could not be taken: {0}")]
     Snapshot(String),
     #[error("this server cannot yet {}", .0.act())]

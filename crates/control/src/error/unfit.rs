@@ -50,6 +50,16 @@ pub enum Unfit {
     SnapshotOnOtherMachine,
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
+    #[error("`spec.network.egress.gateway`: there is no single gateway `{name}`; name the VPC that has it in `spec.vpc`")]
+    GatewayUnknown { name: String },
+    #[error(
+        "`spec.network.egress.gateway`: the gateway `{name}` is in the region `{region}`, and the sandbox is not"
+    )]
+    GatewayElsewhere { name: String, region: String },
+    #[error(
+        "`spec.network.egress.gateway`: the gateway `{name}` has no address; allocate one first, with POST to its `ips`"
+    )]
+    GatewayWithoutAddress { name: String },
     #[error("the VPC `{name}` belongs to the workspace and stays")]
     DefaultVpc { name: &'static str },
     #[error("the only version of a template cannot be removed; remove the template")]

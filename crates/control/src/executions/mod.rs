@@ -126,6 +126,7 @@ fn plan(
         environment: Sensitive(environment(context, wish, &runtime, name, &asked.env)),
         scratch: volumes.map(|volume| scratch(id, volume)).collect::<Result<_, _>>()?,
         keeps_logs: true,
+        network: wish.spec.network.clone(),
         timeout_s: timeout.map(whole).transpose()?,
         memory_override: asked.memory,
         env_override: asked.env.keys().cloned().collect(),

@@ -1,10 +1,10 @@
 //! Egress gateways.
 
 use crate::context::Context;
+use crate::egress;
 use crate::engine::{Draft, Held, Managed, Paging};
-use crate::error::{Conflict, Error};
-use store::{Tx, references};
-use types::KindName;
+use crate::error::Error;
+use store::Tx;
 use types::kinds::EgressGateway;
 
 impl Managed for EgressGateway {
@@ -12,22 +12,14 @@ impl Managed for EgressGateway {
 
     fn prepare(
         context: &Context,
-        _: &mut Tx<'_>,
+        tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(Some(&draft.wish.spec.region), "spec.region")
+        context.require_region(Some(&draft.wish.spec.region), "spec.region")?;
+        egress::require_alone(context, tx, draft)
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        let users = references::users(
-            tx,
-            &context.member.workspace,
-            KindName::EgressGateway,
-            &held.row.name,
-        )?;
-        match users.first() {
-            Some((_, name)) => Err(Conflict::GatewayUsed { sandbox: name.clone() }.into()),
-            None => Ok(()),
-        }
+        egress::require_unused(context, tx, &held.row.name)
     }
 }

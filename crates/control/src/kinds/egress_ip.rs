@@ -1,8 +1,25 @@
 //! Egress addresses.
 
-use crate::engine::{Managed, Paging};
+use crate::context::Context;
+use crate::egress;
+use crate::engine::{Draft, Held, Managed, Paging};
+use crate::error::Error;
+use store::Tx;
 use types::kinds::EgressIp;
 
 impl Managed for EgressIp {
     const PAGING: Paging = Paging::Bare;
+
+    fn prepare(
+        context: &Context,
+        tx: &mut Tx<'_>,
+        draft: &mut Draft<'_, Self>,
+    ) -> Result<(), Error> {
+        egress::take(context, tx, draft)?;
+        egress::addresses_changed(context, tx, draft)
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        egress::give_back(context, tx, held)
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::attachments::Holder;
 use crate::context::Context;
+use crate::egress;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
 use crate::workloads::images;
@@ -42,6 +43,7 @@ impl Managed for Sandbox {
             return Err(Conflict::SandboxState { status, wants }.into());
         }
         if draft.old.is_none() {
+            egress::require_gateway(context, tx, draft.wish)?;
             Holder::sandbox(draft.wish).take(context, tx, None)?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Virtual private clouds.
 
 use crate::context::Context;
+use crate::egress;
 use crate::engine::{Held, Managed, Paging};
 use crate::error::{Error, Unfit};
 use crate::workspace_defaults::DEFAULT_VPC;
@@ -10,10 +11,10 @@ use types::kinds::Vpc;
 impl Managed for Vpc {
     const PAGING: Paging = Paging::Bare;
 
-    fn release(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match held.row.name.as_str() {
             DEFAULT_VPC => Err(Unfit::DefaultVpc { name: DEFAULT_VPC }.into()),
-            _ => Ok(()),
+            _ => egress::require_vpc_unused(context, tx, held),
         }
     }
 }

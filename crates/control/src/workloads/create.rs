@@ -7,6 +7,7 @@ use super::images::{self, Usable};
 use super::{launch, reconcile, routes, rows};
 use crate::addresses;
 use crate::billing::allow;
+use crate::egress;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Checked, Held, Secrets};
@@ -109,12 +110,13 @@ async fn at_once(
     checked: &Checked<Sandbox>,
 ) -> Result<Option<Ready>, Error> {
     let (context, wish) = (&new.context, checked.wish());
-    if wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
-        // Nothing is mounted before a row says whose it is.
+    let mounts = wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
+    if mounts || wish.spec.gateway().is_some() {
+        // Nothing is mounted, and nothing leaves with an address, before a row says whose it is.
         return Ok(None);
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
-    let of = context.clone();
+    let (of, asks) = (context.clone(), wish.clone());
     let free = move |tx: &mut Tx<'_>| {
         let Usable::Now(granted) = images::usable(tx, &*on, &of.member.workspace, &image)? else {
             return Ok(None);
@@ -123,16 +125,18 @@ async fn at_once(
             .find(tx, Sandbox::NAME, &[], &name)?
             .is_some_and(|row| row.status != Some(Status::Terminated));
         let workspace = workspaces::find(tx, &of.member.workspace)?.filter(|_| !taken);
-        Ok::<_, Error>(workspace.map(|workspace| (workspace, granted)))
+        let Some(workspace) = workspace else { return Ok(None) };
+        let rules = egress::of_sandbox(&of, tx, &asks)?;
+        Ok::<_, Error>(rules.ok().map(|rules| (workspace, granted, rules)))
     };
-    let Some((workspace, granted)) =
+    let Some((workspace, granted, rules)) =
         context.control.store.read(free).await?.filter(|_| wish.enabled())
     else {
         return Ok(None);
     };
     let id = ResourceId::new(context.world());
     let instance = InstanceName::of_sandbox(&id, launch::FIRST);
-    let launch = launch::of_wish(context, &workspace, (&id, instance), wish)?;
+    let launch = launch::of_wish(context, &workspace, (&id, instance), wish, rules)?;
     let launch = Launch { granted, snapshot: new.begins.clone(), ..launch };
     Ok(Some(Ready { machine, launch, id }))
 }

@@ -41,12 +41,12 @@ pub(super) fn of_row(
     context: &Context,
     workspace: &Workspace,
     held: &Held<Sandbox>,
-    volumes: Vec<VolumeMount>,
-    drives: Vec<DriveMount>,
+    (volumes, drives): (Vec<VolumeMount>, Vec<DriveMount>),
+    egress: EgressRules,
 ) -> Result<Launch, Error> {
     let wish = engine::opened(context, held)?;
     let id = &held.row.id;
-    let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish)?;
+    let launch = of_wish(context, workspace, (id, instance(id, &held.state)), &wish, egress)?;
     let snapshot = held.state.snapshot.clone();
     Ok(Launch { volumes, drives, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
 }
@@ -62,6 +62,7 @@ pub(super) fn of_wish(
     workspace: &Workspace,
     (id, instance): (&ResourceId, InstanceName),
     wish: &Sandbox,
+    egress: EgressRules,
 ) -> Result<Launch, Error> {
     let runtime = wish.spec.runtime.clone().unwrap_or_default();
     let runtime_settings = workspace.settings.runtime.as_ref();
@@ -86,7 +87,7 @@ pub(super) fn of_wish(
         scratch: Vec::new(),
         volumes: Vec::new(),
         drives: Vec::new(),
-        egress: EgressRules::default(),
+        egress,
         snapshot: None,
     })
 }

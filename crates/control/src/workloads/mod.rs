@@ -27,7 +27,7 @@ mod instances;
 pub(crate) mod jobs;
 pub(crate) mod launch;
 mod locks;
-mod output;
+pub(crate) mod output;
 mod preview;
 mod reconcile;
 mod routes;
@@ -48,6 +48,7 @@ pub use runners::runners;
 pub use watch::removed;
 
 use crate::control::Control;
+use crate::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -67,6 +68,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
         tokio::join!(
             watch::run(control.clone()),
             fact_intake::run(control.clone()),
+            crate::egress::run(control.clone()),
             expiry::run(control.clone()),
             snapshot::run(control.clone()),
             deployments::run(control.clone())
@@ -113,6 +115,18 @@ pub(crate) async fn reconcile_now(control: &Control, id: &ResourceId) {
         Ok(Err(error)) => tracing::error!(%error, "a sandbox is brought into its state later"),
         Err(error) => tracing::error!(%error, "bringing a sandbox into its state was interrupted"),
     }
+}
+
+/// Has the instance of a sandbox keep to what its row asks for, while whoever changed it waits. What
+/// fails is tried again beside everything else.
+pub(crate) async fn obey(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let (of, row) = (control.clone(), id.clone());
+    let whole = tokio::spawn(async move { reconcile::reconcile(&of, &row).await });
+    let done = whole.await.unwrap_or_else(|_| Err(Error::Egress("it was interrupted".to_owned())));
+    if done.is_err() {
+        soon::reconcile(control, KindName::Sandbox, id.clone());
+    }
+    done
 }
 
 /// The instance of the launch that a sandbox's row asks for.

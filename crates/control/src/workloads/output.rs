@@ -11,7 +11,7 @@ pub(super) const PIECES_MAX: usize = 64;
 
 /// The log of something that begins to print, or that an earlier run of this program may have
 /// recorded in part.
-pub(super) async fn writer(logs: &Logs, source: Source, found: bool) -> LogWriter {
+pub(crate) async fn writer(logs: &Logs, source: Source, found: bool) -> LogWriter {
     if !found {
         return logs.begin(source);
     }

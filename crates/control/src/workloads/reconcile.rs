@@ -9,10 +9,11 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
 use crate::snapshot_store::{SnapshotFault, SnapshotStore};
-use crate::{archives, drives, placement, usage, volumes};
+use crate::{archives, drives, egress, engine, placement, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
+use types::egress::EgressRules;
 use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName, VolumeMount};
 use types::kinds::Sandbox;
@@ -59,6 +60,7 @@ pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), 
     let _lock = control.workloads.locks.take(id).await;
     let Some(case) = read(control, machine.name(), id).await? else {
         retire_but(&*machine, id, None).await;
+        control.workloads.told.forget(id);
         return forget_root(&*machine, id).await;
     };
     act(control, &machine, id, case).await?;
@@ -70,9 +72,14 @@ async fn act(
     control: &Control,
     machine: &Arc<dyn Machine>,
     id: &ResourceId,
-    case: Case,
+    mut case: Case,
 ) -> Result<(), Error> {
-    match wanted(&case.held.state, case.held.row.status, machine.name()) {
+    let wanted = wanted(&case.held.state, case.held.row.status, machine.name());
+    if !matches!(wanted, Wanted::Elsewhere | Wanted::Nothing) {
+        // Before it is woken, or reached by anybody.
+        tell_rules(control, &**machine, id, &mut case).await?;
+    }
+    match wanted {
         Wanted::Elsewhere => Ok(()),
         Wanted::Nothing => {
             retire_but(&**machine, id, None).await;
@@ -173,6 +180,8 @@ struct Case {
     /// Or why it cannot have them.
     volumes: Result<Vec<VolumeMount>, String>,
     drives: Vec<DriveMount>,
+    /// Or why it cannot leave as its wish says.
+    rules: Result<EgressRules, String>,
     /// Whether only another machine has what it begins with or mounts.
     elsewhere: bool,
 }
@@ -188,10 +197,56 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
         let volumes = volumes::mounts(&context, tx, &holder, &machine)?;
         let drives = drives::mounts(&context, tx, &held, &machine)?;
         let required = placement::required(&context, tx, begins, Some(&holder))?;
+        let rules = egress::of_sandbox(&context, tx, &engine::opened(&context, &held)?)?;
         let elsewhere = required.is_some_and(|required| required != machine);
-        Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives, elsewhere }))
+        Ok::<_, Error>(Some(Case { context, workspace, held, volumes, drives, rules, elsewhere }))
     };
     control.store.read(work).await
+}
+
+/// Has the instance of a sandbox keep to the rules that its row asks for, if it is there. One that was
+/// told by this run of the program, and whose rules have not changed since, is left alone.
+async fn tell_rules(
+    control: &Control,
+    machine: &dyn Machine,
+    id: &ResourceId,
+    case: &mut Case,
+) -> Result<(), Error> {
+    let (number, rules) = (case.held.state.launch, case.held.state.rules);
+    let changed = rules != case.held.state.rules_kept;
+    let instance = launch::instance(id, &case.held.state);
+    let known = control.workloads.told.has(id, (number, rules));
+    let has_rules = egress::has_rules(&case.held.wish);
+    if !machine.runs(&instance) || !(changed || has_rules && !known) {
+        return Ok(());
+    }
+    match &case.rules {
+        Ok(rules) => egress::tell(machine, &instance, rules.clone()).await?,
+        Err(why) => {
+            // Only what an earlier release let pass: it goes on as it was.
+            tracing::error!(why, %instance, "its traffic cannot leave as its wish says");
+            return Ok(());
+        }
+    }
+    control.workloads.told.note(id, (number, rules));
+    if changed && let Some(held) = kept(control, id, number, rules).await? {
+        case.held = held;
+    }
+    Ok(())
+}
+
+/// Notes that an instance keeps to the rules of this number.
+async fn kept(
+    control: &Control,
+    id: &ResourceId,
+    number: u32,
+    rules: u32,
+) -> Result<Option<Held<Sandbox>>, Error> {
+    change(control, id, number, move |_, state, _| {
+        state.rules_kept = rules;
+        true
+    })
+    .await
 }
 
 /// Sees to it that the instance of this launch runs, and that the row says how that went.
@@ -222,12 +277,14 @@ async fn ensure(
     };
     let (number, instance) = (held.state.launch, launch::instance(&id, &held.state));
     own(control, machine, &case, &instance).await?;
-    let volumes = match case.volumes {
-        Ok(volumes) => volumes,
-        Err(why) => {
+    let (volumes, rules) = match (case.volumes, case.rules) {
+        (Ok(volumes), Ok(rules)) => (volumes, rules),
+        (Err(why), _) | (_, Err(why)) => {
             return say_failed(control, &id, number, instance, &LaunchFault::Broken(why)).await;
         }
     };
+    // Of the wish that the rules were read from; it may have changed since.
+    let rules_number = case.held.state.rules;
     if held.state.fresh_disk {
         // The old disk goes before the row says so: a kill in between removes nothing twice.
         forget_root(machine, &id).await?;
@@ -240,10 +297,15 @@ async fn ensure(
         }
     }
     let held = Held { state: held.state, ..case.held };
-    let launch = launch::of_row(&case.context, &case.workspace, &held, volumes, case.drives)?;
+    let mounts = (volumes, case.drives);
+    let launch = launch::of_row(&case.context, &case.workspace, &held, mounts, rules)?;
     let launch = Launch { again: lost.is_some(), ..launch };
     match workload::start(&control.store, machine, launch).await {
         Ok(()) => {
+            if held.state.rules_kept != rules_number {
+                kept(control, &id, number, rules_number).await?;
+            }
+            control.workloads.told.note(&id, (number, rules_number));
             say_deployed(control, machine.name(), &id, number).await?;
             watch_start(control, Arc::clone(shared), (id, number), instance);
             Ok(())

@@ -5,6 +5,7 @@ use super::instances::Present;
 use super::launch;
 use super::reconcile::{self, Wanted, wanted};
 use super::{routes, rows};
+use crate::egress;
 use crate::control::Control;
 use crate::engine::{Held, Managed};
 use crate::error::Error;
@@ -44,10 +45,16 @@ fn differs(reader: &Reader<'_>, held: &Held<Sandbox>) -> bool {
     let Some(machine) = reader.control.machine() else { return false };
     let wanted = wanted(&held.state, held.row.status, machine.name());
     let deployed = held.row.status == Some(Status::Deployed);
+    let changed = wanted != Wanted::Elsewhere && held.state.rules != held.state.rules_kept;
     match reader.inventory {
-        Some(inventory) => !is_there(&wanted, deployed, inventory.of_sandbox(&held.row.id)),
+        Some(inventory) => {
+            // The machine has to be told again what an earlier run of this program has told it.
+            !is_there(&wanted, deployed, inventory.of_sandbox(&held.row.id))
+                || changed
+                || (wanted != Wanted::Elsewhere && egress::has_rules(&held.wish))
+        }
         // Without a list only the first launch is known to be alone.
-        None => !(deployed && first_runs(&wanted, &**machine, held)),
+        None => changed || !(deployed && first_runs(&wanted, &**machine, held)),
     }
 }
 

@@ -3,9 +3,11 @@
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
 use super::locks::{LiveForks, Locks, StartGuard, Starting};
+use crate::egress::Told;
 use crate::settings::Settings;
 use std::sync::Arc;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::ids::ResourceId;
 
@@ -18,9 +20,11 @@ pub(crate) struct Shared {
     /// The newest revision of the feed that the edge knows all about.
     pub(super) published: tokio::sync::watch::Sender<i64>,
     pub(super) slots: Arc<tokio::sync::Semaphore>,
-    pub(super) tasks: TaskTracker,
+    pub(crate) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
+    /// Rules that instances of sandboxes were told.
+    pub(super) told: Told,
     /// Snapshots that are being taken.
     pub(super) takes: Starting,
     take_slots: Arc<tokio::sync::Semaphore>,
@@ -43,6 +47,11 @@ impl Shared {
         Arc::clone(&self.take_slots).acquire_owned().await.ok()
     }
 
+    /// Ends with this run of the program.
+    pub(crate) fn ending(&self) -> CancellationToken {
+        self.deployments.ending.clone()
+    }
+
     /// Waits until nobody else works on a resource.
     pub(crate) async fn lock(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
         self.locks.take(id).await
@@ -57,6 +66,7 @@ impl Shared {
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
             deployments: Deployments::new(&settings.deployments),
+            told: Told::default(),
             takes: Starting::default(),
             take_slots: Arc::new(tokio::sync::Semaphore::new(settings.snapshots.takes_max)),
             archiving: Starting::default(),

@@ -1,6 +1,7 @@
 //! Runs the attempts of the queue as instances of this machine.
 
 use super::{calls, output, reconcile, workload};
+use crate::egress;
 use crate::machine::{Edge, Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
 use jobs::{Assignment, Order, Running, TaskRunner};
@@ -12,7 +13,6 @@ use std::time::Duration;
 use store::Store;
 use store::logs::{Printer, Source};
 use tokio::sync::mpsc;
-use types::egress::EgressRules;
 use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::{KindName, World};
 
@@ -56,8 +56,15 @@ impl Instances {
         let (pieces, printed) = mpsc::channel(output::PIECES_MAX);
         let tape = self.tape(id, attempt, found).await;
         let ended = self.attend(&instance, attempt, tape.from(), pieces);
+        let rules = egress::plain(attempt.order.plan.network.as_ref());
+        let told = async {
+            if found {
+                egress::tell_again(&*self.machine, &instance, rules).await;
+            }
+        };
         // The outcome is only reported once all output is kept.
-        let (ended, kept) = tokio::join!(ended, self.logs.record(tape, printed));
+        let recorded = self.logs.record(tape, printed);
+        let (ended, kept, ()) = tokio::join!(ended, recorded, told);
         if let Err(lost) = kept {
             tracing::error!(%lost, %instance, "the output of a task is not whole");
         }
@@ -185,7 +192,7 @@ fn launch_of(
         scratch: plan.scratch.clone(),
         volumes: Vec::new(),
         drives: Vec::new(),
-        egress: EgressRules::default(),
+        egress: egress::plain(plan.network.as_ref()),
         snapshot: None,
     })
 }

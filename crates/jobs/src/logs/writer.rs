@@ -13,7 +13,8 @@ use types::instance::Printed;
 pub struct Settings {
     /// What is kept of the output of one try at a task.
     pub task_bytes_max: u64,
-    /// What is kept of the output of one replica on one day.
+    /// What is kept of the output of one replica on one day, and of what the rules of one workload's
+    /// network did.
     pub replica_day_bytes_max: u64,
     /// How long lines are kept.
     pub keep: Duration,
@@ -87,7 +88,9 @@ impl Logs {
     /// For an attempt that has printed nothing that could be kept.
     pub fn begin(&self, source: Source) -> LogWriter {
         let recorder = match source.printer {
-            Printer::Replica(_) => Recorder::new(self.bytes_max(&source)).daily(),
+            Printer::Replica(_) | Printer::Network(_) => {
+                Recorder::new(self.bytes_max(&source)).daily()
+            }
             Printer::Task { .. } | Printer::Build { .. } => Recorder::new(self.bytes_max(&source)),
         };
         LogWriter { source, recorder, from: 0 }
@@ -96,7 +99,7 @@ impl Logs {
     /// A build prints as much as a task may.
     fn bytes_max(&self, source: &Source) -> u64 {
         match source.printer {
-            Printer::Replica(_) => self.settings.replica_day_bytes_max,
+            Printer::Replica(_) | Printer::Network(_) => self.settings.replica_day_bytes_max,
             Printer::Task { .. } | Printer::Build { .. } => self.settings.task_bytes_max,
         }
     }
@@ -112,7 +115,7 @@ impl Logs {
         let from = mark.read_to;
         let recorder = Recorder::resume(self.bytes_max(&source), number, last_ns, mark);
         let recorder = match source.printer {
-            Printer::Replica(_) => recorder.daily(),
+            Printer::Replica(_) | Printer::Network(_) => recorder.daily(),
             Printer::Task { .. } | Printer::Build { .. } => recorder,
         };
         Ok(LogWriter { source, recorder, from })

@@ -1,5 +1,6 @@
 //! Agents: programs that answer requests, deployed from code or an image.
 
+use super::network::Network;
 use super::references_to;
 use crate::parts::{
     CoreEvent, Deployment, Env, Generation, Head, Metadata, Repository, RevisionConfiguration,
@@ -31,6 +32,8 @@ pub struct Agent {
 pub struct AgentSpec {
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
+    /// What it may reach, as for sandboxes.
+    pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
     /// Whether it answers without a token.
@@ -93,6 +96,9 @@ impl Kind for Agent {
         let runtime = spec.runtime.as_ref().unwrap_or(&none);
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
         check_scale(runtime.min_scale, runtime.max_scale, problems);
+        if let Some(network) = &self.spec.network {
+            network.check_replicated(problems);
+        }
         Trigger::check_all(spec.triggers.as_deref(), runtime.generation, problems);
         Trigger::check_addresses(
             spec.triggers.as_deref(),
@@ -121,6 +127,7 @@ impl Kind for Agent {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
         Trigger::complete_all(
             spec.triggers.as_mut(),
             old.and_then(|old| old.spec.triggers.as_deref()),
@@ -133,9 +140,18 @@ impl Kind for Agent {
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
         Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+        if let Some(network) = &mut self.spec.network {
+            network.secrets(visit);
+        }
         if let Some(runtime) = &mut self.spec.runtime {
             Env::visit_all(runtime.envs.as_mut(), visit);
             visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+    }
+
+    fn leave_out_write_only(&mut self) {
+        if let Some(network) = &mut self.spec.network {
+            network.leave_out_secrets();
         }
     }
 

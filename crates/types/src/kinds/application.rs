@@ -1,5 +1,6 @@
 //! Applications: long-running programs that everybody may reach.
 
+use super::network::Network;
 use crate::instance::{GUEST_PORT, REPLICA_GUEST_PORT};
 use crate::parts::{
     CoreEvent, Deployment, Env, Head, Metadata, RevisionConfiguration, Status, fixed, keep, limits,
@@ -49,6 +50,8 @@ pub struct ApplicationSpec {
     /// Megabytes. CPU cores are this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
+    /// What it may reach, as for sandboxes.
+    pub network: Option<Network>,
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i64>,
     /// The older form of the extension that binds to a sandbox.
@@ -126,6 +129,9 @@ impl Kind for Application {
         let free = spec.port != Some(i64::from(REPLICA_GUEST_PORT));
         problems.require(free, "spec.port", "is the one port that the server has in instances");
         self.check_binding(problems);
+        if let Some(network) = &spec.network {
+            network.check_replicated(problems);
+        }
         for (index, revision) in spec.revisions.iter().flatten().enumerate() {
             Env::check_all(
                 revision.envs.as_deref(),
@@ -155,6 +161,7 @@ impl Kind for Application {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
         let given = spec
             .revisions
             .take()
@@ -174,8 +181,17 @@ impl Kind for Application {
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
         Env::visit_all(self.spec.envs.as_mut(), visit);
+        if let Some(network) = &mut self.spec.network {
+            network.secrets(visit);
+        }
         for revision in self.spec.revisions.iter_mut().flatten() {
             Env::visit_all(revision.envs.as_mut(), visit);
+        }
+    }
+
+    fn leave_out_write_only(&mut self) {
+        if let Some(network) = &mut self.spec.network {
+            network.leave_out_secrets();
         }
     }
 
@@ -229,6 +245,11 @@ impl Application {
             "must be that of a program in the sandbox; {guest} is the interface of the sandbox itself, which is not for everybody"
         );
         problems.require(of_program, "spec.port", why);
+        problems.require(
+            spec.network.is_none(),
+            "spec.network",
+            "is that of the sandbox: set it there",
+        );
         let canary = spec.revision.as_ref().and_then(|revision| revision.canary.as_deref());
         let no_canary = canary.is_none_or(str::is_empty);
         problems.require(

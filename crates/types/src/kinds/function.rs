@@ -2,6 +2,7 @@
 //! connection.
 
 use super::agent::check_scale;
+use super::network::Network;
 use super::references_to;
 use crate::parts::{
     CoreEvent, Deployment, Env, Generation, Head, Metadata, Port, RevisionConfiguration, Sensitive,
@@ -36,6 +37,8 @@ pub struct FunctionSpec {
     pub enabled: Option<bool>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub integration_connections: Option<Vec<String>>,
+    /// What it may reach, as for sandboxes.
+    pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
     /// Whether it answers without a token.
@@ -109,6 +112,9 @@ impl Kind for Function {
         Env::check_all(runtime.envs.as_deref(), "spec.runtime.envs", problems);
         Port::check_all(runtime.ports.as_deref(), problems);
         check_scale(runtime.min_scale, runtime.max_scale, problems);
+        if let Some(network) = &self.spec.network {
+            network.check_replicated(problems);
+        }
         Trigger::check_all(self.spec.triggers.as_deref(), runtime.generation, problems);
         Trigger::check_addresses(
             self.spec.triggers.as_deref(),
@@ -128,6 +134,7 @@ impl Kind for Function {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
         Trigger::complete_all(
             spec.triggers.as_mut(),
             old.and_then(|old| old.spec.triggers.as_deref()),
@@ -140,9 +147,18 @@ impl Kind for Function {
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
         Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+        if let Some(network) = &mut self.spec.network {
+            network.secrets(visit);
+        }
         if let Some(runtime) = &mut self.spec.runtime {
             Env::visit_all(runtime.envs.as_mut(), visit);
             visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+    }
+
+    fn leave_out_write_only(&mut self) {
+        if let Some(network) = &mut self.spec.network {
+            network.leave_out_secrets();
         }
     }
 

@@ -1,5 +1,6 @@
 //! Jobs: batches of tasks that run in parallel, and runners for a code host's workflows.
 
+use super::network::Network;
 use super::references_to;
 use crate::parts::{
     CoreEvent, Env, Generation, Head, Lifecycle, Metadata, Needs, Port, RevisionConfiguration,
@@ -35,6 +36,8 @@ pub struct JobSpec {
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
     pub github_runner: Option<GithubRunnerConfig>,
+    /// What it may reach, as for sandboxes.
+    pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
     #[schemars(length(max = limits::WORD_MAX))]
@@ -145,6 +148,9 @@ impl Kind for Job {
             "spec.runtime.diskPercent",
             "is only possible for microVMs (generation mk3)",
         );
+        if let Some(network) = &spec.network {
+            network.check_replicated(problems);
+        }
         JobVolume::check_all(spec.volumes.as_deref().unwrap_or_default(), problems);
         let repositories =
             spec.github_runner.as_ref().and_then(|runner| runner.repositories.as_deref());
@@ -168,6 +174,7 @@ impl Kind for Job {
         let spec = &mut self.spec;
         spec.enabled.get_or_insert(true);
         keep(&mut spec.region, old.map(|old| &old.spec.region));
+        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
         Trigger::complete_all(
             spec.triggers.as_mut(),
             old.and_then(|old| old.spec.triggers.as_deref()),
@@ -183,9 +190,18 @@ impl Kind for Job {
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
         Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+        if let Some(network) = &mut self.spec.network {
+            network.secrets(visit);
+        }
         if let Some(runtime) = &mut self.spec.runtime {
             Env::visit_all(runtime.envs.as_mut(), visit);
             visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+        }
+    }
+
+    fn leave_out_write_only(&mut self) {
+        if let Some(network) = &mut self.spec.network {
+            network.leave_out_secrets();
         }
     }
 

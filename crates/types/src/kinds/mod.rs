@@ -147,6 +147,7 @@ pub use image_share::ImageShare;
 pub use integration_connection::IntegrationConnection;
 pub use job::Job;
 pub use model::Model;
+pub use network::Network;
 pub use policy::Policy;
 pub use preview::Preview;
 pub use preview_token::PreviewToken;

@@ -1,15 +1,18 @@
-//! What a sandbox may reach, and how.
+//! What a workload may reach, and how.
 
 use crate::Problems;
+use crate::egress::EgressRules;
 use crate::parts::{Sensitive, TextMap, limits, names, visit_map};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use std::collections::HashSet;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct SandboxNetwork {
+#[schemars(rename = "SandboxNetwork")]
+pub struct Network {
     /// The older place of `proxy.allowedDomains`.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub allowed_domains: Option<Vec<String>>,
@@ -100,40 +103,132 @@ pub struct ProxyTarget {
     pub secrets: Option<Sensitive<TextMap>>,
 }
 
-impl SandboxNetwork {
-    /// Whether it asks for anything beyond the usual way out.
-    pub fn has_rules(&self) -> bool {
-        let domains = [&self.allowed_domains, &self.forbidden_domains];
-        let listed = domains
-            .iter()
-            .any(|domains| domains.as_ref().is_some_and(|domains| !domains.is_empty()));
-        listed || self.proxy.is_some() || self.egress.is_some() || self.firewall.is_some()
+/// The one mode of [`EgressConfig`].
+const DEDICATED: &str = "dedicated";
+
+impl Network {
+    /// What the machine is told, without the addresses and neighbours that only other rows know.
+    /// Secrets must be open.
+    pub fn rules(&self) -> EgressRules {
+        let none = ProxyConfig::default();
+        let proxy = self.proxy.as_ref().unwrap_or(&none);
+        EgressRules {
+            allowed_domains: joined(&self.allowed_domains, &proxy.allowed_domains),
+            forbidden_domains: joined(&self.forbidden_domains, &proxy.forbidden_domains),
+            bypass: joined(&None, &proxy.bypass),
+            routing: self.targets().to_vec(),
+            proxy_only: self.has_ruleset(Ruleset::Proxy),
+            ..EgressRules::default()
+        }
+    }
+
+    /// The gateway whose addresses its traffic leaves with.
+    pub fn gateway(&self) -> Option<&str> {
+        self.egress.as_ref()?.gateway.as_deref().filter(|gateway| !gateway.is_empty())
+    }
+
+    fn has_ruleset(&self, wanted: Ruleset) -> bool {
+        let rulesets = self.firewall.as_ref().and_then(|firewall| firewall.rulesets.as_ref());
+        rulesets.is_some_and(|rulesets| rulesets.contains(&wanted))
     }
 
     pub(super) fn check(&self, problems: &mut Problems) {
+        let mut patterns = 0;
+        for (at, list) in self.lists() {
+            check_patterns(&at, list, problems);
+            patterns += list.len();
+        }
         for (index, target) in self.targets().iter().enumerate() {
             let at = format!("spec.network.proxy.routing[{index}]");
-            problems.require(
-                target.destinations.is_some(),
-                format!("{at}.destinations"),
-                "is required",
-            );
+            let listed = target.destinations.as_ref().is_some_and(|all| !all.is_empty());
+            problems.require(listed, format!("{at}.destinations"), "is required");
             names::check_headers(target.headers.as_ref(), &format!("{at}.headers"), problems);
+            let Sensitive(secrets) = target.secrets.clone().unwrap_or_default();
+            problems.require(
+                !secrets.contains_key(""),
+                format!("{at}.secrets"),
+                "has a secret without a name",
+            );
         }
-        let dedicated =
-            self.egress.as_ref().is_some_and(|egress| egress.mode.as_deref() == Some("dedicated"));
-        let gateway =
-            self.egress.as_ref().and_then(|egress| egress.gateway.as_deref()).unwrap_or_default();
         problems.require(
-            !dedicated || !gateway.is_empty(),
+            patterns <= limits::RULES_ALL_MAX,
+            "spec.network",
+            format!("has {patterns} patterns in all its lists; {} are allowed", limits::RULES_ALL_MAX),
+        );
+        self.check_egress(problems);
+    }
+
+    fn check_egress(&self, problems: &mut Problems) {
+        let none = EgressConfig::default();
+        let egress = self.egress.as_ref().unwrap_or(&none);
+        let mode = egress.mode.as_deref().unwrap_or_default();
+        problems.require(
+            matches!(mode, "" | DEDICATED),
+            "spec.network.egress.mode",
+            format!("must be `{DEDICATED}`"),
+        );
+        problems.require(
+            mode != DEDICATED || self.gateway().is_some(),
             "spec.network.egress.gateway",
             "is required for the mode `dedicated`",
         );
+        problems.require(
+            egress.policies.as_ref().is_none_or(Vec::is_empty),
+            "spec.network.egress.policies",
+            "is not supported: all traffic leaves with the addresses of the gateway",
+        );
+        problems.require(
+            !self.has_ruleset(Ruleset::DedicatedIp) || self.gateway().is_some(),
+            "spec.network.firewall.rulesets",
+            "`dedicated-ip` needs `spec.network.egress.gateway`",
+        );
+    }
+
+    /// For the kinds whose instances come and go: an address that one of them still uses must not be
+    /// given to somebody else.
+    pub(super) fn check_replicated(&self, problems: &mut Problems) {
+        self.check(problems);
+        let why = "is for sandboxes: leave it out";
+        problems.require(self.gateway().is_none(), "spec.network.egress", why);
+    }
+
+    /// Every list of patterns, with its place in the wish.
+    fn lists(&self) -> impl Iterator<Item = (String, &Vec<String>)> {
+        let top = [
+            ("allowedDomains", self.allowed_domains.as_ref()),
+            ("forbiddenDomains", self.forbidden_domains.as_ref()),
+        ];
+        let proxy = self.proxy.as_ref();
+        let proxy = [
+            ("proxy.allowedDomains", proxy.and_then(|proxy| proxy.allowed_domains.as_ref())),
+            ("proxy.bypass", proxy.and_then(|proxy| proxy.bypass.as_ref())),
+            ("proxy.forbiddenDomains", proxy.and_then(|proxy| proxy.forbidden_domains.as_ref())),
+        ];
+        let fixed = top.into_iter().chain(proxy);
+        let fixed = fixed.filter_map(|(at, list)| Some((format!("spec.network.{at}"), list?)));
+        let targets = self.targets().iter().enumerate().filter_map(|(index, target)| {
+            let at = format!("spec.network.proxy.routing[{index}].destinations");
+            Some((at, target.destinations.as_ref()?))
+        });
+        fixed.chain(targets)
+    }
+
+    /// Takes over what an update leaves out: secrets of rules that stay as they are, and what was
+    /// fixed at the creation.
+    pub(super) fn keep(new: &mut Option<Self>, old: Option<&Self>) {
+        let Some(old) = old else { return };
+        if let Some(network) = new {
+            network.keep_secrets(old);
+        }
+        if old.gateway().is_some() {
+            let egress = &mut new.get_or_insert_default().egress;
+            crate::parts::keep(egress, Some(&old.egress));
+        }
     }
 
     /// Answers leave secrets out, so a caller that changes something else sends its rules back without them. A rule that is
     /// otherwise the same keeps its secrets; one that changed needs them again.
-    pub(super) fn keep_secrets(&mut self, old: &Self) {
+    fn keep_secrets(&mut self, old: &Self) {
         let rule = |target: &ProxyTarget| ProxyTarget { secrets: None, ..target.clone() };
         for target in self.targets_mut().filter(|target| target.secrets.is_none()) {
             let same = old.targets().iter().find(|old| rule(old) == *target);
@@ -157,6 +252,91 @@ impl SandboxNetwork {
         for (index, target) in self.targets_mut().enumerate() {
             let secrets = target.secrets.as_mut().map(|Sensitive(secrets)| secrets);
             visit_map(secrets, &format!("network.proxy.routing.{index}.secrets"), visit);
+        }
+    }
+}
+
+/// Two lists that say the same, as one.
+fn joined(older: &Option<Vec<String>>, list: &Option<Vec<String>>) -> Vec<String> {
+    let mut joined: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    for pattern in older.iter().chain(list).flatten() {
+        if seen.insert(pattern) {
+            joined.push(pattern.clone());
+        }
+    }
+    joined
+}
+
+/// An odd pattern is a domain that is written so. Only what no name and no path has is refused: it
+/// would forbid or allow nothing, and nobody would notice.
+fn check_patterns(at: &str, patterns: &[String], problems: &mut Problems) {
+    for (index, pattern) in patterns.iter().enumerate() {
+        let well = !pattern.chars().any(|it| it.is_whitespace() || it.is_control());
+        let at = format!("{at}[{index}]");
+        problems.require(!pattern.is_empty(), at.clone(), "must not be empty");
+        problems.require(well, at, "must have no white space and no control characters");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn network(wish: Value) -> Network {
+        serde_json::from_value(wish).unwrap()
+    }
+
+    #[test]
+    fn both_places_of_a_list_are_one_list() {
+        let rules = network(json!({
+            "allowedDomains": ["a.example", "b.example"], "forbiddenDomains": ["x.example"],
+            "proxy": {"allowedDomains": ["b.example", "c.example"], "bypass": ["d.example"]},
+            "firewall": {"rulesets": ["default", "proxy"]},
+        }))
+        .rules();
+        assert_eq!(rules.allowed_domains, ["a.example", "b.example", "c.example"]);
+        assert_eq!(rules.forbidden_domains, ["x.example"]);
+        assert_eq!(rules.bypass, ["d.example"]);
+        assert!(rules.proxy_only);
+        assert_eq!(network(json!({"proxy": {}})).rules(), EgressRules::default());
+    }
+
+    #[test]
+    fn what_was_fixed_is_kept_and_a_rule_that_changed_needs_its_secrets_again() {
+        let target = |header: &str| json!({"destinations": ["*"], "headers": {"A": header}});
+        let mut old = network(json!({
+            "egress": {"gateway": "out", "mode": "dedicated"},
+            "proxy": {"routing": [target("1"), target("2")]},
+        }));
+        let secret = Sensitive([("k".to_owned(), "v".to_owned())].into());
+        old.targets_mut().for_each(|target| target.secrets = Some(secret.clone()));
+        let mut new = Some(network(json!({"proxy": {"routing": [target("2"), target("3")]}})));
+        Network::keep(&mut new, Some(&old));
+        let new = new.unwrap();
+        assert_eq!(new.gateway(), Some("out"));
+        let kept: Vec<_> = new.targets().iter().map(|target| target.secrets.clone()).collect();
+        assert_eq!(kept, [Some(secret), None]);
+        let mut none = None;
+        Network::keep(&mut none, Some(&old));
+        assert_eq!(none.unwrap().rules(), EgressRules::default(), "only the gateway stays");
+    }
+
+    proptest! {
+        /// Whatever passes the checks reaches the machine as it was written, each pattern once.
+        #[test]
+        fn no_pattern_is_lost(top in prop::collection::vec(".{0,6}", 0..4), proxy in prop::collection::vec(".{0,6}", 0..4)) {
+            let network = network(json!({"forbiddenDomains": top, "proxy": {"forbiddenDomains": proxy}}));
+            let mut problems = Problems::default();
+            network.check(&mut problems);
+            let all: Vec<_> = top.iter().chain(&proxy).collect();
+            let well = all.iter().all(|it| !it.is_empty() && !it.chars().any(|it| it.is_whitespace() || it.is_control()));
+            prop_assert_eq!(problems.into_result().is_ok(), well);
+            let rules = network.rules().forbidden_domains;
+            prop_assert!(all.iter().all(|pattern| rules.contains(pattern)));
+            prop_assert!(rules.iter().all(|rule| rules.iter().filter(|other| *other == rule).count() == 1));
         }
     }
 }

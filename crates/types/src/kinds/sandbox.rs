@@ -3,8 +3,9 @@
 mod lifecycle;
 mod runtime;
 
-use super::network::SandboxNetwork;
+use super::network::Network;
 use crate::drive_mounts::MountedDrive;
+use crate::egress::EgressRules;
 use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::parts::{
@@ -22,6 +23,8 @@ const IMAGE_DEFAULT: &str = "blaxel/base-image:latest";
 const MEMORY_MB_DEFAULT: i64 = 4096;
 const PERSISTENT_VOLUMES_MAX: usize = 1;
 const RETENTION_S_DEFAULT: i64 = 300;
+/// The type of events of its network.
+const NETWORK: &str = "network";
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -83,7 +86,7 @@ pub struct SandboxSpec {
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
     pub lifecycle: Option<SandboxLifecycle>,
-    pub network: Option<SandboxNetwork>,
+    pub network: Option<Network>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub region: Option<String>,
     pub runtime: Option<SandboxRuntime>,
@@ -136,6 +139,17 @@ pub struct State {
     /// What it has mounted, or is about to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drives: Vec<DriveAttachment>,
+    /// How often its rules of egress have changed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rules: u32,
+    /// The same of those that its instance keeps to.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rules_kept: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl State {
@@ -143,6 +157,15 @@ impl State {
     pub fn is_away(&self) -> bool {
         let status = self.lifecycle.status();
         matches!(status, Some(Status::Archiving | Status::Archived | Status::Unarchiving))
+    }
+
+    /// Notes that other rules hold from now on, which its instance has to be told.
+    pub fn change_rules(&mut self, why: &str, now: Timestamp) {
+        self.rules += 1;
+        // What was never deployed has no status that an event could repeat.
+        if let Some(last) = self.lifecycle.events.last() {
+            self.lifecycle.record(NETWORK, last.status, why, now);
+        }
     }
 }
 
@@ -226,11 +249,7 @@ impl Kind for Sandbox {
         keep(&mut spec.region, old.map(|old| &old.region));
         keep(&mut spec.vpc, old.map(|old| &old.vpc));
         keep(&mut spec.volumes, old.map(|old| &old.volumes));
-        if let (Some(network), Some(old)) =
-            (&mut spec.network, old.and_then(|old| old.network.as_ref()))
-        {
-            network.keep_secrets(old);
-        }
+        Network::keep(&mut spec.network, old.and_then(|old| old.network.as_ref()));
         let runtime = spec.runtime.get_or_insert_default();
         let old = old.and_then(|old| old.runtime.as_ref());
         keep(&mut runtime.extra_args, old.map(|old| &old.extra_args));
@@ -253,11 +272,15 @@ impl Kind for Sandbox {
 
     fn references(&self) -> Vec<Reference> {
         let mut references = VolumeAttachment::references(self.spec.volumes.as_deref());
-        let gateway = self.spec.gateway().filter(|gateway| !gateway.is_empty());
-        references.extend(gateway.map(|name| Reference {
+        references.extend(self.spec.gateway().map(|name| Reference {
             kind: KindName::EgressGateway,
             name: name.to_owned(),
             field: "spec.network.egress.gateway".into(),
+        }));
+        references.extend(self.spec.vpc().map(|name| Reference {
+            kind: KindName::Vpc,
+            name: name.to_owned(),
+            field: "spec.vpc".into(),
         }));
         references
     }
@@ -270,8 +293,12 @@ impl Kind for Sandbox {
         let anew = old.is_none_or(|(old, _)| self.restarts(old));
         let changed = anew || old.is_some_and(|(old, _)| old.enabled() != self.enabled());
         let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
+        let ruled = old.is_some_and(|(old, _)| old.spec.rules() != self.spec.rules());
         if state.is_away() {
             // What needs an instance is refused meanwhile.
+            if ruled {
+                state.change_rules(&self.ruled(), now);
+            }
             return state;
         }
         if old.is_some_and(|(old, _)| old.image() != self.image()) {
@@ -280,6 +307,9 @@ impl Kind for Sandbox {
         let before = old.map(|(_, state)| &state.lifecycle);
         state.lifecycle = Lifecycle::next(before, changed, self.enabled(), Needs::Machine, now);
         state.launch += u32::from(anew);
+        if ruled {
+            state.change_rules(&self.ruled(), now);
+        }
         if changed {
             state.errors.clear();
         }
@@ -294,8 +324,7 @@ impl Kind for Sandbox {
         self.metadata.stamp(stamp);
         let end = self.expires_at(stamp.created_at, state.last_used_at);
         self.expires_in = end.map(|end| (end.since(now) / 1000).max(0));
-        let errors = state.errors.iter().cloned().chain(self.unenforced());
-        self.errors = Some(errors.collect::<Vec<_>>()).filter(|errors| !errors.is_empty());
+        self.errors = Some(state.errors.clone()).filter(|errors| !errors.is_empty());
         self.events = Some(state.lifecycle.shown_events());
         self.status = state.lifecycle.shown_status();
         self.last_used_at = state.last_used_at;
@@ -335,17 +364,17 @@ impl Sandbox {
         }
     }
 
-    /// Network rules are kept for the release that enforces them. Nobody may take them for a fence until then.
-    fn unenforced(&self) -> Option<SandboxInfrastructureError> {
-        self.spec.network.as_ref().filter(|network| network.has_rules())?;
-        Some(SandboxInfrastructureError {
-            code: Some("NETWORK_RULES_NOT_ENFORCED".to_owned()),
-            fatal: Some(false),
-            message: Some(
-                "`spec.network` is stored, but this release does not enforce it".to_owned(),
-            ),
-            ..SandboxInfrastructureError::default()
-        })
+    /// What its events say of rules that have changed.
+    fn ruled(&self) -> String {
+        let rules = self.spec.rules();
+        format!(
+            "its rules have changed: {} allowed, {} forbidden, {} bypassed, {} with something to inject{}",
+            rules.allowed_domains.len(),
+            rules.forbidden_domains.len(),
+            rules.bypass.len(),
+            rules.routing.len(),
+            if rules.proxy_only { ", only through the proxy" } else { "" }
+        )
     }
 
     /// When it is to be deleted, if its spec says so: the first of all its conditions.
@@ -414,7 +443,18 @@ impl SandboxSpec {
         self.runtime.as_ref()?.extra_args.as_ref()
     }
 
-    fn gateway(&self) -> Option<&str> {
-        self.network.as_ref()?.egress.as_ref()?.gateway.as_deref()
+    /// The gateway whose addresses its traffic leaves with.
+    pub fn gateway(&self) -> Option<&str> {
+        self.network.as_ref()?.gateway()
+    }
+
+    /// The VPC that it names. Without one it is in the workspace's own.
+    pub fn vpc(&self) -> Option<&str> {
+        self.vpc.as_deref().filter(|vpc| !vpc.is_empty())
+    }
+
+    /// What the machine is told of its network, as far as the wish says it.
+    pub fn rules(&self) -> EgressRules {
+        self.network.as_ref().map(Network::rules).unwrap_or_default()
     }
 }

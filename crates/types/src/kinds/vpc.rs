@@ -1,7 +1,7 @@
-//! Virtual networks, which hold egress gateways.
+//! Virtual networks, which hold egress gateways, and whose sandboxes may reach each other.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Metadata, Needs, Status, limits};
-use crate::{Kind, KindName, Stamp, Timestamp, World};
+use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,11 +20,20 @@ pub struct Vpc {
     pub status: Option<Status>,
 }
 
-/// Free: the interface defines no member.
+/// Free, but for `reachable`: with `true` its sandboxes reach each other by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(rename = "VPCSpec", extend("maxProperties" = limits::MAP_MAX))]
 pub struct VpcSpec(pub Map<String, Value>);
+
+const REACHABLE: &str = "reachable";
+
+impl VpcSpec {
+    /// Whether its sandboxes reach each other.
+    pub fn is_reachable(&self) -> bool {
+        self.0.get(REACHABLE).and_then(Value::as_bool).unwrap_or(false)
+    }
+}
 
 impl Kind for Vpc {
     const NAME: KindName = KindName::Vpc;
@@ -33,6 +42,11 @@ impl Kind for Vpc {
 
     head!();
     deployed!(Needs::Nothing);
+
+    fn check(&self, problems: &mut Problems) {
+        let well = self.spec.0.get(REACHABLE).is_none_or(|value| value.is_boolean() || value.is_null());
+        problems.require(well, "spec.reachable", "must be `true` or `false`");
+    }
 
     fn complete(&mut self, old: Option<&Self>, _world: &World) {
         self.metadata.keep_external_id(old.map(|old| &old.metadata));

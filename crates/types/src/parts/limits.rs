@@ -15,6 +15,8 @@ pub const ENVS_MAX: usize = 512;
 pub const LIST_MAX: usize = 100;
 /// Domains and other patterns of the network rules.
 pub const RULES_MAX: usize = 1000;
+/// All of them of one workload: each connection is compared with them.
+pub const RULES_ALL_MAX: usize = 4000;
 /// Keys of a free map of texts.
 pub const MAP_MAX: usize = 256;
 pub const LABELS_MAX: usize = 64;

@@ -9,7 +9,7 @@ use types::Kind;
 use types::ids::ResourceId;
 use types::instance::{Medium, Scratch};
 use types::kinds::application::AppUrl;
-use types::kinds::{Agent, Application, Function, Snapshot};
+use types::kinds::{Agent, Application, Function, Network, Snapshot};
 use types::parts::{
     Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment,
 };
@@ -67,6 +67,7 @@ pub(super) struct Program<'w> {
     pub(super) scratch: Vec<Scratch>,
     /// The row of the snapshot that it begins with.
     pub(super) snapshot: Option<ResourceId>,
+    pub(super) network: Option<&'w Network>,
 }
 
 /// A port of a sandbox, for which a deployment stands.
@@ -98,8 +99,8 @@ macro_rules! requested {
 
 /// As [`requested`], of what runs.
 macro_rules! program {
-    ($runtime:expr, $id:ident, $image:expr, $scratch:expr) => {{
-        let runtime = $runtime;
+    ($spec:expr, $id:ident, $image:expr, $scratch:expr) => {{
+        let runtime = $spec.runtime.as_ref();
         let whole = |number: i64| engine::whole($id, number);
         let member = |number: Option<i64>| number.map(whole).transpose();
         Ok(Some(Program {
@@ -112,6 +113,7 @@ macro_rules! program {
             generation: runtime.and_then(|runtime| runtime.generation),
             scratch: $scratch,
             snapshot: None,
+            network: $spec.network.as_ref(),
         }))
     }};
 }
@@ -128,7 +130,7 @@ impl Deployable for Agent {
         let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
         let Some(image) = image.map(Image::Named) else { return Ok(None) };
         let scratch = scratch(id, self.spec.volumes.as_deref().unwrap_or_default())?;
-        program!(runtime, id, image, scratch)
+        program!(self.spec, id, image, scratch)
     }
 
     fn holder(&self) -> Option<Holder<'_>> {
@@ -144,7 +146,7 @@ impl Deployable for Function {
         let image = runtime.and_then(|runtime| given(runtime.image.as_deref()));
         let image = image.map(Image::Named).or_else(|| self.hub_connections().map(Image::OfHub));
         let Some(image) = image else { return Ok(None) };
-        program!(runtime, id, image, Vec::new())
+        program!(self.spec, id, image, Vec::new())
     }
 }
 
@@ -162,6 +164,7 @@ impl Deployable for Application {
             generation: None,
             scratch: Vec::new(),
             snapshot: spec.snapshot.as_deref().map(Snapshot::row_of),
+            network: spec.network.as_ref(),
         }))
     }
 

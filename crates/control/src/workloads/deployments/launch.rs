@@ -3,6 +3,7 @@
 use super::deployable::{Deployable, Image, Program};
 use crate::billing;
 use crate::context::Context;
+use crate::egress;
 use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::hub::{self, Server};
@@ -30,6 +31,10 @@ pub(super) struct Revision {
 impl Revision {
     pub(super) fn replica(&self, instance: InstanceName) -> Launch {
         Launch { instance, ..self.launch.clone() }
+    }
+
+    pub(super) fn rules(&self) -> EgressRules {
+        self.launch.egress.clone()
     }
 
     pub(super) fn memory_mb(&self) -> u32 {
@@ -87,7 +92,7 @@ pub(super) fn revision<K: Deployable>(
         scratch: program.scratch,
         volumes,
         drives: Vec::new(),
-        egress: EgressRules::default(),
+        egress: egress::plain(program.network),
         snapshot: program.snapshot.clone(),
     };
     Ok(Ok(Revision { port: program.port, launch }))

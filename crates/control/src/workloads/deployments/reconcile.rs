@@ -11,6 +11,7 @@ use super::{outcome, soon};
 use crate::addresses;
 use crate::context::Context;
 use crate::control::Control;
+use crate::egress;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::Machine;
@@ -128,7 +129,10 @@ async fn look_after_found<K: Deployable>(
     for (instance, replica) in control.workloads.deployments.take_found(&case.held.row.id) {
         let found = revision(case, &replica.id.revision, Purpose::LookAfter).await?;
         let (port, memory_mb) = match found {
-            Ok(revision) => (revision.port, revision.memory_mb()),
+            Ok(revision) => {
+                egress::keep_to(control, Arc::clone(machine), instance.clone(), revision.rules());
+                (revision.port, revision.memory_mb())
+            }
             // It is about to be put away.
             Err(_) => (0, 0),
         };

@@ -1,0 +1,84 @@
+//! Addresses of the pool, and whose they are.
+
+use super::gateways::{self, source_of};
+use super::pool::EgressPool;
+use crate::context::Context;
+use crate::engine::{Draft, Held};
+use crate::error::{Conflict, Error};
+use crate::settings::Settings;
+use std::collections::BTreeMap;
+use store::{Tx, egress_addresses};
+use types::kinds::EgressIp;
+use types::kinds::egress_ip::IpFamily;
+use types::wire::PublicIp;
+
+pub(super) const fn name_of(family: IpFamily) -> &'static str {
+    match family {
+        IpFamily::IPv4 => "IPv4",
+        IpFamily::IPv6 => "IPv6",
+    }
+}
+
+/// Takes an address for a row that is being made. Sandboxes behind the gateway leave with it if they
+/// had none of its family.
+pub(crate) fn take(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    draft: &mut Draft<'_, EgressIp>,
+) -> Result<(), Error> {
+    if draft.state.public_ip.is_some() {
+        return Ok(());
+    }
+    let family = draft.wish.spec.ip_family;
+    let holder = (&context.member.workspace, draft.id);
+    let pool = context.control.settings.egress.of(family);
+    let taken = egress_addresses::take(tx, holder, pool)?;
+    let address =
+        taken.ok_or(Conflict::NoEgressAddress { family: name_of(family) })?.to_string();
+    let (name, parents) = (&draft.wish.metadata.name, draft.parents);
+    let message = format!("it has the address {address} (`{name}`)");
+    gateways::note(context, tx, parents, &message)?;
+    draft.state.public_ip = Some(address);
+    Ok(())
+}
+
+/// Refuses to give an address back that sandboxes leave with. The row gives it back as it goes.
+pub(crate) fn give_back(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<EgressIp>,
+) -> Result<(), Error> {
+    let parents = held.parents();
+    // Locked, so that no sandbox begins to leave by it meanwhile.
+    let gateway = gateways::lock(context, tx, &parents)?;
+    let Some(address) = &held.state.public_ip else { return Ok(()) };
+    let leaves = source_of(context, tx, &parents)?;
+    if leaves.iter().any(|source| source.to_string() == *address)
+        && let Some(sandbox) = gateways::users(context, tx, &gateway.row.name)?.into_iter().next()
+    {
+        return Err(Conflict::EgressIpUsed { sandbox: sandbox.row.name }.into());
+    }
+    let message = format!("it gave the address {address} back (`{}`)", held.row.name);
+    gateways::note(context, tx, &parents, &message)
+}
+
+/// Where traffic of this server comes from, by region: what the operator says, or else the addresses
+/// that gateways are given.
+pub fn public_ips(settings: &Settings) -> BTreeMap<String, PublicIp> {
+    let told = &settings.catalogue.public_ips;
+    let region = settings.regions.first().and_then(|region| region.name.clone());
+    match region {
+        Some(region) if told.is_empty() && !settings.egress.is_empty() => {
+            [(region, of_pool(&settings.egress))].into()
+        }
+        _ => told.clone(),
+    }
+}
+
+fn of_pool(pool: &EgressPool) -> PublicIp {
+    PublicIp {
+        description: Some("addresses of egress gateways".to_owned()),
+        ipv4_cidrs: Some(pool.blocks(IpFamily::IPv4)),
+        ipv6_cidrs: Some(pool.blocks(IpFamily::IPv6)),
+    }
+}

@@ -1,0 +1,231 @@
+//! Egress gateways: which one a sandbox leaves by, with which addresses, and who is behind one.
+
+use super::pool::family_of;
+use crate::context::Context;
+use crate::engine::{Draft, Held};
+use crate::error::{Conflict, Error, Unfit};
+use crate::workloads::rows;
+use crate::workspace_defaults::DEFAULT_VPC;
+use std::net::IpAddr;
+use store::resources::{self, Order, Query};
+use store::{Tx, references};
+use types::kinds::{EgressGateway, EgressIp, Sandbox, Vpc};
+use types::parts::Status;
+use types::{Kind, KindName};
+
+/// The type of events.
+const ADDRESS: &str = "address";
+
+/// The gateway around an address, which nobody else changes before the transaction ends.
+pub(super) fn lock(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+) -> Result<Held<EgressGateway>, Error> {
+    let (name, above) = parents.split_last().ok_or_else(|| absent(""))?;
+    Held::lock(context, tx, above, name)
+}
+
+fn absent(name: &str) -> Error {
+    Error::NoResource { kind: KindName::EgressGateway, name: name.to_owned() }
+}
+
+/// Notes among the events of a gateway what became of one of its addresses.
+pub(super) fn note(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    message: &str,
+) -> Result<(), Error> {
+    let held = lock(context, tx, parents)?;
+    let mut state = held.state.clone();
+    let status = state.status().unwrap_or(Status::Deployed);
+    state.record(ADDRESS, status, message, context.world().now());
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// The gateway that a sandbox names: that of its own VPC, or else the only one of the name.
+fn named(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    (name, vpc): (&str, Option<&str>),
+) -> Result<Option<Held<EgressGateway>>, Error> {
+    let own = [vpc.unwrap_or(DEFAULT_VPC).to_owned()];
+    if let Some(held) = Held::find(context, tx, &own, name)? {
+        return Ok(Some(held));
+    }
+    let mut all = all_named(context, tx, name)?;
+    Ok(all.pop().filter(|_| all.is_empty()))
+}
+
+/// In all VPCs.
+fn all_named(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+) -> Result<Vec<Held<EgressGateway>>, Error> {
+    let query = Query::new(&context.member.workspace, EgressGateway::NAME, None);
+    let rows = resources::list(tx, &query)?.into_iter().filter(|row| row.name == name);
+    rows.map(Held::read).collect()
+}
+
+/// The path of a gateway, as its addresses have it.
+fn path(gateway: &Held<EgressGateway>) -> Vec<String> {
+    let mut path = gateway.parents();
+    path.push(gateway.row.name.clone());
+    path
+}
+
+/// The addresses that traffic behind a gateway leaves with: the oldest of each family, so that
+/// another one does not change the way of what runs.
+pub(super) fn source_of(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    gateway: &[String],
+) -> Result<Vec<IpAddr>, Error> {
+    let parent = gateway.join("/");
+    let query = Query::new(&context.member.workspace, EgressIp::NAME, Some(&parent));
+    let query = Query { order: Order::CreatedAsc, ..query };
+    let mut source: Vec<IpAddr> = Vec::new();
+    for row in resources::list(tx, &query)? {
+        let held = Held::<EgressIp>::read(row)?;
+        let address = held.state.public_ip.as_deref().and_then(|it| it.parse::<IpAddr>().ok());
+        let new = |it: &IpAddr| source.iter().all(|had| family_of(*had) != family_of(*it));
+        source.extend(address.filter(new));
+    }
+    Ok(source)
+}
+
+/// What the traffic of a sandbox leaves with, or why it cannot leave as its wish says.
+pub(super) fn source_for(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    gateway: &str,
+    wish: &Sandbox,
+) -> Result<Result<Vec<IpAddr>, Unfit>, Error> {
+    let name = gateway.to_owned();
+    let Some(held) = named(context, tx, (gateway, wish.spec.vpc()))? else {
+        return Ok(Err(Unfit::GatewayUnknown { name }));
+    };
+    if context.region(Some(&held.wish.spec.region)) != context.region(wish.spec.region.as_deref()) {
+        return Ok(Err(Unfit::GatewayElsewhere { name, region: held.wish.spec.region }));
+    }
+    let source = source_of(context, tx, &path(&held))?;
+    Ok(if source.is_empty() { Err(Unfit::GatewayWithoutAddress { name }) } else { Ok(source) })
+}
+
+/// Refuses a new sandbox whose gateway cannot be had. The gateway keeps its addresses until the row
+/// of the sandbox says that it leaves with them.
+pub(crate) fn require_gateway(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &Sandbox,
+) -> Result<(), Error> {
+    let Some(gateway) = wish.spec.gateway() else { return Ok(()) };
+    if let Some(held) = named(context, tx, (gateway, wish.spec.vpc()))? {
+        lock(context, tx, &path(&held))?;
+    }
+    source_for(context, tx, gateway, wish)?.map(drop).map_err(Error::from)
+}
+
+/// Refuses a second gateway of a name: sandboxes name theirs without the VPC around it.
+pub(crate) fn require_alone(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    draft: &Draft<'_, EgressGateway>,
+) -> Result<(), Error> {
+    let name = draft.wish.name();
+    match all_named(context, tx, name)?.into_iter().find(|held| held.row.id != *draft.id) {
+        Some(held) => {
+            let vpc = held.row.parent.clone();
+            Err(Conflict::GatewayThere { name: name.to_owned(), vpc }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The sandboxes that leave by a gateway. One that is over leaves no more.
+pub(super) fn users(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    gateway: &str,
+) -> Result<Vec<Held<Sandbox>>, Error> {
+    naming(context, tx, KindName::EgressGateway, gateway)
+}
+
+fn naming(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    kind: KindName,
+    name: &str,
+) -> Result<Vec<Held<Sandbox>>, Error> {
+    let mut users = Vec::new();
+    for (kind, name) in references::users(tx, &context.member.workspace, kind, name)? {
+        if kind != Sandbox::NAME {
+            continue;
+        }
+        let held = Held::<Sandbox>::find(context, tx, &[], &name)?;
+        users.extend(held.filter(|held| held.row.status != Some(Status::Terminated)));
+    }
+    Ok(users)
+}
+
+/// The names of the sandboxes that leave by a gateway.
+pub fn sandboxes_of(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    gateway: &str,
+) -> Result<Vec<String>, Error> {
+    Ok(users(context, tx, gateway)?.into_iter().map(|held| held.row.name).collect())
+}
+
+/// Has the sandboxes behind a gateway leave with an address that is its first of a family.
+pub(crate) fn addresses_changed(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    draft: &Draft<'_, EgressIp>,
+) -> Result<(), Error> {
+    let Some((gateway, _)) = draft.parents.split_last() else { return Ok(()) };
+    let family = draft.wish.spec.ip_family;
+    if source_of(context, tx, draft.parents)?.iter().any(|it| family_of(*it) == family) {
+        return Ok(());
+    }
+    let now = context.world().now();
+    let address = draft.state.public_ip.as_deref().unwrap_or_default();
+    let why = format!("the gateway `{gateway}` has the address {address}");
+    for user in users(context, tx, gateway)? {
+        let Some(held) = rows::lock::<Sandbox>(tx, &user.row.id)? else { continue };
+        let mut state = held.state.clone();
+        state.change_rules(&why, now);
+        rows::put_state(tx, held, state)?;
+    }
+    Ok(())
+}
+
+/// Refuses to remove a gateway that sandboxes leave by.
+pub(crate) fn require_unused(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    gateway: &str,
+) -> Result<(), Error> {
+    match users(context, tx, gateway)?.into_iter().next() {
+        Some(held) => Err(Conflict::GatewayUsed { sandbox: held.row.name }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to remove a VPC that sandboxes are in, or whose gateways they leave by.
+pub(crate) fn require_vpc_unused(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Vpc>,
+) -> Result<(), Error> {
+    if let Some(member) = naming(context, tx, Vpc::NAME, &held.row.name)?.into_iter().next() {
+        return Err(Conflict::VpcUsed { sandbox: member.row.name }.into());
+    }
+    let below = Query::new(&context.member.workspace, EgressGateway::NAME, Some(&held.row.name));
+    for gateway in resources::list(tx, &below)? {
+        require_unused(context, tx, &gateway.name)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! What rules did, as lines among the logs of the workload that they are of.
+
+use crate::control::Control;
+use crate::machine::Machine;
+use crate::workloads::output;
+use bytes::Bytes;
+use jobs::logs::{Printer, Source};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Tx, executions, resources};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use types::egress::{EgressDecision, EgressEvent};
+use types::ids::ResourceId;
+use types::instance::{InstanceName, Printed, RunsFor, Stream};
+
+/// Events of this period share a chunk of lines. The machine keeps what comes meanwhile, up to a
+/// limit of its own.
+const GATHERING: Duration = Duration::from_millis(500);
+/// Workloads whose lines are written at the same time.
+const WRITERS_MAX: usize = 16;
+/// Bytes that a host, a path or a rule takes in the JSON of a line, so that no line is cut.
+const PART_BYTES_MAX: usize = 1000;
+/// The same of words: a method, the name of what was injected.
+const WORD_BYTES_MAX: usize = 100;
+/// Names of what was injected in a line.
+const INJECTED_MAX: usize = 16;
+
+/// Follows the machine for as long as the program runs. What a kill interrupts is lost.
+pub(crate) async fn run(control: Control) {
+    let Some(machine) = control.machine().cloned() else { return };
+    loop {
+        let events = machine.egress_events().await;
+        count(&events);
+        keep(&control, &machine, events).await;
+        tokio::time::sleep(GATHERING).await;
+    }
+}
+
+fn count(events: &[EgressEvent]) {
+    for event in events {
+        let decision = event.decision.name();
+        let number = event.left_out.saturating_add(1);
+        metrics::counter!("holm_egress_decisions_total", "decision" => decision).increment(number);
+    }
+}
+
+/// Writes events to the logs of the workloads that they are of.
+async fn keep(control: &Control, machine: &Arc<dyn Machine>, events: Vec<EgressEvent>) {
+    let mut by_instance: HashMap<InstanceName, Vec<EgressEvent>> = HashMap::new();
+    for event in events {
+        by_instance.entry(event.instance.clone()).or_default().push(event);
+    }
+    let names: Vec<_> = by_instance.keys().cloned().collect();
+    let find = move |tx: &mut Tx<'_>| {
+        let source = |name: InstanceName| Ok((source(tx, &name)?, name));
+        names.clone().into_iter().map(source).collect::<Result<Vec<_>, store::Error>>()
+    };
+    let found = match control.store.read(find).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::error!(%error, machine = machine.name(), "what rules of egress did is not kept");
+            return;
+        }
+    };
+    let mut by_workload: HashMap<ResourceId, (Source, Vec<EgressEvent>)> = HashMap::new();
+    for (source, name) in found {
+        // What has no row any more has no readers.
+        let (Some((id, source)), Some(events)) = (source, by_instance.remove(&name)) else {
+            continue;
+        };
+        by_workload.entry(id).or_insert_with(|| (source, Vec::new())).1.extend(events);
+    }
+    let mut writing = JoinSet::new();
+    for (source, events) in by_workload.into_values() {
+        if writing.len() >= WRITERS_MAX {
+            writing.join_next().await;
+        }
+        writing.spawn(write(control.clone(), source, events));
+    }
+    while writing.join_next().await.is_some() {}
+}
+
+/// Under which name the lines of an instance are found.
+fn source(
+    tx: &mut Tx<'_>,
+    instance: &InstanceName,
+) -> Result<Option<(ResourceId, Source)>, store::Error> {
+    let id = match instance.runs_for() {
+        Some(RunsFor::Sandbox { id, .. }) => id,
+        Some(RunsFor::Replica(replica)) => replica.workload,
+        Some(RunsFor::Task(attempt)) => {
+            match executions::find_by_id(tx, &attempt.execution)? {
+                Some(execution) => execution.job_id,
+                None => return Ok(None),
+            }
+        }
+        Some(RunsFor::Build(_)) | None => return Ok(None),
+    };
+    let Some(row) = resources::find_by_id(tx, &id)? else { return Ok(None) };
+    let printer = Printer::Network(id.clone());
+    let source = Source { workspace: row.workspace, kind: row.kind, name: row.name, printer };
+    Ok(Some((id, source)))
+}
+
+async fn write(control: Control, source: Source, mut events: Vec<EgressEvent>) {
+    events.sort_by_key(|event| event.at);
+    let (name, workspace) = (source.name.clone(), source.workspace.clone());
+    // An earlier batch has begun it, or an earlier run of this program.
+    let writer = output::writer(&control.logs, source, true).await;
+    let (pieces, printed) = mpsc::channel(events.len().max(1));
+    for event in events {
+        // There is room for all.
+        drop(pieces.try_send(piece(&event)));
+    }
+    drop(pieces);
+    if let Err(lost) = control.logs.record(writer, printed).await {
+        tracing::error!(%lost, name, %workspace, "what rules of egress did is not kept as a whole");
+    }
+}
+
+fn piece(event: &EgressEvent) -> Printed {
+    let mut bytes = line(event).to_string().into_bytes();
+    bytes.push(b'\n');
+    // It is never read again from a position.
+    Printed { next: 0, at: event.at, stream: Stream::Stdout, bytes: Bytes::from(bytes) }
+}
+
+/// One line. Host, path and method are of whoever is in the instance: JSON keeps them from being taken
+/// for another line.
+fn line(event: &EgressEvent) -> Value {
+    let part = |text: &str| cut(text, PART_BYTES_MAX).to_owned();
+    let word = |text: &str| cut(text, WORD_BYTES_MAX).to_owned();
+    let injected: Vec<_> = event.injected.iter().take(INJECTED_MAX).map(|it| word(it)).collect();
+    json!({
+        "message": message(event),
+        "severity": severity(event.decision),
+        "at": event.at,
+        "instance": event.instance,
+        "decision": event.decision,
+        "host": part(&event.host),
+        "port": event.port,
+        "method": event.method.as_deref().map(word),
+        "path": event.path.as_deref().map(part),
+        "rule": part(&event.rule),
+        "injected": injected,
+        "leftOut": event.left_out,
+    })
+}
+
+/// The beginning of a text that takes at most so many bytes in JSON.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut bytes = 0;
+    let end = text.char_indices().find(|(_, character)| {
+        bytes += match character {
+            '"' | '\\' => 2,
+            character if character.is_ascii_control() => 6,
+            character => character.len_utf8(),
+        };
+        bytes > bytes_max
+    });
+    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+fn message(event: &EgressEvent) -> String {
+    let cut = |text: &str| cut(text, PART_BYTES_MAX / 4).to_owned();
+    let method = event.method.as_deref().map(|it| format!("{} ", cut(it))).unwrap_or_default();
+    let path = event.path.as_deref().map(cut).unwrap_or_default();
+    let (host, port, rule) = (cut(&event.host), event.port, cut(&event.rule));
+    format!("network {}: {method}{host}:{port}{path} ({rule})", event.decision.name())
+}
+
+const fn severity(decision: EgressDecision) -> &'static str {
+    match decision {
+        EgressDecision::Blocked => "WARNING",
+        EgressDecision::Injected => "INFO",
+        EgressDecision::Failed => "ERROR",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jobs::logs::{LINE_BYTES_MAX, Line, Severity};
+    use proptest::prelude::*;
+    use types::Timestamp;
+
+    fn event(host: String, path: String, rule: String) -> EgressEvent {
+        EgressEvent {
+            at: Timestamp::from_ms(1_776_300_000_000),
+            instance: InstanceName::of_sandbox(&ResourceId::known("res_ab3k9"), 1),
+            decision: EgressDecision::Blocked,
+            host,
+            port: 443,
+            method: Some("GET".into()),
+            path: Some(path),
+            rule,
+            injected: vec!["header authorization".into()],
+            left_out: 3,
+        }
+    }
+
+    #[test]
+    fn a_line_says_what_happened_and_why() {
+        let event = event("a.example".into(), "/x".into(), "forbiddenDomains: *.example".into());
+        let line = line(&event);
+        let said = "network blocked: GET a.example:443/x (forbiddenDomains: *.example)";
+        assert_eq!((line["message"].as_str(), line["leftOut"].as_u64()), (Some(said), Some(3)));
+        assert_eq!(line["decision"], "blocked");
+    }
+
+    proptest! {
+        /// Nobody inside writes a second line, or one of another severity.
+        #[test]
+        fn whatever_is_asked_for_is_one_line(host in ".{0,300}", path in "(?s).{0,4000}", rule in "(?s).{0,2000}") {
+            let piece = piece(&event(host, path, rule));
+            let bytes = piece.bytes.strip_suffix(b"\n").unwrap();
+            prop_assert!(!bytes.contains(&b'\n'));
+            let read = Line::read(1, Stream::Stdout, bytes);
+            prop_assert_eq!(read.severity, Severity::Warning);
+            prop_assert!(serde_json::from_str::<Value>(&read.message).unwrap().is_object());
+        }
+    }
+
+    #[test]
+    fn no_line_is_cut() {
+        for wide in ["\u{1f600}", "\u{1}", "\"", "\\"].map(|text| text.repeat(5000)) {
+            let mut event = event(wide.clone(), wide.clone(), wide.clone());
+            event.method = Some(wide.clone());
+            event.injected = vec![wide; 100];
+            let bytes = piece(&event).bytes.len();
+            assert!(bytes < LINE_BYTES_MAX, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The way out of workloads, as their rows ask for it: rules, the addresses that traffic leaves with,
+//! and the log of what rules did.
+//!
+//! ```text
+//! wish ─→ rules ─→ Launch::egress            what is started keeps to them from its first packet
+//!            └───→ Machine::set_egress       what runs is told before the change is answered (change)
+//! Machine::egress_events ─→ log ─→ jobs::logs
+//! ```
+
+mod addresses;
+mod change;
+mod gateways;
+mod log;
+mod pool;
+mod rules;
+
+pub use addresses::public_ips;
+pub(crate) use addresses::{give_back, take};
+pub use change::replace;
+pub(crate) use change::{Told, has_rules, keep_to, tell, tell_again};
+pub use gateways::sandboxes_of;
+pub(crate) use gateways::{
+    addresses_changed, require_alone, require_gateway, require_unused, require_vpc_unused,
+};
+pub(crate) use log::run;
+pub use pool::EgressPool;
+pub(crate) use rules::{of_sandbox, plain};

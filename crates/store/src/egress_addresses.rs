@@ -1,0 +1,92 @@
+//! Which address of the server's pool which egress gateway leaves with. An address has one holder in
+//! the whole server, and loses it with the row that names it.
+
+use crate::{Error, Tx, params};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use types::Timestamp;
+use types::ids::{ResourceId, WorkspaceId};
+
+const TABLE: &str = "egress_addresses";
+/// Of an address that was given back.
+const NOBODY: &str = "";
+/// What left with an address may still be on its way, and what is out there may still take whoever has
+/// it for the holder before. So long other workspaces do not get it.
+const REST_MS: i64 = 60_000;
+
+/// Takes the first address of `pool` that is free. `None`: there is none.
+pub fn take(
+    tx: &mut Tx<'_>,
+    (workspace, resource): (&WorkspaceId, &ResourceId),
+    pool: impl Iterator<Item = IpAddr>,
+) -> Result<Option<IpAddr>, Error> {
+    let now = tx.world().now();
+    let known = known(tx)?;
+    for address in pool {
+        let taken = match known.get(&address.to_string()) {
+            None => insert(tx, &address, workspace, resource)?,
+            Some(known) if known.is_free_for(workspace, now) => {
+                take_over(tx, &address, workspace, resource)?
+            }
+            Some(_) => false,
+        };
+        if taken {
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
+struct Known {
+    workspace: String,
+    resource: String,
+    freed_at: Timestamp,
+}
+
+impl Known {
+    fn is_free_for(&self, workspace: &WorkspaceId, now: Timestamp) -> bool {
+        let rested = self.freed_at.plus_ms(REST_MS) <= now;
+        self.resource == NOBODY && (rested || self.workspace == workspace.as_str())
+    }
+}
+
+/// All that were ever given out: no more than pools have.
+fn known(tx: &mut Tx<'_>) -> Result<HashMap<String, Known>, Error> {
+    let sql = "SELECT address, workspace_id, resource_id, freed_at FROM egress_addresses";
+    let row = |row: &crate::Row| {
+        let known =
+            Known { workspace: row.text(1)?, resource: row.text(2)?, freed_at: row.time(3)? };
+        Ok((row.text(0)?, known))
+    };
+    tx.query(TABLE, sql, params![])?.iter().map(row).collect()
+}
+
+/// Of two at once one waits for the other's transaction, and then goes on to the next address.
+fn insert(
+    tx: &mut Tx<'_>,
+    address: &IpAddr,
+    workspace: &WorkspaceId,
+    resource: &ResourceId,
+) -> Result<bool, Error> {
+    let sql = "INSERT INTO egress_addresses (address, workspace_id, resource_id, freed_at)
+               VALUES ($1, $2, $3, 0) ON CONFLICT (address) DO NOTHING";
+    Ok(tx.execute(TABLE, sql, params![address.to_string(), workspace, resource])? == 1)
+}
+
+fn take_over(
+    tx: &mut Tx<'_>,
+    address: &IpAddr,
+    workspace: &WorkspaceId,
+    resource: &ResourceId,
+) -> Result<bool, Error> {
+    let sql = "UPDATE egress_addresses SET workspace_id = $2, resource_id = $3
+               WHERE address = $1 AND resource_id = ''";
+    Ok(tx.execute(TABLE, sql, params![address.to_string(), workspace, resource])? == 1)
+}
+
+/// Gives back what a resource has.
+pub(crate) fn give_back(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
+    let now = tx.world().now();
+    let sql = "UPDATE egress_addresses SET resource_id = '', freed_at = $2 WHERE resource_id = $1";
+    tx.execute(TABLE, sql, params![resource, now]).map(drop)
+}
