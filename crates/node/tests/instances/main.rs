@@ -6,6 +6,7 @@
 mod adoption;
 mod clones;
 mod drives;
+mod firewall;
 mod killed;
 mod leaks;
 mod life;
