@@ -5,27 +5,28 @@ use crate::network::{make_internet, within};
 use node::{Egress, Firewall, Level, NAMES_PORT, Node, PROXY_PORT, Spec, TRANSPARENT_PORT, View};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The server of [`make_internet`], and where it sees the machine.
-const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
-const MACHINE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 /// For what is not to arrive. What does arrive here takes no time.
-const IN_VAIN: Duration = Duration::from_millis(300);
+pub(crate) const IN_VAIN: Duration = Duration::from_millis(300);
 
-fn at(level: Level) -> Firewall {
+pub(crate) fn at(level: Level) -> Firewall {
     Firewall { level, ..Firewall::default() }
 }
 
-fn sleeper(machine: &Machine, id: &str, firewall: Firewall) -> Spec {
+pub(crate) fn sleeper(machine: &Machine, id: &str, firewall: Firewall) -> Spec {
     Spec { firewall, ..machine.shell(id, "sleep 1000 & wait") }
 }
 
-fn pid(view: &View) -> u32 {
+pub(crate) fn pid(view: &View) -> u32 {
     view.pid.unwrap().unsigned_abs()
 }
 
-fn connect(from: u32, to: impl Into<SocketAddr>) -> io::Result<TcpStream> {
+pub(crate) fn connect(from: u32, to: impl Into<SocketAddr>) -> io::Result<TcpStream> {
     let to = to.into();
     within(from, || TcpStream::connect_timeout(&to, IN_VAIN))
 }
@@ -434,6 +435,41 @@ fn the_next_node_does_the_same_and_what_is_gone_leaves_nothing() {
     node.destroy(&open.id).unwrap();
     node.leave().unwrap();
     assert!(!elements().contains("holm"), "{}", elements());
+}
+
+/// A start of the node writes the table anew, and an instance that is closed stays so meanwhile.
+#[test]
+fn no_packet_slips_out_while_a_node_starts() {
+    let machine = Machine::new();
+    let internet = make_internet(&machine);
+    let node = machine.open();
+    let spec = sleeper(&machine, "closed", at(Level::Open));
+    let view = node.create(&spec).unwrap();
+    await_server(pid(&view));
+    let server = within(internet.id(), || UdpSocket::bind((SERVER, 9_000)).unwrap());
+    server.set_read_timeout(Some(IN_VAIN)).unwrap();
+    node.set_firewall(&spec.id, at(Level::Closed)).unwrap();
+    drop(node);
+    let sent = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = within(pid(&view), || UdpSocket::bind("0.0.0.0:0").unwrap());
+            while !over.load(Ordering::SeqCst) {
+                socket.send_to(b"out", (SERVER, 9_000)).unwrap();
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        for _ in 0..5 {
+            let before = sent.load(Ordering::SeqCst);
+            drop(machine.open());
+            await_that("packets", || sent.load(Ordering::SeqCst) > before);
+        }
+        over.store(true, Ordering::SeqCst);
+    });
+    assert!(server.recv_from(&mut [0; 4]).is_err());
+    let node = machine.open();
+    node.destroy(&spec.id).unwrap();
 }
 
 /// A second fence behind the proxy's own.

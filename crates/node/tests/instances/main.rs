@@ -18,4 +18,5 @@ mod owners;
 mod scratch;
 mod snapshots;
 mod speed;
+mod tunnels;
 mod volumes;
