@@ -7,6 +7,7 @@ use crate::spec::SpecError;
 use crate::state::Refused;
 use rustix::io::Errno;
 use std::io;
+use std::net::SocketAddr;
 use types::instance::{InstanceName, VolumeName};
 
 /// The node cannot work on this machine as it is set.
@@ -133,6 +134,24 @@ impl DriveError {
         };
         Self::Place(format!("{what} `{path}`: {why}"))
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelError {
+    #[error("the instance is gone")]
+    Gone,
+    /// A tunnel would lead past it.
+    #[error("the firewall of the instance lets nothing out but what it can look at")]
+    Closed,
+    #[error("the other end, {0}, is not on the internet")]
+    Endpoint(SocketAddr),
+    #[error("this machine has {0} tunnels, which is the most")]
+    TooMany(u32),
+    /// What the kernel says of the addresses or of the name.
+    #[error("the kernel refuses such a tunnel: {0}")]
+    Unfit(#[source] io::Error),
+    #[error("failed to make a tunnel")]
+    Machine(#[from] io::Error),
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -13,14 +13,17 @@ impl Node {
     /// it goes on past a stricter level, no connection that was made before either.
     pub fn set_firewall(&self, id: &InstanceName, firewall: Firewall) -> Result<(), Error> {
         let instance = self.find(id)?;
-        instance.set_firewall(firewall, |old, new| {
-            self.change_firewall(instance.slot, old, new)?;
-            if let Some(rules) = &self.rules
-                && (new.level > old.level || new.source != old.source)
-            {
-                rules.forget_connections(self.shared.settings.subnet.address(instance.slot));
-            }
-            Ok(())
+        let address = self.shared.settings.subnet.address(instance.slot);
+        instance.without_way_past(firewall.level, || {
+            instance.set_firewall(firewall, |old, new| {
+                self.change_firewall(instance.slot, old, new)?;
+                if let Some(rules) = &self.rules
+                    && (new.level > old.level || new.source != old.source)
+                {
+                    rules.forget_connections(address);
+                }
+                Ok(())
+            })
         })
     }
 

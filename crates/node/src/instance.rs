@@ -10,6 +10,7 @@ use crate::shares::{Promise, Stake};
 use crate::snapshots::Hold;
 use crate::spec::Owner;
 use crate::state::{Event, State};
+use crate::tunnel::Tunnel;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::process::Signal;
 use std::io;
@@ -40,6 +41,7 @@ pub(crate) struct Instance {
     pub(crate) owner: Option<Owner>,
     /// What the machine's firewall has of it. `None` once its address may be another's.
     firewall: Mutex<Option<Firewall>>,
+    pub(crate) tunnel: Mutex<Option<Tunnel>>,
     holdings: Mutex<Option<Holdings>>,
     /// Changes with the state, under its lock.
     promise: Mutex<Option<Promise>>,
@@ -83,6 +85,7 @@ impl Instance {
             body,
             owner,
             firewall,
+            tunnel: Mutex::new(None),
             holdings,
             promise,
             state,

@@ -69,12 +69,15 @@ mod spec;
 mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 mod sys;
+mod tunnel;
 mod volumes;
 mod watch;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
-pub use error::{CreateError, DriveError, Error, OpenError, SnapshotError, VolumeError};
+pub use error::{
+    CreateError, DriveError, Error, OpenError, SnapshotError, TunnelError, VolumeError,
+};
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};

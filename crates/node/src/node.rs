@@ -16,12 +16,13 @@ use crate::oci::Bundles;
 use crate::pool::Pool;
 use crate::records::{Record, Records};
 use crate::scratch::Scratches;
-use crate::settings::{Firewall, Settings};
+use crate::settings::{Firewall, Level, Settings};
 use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
 use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
 use crate::spec::{Owner, Spec};
+use crate::tunnel::Tunnels;
 use crate::volumes::{NewVolume, Volumes};
 use crate::watch::Watch;
 use crate::{adopt, create};
@@ -49,6 +50,7 @@ pub struct Node {
     pub(crate) watch: Watch,
     registry: Arc<Mutex<Registry>>,
     pub(crate) rules: Option<Rules>,
+    pub(crate) tunnels: Tunnels,
     _lock: File,
 }
 
@@ -140,7 +142,8 @@ impl Node {
         let drive_mb = capacity.drive_mb;
         let shared =
             Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
-        let node = Self { shared, networks, watch, registry, rules, _lock: lock };
+        let tunnels = Tunnels::default();
+        let node = Self { shared, networks, watch, registry, rules, tunnels, _lock: lock };
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
         }
@@ -198,8 +201,10 @@ impl Node {
         let attempt =
             |what: io::Result<()>, doing| what.doing(doing).map_err(|attempt| attempt.on(id));
         instance.body.destroy().map_err(|attempt| attempt.on(id))?;
-        instance
-            .clear_firewall(|old| self.change_firewall(instance.slot, old, &Firewall::default()))?;
+        let none = Firewall::default();
+        instance.without_way_past(Level::Closed, || {
+            instance.clear_firewall(|old| self.change_firewall(instance.slot, old, &none))
+        })?;
         let Some(instance) = self.registry.lock().remove(id) else {
             return Err(Error::Missing(id.clone()));
         };

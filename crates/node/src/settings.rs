@@ -145,6 +145,8 @@ pub struct Limits {
     pub terminals: u32,
     /// Connections of one instance to the internet, as the machine's firewall counts them.
     pub connections: u32,
+    /// Tunnels of all instances, each of which has a thread.
+    pub tunnels: u32,
     /// Networks and users kept ready.
     pub networks_ready: u32,
     /// Facts that nobody has taken note of. Nothing is started beyond that.
@@ -169,6 +171,7 @@ impl Default for Limits {
             share_percent: 80,
             terminals: 64,
             connections: 1_024,
+            tunnels: 256,
             networks_ready: 16,
             facts_kept: 1_000_000,
             open_files: 65_536,

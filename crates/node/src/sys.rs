@@ -443,3 +443,37 @@ impl Drop for SignalsBlocked {
         };
     }
 }
+
+const TUNSETIFF: libc::Ioctl = opcode::write::<libc::c_int>(b'T', 202) as libc::Ioctl;
+const TUNSETOWNER: libc::Ioctl = opcode::write::<libc::c_int>(b'T', 204) as libc::Ioctl;
+const IFF_TUN: i16 = 1;
+const IFF_NO_PI: i16 = 0x1000;
+
+/// Makes a file of `/dev/net/tun` an interface of the network that the file was opened in, which goes with
+/// the file. Nobody but the machine's root may take hold of it.
+pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    // SAFETY: a zeroed request is valid: a name without characters, and numbers.
+    let mut request = unsafe { std::mem::zeroed::<libc::ifreq>() };
+    let last = request.ifr_name.len() - 1;
+    if name.len() > last {
+        return Err(io::Errno::INVAL);
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = IFF_TUN | IFF_NO_PI;
+    // SAFETY: the kernel reads and writes no more than the request. Needed: rustix has no such call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw mut request) }.into())?;
+    // SAFETY: this takes a plain number. Needed: as above.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOWNER, 0) }.into()).map(drop)
+}
+
+/// Marks all that a socket sends (`SO_MARK`).
+pub(crate) fn mark(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
+    // SAFETY: the kernel reads the four bytes of `mark`. Needed: rustix has no such option.
+    let set = unsafe {
+        let (level, option) = (libc::SOL_SOCKET, libc::SO_MARK);
+        libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const mark).cast(), 4)
+    };
+    check(set.into()).map(drop)
+}

@@ -25,6 +25,7 @@ mod remote;
 pub mod schema;
 pub mod scope;
 pub mod time;
+pub mod tunnel;
 pub mod usage;
 pub mod version;
 pub mod wire;

@@ -21,7 +21,7 @@ use container::Container;
 pub(crate) use container::Wanted;
 use runc::Runc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::collections::HashSet;
 use std::fs::File;
@@ -195,6 +195,11 @@ impl Process {
     pub(crate) fn has_ended(&self) -> io::Result<bool> {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         Ok(poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))? > 0)
+    }
+
+    /// The network of the instance.
+    pub(crate) fn network(&self) -> BorrowedFd<'_> {
+        self.network.as_fd()
     }
 
     /// A TCP socket in the network of the instance.

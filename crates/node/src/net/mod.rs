@@ -11,6 +11,7 @@ mod netfilter;
 mod netlink;
 mod rules;
 mod table;
+mod tun;
 
 pub(crate) use rules::Rules;
 pub(crate) use table::NFT;

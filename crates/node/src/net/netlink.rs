@@ -8,7 +8,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
 };
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 const HEADER_BYTES: usize = 16;
 
@@ -90,6 +90,39 @@ impl Netlink {
         self.ask(message.address(index, address, libc::RT_SCOPE_HOST))
     }
 
+    pub(super) fn set_mtu(&mut self, index: u32, mtu: u32) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWLINK, 0);
+        message.link(index, 0);
+        message.number(libc::IFLA_MTU, mtu);
+        self.ask(message)
+    }
+
+    /// An address of its own, and with it the network that it is in.
+    pub(super) fn add_network(&mut self, index: u32, address: IpAddr, bits: u8) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWADDR, create());
+        // Nobody else is there who could have the same address of IPv6.
+        let no_search: u8 = fit(libc::IFA_F_NODAD);
+        message.raw(&[family(address), bits, no_search, libc::RT_SCOPE_UNIVERSE]);
+        message.raw(&index.to_ne_bytes());
+        message.address_bytes(libc::IFA_LOCAL, address);
+        message.address_bytes(libc::IFA_ADDRESS, address);
+        self.ask(message)
+    }
+
+    /// A route to what is right behind an interface.
+    pub(super) fn add_direct_route(&mut self, index: u32, to: IpAddr, bits: u8) -> io::Result<()> {
+        let mut message = Message::new(libc::RTM_NEWROUTE, create());
+        let scope = libc::RT_SCOPE_LINK;
+        message.raw(&[family(to), bits, 0, 0]);
+        message.raw(&[libc::RT_TABLE_MAIN, libc::RTPROT_STATIC, scope, libc::RTN_UNICAST]);
+        message.raw(&0_u32.to_ne_bytes());
+        if bits > 0 {
+            message.address_bytes(libc::RTA_DST, to);
+        }
+        message.number(libc::RTA_OIF, index);
+        self.ask(message)
+    }
+
     pub(super) fn add_route(
         &mut self,
         index: u32,
@@ -153,6 +186,10 @@ pub(super) fn flags(flags: i32) -> u16 {
     fit(flags)
 }
 
+fn family(address: IpAddr) -> u8 {
+    byte(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 })
+}
+
 fn byte(number: i32) -> u8 {
     fit(number)
 }
@@ -199,6 +236,13 @@ impl Message {
 
     pub(super) fn bytes(&mut self, kind: u16, value: &[u8]) {
         self.nest(kind, |inner| inner.raw(value));
+    }
+
+    fn address_bytes(&mut self, kind: u16, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.bytes(kind, &address.octets()),
+            IpAddr::V6(address) => self.bytes(kind, &address.octets()),
+        }
     }
 
     pub(super) fn text(&mut self, kind: u16, value: &str) {

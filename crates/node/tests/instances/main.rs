@@ -6,6 +6,7 @@
 mod adoption;
 mod clones;
 mod drives;
+mod firewall;
 mod killed;
 mod leaks;
 mod life;
@@ -17,4 +18,5 @@ mod owners;
 mod scratch;
 mod snapshots;
 mod speed;
+mod tunnels;
 mod volumes;

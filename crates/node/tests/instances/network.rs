@@ -9,6 +9,12 @@ use std::process::{Child, Command, Stdio};
 /// A process that is ended with the test.
 pub(crate) struct Ended(Child);
 
+impl Ended {
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -16,7 +22,7 @@ impl Drop for Ended {
     }
 }
 
-fn sh(script: &str) {
+pub(crate) fn sh(script: &str) {
     let output = Command::new("sh").args(["-ec", script]).output().unwrap();
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
 }

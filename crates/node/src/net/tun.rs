@@ -1,0 +1,78 @@
+//! The inner end of a tunnel: an interface in the network of an instance.
+
+use super::netlink::Netlink;
+use super::{GATEWAY, Home, INNER_INDEX};
+use crate::sys;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use std::fs::write;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use types::tunnel::{Network, TunnelSettings};
+
+const DEVICE: &str = "/dev/net/tun";
+
+impl Home {
+    /// Makes the interface, which goes with the descriptor. `kept` is reached past it as before.
+    pub(crate) fn make_tun(
+        &self,
+        namespace: impl AsFd,
+        settings: &TunnelSettings,
+        mtu: u16,
+        kept: &[Ipv4Addr],
+    ) -> io::Result<OwnedFd> {
+        self.within(namespace, || make(settings, mtu, kept))?
+    }
+}
+
+fn make(settings: &TunnelSettings, mtu: u16, kept: &[Ipv4Addr]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let tun = open(DEVICE, flags, Mode::empty())?;
+    sys::make_tun(tun.as_fd(), &settings.interface)?;
+    let name = &settings.interface;
+    // Whoever is at the other end has no business in the instance's other network.
+    write(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"), "0")?;
+    let speaks_v6 =
+        settings.allowed.iter().chain([&settings.local]).any(|network| network.address.is_ipv6());
+    if speaks_v6 {
+        write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "0")?;
+    }
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(name)?;
+    netlink.set_mtu(index, mtu.into())?;
+    netlink.add_network(index, settings.local.address, settings.local.bits)?;
+    netlink.set_up(index)?;
+    for address in kept {
+        lenient(netlink.add_route(INNER_INDEX, *address, 32, Some(GATEWAY)))?;
+    }
+    for network in routes(settings) {
+        lenient(netlink.add_direct_route(index, network.first(), network.bits))?;
+    }
+    Ok(tun)
+}
+
+/// What is there already stays: of an earlier tunnel, or because two networks are one.
+fn lenient(added: io::Result<()>) -> io::Result<()> {
+    match added {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        added => added,
+    }
+}
+
+/// All addresses of a family go in two halves, which are nearer than the way that was there before and
+/// leave it as it is. Without `routes_all` they do not go there at all, although they are allowed: that
+/// they are is what stands in settings that say nothing.
+fn routes(settings: &TunnelSettings) -> Vec<Network> {
+    let halves = |address: IpAddr| match address {
+        IpAddr::V4(_) => [Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(128, 0, 0, 0)].map(IpAddr::from),
+        IpAddr::V6(_) => {
+            [Ipv6Addr::UNSPECIFIED, Ipv6Addr::new(0x8000, 0, 0, 0, 0, 0, 0, 0)].map(IpAddr::from)
+        }
+    };
+    let of = |network: &Network| match (network.bits, settings.routes_all) {
+        (0, true) => halves(network.address).map(|address| Network { address, bits: 1 }).to_vec(),
+        (0, false) => Vec::new(),
+        _ => vec![*network],
+    };
+    settings.allowed.iter().flat_map(of).collect()
+}

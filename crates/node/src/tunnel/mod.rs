@@ -1,0 +1,195 @@
+//! Tunnels (WireGuard) of instances. An instance has the inner end of its tunnel, without any right over
+//! it; the outer end, the keys and the protocol are here. The kernel of not every machine knows the
+//! protocol, so it is spoken by this process, in one thread for each tunnel: it ends with this process,
+//! and whoever wants it makes it again.
+
+mod relay;
+
+use crate::body::Process;
+use crate::error::{Error, TunnelError};
+use crate::instance::Instance;
+use crate::node::Node;
+use crate::settings::{EGRESS_MARK, Egress, Firewall, Level, Settings};
+use crate::sys;
+use boringtun::noise::Tunn;
+use boringtun::x25519::{PublicKey, StaticSecret};
+use relay::Relay;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use types::instance::InstanceName;
+use types::parts::addresses::is_public;
+use types::tunnel::TunnelSettings;
+
+/// Larger ones than any wire carries. A tunnel keeps a few hundred packets that wait for a key.
+const MTU_MAX: u16 = 9_000;
+
+/// A tunnel that runs. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+    _counted: Counted,
+}
+
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        // An eventfd that was never written to takes any number.
+        let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How many tunnels a node has.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tunnels(Arc<AtomicU32>);
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+struct Counted(Tunnels);
+
+impl Tunnels {
+    fn count(&self, most: u32) -> Result<Counted, TunnelError> {
+        let more = |count: u32| (count < most).then_some(count + 1);
+        match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
+            Ok(_) => Ok(Counted(self.clone())),
+            Err(_) => Err(TunnelError::TooMany(most)),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Node {
+    /// Gives an instance a tunnel, instead of the one that it may have. `endpoint` is where the name in the
+    /// settings leads to now. It is there when this returns; whether the other end answers is seen by
+    /// using it.
+    pub fn set_tunnel(
+        &self,
+        id: &InstanceName,
+        settings: &TunnelSettings,
+        endpoint: SocketAddr,
+    ) -> Result<(), TunnelError> {
+        let instance = self.find(id).map_err(|_| TunnelError::Gone)?;
+        let mut tunnel = instance.tunnel.lock();
+        // No firewall is made stricter, and no instance removed, while the lock of its tunnel is held.
+        let firewall = instance.firewall().ok_or(TunnelError::Gone)?;
+        let process = instance.body.process().ok_or(TunnelError::Gone)?;
+        if firewall.level == Level::Closed {
+            return Err(TunnelError::Closed);
+        }
+        check_endpoint(&self.shared.settings, endpoint)?;
+        // Both would have the same name.
+        drop(tunnel.take());
+        let counted = self.tunnels.count(self.shared.settings.limits.tunnels)?;
+        let peer = outer_end(&firewall, endpoint)?;
+        *tunnel = Some(self.begin(process, settings, peer, counted)?);
+        Ok(())
+    }
+
+    fn begin(
+        &self,
+        process: &Process,
+        settings: &TunnelSettings,
+        peer: UdpSocket,
+        counted: Counted,
+    ) -> Result<Tunnel, TunnelError> {
+        let mtu = settings.mtu.min(MTU_MAX);
+        let kept = kept(&self.shared.settings);
+        let home = &self.shared.home;
+        let tun = home.make_tun(process.network(), settings, mtu, &kept).map_err(|error| {
+            match error.kind() {
+                // The parser has seen to the names of the interfaces that there are.
+                io::ErrorKind::InvalidInput | io::ErrorKind::NetworkUnreachable => {
+                    TunnelError::Unfit(error)
+                }
+                _ => TunnelError::Machine(error),
+            }
+        })?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let own = StaticSecret::from(settings.own_key.expose());
+        let noise =
+            Tunn::new(own, PublicKey::from(settings.peer_key), None, settings.keepalive, 1, None);
+        let (plain, sealed) = Relay::buffers(mtu);
+        let relay = Relay {
+            tun,
+            peer,
+            end: end.try_clone()?,
+            noise,
+            allowed: settings.allowed.clone(),
+            plain,
+            sealed,
+        };
+        let thread =
+            std::thread::Builder::new().name("tunnel".into()).spawn(move || relay.run())?;
+        Ok(Tunnel { end, thread: Some(thread), _counted: counted })
+    }
+
+    /// Ends the tunnel of an instance. Answers whether it had one.
+    pub fn remove_tunnel(&self, id: &InstanceName) -> Result<bool, Error> {
+        Ok(self.find(id)?.tunnel.lock().take().is_some())
+    }
+
+    pub fn has_tunnel(&self, id: &InstanceName) -> Result<bool, Error> {
+        Ok(self.find(id)?.tunnel.lock().is_some())
+    }
+}
+
+impl Instance {
+    /// Ends what would lead past a firewall of this level, and holds off whoever would begin it, until
+    /// `work` is done.
+    pub(crate) fn without_way_past<T>(&self, level: Level, work: impl FnOnce() -> T) -> T {
+        let mut tunnel = self.tunnel.lock();
+        let done = work();
+        if level == Level::Closed {
+            drop(tunnel.take());
+        }
+        done
+    }
+}
+
+/// What an instance reaches as before although everything goes through its tunnel: what belongs to
+/// the machine that it is on.
+fn kept(settings: &Settings) -> Vec<Ipv4Addr> {
+    let Egress::Internet { doors, .. } = &settings.egress else { return Vec::new() };
+    let doors = doors.iter().map(|door| *door.ip());
+    let resolvers = settings.nameservers.iter().filter_map(|address| match address {
+        IpAddr::V4(address) => Some(*address),
+        IpAddr::V6(_) => None,
+    });
+    doors.chain(resolvers).chain([settings.subnet.proxy()]).collect()
+}
+
+fn check_endpoint(settings: &Settings, endpoint: SocketAddr) -> Result<(), TunnelError> {
+    let Egress::Internet { inside, .. } = &settings.egress else {
+        return Err(TunnelError::Endpoint(endpoint));
+    };
+    let named = |address| inside.iter().any(|network| network.contains(address));
+    let fits =
+        is_public(endpoint.ip()) || matches!(endpoint.ip(), IpAddr::V4(address) if named(address));
+    if fits { Ok(()) } else { Err(TunnelError::Endpoint(endpoint)) }
+}
+
+/// A socket of the machine's that speaks with the peer alone, from the address of the instance's own
+/// traffic.
+fn outer_end(firewall: &Firewall, endpoint: SocketAddr) -> io::Result<UdpSocket> {
+    let from: IpAddr = match endpoint {
+        SocketAddr::V4(_) => firewall.source.unwrap_or(Ipv4Addr::UNSPECIFIED).into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((from, 0))?;
+    sys::mark(socket.as_fd(), EGRESS_MARK)?;
+    socket.connect(endpoint)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}

@@ -1,0 +1,152 @@
+//! What moves packets between the two ends of a tunnel.
+
+use boringtun::noise::{Tunn, TunnResult};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use types::tunnel::Network;
+
+/// Packets of one direction before it is the other's turn.
+const BURST: usize = 64;
+/// How often it is looked whether something has to be sent again, or a key is too old.
+const TICK: Duration = Duration::from_millis(250);
+/// What the protocol adds to a packet, and no less than its own messages have.
+const ADDED_BYTES: usize = 256;
+
+/// All that a tunnel consists of, in its thread.
+pub(super) struct Relay {
+    /// The inner end.
+    pub(super) tun: OwnedFd,
+    /// The outer one, connected with the peer.
+    pub(super) peer: UdpSocket,
+    /// Readable when it is to end.
+    pub(super) end: OwnedFd,
+    pub(super) noise: Tunn,
+    pub(super) allowed: Vec<Network>,
+    pub(super) plain: Vec<u8>,
+    pub(super) sealed: Vec<u8>,
+}
+
+/// Whether there is a device to serve.
+#[derive(PartialEq, Eq)]
+enum Device {
+    Lives,
+    Gone,
+}
+
+impl Relay {
+    /// Buffers for packets of this size.
+    pub(super) fn buffers(mtu: u16) -> (Vec<u8>, Vec<u8>) {
+        let size = usize::from(mtu) + ADDED_BYTES;
+        (vec![0; size], vec![0; size])
+    }
+
+    /// Until it is to end, or the network of the instance is gone.
+    pub(super) fn run(mut self) {
+        // The protocol logs each message that a peer does not answer, and tenants choose their peers.
+        let _silence =
+            tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
+        let first = self.noise.format_handshake_initiation(&mut self.sealed, false);
+        send(&self.peer, first);
+        let mut ticked = Instant::now();
+        while self.waits() {
+            if self.leave() == Device::Gone || self.arrive() == Device::Gone {
+                return;
+            }
+            if ticked.elapsed() >= TICK {
+                send(&self.peer, self.noise.update_timers(&mut self.sealed));
+                ticked = Instant::now();
+            }
+        }
+    }
+
+    /// Waits for a packet or a tick. `false` when it is to end.
+    fn waits(&self) -> bool {
+        let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
+        let mut files =
+            [&self.end, &self.tun].map(|file| PollFd::new(file, PollFlags::IN)).to_vec();
+        files.push(PollFd::new(&self.peer, PollFlags::IN));
+        match poll(&mut files, Some(&tick)) {
+            Ok(_) => files.first().is_some_and(|end| end.revents().is_empty()),
+            Err(Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Packets of the instance.
+    fn leave(&mut self) -> Device {
+        for _ in 0..BURST {
+            let length = match rustix::io::read(&self.tun, &mut *self.plain) {
+                Ok(length) => length,
+                Err(Errno::AGAIN | Errno::INTR) => break,
+                Err(_) => return Device::Gone,
+            };
+            let packet = self.plain.get(..length).unwrap_or_default();
+            let to = Tunn::dst_address(packet);
+            if to.is_some_and(|to| self.allowed.iter().any(|network| network.contains(to))) {
+                send(&self.peer, self.noise.encapsulate(packet, &mut self.sealed));
+            }
+        }
+        Device::Lives
+    }
+
+    /// Datagrams of the peer.
+    fn arrive(&mut self) -> Device {
+        for _ in 0..BURST {
+            // That the peer is not there is told once for each datagram that it did not get.
+            let Ok(length) = self.peer.recv(&mut self.sealed) else { break };
+            let datagram = self.sealed.get(..length).unwrap_or_default();
+            match self.noise.decapsulate(None, datagram, &mut self.plain) {
+                TunnResult::WriteToNetwork(answer) => {
+                    let _ = self.peer.send(answer);
+                    self.send_waiting();
+                }
+                TunnResult::WriteToTunnelV4(packet, from) => {
+                    if give(&self.tun, &self.allowed, packet, from.into()) == Device::Gone {
+                        return Device::Gone;
+                    }
+                }
+                TunnResult::WriteToTunnelV6(packet, from) => {
+                    if give(&self.tun, &self.allowed, packet, from.into()) == Device::Gone {
+                        return Device::Gone;
+                    }
+                }
+                // Whoever sends nonsense is not told so.
+                TunnResult::Done | TunnResult::Err(_) => {}
+            }
+        }
+        Device::Lives
+    }
+
+    /// Packets that had to wait for a key.
+    fn send_waiting(&mut self) {
+        while let TunnResult::WriteToNetwork(datagram) =
+            self.noise.decapsulate(None, &[], &mut self.plain)
+        {
+            let _ = self.peer.send(datagram);
+        }
+    }
+}
+
+/// A datagram that cannot be sent is lost, as any can be.
+fn send(peer: &UdpSocket, result: TunnResult<'_>) {
+    if let TunnResult::WriteToNetwork(datagram) = result {
+        let _ = peer.send(datagram);
+    }
+}
+
+/// Gives the instance a packet, if it comes from where the peer may speak for.
+fn give(tun: &OwnedFd, allowed: &[Network], packet: &[u8], from: std::net::IpAddr) -> Device {
+    if !allowed.iter().any(|network| network.contains(from)) {
+        return Device::Lives;
+    }
+    match rustix::io::write(tun, packet) {
+        // A packet that the kernel takes for none is lost.
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::NOBUFS | Errno::IO) => {
+            Device::Lives
+        }
+        Err(_) => Device::Gone,
+    }
+}
