@@ -18,4 +18,5 @@
 mod client;
 mod dial;
 mod host;
+mod pattern;
 mod policy;
