@@ -39,6 +39,14 @@ pub(crate) struct Note {
     pub(crate) injected: Vec<String>,
 }
 
+impl Note {
+    /// The caller says the rest.
+    pub(crate) fn new(decision: EgressDecision, host: String, port: u16) -> Self {
+        let (rule, injected) = (String::new(), Vec::new());
+        Self { decision, host, port, method: None, path: None, rule, injected }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Events {
     instances: Mutex<HashMap<InstanceName, Waiting>>,

@@ -23,5 +23,6 @@ mod events;
 mod fixture;
 mod host;
 mod inject;
+mod intercept;
 mod pattern;
 mod policy;

@@ -9,6 +9,7 @@ mod tests;
 
 use bytes::Bytes;
 use functions::Functions;
+pub(crate) use functions::uuid;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::PathAndQuery;
