@@ -15,7 +15,14 @@
 //! It knows instances by their addresses, which the machine's firewall vouches for, and never whose
 //! they are.
 
+mod authority;
 mod client;
 mod dial;
+mod events;
+#[cfg(test)]
+mod fixture;
 mod host;
+mod inject;
+mod intercept;
+mod pattern;
 mod policy;
