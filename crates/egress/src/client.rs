@@ -1,27 +1,312 @@
 //! An instance as the way out knows it.
 
-use crate::policy::Policy;
-use parking_lot::RwLock;
+use crate::host::Host;
+use crate::names::given_out::GivenOut;
+use crate::policy::{Policy, Verdict};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
+use subtle::ConstantTimeEq;
+use tokio_util::sync::CancellationToken;
+use types::egress::EgressRules;
 use types::instance::InstanceName;
+use types::parts::Sensitive;
 
 /// One instance. Connections of it hold this, and ask for the rules as they are now.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) instance: InstanceName,
+    /// What the machine's firewall knows it by.
+    pub(crate) address: Ipv4Addr,
     policy: RwLock<Arc<Policy>>,
+    credential: RwLock<Sensitive<String>>,
+    given_out: Mutex<GivenOut>,
+    open: Mutex<Open>,
 }
 
 impl Client {
+    #[cfg(test)]
     pub(crate) fn new(instance: InstanceName, policy: Policy) -> Self {
-        Self { instance, policy: RwLock::new(Arc::new(policy)) }
+        Self::known(instance, Ipv4Addr::LOCALHOST, policy, Sensitive("none".to_owned()), 16)
+    }
+
+    pub(crate) fn known(
+        instance: InstanceName,
+        address: Ipv4Addr,
+        policy: Policy,
+        credential: Sensitive<String>,
+        names_max: usize,
+    ) -> Self {
+        Self {
+            instance,
+            address,
+            policy: RwLock::new(Arc::new(policy)),
+            credential: RwLock::new(credential),
+            given_out: Mutex::new(GivenOut::new(names_max)),
+            open: Mutex::default(),
+        }
     }
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read())
     }
 
-    pub(crate) fn set_policy(&self, policy: Policy) {
-        *self.policy.write() = Arc::new(policy);
+    pub(crate) fn set_credential(&self, credential: Sensitive<String>) {
+        *self.credential.write() = credential;
+    }
+
+    pub(crate) fn has_credential(&self, user: &str, password: &[u8]) -> bool {
+        let credential = self.credential.read();
+        let right: bool = credential.0.as_bytes().ct_eq(password).into();
+        right && user == self.instance.as_str() && !credential.0.is_empty()
+    }
+
+    /// Notes that the instance was told that `name` has these addresses.
+    pub(crate) fn gave_out(&self, name: &str, addresses: &[Ipv4Addr], now_ms: i64, until_ms: i64) {
+        self.given_out.lock().note(name, addresses, now_ms, until_ms);
+    }
+
+    /// The names for which the instance was given this address. Without one, it is the address
+    /// itself that decides.
+    pub(crate) fn names_of(&self, address: Ipv4Addr, now_ms: i64) -> Vec<Host> {
+        let names = self.given_out.lock().names_of(address, now_ms);
+        names.into_iter().map(Host::Name).collect()
+    }
+
+    /// New rules. What is open and not allowed by them is cut; what this returns ends when the last
+    /// of it is gone.
+    pub(crate) fn set_policy(&self, policy: Policy) -> Vec<CancellationToken> {
+        let policy = Arc::new(policy);
+        let before = std::mem::replace(&mut *self.policy.write(), Arc::clone(&policy));
+        let lists_changed = lists_of(before.rules()) != lists_of(policy.rules());
+        self.open.lock().cut(|entry| !entry.may_stay(&policy, lists_changed))
+    }
+
+    /// Cuts everything.
+    pub(crate) fn end(&self) {
+        let mut open = self.open.lock();
+        open.is_over = true;
+        drop(open.cut(|_| true));
+    }
+
+    /// Registers a connection that `policy` let pass. `None` if the rules have changed meanwhile and
+    /// do not any more.
+    pub(crate) fn pass(self: &Arc<Self>, policy: &Arc<Policy>, entry: Entry) -> Option<Passing> {
+        let mut open = self.open.lock();
+        let now = self.policy();
+        if open.is_over || (!Arc::ptr_eq(&now, policy) && !entry.may_stay(&now, true)) {
+            return None;
+        }
+        let cut = CancellationToken::new();
+        let gone = CancellationToken::new();
+        let number = open.next;
+        open.next += 1;
+        open.entries.insert(number, (entry, cut.clone(), gone.clone()));
+        drop(open);
+        Some(Passing { client: Arc::clone(self), number, cut, gone })
+    }
+}
+
+/// What decides whether something passes, as opposed to what is added to it.
+fn lists_of(rules: &EgressRules) -> (&[String], &[String], &[String], bool) {
+    (&rules.allowed_domains, &rules.forbidden_domains, &rules.bypass, rules.proxy_only)
+}
+
+/// What the rules say of a connection for which several hosts were named: all have to pass.
+pub(crate) fn of_hosts(policy: &Policy, hosts: &[Host]) -> Verdict {
+    let mut verdict = Verdict::Pass;
+    for host in hosts {
+        match policy.of_host(host) {
+            Verdict::Pass => {}
+            Verdict::Look => verdict = Verdict::Look,
+            block @ Verdict::Block { .. } => return block,
+        }
+    }
+    verdict
+}
+
+/// What the rules say of bytes that nobody can look into, such as those of other protocols than
+/// HTTP. What is added to requests does not matter to them.
+pub(crate) fn of_unseen(policy: &Policy, hosts: &[Host]) -> Verdict {
+    match of_hosts(policy, hosts) {
+        Verdict::Look if !policy.rules().routing.is_empty() => {
+            let rules = policy.rules();
+            of_hosts(
+                &Policy::compile(EgressRules {
+                    allowed_domains: rules.allowed_domains.clone(),
+                    forbidden_domains: rules.forbidden_domains.clone(),
+                    bypass: rules.bypass.clone(),
+                    ..EgressRules::default()
+                }),
+                hosts,
+            )
+        }
+        verdict => verdict,
+    }
+}
+
+/// The same at the port where nobody asked for the proxy.
+pub(crate) fn of_unasked(policy: &Policy, hosts: &[Host]) -> Verdict {
+    if policy.rules().proxy_only && !hosts.iter().all(|host| policy.bypasses(host)) {
+        return Verdict::Block { rule: "firewall.rulesets: proxy".to_owned() };
+    }
+    of_hosts(policy, hosts)
+}
+
+/// Which door a connection came through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    Proxy,
+    Transparent,
+}
+
+/// What becomes of the bytes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Passed on as they are.
+    Bytes,
+    /// Read as requests to the one host, which are decided one by one.
+    Requests,
+    /// The same, and each may name another host.
+    AnyRequests,
+}
+
+/// A connection for which rules have decided.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) door: Door,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) kind: Kind,
+}
+
+impl Entry {
+    fn may_stay(&self, policy: &Policy, lists_changed: bool) -> bool {
+        let verdict = match self.door {
+            Door::Proxy => of_hosts(policy, &self.hosts),
+            Door::Transparent => of_unasked(policy, &self.hosts),
+        };
+        match (verdict, self.kind) {
+            (Verdict::Block { .. }, Kind::Bytes | Kind::Requests) => false,
+            // The requests that are under way were decided by other rules.
+            (_, Kind::AnyRequests) => !lists_changed,
+            (Verdict::Look, Kind::Requests) => !lists_changed,
+            (Verdict::Look, Kind::Bytes) => of_unseen(policy, &self.hosts) == Verdict::Pass,
+            (Verdict::Pass, Kind::Bytes | Kind::Requests) => true,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    is_over: bool,
+    entries: HashMap<u64, (Entry, CancellationToken, CancellationToken)>,
+}
+
+impl Open {
+    fn cut(&self, is_cut: impl Fn(&Entry) -> bool) -> Vec<CancellationToken> {
+        let cut = self.entries.values().filter(|(entry, ..)| is_cut(entry));
+        cut.map(|(_, cut, gone)| {
+            cut.cancel();
+            gone.clone()
+        })
+        .collect()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    ByItself,
+    /// The rules do not let it pass any more.
+    Cut,
+}
+
+/// A registered connection, as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    client: Arc<Client>,
+    number: u64,
+    cut: CancellationToken,
+    gone: CancellationToken,
+}
+
+impl Passing {
+    /// Waits until the rules do not let it pass any more.
+    pub(crate) async fn cut(&self) {
+        self.cut.cancelled().await;
+    }
+
+    /// How it ends, for somebody who does not hold it.
+    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let (cut, gone) = (self.cut.clone(), self.gone.clone());
+        async move {
+            tokio::select! {
+                biased;
+                () = gone.cancelled_owned() => Ended::ByItself,
+                () = cut.cancelled_owned() => Ended::Cut,
+            }
+        }
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.client.open.lock().entries.remove(&self.number);
+        self.gone.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allowed: &[&str], forbidden: &[&str]) -> EgressRules {
+        let texts = |list: &[&str]| list.iter().map(|&entry| entry.to_owned()).collect();
+        EgressRules {
+            allowed_domains: texts(allowed),
+            forbidden_domains: texts(forbidden),
+            ..EgressRules::default()
+        }
+    }
+
+    fn entry(host: &str, kind: Kind) -> Entry {
+        Entry { door: Door::Transparent, hosts: vec![Host::parse(host).unwrap()], kind }
+    }
+
+    #[tokio::test]
+    async fn new_rules_cut_what_they_do_not_allow() {
+        let instance = InstanceName::new("one").unwrap();
+        let client = Arc::new(Client::new(instance, Policy::compile(EgressRules::default())));
+        let pass = |entry| client.pass(&client.policy(), entry);
+        let kept = pass(entry("kept.example", Kind::Bytes)).unwrap();
+        let lost = pass(entry("lost.example", Kind::Bytes)).unwrap();
+        let asked = pass(entry("kept.example", Kind::AnyRequests)).unwrap();
+        let old = client.policy();
+        let gone = client.set_policy(Policy::compile(rules(&[], &["lost.example"])));
+        assert_eq!(gone.len(), 2);
+        lost.cut().await;
+        asked.cut().await;
+        assert!(!kept.cut.is_cancelled());
+        drop((lost, asked));
+        assert!(gone.iter().all(CancellationToken::is_cancelled));
+        // What was decided by old rules is decided again.
+        assert!(client.pass(&old, entry("lost.example", Kind::Bytes)).is_none());
+        assert!(client.pass(&old, entry("kept.example", Kind::Bytes)).is_some());
+        client.end();
+        kept.cut().await;
+        assert!(client.pass(&client.policy(), entry("kept.example", Kind::Bytes)).is_none());
+    }
+
+    #[test]
+    fn only_the_proxy_is_left() {
+        let policy = Policy::compile(EgressRules {
+            proxy_only: true,
+            bypass: vec!["past.example".to_owned()],
+            ..EgressRules::default()
+        });
+        let of = |host: &str| of_unasked(&policy, &[Host::parse(host).unwrap()]);
+        assert!(matches!(of("any.example"), Verdict::Block { .. }));
+        assert_eq!(of("past.example"), Verdict::Pass);
     }
 }

@@ -1,11 +1,25 @@
 //! Connections to what is out there.
 
+mod upstream;
+
 use crate::client::Client;
 use crate::host::Host;
+use crate::inside::Places;
+use crate::names::Resolver;
+use crate::settings::{Limits, Settings};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::pin::Pin;
-use tokio::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use types::parts::addresses::is_public;
+pub use upstream::BadUpstream;
+use upstream::Way;
 
 /// An answer that takes a moment.
 pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,4 +47,179 @@ pub(crate) enum DialError {
     TooSlow { host: Host },
     #[error("{host} cannot be reached: {error}")]
     Failed { host: Host, error: io::Error },
+}
+
+/// Of one host, addresses beyond these are not tried.
+const ADDRESSES_MAX: usize = 8;
+/// Until a silent connection is asked whether it is still there, and how often.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Dialer {
+    resolver: Arc<Resolver>,
+    inside: Arc<Places>,
+    way: Option<Way>,
+    mark: Option<u32>,
+    has_v6: bool,
+    connect: Duration,
+    next_address: Duration,
+}
+
+impl Dialer {
+    pub(crate) fn new(
+        settings: &Settings,
+        resolver: Arc<Resolver>,
+        inside: Arc<Places>,
+    ) -> Result<Self, BadUpstream> {
+        let Limits { connect, next_address, .. } = settings.limits;
+        let way = settings.upstream_proxy.as_ref().map(Way::new).transpose()?;
+        let mark = settings.mark;
+        Ok(Self { resolver, inside, way, mark, has_v6: has_v6(), connect, next_address })
+    }
+
+    async fn reach(&self, client: &Client, host: &Host, port: u16) -> Result<TcpStream, DialError> {
+        let policy = client.policy();
+        let source = &policy.rules().source;
+        let addresses = self.addresses(host, source).await?;
+        let failed = |error| DialError::Failed { host: host.clone(), error };
+        if let Some(way) = self.way.as_ref().filter(|way| way.leads_to(host, &addresses)) {
+            let proxy = self.proxy(way).await?;
+            let stream = self.race(proxy, way.port(), &[]).await.map_err(failed)?;
+            return way.through(stream, host, port).await.map_err(failed);
+        }
+        self.race(addresses, port, source).await.map_err(failed)
+    }
+
+    /// Where a host is, as far as that is out there.
+    async fn addresses(&self, host: &Host, source: &[IpAddr]) -> Result<Vec<IpAddr>, DialError> {
+        let with_v6 = match source {
+            [] => self.has_v6,
+            source => source.iter().any(IpAddr::is_ipv6),
+        };
+        let found = match host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolver.resolve(name, with_v6).await,
+        };
+        if found.is_empty() {
+            return Err(DialError::NoAddress(host.clone()));
+        }
+        let permitted = found.into_iter().filter(|address| self.inside.permit(host, *address));
+        let permitted: Vec<IpAddr> = permitted.collect();
+        if permitted.is_empty() {
+            return Err(DialError::Inside(host.clone()));
+        }
+        // With an address of its own for one family, traffic must not leave by the other.
+        let fits = |address: &IpAddr| {
+            source.is_empty() || source.iter().any(|own| own.is_ipv4() == address.is_ipv4())
+        };
+        let usable: Vec<IpAddr> = permitted.into_iter().filter(fits).take(ADDRESSES_MAX).collect();
+        if usable.is_empty() { Err(DialError::NoAddress(host.clone())) } else { Ok(usable) }
+    }
+
+    /// The proxy of the organisation is wherever the operator says.
+    async fn proxy(&self, way: &Way) -> Result<Vec<IpAddr>, DialError> {
+        let found = match way.host() {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.resolver.resolve(name, self.has_v6).await,
+        };
+        if found.is_empty() { Err(DialError::NoAddress(way.host().clone())) } else { Ok(found) }
+    }
+
+    /// The first address that answers. Each has a moment's start before the next.
+    async fn race(
+        &self,
+        addresses: Vec<IpAddr>,
+        port: u16,
+        source: &[IpAddr],
+    ) -> io::Result<TcpStream> {
+        let mut attempts = JoinSet::new();
+        let mut addresses = addresses.into_iter();
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let mut is_more = true;
+        loop {
+            match addresses.next() {
+                Some(address) => {
+                    let own = source.iter().find(|own| own.is_ipv4() == address.is_ipv4()).copied();
+                    // The machine's firewall holds those that are marked to the internet once more. What
+                    // is inside was permitted by its name, of which it knows nothing.
+                    let mark = self.mark.filter(|_| is_public(address));
+                    let to = SocketAddr::new(address, port);
+                    attempts.spawn(async move { connect(to, own, mark).await });
+                }
+                None => is_more = false,
+            }
+            loop {
+                let next = async {
+                    if is_more {
+                        tokio::time::sleep(self.next_address).await;
+                    } else {
+                        std::future::pending::<()>().await;
+                    }
+                };
+                tokio::select! {
+                    ended = attempts.join_next() => match ended {
+                        None if is_more => break,
+                        None => return Err(last),
+                        Some(Ok(Ok(stream))) => return Ok(stream),
+                        Some(Ok(Err(error))) => last = error,
+                        Some(Err(error)) => last = io::Error::other(error),
+                    },
+                    () = next => break,
+                }
+            }
+        }
+    }
+}
+
+impl Dial for Dialer {
+    fn dial<'a>(
+        &'a self,
+        client: &'a Client,
+        host: &'a Host,
+        port: u16,
+    ) -> Wait<'a, Result<TcpStream, DialError>> {
+        Box::pin(async move {
+            let reached = tokio::time::timeout(self.connect, self.reach(client, host, port));
+            reached.await.unwrap_or_else(|_| Err(DialError::TooSlow { host: host.clone() }))
+        })
+    }
+}
+
+/// One connection, from an address of its own if it has one.
+pub(crate) async fn connect(
+    to: SocketAddr,
+    source: Option<IpAddr>,
+    mark_of: Option<u32>,
+) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    mark(&socket, mark_of)?;
+    if let Some(source) = source {
+        // It may be routed here without being an address of an interface.
+        match source {
+            IpAddr::V4(_) => socket.set_freebind_v4(true)?,
+            IpAddr::V6(_) => socket.set_freebind_v6(true)?,
+        }
+        socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
+    }
+    let stream = TcpSocket::from_std_stream(socket.into()).connect(to).await?;
+    tune(&stream)?;
+    Ok(stream)
+}
+
+/// For both ends: small writes go at once, and an end that vanished is noticed.
+pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))
+}
+
+pub(crate) fn mark(socket: &impl AsFd, mark: Option<u32>) -> io::Result<()> {
+    mark.map_or(Ok(()), |mark| SockRef::from(socket).set_mark(mark))
+}
+
+/// Whether the machine knows a way to the internet of IPv6. Nothing is sent to find out.
+fn has_v6() -> bool {
+    const OUT_THERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888);
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .is_ok_and(|socket| socket.connect((OUT_THERE, 53)).is_ok())
 }

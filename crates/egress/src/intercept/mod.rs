@@ -18,9 +18,10 @@ mod tests;
 mod upgrade;
 mod upstream;
 
-pub(crate) use body::Body;
+pub(crate) use body::{Body, BoxError};
 pub(crate) use refusal::blocked;
-pub(crate) use upstream::{RootsError, UpstreamTls};
+pub use upstream::RootsError;
+pub(crate) use upstream::UpstreamTls;
 
 use crate::authority::Authority;
 use crate::client::Client;

@@ -1,0 +1,180 @@
+//! All instances, by what they are known by.
+
+use crate::client::Client;
+use crate::policy::Policy;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use types::egress::{EgressRules, VpcMember};
+use types::ids::ResourceId;
+use types::instance::InstanceName;
+use types::parts::Sensitive;
+
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    known: RwLock<Known>,
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_address: HashMap<Ipv4Addr, Arc<Client>>,
+    by_instance: HashMap<InstanceName, Arc<Client>>,
+    /// By VPC and name in it, in lower case. Replicas may share a name.
+    members: HashMap<(ResourceId, String), Vec<Ipv4Addr>>,
+}
+
+impl Clients {
+    /// Makes an instance known, or gives it new rules. What this returns ends when connections that
+    /// are not allowed any more are gone.
+    pub(crate) fn set(
+        &self,
+        instance: InstanceName,
+        address: Ipv4Addr,
+        rules: EgressRules,
+        credential: Sensitive<String>,
+        names_max: usize,
+    ) -> Vec<CancellationToken> {
+        let mut known = self.known.write();
+        let member = rules.vpc.clone();
+        let found = known.by_instance.get(&instance).filter(|client| client.address == address);
+        let Some(client) = found.map(Arc::clone) else {
+            // An address is of one instance: whoever had it before is gone.
+            let old = known.by_address.get(&address).map(|client| client.instance.clone());
+            for instance in old.iter().chain([&instance]) {
+                known.remove(instance);
+            }
+            let policy = Policy::compile(rules);
+            let client = Client::known(instance.clone(), address, policy, credential, names_max);
+            let client = Arc::new(client);
+            known.by_address.insert(address, Arc::clone(&client));
+            known.by_instance.insert(instance, client);
+            known.join(member.as_ref(), address);
+            drop(known);
+            self.more.notify_waiters();
+            return Vec::new();
+        };
+        client.set_credential(credential);
+        let policy = client.policy();
+        if *policy.rules() == rules {
+            return Vec::new();
+        }
+        known.leave(policy.rules().vpc.as_ref(), address);
+        known.join(member.as_ref(), address);
+        client.set_policy(Policy::compile(rules))
+    }
+
+    pub(crate) fn remove(&self, instance: &InstanceName) {
+        self.known.write().remove(instance);
+    }
+
+    /// The instance with this address, which is waited for: it may be just being launched.
+    pub(crate) async fn find(&self, address: Ipv4Addr, wait: Duration) -> Option<Arc<Client>> {
+        let search = async {
+            loop {
+                let mut more = std::pin::pin!(self.more.notified());
+                more.as_mut().enable();
+                if let Some(client) = self.known.read().by_address.get(&address) {
+                    return Arc::clone(client);
+                }
+                more.await;
+            }
+        };
+        tokio::time::timeout(wait, search).await.ok()
+    }
+
+    /// Who has this name in the VPC.
+    pub(crate) fn members(&self, vpc: &ResourceId, host: &str) -> Vec<Ipv4Addr> {
+        let known = self.known.read();
+        known.members.get(&(vpc.clone(), host.to_owned())).cloned().unwrap_or_default()
+    }
+}
+
+impl Known {
+    fn remove(&mut self, instance: &InstanceName) {
+        let Some(client) = self.by_instance.remove(instance) else { return };
+        self.by_address.remove(&client.address);
+        self.leave(client.policy().rules().vpc.as_ref(), client.address);
+        client.end();
+    }
+
+    fn join(&mut self, member: Option<&VpcMember>, address: Ipv4Addr) {
+        if let Some(member) = member {
+            self.members.entry(key(member)).or_default().push(address);
+        }
+    }
+
+    fn leave(&mut self, member: Option<&VpcMember>, address: Ipv4Addr) {
+        let Some(key) = member.map(key) else { return };
+        if let Some(addresses) = self.members.get_mut(&key) {
+            addresses.retain(|other| *other != address);
+            if addresses.is_empty() {
+                self.members.remove(&key);
+            }
+        }
+    }
+}
+
+fn key(member: &VpcMember) -> (ResourceId, String) {
+    (member.vpc.clone(), member.host.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(vpc: &str) -> EgressRules {
+        let vpc = VpcMember {
+            vpc: ResourceId::known(vpc),
+            vpc_name: "net".to_owned(),
+            host: "Web".to_owned(),
+        };
+        EgressRules { vpc: Some(vpc), ..EgressRules::default() }
+    }
+
+    #[tokio::test]
+    async fn an_address_is_of_one_instance() {
+        let clients = Clients::default();
+        let instance = |name: &str| InstanceName::new(name).unwrap();
+        let one = Ipv4Addr::new(127, 0, 0, 2);
+        let other = Ipv4Addr::new(127, 0, 0, 3);
+        let set = |name: &str, address, rules| {
+            clients.set(instance(name), address, rules, Sensitive("x".to_owned()), 16)
+        };
+        let vpc = ResourceId::known("res_a");
+        set("a", one, rules("res_a"));
+        assert_eq!(clients.members(&vpc, "web"), [one]);
+        assert_eq!(clients.members(&ResourceId::known("res_b"), "web"), [Ipv4Addr::LOCALHOST; 0]);
+        // Another one gets the address of one that is gone without a word.
+        set("b", one, EgressRules::default());
+        assert!(clients.members(&vpc, "web").is_empty());
+        let found = clients.find(one, Duration::ZERO).await.unwrap();
+        assert_eq!(found.instance, instance("b"));
+        // One that moved leaves nothing behind.
+        set("b", other, rules("res_a"));
+        assert!(clients.find(one, Duration::ZERO).await.is_none());
+        assert_eq!(clients.members(&vpc, "web"), [other]);
+        set("b", other, EgressRules::default());
+        assert!(clients.members(&vpc, "web").is_empty());
+        clients.remove(&instance("b"));
+        assert!(clients.find(other, Duration::ZERO).await.is_none());
+    }
+
+    #[tokio::test]
+    async fn who_comes_early_waits() {
+        let clients = Arc::new(Clients::default());
+        let early = tokio::spawn({
+            let clients = Arc::clone(&clients);
+            async move { clients.find(Ipv4Addr::LOCALHOST, Duration::from_secs(60)).await }
+        });
+        tokio::task::yield_now().await;
+        let instance = InstanceName::new("a").unwrap();
+        let credential = Sensitive("x".to_owned());
+        clients.set(instance, Ipv4Addr::LOCALHOST, EgressRules::default(), credential, 16);
+        assert!(early.await.unwrap().is_some());
+    }
+}

@@ -1,0 +1,107 @@
+//! The proxy of an organisation, behind which the internet is.
+
+use crate::host::Host;
+use crate::inside::Places;
+use crate::settings::Upstream;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::io;
+use std::net::IpAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use types::parts::Sensitive;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BadUpstream {
+    #[error("`{0}` is no address of a proxy: `http://HOST:PORT`")]
+    Url(String),
+    #[error("the proxy of the organisation is asked over http:// only, not over `{0}`")]
+    Scheme(String),
+    #[error(transparent)]
+    Direct(#[from] crate::inside::BadPlace),
+}
+
+#[derive(Debug)]
+pub(super) struct Way {
+    host: Host,
+    port: u16,
+    /// The whole header field.
+    authorization: Option<Sensitive<String>>,
+    direct: Places,
+}
+
+const PORT: u16 = 3128;
+const HEAD_BYTES_MAX: usize = 8 << 10;
+
+impl Way {
+    pub(super) fn new(upstream: &Upstream) -> Result<Self, BadUpstream> {
+        let bad = || BadUpstream::Url(upstream.url.clone());
+        let uri: http::Uri = upstream.url.parse().map_err(|_| bad())?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some(other) => return Err(BadUpstream::Scheme(other.to_owned())),
+            None => return Err(bad()),
+        }
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
+        let authority = authority.ok_or_else(bad)?;
+        let host = Host::parse(authority.host()).ok_or_else(bad)?;
+        let authorization = upstream.user.as_ref().map(|user| {
+            let password = upstream.password.as_ref().map_or("", |password| &password.0);
+            let credential = STANDARD.encode(format!("{user}:{password}"));
+            Sensitive(format!("Proxy-Authorization: Basic {credential}\r\n"))
+        });
+        let direct = Places::parse(&upstream.no_proxy)?;
+        Ok(Self { host, port: authority.port_u16().unwrap_or(PORT), authorization, direct })
+    }
+
+    pub(super) const fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(super) const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether a host is reached through it.
+    pub(super) fn leads_to(&self, host: &Host, addresses: &[IpAddr]) -> bool {
+        let is_direct = |address: &IpAddr| self.direct.has(&Host::Address(*address));
+        !self.direct.has(host) && !addresses.iter().any(is_direct)
+    }
+
+    /// Asks for a connection. The name is told and not the address: such proxies have rules for names.
+    pub(super) async fn through(
+        &self,
+        mut stream: TcpStream,
+        host: &Host,
+        port: u16,
+    ) -> io::Result<TcpStream> {
+        let target = match host {
+            Host::Address(IpAddr::V6(address)) => format!("[{address}]:{port}"),
+            host => format!("{host}:{port}"),
+        };
+        let authorization = self.authorization.as_ref().map_or("", |field| &field.0);
+        let request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{authorization}\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let head = read_head(&mut stream).await?;
+        let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
+        match status {
+            Some(status) if status.starts_with('2') => Ok(stream),
+            Some(status) if status.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Err(io::Error::other(format!("the proxy in front answers {status}")))
+            }
+            _ => Err(io::Error::other("the proxy in front answers nonsense")),
+        }
+    }
+}
+
+/// One byte after the other: what follows belongs to whoever is behind the proxy.
+async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() >= HEAD_BYTES_MAX {
+            return Err(io::Error::other("the proxy in front answers nonsense"));
+        }
+        head.push(stream.read_u8().await?);
+    }
+    String::from_utf8(head).map_err(io::Error::other)
+}

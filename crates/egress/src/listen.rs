@@ -1,0 +1,169 @@
+//! The sockets of the way out, and who serves what comes to them.
+
+use crate::OpenError;
+use crate::authority::Authority;
+use crate::clients::Clients;
+use crate::dial::{Dialer, tune};
+use crate::events::{EventLimits, Events};
+use crate::host::Host;
+use crate::inside::Places;
+use crate::intercept::{self, UpstreamTls};
+use crate::names::{self, Resolver};
+use crate::service::{Original, Service};
+use crate::settings::{Limits, Ports, Settings};
+use crate::{explicit, transparent};
+use admission::{Permit, Pool};
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use types::World;
+
+/// Connections that wait to be accepted. The kernel may allow fewer.
+const BACKLOG: u32 = 4096;
+/// Certificates of hosts that are kept in memory, some KiB each.
+const LEAVES_MAX: usize = 1024;
+
+struct Sockets {
+    proxy: TcpListener,
+    transparent: TcpListener,
+    names_tcp: TcpListener,
+    names_udp: UdpSocket,
+}
+
+pub(crate) fn open(
+    settings: Settings,
+    world: World,
+    original: Box<Original>,
+    closing: CancellationToken,
+) -> Result<Arc<Service>, OpenError> {
+    let (sockets, ports) = bind(&settings)?;
+    let inside = Arc::new(Places::parse(&settings.inside)?);
+    let resolver = Arc::new(Resolver::new(&settings, world.clone()));
+    let dialer = Dialer::new(&settings, Arc::clone(&resolver), Arc::clone(&inside))?;
+    let dialer = Arc::new(dialer);
+    let authority = Arc::new(Authority::open(&settings.folder, world.clone(), LEAVES_MAX)?);
+    let kept_max = settings.limits.events;
+    let events =
+        Arc::new(Events::new(world.clone(), EventLimits { kept_max, ..Default::default() }));
+    let own = Host::Address(IpAddr::V4(settings.address));
+    let mut tls = authority.tls(&own)?.as_ref().clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let intercept = Arc::new(intercept::Shared::new(
+        Arc::clone(&authority),
+        Arc::clone(&dialer) as _,
+        UpstreamTls::of_machine(settings.extra_roots.as_deref())?,
+        world.clone(),
+        Arc::clone(&events),
+        of_requests(&settings.limits),
+    ));
+    let limits = &settings.limits;
+    let service = Arc::new(Service {
+        connections: Pool::new("connections of instances", limits.connections),
+        questions: Pool::new("questions for names", limits.questions),
+        clients: Clients::default(),
+        settings,
+        ports,
+        world,
+        resolver,
+        inside,
+        dialer,
+        authority,
+        events,
+        intercept,
+        original,
+        closing,
+    });
+    serve(&service, sockets, TlsAcceptor::from(Arc::new(tls)));
+    Ok(service)
+}
+
+/// The limits of requests that are looked at.
+fn of_requests(limits: &Limits) -> intercept::Limits {
+    intercept::Limits {
+        head_bytes_max: limits.head_bytes,
+        handshake_timeout: limits.handshake,
+        idle_timeout: limits.idle,
+        ..intercept::Limits::default()
+    }
+}
+
+fn serve(service: &Arc<Service>, sockets: Sockets, acceptor: TlsAcceptor) {
+    let Sockets { proxy, transparent, names_tcp, names_udp } = sockets;
+    let accepted = accept(Arc::clone(service), proxy, move |service, stream, from, permit| {
+        explicit::serve(service, acceptor.clone(), stream, from, permit)
+    });
+    service.spawn(accepted);
+    let accepted = accept(Arc::clone(service), transparent, |service, stream, from, permit| {
+        held(permit, transparent::serve(service, stream, from))
+    });
+    service.spawn(accepted);
+    let accepted = accept(Arc::clone(service), names_tcp, |service, stream, from, permit| {
+        held(permit, names::serve_tcp(service, stream, from))
+    });
+    service.spawn(accepted);
+    service.spawn(names::serve_udp(Arc::clone(service), names_udp));
+}
+
+async fn held(permit: Permit<Ipv4Addr>, work: impl Future<Output = ()>) {
+    work.await;
+    drop(permit);
+}
+
+async fn accept<W: Future<Output = ()> + Send + 'static>(
+    service: Arc<Service>,
+    listener: TcpListener,
+    serve: impl Fn(Arc<Service>, TcpStream, Ipv4Addr, Permit<Ipv4Addr>) -> W,
+) {
+    loop {
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                service.pause_after(&error).await;
+                continue;
+            }
+        };
+        let IpAddr::V4(address) = from.ip() else { continue };
+        // Who has too many is closed at once, so that the neighbours keep theirs.
+        let Ok(permit) = service.connections.take(&address, 1) else { continue };
+        // One that is gone by now is noticed by whoever reads it.
+        let _ = tune(&stream);
+        service.spawn(serve(Arc::clone(&service), stream, address, permit));
+    }
+}
+
+fn bind(settings: &Settings) -> Result<(Sockets, Ports), OpenError> {
+    let Ports { proxy, transparent, names } = settings.ports;
+    let failed = |port| move |source| OpenError::Bind { address: settings.address, port, source };
+    let tcp = |port| listener((settings.address, port).into());
+    let port_of = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
+    let proxy_socket = tcp(proxy).map_err(failed(proxy))?;
+    let transparent_socket = tcp(transparent).map_err(failed(transparent))?;
+    let names_tcp = tcp(names).map_err(failed(names))?;
+    let names_port = port_of(&names_tcp).map_err(failed(names))?;
+    let names_udp = datagrams((settings.address, names_port).into()).map_err(failed(names))?;
+    let ports = Ports {
+        proxy: port_of(&proxy_socket).map_err(failed(proxy))?,
+        transparent: port_of(&transparent_socket).map_err(failed(transparent))?,
+        names: names_port,
+    };
+    let sockets =
+        Sockets { proxy: proxy_socket, transparent: transparent_socket, names_tcp, names_udp };
+    Ok((sockets, ports))
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = std::net::UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}

@@ -1,0 +1,323 @@
+//! A connection from its first byte to its end, whichever door it came through.
+//!
+//! ```text
+//! first bytes ─→ TLS      the name in it decides, beside the one that was asked for
+//!             ├→ HTTP     each request is decided by its own name
+//!             ├→ other    the name decides that was asked for, or that the address was given out for
+//!             └→ silence  the same; what the client says later is looked at all the same
+//! ```
+
+use crate::client::{Client, Door, Entry, Kind, Passing, of_hosts, of_unasked, of_unseen};
+use crate::dial::Dial as _;
+use crate::host::Host;
+use crate::intercept::{self, To};
+use crate::peek::{self, Replay, Seen, Stream};
+use crate::policy::{Policy, Verdict};
+use crate::relay::relay;
+use crate::service::{Blocked, Service};
+use bytes::BytesMut;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Where a connection was to go before anything was read of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Aim {
+    pub(crate) door: Door,
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+    /// What decides about it: the host itself, or the names that it was given out for.
+    pub(crate) names: Vec<Host>,
+}
+
+const ODD: &str = "a beginning that can be read in more than one way";
+const UNSEEN: &str = "a rule with a method or a path, and no request that it could decide";
+
+pub(crate) struct Passage {
+    pub(crate) service: Arc<Service>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) aim: Aim,
+}
+
+/// What waiting beside a server that may speak first came to.
+enum Waited<S> {
+    /// The client has spoken; the server maybe before it.
+    Spoke {
+        stream: S,
+        seen: Seen,
+        server: Option<TcpStream>,
+    },
+    Over,
+}
+
+impl Passage {
+    /// `server` is the connection to the host if it was made already.
+    pub(crate) async fn carry<S: Stream>(self, mut stream: S, mut server: Option<TcpStream>) {
+        let limits = &self.service.settings.limits;
+        let mut head = BytesMut::new();
+        let Ok(mut seen) = peek::peek(&mut stream, &mut head, limits).await else {
+            return stream.reset();
+        };
+        if seen == Seen::Silence {
+            match self.wait(stream, &mut head, server).await {
+                Waited::Spoke { stream: spoken, seen: now, server: beside } => {
+                    (stream, seen, server) = (spoken, now, beside);
+                }
+                Waited::Over => return,
+            }
+        }
+        let stream = Replay::new(head, stream);
+        let policy = self.client.policy();
+        let rules = policy.rules();
+        match seen {
+            Seen::Tls(hello) => {
+                let looks = hello.is_encrypted && rules.has_lists();
+                self.tls(stream, server, &policy, hello.name, looks).await;
+            }
+            Seen::Http if rules.has_lists() || !rules.routing.is_empty() => {
+                drop(server);
+                let to = To { host: self.aim.host.clone(), port: self.aim.port, is_tls: false };
+                self.requests(stream, &policy, to, Kind::AnyRequests).await;
+            }
+            Seen::Odd if rules.has_lists() => self.refuse(&stream, &self.aim.host, ODD),
+            Seen::Http | Seen::Odd | Seen::Other | Seen::Silence => {
+                self.unseen(stream, server, &policy).await;
+            }
+        }
+    }
+
+    fn judge(&self, policy: &Policy, hosts: &[Host]) -> Verdict {
+        match self.aim.door {
+            Door::Proxy => of_hosts(policy, hosts),
+            Door::Transparent => of_unasked(policy, hosts),
+        }
+    }
+
+    /// What the rules say of bytes that are no requests.
+    fn judge_unseen(&self, policy: &Policy) -> Verdict {
+        match self.judge(policy, &self.aim.names) {
+            Verdict::Look => of_unseen(policy, &self.aim.names),
+            verdict => verdict,
+        }
+    }
+
+    /// What programs chose by themselves goes where its name leads; what asked the proxy, where it
+    /// asked for, if the name in its hello may be reached as well.
+    async fn tls<S: Stream>(
+        &self,
+        stream: Replay<S>,
+        server: Option<TcpStream>,
+        policy: &Arc<Policy>,
+        name: Option<Host>,
+        looks: bool,
+    ) {
+        let Aim { door, host, port, names } = self.aim.clone();
+        let hosts = match (&name, door) {
+            (Some(name), Door::Proxy) => [names.as_slice(), &[name.clone()]].concat(),
+            (Some(name), Door::Transparent) => vec![name.clone()],
+            (None, _) => names,
+        };
+        let named = name.unwrap_or_else(|| host.clone());
+        let target = if door == Door::Proxy { host } else { named.clone() };
+        match self.judge(policy, &hosts) {
+            Verdict::Block { rule } => self.refuse(&stream, &named, &rule),
+            Verdict::Pass if !looks => self.bytes(stream, server, policy, hosts, &target).await,
+            Verdict::Pass | Verdict::Look => {
+                drop(server);
+                let to = To { host: named, port, is_tls: true };
+                self.requests(stream, policy, to, Kind::Requests).await;
+            }
+        }
+    }
+
+    async fn unseen<S: Stream>(
+        &self,
+        stream: Replay<S>,
+        server: Option<TcpStream>,
+        policy: &Arc<Policy>,
+    ) {
+        match self.judge_unseen(policy) {
+            Verdict::Pass => {
+                let names = self.aim.names.clone();
+                self.bytes(stream, server, policy, names, &self.aim.host).await;
+            }
+            Verdict::Look => self.refuse(&stream, &self.aim.host, UNSEEN),
+            Verdict::Block { rule } => self.refuse(&stream, &self.aim.host, &rule),
+        }
+    }
+
+    async fn bytes<S: Stream>(
+        &self,
+        mut stream: Replay<S>,
+        server: Option<TcpStream>,
+        policy: &Arc<Policy>,
+        hosts: Vec<Host>,
+        target: &Host,
+    ) {
+        let entry = Entry { door: self.aim.door, hosts, kind: Kind::Bytes };
+        let Some(passing) = self.client.pass(policy, entry) else { return stream.reset() };
+        let idle = self.service.settings.limits.idle;
+        let work = async {
+            let Some(mut server) = self.connected(server, target).await else {
+                return stream.reset();
+            };
+            relay(&mut stream, &mut server, idle).await;
+        };
+        let was_cut = tokio::select! {
+            biased;
+            () = passing.cut() => true,
+            () = work => false,
+        };
+        if was_cut {
+            stream.reset();
+        }
+        drop(stream);
+        drop(passing);
+    }
+
+    async fn requests<S: Stream>(
+        &self,
+        stream: Replay<S>,
+        policy: &Arc<Policy>,
+        to: To,
+        kind: Kind,
+    ) {
+        let entry = Entry { door: self.aim.door, hosts: vec![to.host.clone()], kind };
+        let Some(passing) = self.client.pass(policy, entry) else { return stream.reset() };
+        let shared = Arc::clone(&self.service.intercept);
+        let client = Arc::clone(&self.client);
+        tokio::select! {
+            biased;
+            () = passing.cut() => {}
+            () = Box::pin(intercept::serve(shared, client, stream, to)) => {}
+        }
+    }
+
+    async fn connected(&self, server: Option<TcpStream>, target: &Host) -> Option<TcpStream> {
+        if server.is_some() {
+            return server;
+        }
+        let dialed = self.service.dialer.dial(&self.client, target, self.aim.port).await;
+        match dialed {
+            Ok(server) => Some(server),
+            Err(error) => {
+                let why = error.to_string();
+                self.service.note_failed(&self.client, target, self.aim.port, &why);
+                None
+            }
+        }
+    }
+
+    /// The client says nothing, so maybe its server speaks first. The client's first words are
+    /// looked at all the same: it might only have waited.
+    async fn wait<S: Stream>(
+        &self,
+        mut stream: S,
+        head: &mut BytesMut,
+        server: Option<TcpStream>,
+    ) -> Waited<S> {
+        let policy = self.client.policy();
+        if self.judge_unseen(&policy) != Verdict::Pass {
+            // Only a name in its first words can still let it pass.
+            let limits = &self.service.settings.limits;
+            return match peek::insist(&mut stream, head, limits).await {
+                Ok(seen) => Waited::Spoke { stream, seen, server },
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::TimedOut {
+                        self.refuse(&stream, &self.aim.host, "nothing that a rule could decide");
+                    }
+                    Waited::Over
+                }
+            };
+        }
+        let names = self.aim.names.clone();
+        let entry = Entry { door: self.aim.door, hosts: names, kind: Kind::Bytes };
+        let Some(passing) = self.client.pass(&policy, entry) else {
+            stream.reset();
+            return Waited::Over;
+        };
+        let Some(mut server) = self.connected(server, &self.aim.host).await else {
+            stream.reset();
+            return Waited::Over;
+        };
+        let waited = self.listen(&mut stream, head, &mut server, &passing).await;
+        match waited {
+            Ok((seen, spoke)) => self.spoken(stream, seen, server, spoke),
+            Err(_) => {
+                stream.reset();
+                Waited::Over
+            }
+        }
+    }
+
+    /// After the server has spoken, the client speaks what the server does, and that is neither TLS
+    /// nor HTTP.
+    fn spoken<S: Stream>(
+        &self,
+        stream: S,
+        seen: Seen,
+        server: TcpStream,
+        spoke: bool,
+    ) -> Waited<S> {
+        let policy = self.client.policy();
+        match seen {
+            Seen::Tls(_) | Seen::Http | Seen::Odd if spoke && policy.rules().has_lists() => {
+                self.refuse(&stream, &self.aim.host, ODD);
+                Waited::Over
+            }
+            Seen::Tls(_) | Seen::Http | Seen::Odd if spoke => {
+                Waited::Spoke { stream, seen: Seen::Other, server: Some(server) }
+            }
+            // The name in it decides where it goes, unless the proxy was asked for this host.
+            Seen::Tls(_) | Seen::Http if self.aim.door == Door::Transparent => {
+                Waited::Spoke { stream, seen, server: None }
+            }
+            seen => Waited::Spoke { stream, seen, server: Some(server) },
+        }
+    }
+
+    /// Passes on what the server says until the client has spoken, and whether it said something.
+    async fn listen(
+        &self,
+        stream: &mut impl Stream,
+        head: &mut BytesMut,
+        server: &mut TcpStream,
+        passing: &Passing,
+    ) -> io::Result<(Seen, bool)> {
+        let limits = &self.service.settings.limits;
+        let mut buffer = vec![0; 4096];
+        let mut spoke = false;
+        loop {
+            let ended = tokio::select! {
+                biased;
+                () = passing.cut() => return Err(io::ErrorKind::PermissionDenied.into()),
+                seen = peek::more(stream, head, limits.head_bytes) => {
+                    match seen? {
+                        Some(seen) => return Ok((seen, spoke)),
+                        // It has begun, and has to go on.
+                        None => return Ok((peek::insist(stream, head, limits).await?, spoke)),
+                    }
+                }
+                read = server.read(&mut buffer) => {
+                    let count = read?;
+                    stream.write_all(&buffer[..count]).await?;
+                    spoke = true;
+                    count == 0
+                }
+                () = tokio::time::sleep(limits.idle) => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            };
+            if ended {
+                return Ok((Seen::Other, spoke));
+            }
+        }
+    }
+
+    fn refuse(&self, stream: &impl Stream, host: &Host, rule: &str) {
+        let blocked = Blocked { host, port: self.aim.port, rule };
+        self.service.note_blocked(&self.client, &blocked);
+        stream.reset();
+    }
+}

@@ -1,0 +1,124 @@
+//! Bytes both ways, as they are.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+
+/// Held twice for each connection. More makes one connection hardly faster, and many dear.
+const BUFFER_BYTES: usize = 16 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Both sides have said all, or one of them broke off.
+    Done,
+    Idle,
+}
+
+/// Passes bytes on until both sides have ended, or neither has said anything for `idle`, or up to
+/// twice as long. Each side is read only as fast as the other takes it.
+pub(crate) async fn relay(
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    server: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    idle: Duration,
+) -> Ended {
+    let moved = Arc::new(AtomicU64::new(0));
+    let mut client = Counted { stream: client, moved: Arc::clone(&moved) };
+    let mut server = Counted { stream: server, moved: Arc::clone(&moved) };
+    let copy = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
+    let silent = async {
+        loop {
+            let before = moved.load(Ordering::Relaxed);
+            tokio::time::sleep(idle).await;
+            if moved.load(Ordering::Relaxed) == before {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        // Which of them broke off does not matter: both are closed now.
+        _ = copy => Ended::Done,
+        () = silent => Ended::Idle,
+    }
+}
+
+/// Counts what was read.
+struct Counted<'a, S> {
+    stream: &'a mut S,
+    moved: Arc<AtomicU64>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<'_, S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut *self.stream).poll_read(context, buffer))?;
+        self.moved.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<'_, S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut *self.stream).poll_write(context, bytes))?;
+        self.moved.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    #[tokio::test]
+    async fn each_side_may_end_before_the_other() {
+        let (mut client, mut inner) = duplex(64);
+        let (mut server, mut outer) = duplex(64);
+        let relaying =
+            tokio::spawn(
+                async move { relay(&mut inner, &mut outer, Duration::from_secs(60)).await },
+            );
+        let big = vec![7; 100_000];
+        let sent = big.clone();
+        let sending = tokio::spawn(async move {
+            client.write_all(&sent).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            answer
+        });
+        let mut received = Vec::new();
+        server.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, big);
+        server.write_all(b"after the end").await.unwrap();
+        drop(server);
+        assert_eq!(sending.await.unwrap(), "after the end");
+        assert_eq!(relaying.await.unwrap(), Ended::Done);
+    }
+
+    #[tokio::test]
+    async fn silence_ends_it() {
+        let (_client, mut inner) = duplex(64);
+        let (_server, mut outer) = duplex(64);
+        let ended = relay(&mut inner, &mut outer, Duration::from_millis(20)).await;
+        assert_eq!(ended, Ended::Idle);
+    }
+}

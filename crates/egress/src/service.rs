@@ -1,0 +1,85 @@
+//! What all listeners share.
+
+use crate::authority::Authority;
+use crate::client::Client;
+use crate::clients::Clients;
+use crate::dial::Dialer;
+use crate::events::{Events, Note};
+use crate::host::Host;
+use crate::inside::Places;
+use crate::intercept;
+use crate::names::Resolver;
+use crate::settings::{Ports, Settings};
+use admission::Pool;
+use std::future::Future;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use types::World;
+use types::egress::EgressDecision;
+
+/// Says where a connection was going before the firewall sent it here.
+pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;
+
+pub(crate) struct Service {
+    pub(crate) settings: Settings,
+    /// As they are bound, also where the settings left the choice to the machine.
+    pub(crate) ports: Ports,
+    pub(crate) world: World,
+    pub(crate) clients: Clients,
+    pub(crate) resolver: Arc<Resolver>,
+    pub(crate) inside: Arc<Places>,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) intercept: Arc<intercept::Shared>,
+    pub(crate) original: Box<Original>,
+    /// By the address they come from: also of those that are not known yet.
+    pub(crate) connections: Pool<Ipv4Addr>,
+    pub(crate) questions: Pool<Ipv4Addr>,
+    pub(crate) closing: CancellationToken,
+}
+
+/// Something that was not let through.
+pub(crate) struct Blocked<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) port: u16,
+    pub(crate) rule: &'a str,
+}
+
+/// Before a socket is asked again that failed, as when there are no more files.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Service {
+    /// Runs until it ends or the service does.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let closing = self.closing.clone();
+        tokio::spawn(async move { closing.run_until_cancelled(work).await });
+    }
+
+    pub(crate) async fn client(&self, address: Ipv4Addr) -> Option<Arc<Client>> {
+        self.clients.find(address, self.settings.limits.unknown_wait).await
+    }
+
+    pub(crate) fn note_blocked(&self, client: &Client, blocked: &Blocked<'_>) {
+        self.note(client, EgressDecision::Blocked, blocked);
+    }
+
+    pub(crate) fn note_failed(&self, client: &Client, host: &Host, port: u16, why: &str) {
+        self.note(client, EgressDecision::Failed, &Blocked { host, port, rule: why });
+    }
+
+    fn note(&self, client: &Client, decision: EgressDecision, what: &Blocked<'_>) {
+        let note = Note::new(decision, what.host.to_string(), what.port);
+        let note = Note { rule: what.rule.to_owned(), ..note };
+        self.events.note(&client.instance, note);
+    }
+
+    pub(crate) async fn pause_after(&self, error: &io::Error) {
+        tracing::warn!(%error, "a listener of the way out failed");
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,291 @@
+use super::servers::{Server, Told};
+use super::*;
+use crate::hello::tests::real;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+type Proxied = TlsStream<TcpStream>;
+
+impl Net {
+    pub(in crate::tests) async fn proxy(&self, from: Ipv4Addr) -> Proxied {
+        let mut roots = RootCertStore::empty();
+        let pem = self.egress.authority_pem();
+        roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = bound(from).connect(self.at(self.egress.ports().proxy)).await.unwrap();
+        let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
+    /// Asks for a connection; the head of the answer.
+    pub(in crate::tests) async fn connect(&self, target: &str) -> (Proxied, String) {
+        let mut stream = self.proxy(ONE).await;
+        let request = format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n{}\r\n", login(ONE));
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut stream).await;
+        (stream, head)
+    }
+}
+
+fn login(address: Ipv4Addr) -> String {
+    let credential = format!("{}:{}", instance(address), credential(address).0);
+    format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode(credential))
+}
+
+async fn head(stream: &mut (impl AsyncRead + Unpin)) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let byte = tokio::time::timeout(LONG, stream.read_u8()).await.expect("an answer");
+        head.push(byte.unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&head))));
+    }
+    String::from_utf8(head).unwrap().to_ascii_lowercase()
+}
+
+fn any(address: Ipv4Addr) -> SocketAddrV4 {
+    SocketAddrV4::new(address, 0)
+}
+
+#[tokio::test]
+async fn only_the_own_credential_opens_the_proxy() {
+    let net = Net::new().await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    net.set(OTHER, rules(&["ok.example"], &[])).await;
+    let own = login(ONE);
+    let wrong = [
+        String::new(),
+        login(OTHER),
+        own.replace("Basic", "Bearer"),
+        own.replace("\r\n", "AA\r\n"),
+        format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode("i-2:")),
+        format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode("i-2")),
+        "Proxy-Authorization: Basic %%%\r\n".to_owned(),
+        [own.clone(), login(OTHER)].concat(),
+    ];
+    for login in wrong {
+        let mut stream = net.proxy(ONE).await;
+        let request = format!("CONNECT ok.example:443 HTTP/1.1\r\nHost: x\r\n{login}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut stream).await;
+        assert!(head.starts_with("http/1.1 407"), "{login}: {head}");
+        assert!(head.contains("proxy-authenticate: basic"), "{head}");
+    }
+    let url = net.egress.proxy_url(&instance(ONE), &credential(ONE)).0;
+    let port = net.egress.ports().proxy;
+    assert_eq!(url, format!("https://i-2:secret%2F127%2E0%2E0%2E2@127.0.0.1:{port}"));
+}
+
+#[tokio::test]
+async fn the_answer_says_why_a_host_is_not_reached() {
+    let net = Net::with(Limits { connect: Duration::from_millis(300), ..limits() }, None).await;
+    net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));
+    net.names.tell("slow.example", Told::Silence);
+    net.names.tell("closed.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&[], &["bad.example", "192.0.2.1"])).await;
+    let cases = [
+        ("bad.example:443", "403", "firewall_blocked"),
+        ("BAD.example.:443", "403", "firewall_blocked"),
+        ("192.0.2.1:443", "403", "firewall_blocked"),
+        ("[::ffff:192.0.2.1]:443", "403", "firewall_blocked"),
+        ("inside.example:443", "403", "destination_ip_prohibited"),
+        ("127.0.0.1:22", "403", "destination_ip_prohibited"),
+        ("10.0.0.1:80", "403", "destination_ip_prohibited"),
+        ("169.254.169.254:80", "403", "destination_ip_prohibited"),
+        ("[::1]:80", "403", "destination_ip_prohibited"),
+        ("[::ffff:127.0.0.1]:80", "403", "destination_ip_prohibited"),
+        ("nothing.example:443", "502", "dns_error"),
+        ("closed.example:1", "502", "connection_refused"),
+        ("slow.example:443", "504", "connection_timeout"),
+    ];
+    for (target, status, word) in cases {
+        let (_, head) = net.connect(target).await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{target}: {head}");
+        assert!(head.contains(&format!("proxy-error: {word}")), "{target}: {head}");
+    }
+    for target in ["ok.example", "ok.example:0", "me@ok.example:443", "2130706433:80", "0x7f.1:80"]
+    {
+        let (_, head) = net.connect(target).await;
+        assert!(head.starts_with("http/1.1 400"), "{target}: {head}");
+    }
+    let mut stream = net.proxy(ONE).await;
+    let request = format!("GET /own HTTP/1.1\r\nHost: x\r\n{}\r\n", login(ONE));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(head(&mut stream).await.starts_with("http/1.1 400"));
+}
+
+#[tokio::test]
+async fn what_is_blocked_names_its_rule() {
+    let net = Net::new().await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let (mut stream, _) = net.connect("bad.example:443").await;
+    let mut body = vec![0; 64];
+    let count = stream.read(&mut body).await.unwrap();
+    let body = String::from_utf8_lossy(&body[..count]);
+    assert!(body.contains("firewall_blocked"), "{body}");
+    let event = &net.events().await[0];
+    assert_eq!((event.host.as_str(), event.port), ("bad.example", 443));
+    assert_eq!(event.rule, "allowedDomains");
+}
+
+#[tokio::test]
+async fn bytes_pass_as_they_are() {
+    let net = Net::new().await;
+    let server = Server::start("one", any(OUT_THERE)).await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let target = format!("ok.example:{}", server.port());
+    let (mut stream, head) = net.connect(&target).await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    stream.write_all(&real("ok.example")).await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"one:ok.example\n");
+    let big: Vec<u8> = (0..1_000_000u32).map(|byte| byte.to_be_bytes()[3]).collect();
+    let (mut read, mut write) = tokio::io::split(stream);
+    let sent = big.clone();
+    let sending = tokio::spawn(async move {
+        write.write_all(&sent).await.unwrap();
+        write.shutdown().await.unwrap();
+    });
+    let mut received = Vec::new();
+    read.read_to_end(&mut received).await.unwrap();
+    sending.await.unwrap();
+    assert!(received == big);
+}
+
+#[tokio::test]
+async fn the_name_in_the_hello_has_to_pass_as_well() {
+    let net = Net::new().await;
+    let server = Server::start("one", any(OUT_THERE)).await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let target = format!("ok.example:{}", server.port());
+    let (mut stream, _) = net.connect(&target).await;
+    assert_eq!(talk(&mut stream, &real("bad.example")).await.0, "");
+    let (mut stream, _) = net.connect(&target).await;
+    let request = b"GET / HTTP/1.1\r\nHost: bad.example\r\nConnection: close\r\n\r\n";
+    let (heard, _) = talk(&mut stream, request).await;
+    assert!(heard.starts_with("HTTP/1.1 403"), "{heard}");
+}
+
+#[tokio::test]
+async fn requests_with_a_whole_uri_are_forwarded() {
+    let net = Net::new().await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let server = Server::with(any(OUT_THERE), |mut stream: TcpStream| async move {
+        let mut request = vec![0; 4096];
+        let count = stream.read(&mut request).await.unwrap();
+        let request = String::from_utf8_lossy(&request[..count]).to_ascii_lowercase();
+        let leaks = request.contains("proxy-authorization");
+        let status = if leaks { "500 leaked" } else { "200 OK" };
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nhi");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    })
+    .await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    for (host, status) in [("ok.example", "200"), ("bad.example", "403")] {
+        let mut stream = net.proxy(ONE).await;
+        let uri = format!("http://{host}:{}/x", server.port());
+        let request = format!("GET {uri} HTTP/1.1\r\nHost: {host}\r\n{}\r\n", login(ONE));
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut stream).await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{host}: {head}");
+    }
+}
+
+#[tokio::test]
+async fn slow_and_huge_heads_are_ended() {
+    let hello = Duration::from_millis(200);
+    let net = Net::with(Limits { hello, head_bytes: 16 << 10, ..limits() }, None).await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let mut slow = net.proxy(ONE).await;
+    slow.write_all(b"CONNECT ok.exam").await.unwrap();
+    hear(&mut slow).await;
+    let mut huge = net.proxy(ONE).await;
+    let request = format!("GET http://ok.example/ HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(40_000));
+    let (heard, _) = talk(&mut huge, request.as_bytes()).await;
+    assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431"), "{heard}");
+    // One that never begins TLS.
+    let handshake = Duration::from_millis(100);
+    let net = Net::with(Limits { handshake, ..limits() }, None).await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let mut mute = bound(ONE).connect(net.at(net.egress.ports().proxy)).await.unwrap();
+    assert_eq!(hear(&mut mute).await.0, "");
+}
+
+#[tokio::test]
+async fn the_proxy_of_an_organisation_is_asked() {
+    let server = Server::start("one", any(OUT_THERE)).await;
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let organisation = Server::with(any(Ipv4Addr::LOCALHOST), {
+        let seen = Arc::clone(&seen);
+        let to = server.address;
+        move |mut stream: TcpStream| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let head = head(&mut stream).await;
+                let refuses = head.contains("closed.example");
+                seen.lock().push(head);
+                if refuses {
+                    let _ = stream.write_all(b"HTTP/1.1 403 no\r\n\r\n").await;
+                    return;
+                }
+                stream.write_all(b"HTTP/1.1 200 ok\r\nX: y\r\n\r\n").await.unwrap();
+                let mut out = TcpStream::connect(to).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut stream, &mut out).await;
+            }
+        }
+    })
+    .await;
+    let upstream = Upstream {
+        url: format!("http://127.0.0.1:{}", organisation.port()),
+        user: Some("we".to_owned()),
+        password: Some(Sensitive("pass".to_owned())),
+        no_proxy: vec!["direct.example".to_owned()],
+    };
+    let net = Net::with(limits(), Some(upstream)).await;
+    net.set(ONE, rules(&[], &["bad.example"])).await;
+    for name in ["ok.example", "closed.example", "direct.example"] {
+        net.names.tell(name, Told::Addresses(vec![OUT_THERE]));
+    }
+    net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));
+    let (mut stream, _) = net.connect("ok.example:443").await;
+    stream.write_all(&real("ok.example")).await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"one:ok.example\n");
+    let asked = seen.lock().pop().unwrap();
+    assert!(asked.starts_with("connect ok.example:443 http/1.1"), "{asked}");
+    let expected = STANDARD.encode("we:pass").to_ascii_lowercase();
+    assert!(asked.contains(&format!("proxy-authorization: basic {expected}\r\n")), "{asked}");
+    assert!(net.connect("closed.example:443").await.1.starts_with("http/1.1 502"));
+    // What is inside is no more reached by this way.
+    assert!(net.connect("inside.example:443").await.1.starts_with("http/1.1 403"));
+    seen.lock().clear();
+    let (_, head) = net.connect(&format!("direct.example:{}", server.port())).await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    assert!(seen.lock().is_empty());
+}
+
+#[tokio::test]
+async fn what_was_asked_for_is_cut_as_well() {
+    let net = Net::new().await;
+    let server = Server::start("one", any(OUT_THERE)).await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let (mut stream, _) = net.connect(&format!("ok.example:{}", server.port())).await;
+    stream.write_all(&real("ok.example")).await.unwrap();
+    let mut first = [0; 15];
+    stream.read_exact(&mut first).await.unwrap();
+    net.set(ONE, rules(&["other.example"], &[])).await;
+    hear(&mut stream).await;
+}

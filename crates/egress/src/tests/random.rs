@@ -1,0 +1,200 @@
+//! Whatever a hostile instance does, no server does anything for it under a name that is forbidden.
+
+use super::servers::{Server, Told, asked_for};
+use super::*;
+use crate::hello::tests::{real, split};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SHARED: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 3);
+const CASES: usize = 10_000;
+const AT_ONCE: usize = 32;
+
+/// Numbers that are the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % sides
+    }
+
+    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.roll(of.len())]
+    }
+}
+
+/// What servers were asked for, by where they are.
+#[derive(Default)]
+struct Served {
+    allowed: AtomicUsize,
+    forbidden: Mutex<Vec<String>>,
+}
+
+/// One that goes by the name that it is asked for, if it is at an address with more names than one.
+async fn server(address: SocketAddrV4, served: Arc<Served>) -> Server {
+    Server::with(address, move |mut stream: TcpStream| {
+        let served = Arc::clone(&served);
+        async move {
+            let mut first = Vec::new();
+            let mut buffer = [0; 4096];
+            // Until something is said by which a server could go.
+            while asked_for(&first) == "-" && first.len() < 8192 {
+                match stream.read(&mut buffer).await {
+                    Ok(0) | Err(_) => break,
+                    Ok(count) => first.extend_from_slice(&buffer[..count]),
+                }
+            }
+            let name = match (asked_for(&first), *address.ip()) {
+                (name, _) if name != "-" => name,
+                (_, OUT_THERE) => "ok.example".to_owned(),
+                (_, ELSEWHERE) => "bad.example".to_owned(),
+                _ => "-".to_owned(),
+            };
+            if name == "bad.example" || *address.ip() == INSIDE {
+                let first = String::from_utf8_lossy(&first).into_owned();
+                served.forbidden.lock().push(format!("{address}: {first:?}"));
+            } else if !first.is_empty() {
+                served.allowed.fetch_add(1, Ordering::Relaxed);
+            }
+            let _ = stream.write_all(b"done").await;
+        }
+    })
+    .await
+}
+
+fn first_bytes(dice: &mut Dice) -> Vec<u8> {
+    let name = *dice.pick(&["ok.example", "bad.example", "bad.example", "x.bad.example"]);
+    match dice.roll(8) {
+        0 | 1 => real(name),
+        2 => split(&real(name), 1 + dice.roll(60)),
+        3 => real("192.0.2.7"),
+        4 => {
+            let mut bytes = real(name);
+            let at = dice.roll(bytes.len());
+            bytes[at] = bytes[at].wrapping_add(1 + u8::try_from(dice.roll(254)).unwrap());
+            bytes
+        }
+        5 => {
+            let begin = *dice.pick(&["GET / HTTP/1.1", "\r\nGET / HTTP/1.1", "get\t/\thttp/1.0"]);
+            let field = *dice.pick(&["Host: ", "host:", "HOST:  ", "Host:\t"]);
+            let tail = *dice.pick(&["", ".", ":80"]);
+            format!("{begin}\r\n{field}{name}{tail}\r\nConnection: close\r\n\r\n").into_bytes()
+        }
+        6 => b"SSH-2.0-me\r\n".to_vec(),
+        _ => (0..dice.roll(80)).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect(),
+    }
+}
+
+struct Case {
+    by_proxy: Option<String>,
+    asks_for: Option<&'static str>,
+    to: Ipv4Addr,
+    bytes: Vec<u8>,
+    cut_at: usize,
+    waits: bool,
+}
+
+impl Case {
+    fn new(dice: &mut Dice, port: u16) -> Self {
+        let hosts = [
+            "ok.example",
+            "bad.example",
+            "BAD.example.",
+            "127.1.0.2",
+            "2130771970",
+            "127.65538",
+            "0x7f010002",
+            "0177.1.0.2",
+            "[::ffff:127.1.0.2]",
+            "[::ffff:7f01:2]",
+            "127.2.0.1",
+            "turns.example",
+            "inside.example",
+        ];
+        let host = *dice.pick(&hosts);
+        let bytes = first_bytes(dice);
+        Self {
+            by_proxy: (dice.roll(4) == 0).then(|| format!("{host}:{port}")),
+            asks_for: *dice.pick(&[
+                None,
+                Some("ok.example"),
+                Some("bad.example"),
+                Some("turns.example"),
+            ]),
+            to: *dice.pick(&[OUT_THERE, ELSEWHERE, SHARED, INSIDE]),
+            cut_at: dice.roll(bytes.len() + 1),
+            bytes,
+            waits: dice.roll(16) == 0,
+        }
+    }
+
+    async fn run(self, net: &Net, port: u16) {
+        if let Some(name) = self.asks_for {
+            net.resolve(ONE, name).await;
+        }
+        match &self.by_proxy {
+            Some(target) => {
+                let (mut stream, head) = net.connect(target).await;
+                if head.starts_with("http/1.1 200") {
+                    self.say(&mut stream).await;
+                }
+            }
+            None => {
+                let mut stream = net.divert(ONE, SocketAddrV4::new(self.to, port)).await;
+                self.say(&mut stream).await;
+            }
+        }
+    }
+
+    async fn say(&self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
+        let (first, second) = self.bytes.split_at(self.cut_at);
+        let _ = stream.write_all(first).await;
+        let _ = stream.flush().await;
+        if self.waits {
+            tokio::time::sleep(Duration::from_millis(8)).await;
+        }
+        let _ = stream.write_all(second).await;
+        let _ = stream.shutdown().await;
+        hear(stream).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_forbidden_passes() {
+    let fast =
+        Limits { silence: Duration::from_millis(4), hello: Duration::from_millis(300), ..limits() };
+    let net = Arc::new(Net::with(fast, None).await);
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE, SHARED]));
+    net.names.tell("bad.example", Told::Addresses(vec![ELSEWHERE, SHARED]));
+    net.names.tell("x.bad.example", Told::Addresses(vec![ELSEWHERE, SHARED]));
+    net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));
+    // Out there when it is asked for, and inside when it is reached.
+    net.names.tell("turns.example", Told::Changing(vec![SHARED], vec![INSIDE]));
+    net.set(ONE, rules(&["ok.example", "turns.example"], &[])).await;
+    let served = Arc::new(Served::default());
+    let first = server(SocketAddrV4::new(OUT_THERE, 0), Arc::clone(&served)).await;
+    let mut servers = Vec::new();
+    for address in [ELSEWHERE, SHARED, INSIDE] {
+        let address = SocketAddrV4::new(address, first.port());
+        servers.push(server(address, Arc::clone(&served)).await);
+    }
+    let mut dice = Dice(14);
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..CASES {
+        let case = Case::new(&mut dice, first.port());
+        let (net, port) = (Arc::clone(&net), first.port());
+        running.spawn(async move { case.run(&net, port).await });
+        if running.len() >= AT_ONCE {
+            running.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        ended.unwrap();
+    }
+    let forbidden = served.forbidden.lock();
+    assert!(forbidden.is_empty(), "{} times: {:?}", forbidden.len(), forbidden.first());
+    // And what is allowed did pass.
+    let allowed = served.allowed.load(Ordering::Relaxed);
+    assert!(allowed > CASES / 50, "{allowed}");
+}

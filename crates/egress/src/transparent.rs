@@ -1,0 +1,52 @@
+//! Connections of programs that ask nobody: the firewall has sent them here, and the kernel knows
+//! where they were going.
+
+use crate::client::{Client, Door, of_unasked};
+use crate::host::Host;
+use crate::passage::{Aim, Passage};
+use crate::peek::Stream as _;
+use crate::policy::Verdict;
+use crate::service::{Blocked, Service};
+use socket2::SockRef;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// As the kernel remembers it.
+pub(crate) fn original(stream: &TcpStream) -> io::Result<SocketAddrV4> {
+    let address = SockRef::from(stream).original_dst_v4()?;
+    address.as_socket_ipv4().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+}
+
+pub(crate) async fn serve(service: Arc<Service>, stream: TcpStream, address: Ipv4Addr) {
+    let Some(client) = service.client(address).await else { return stream.reset() };
+    let original = match (service.original)(&stream) {
+        Ok(original) => original,
+        Err(error) => {
+            tracing::debug!(%error, "a connection that was sent here by nobody");
+            return stream.reset();
+        }
+    };
+    let aim = aim(&service, &client, original);
+    let policy = client.policy();
+    // What the proxy alone may do needs no look at what is in it.
+    let is_past = aim.names.iter().all(|name| policy.bypasses(name));
+    if policy.rules().proxy_only && !is_past {
+        if let Verdict::Block { rule } = of_unasked(&policy, &aim.names) {
+            let blocked = Blocked { host: &aim.names[0], port: aim.port, rule: &rule };
+            service.note_blocked(&client, &blocked);
+        }
+        return stream.reset();
+    }
+    Passage { service, client, aim }.carry(stream, None).await;
+}
+
+fn aim(service: &Service, client: &Client, original: SocketAddrV4) -> Aim {
+    let host = Host::Address(IpAddr::V4(*original.ip()));
+    let mut names = client.names_of(*original.ip(), service.world.uptime_ms());
+    if names.is_empty() {
+        names.push(host.clone());
+    }
+    Aim { door: Door::Transparent, host, port: original.port(), names }
+}
