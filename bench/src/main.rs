@@ -13,6 +13,7 @@ mod api;
 mod build;
 mod cloud;
 mod density;
+mod egress;
 mod etcd;
 mod gateway;
 mod grpc;
@@ -46,12 +47,13 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("density", [])) => density::run().await,
         Some(("jobs", parts)) => jobs::run(parts).await,
         Some(("wakes", [])) => wakes::run().await,
+        Some(("egress", [])) => egress::run().await,
         Some(("serve", parts)) => serve::run(parts).await,
         Some(("build", parts)) => build::run(parts).await,
         Some(("storage", parts)) => storage::run(parts).await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
-            "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, jobs [PART ...], \
+            "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, egress, jobs [PART ...], \
              metrics [PART ...], serve [PART ...], build [PART ...], storage [PART ...]"
         ),
     }

@@ -25,10 +25,19 @@ pub(crate) fn prepare(image: &str) -> anyhow::Result<()> {
 /// Builds the server that runs inside of a sandbox to be reached. It must need nothing of the
 /// image.
 pub(crate) fn build_workload() -> anyhow::Result<PathBuf> {
-    let arguments = ["rustc", "--release", "--locked", "--quiet", "--package", "workload", "--"];
+    build_static("workload")
+}
+
+/// Builds what asks, and answers, over TLS inside of sandboxes and outside.
+pub(crate) fn build_caller() -> anyhow::Result<PathBuf> {
+    build_static("caller")
+}
+
+fn build_static(package: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["rustc", "--release", "--locked", "--quiet", "--package", package, "--"];
     cargo(&[arguments.as_slice(), &["-C", "target-feature=+crt-static"]].concat())
-        .context("the workload could not be built")?;
-    Ok(beside()?.join("workload"))
+        .with_context(|| format!("the program `{package}` could not be built"))?;
+    Ok(beside()?.join(package))
 }
 
 /// Where cargo puts programs: this one stands there.

@@ -37,7 +37,10 @@ impl Machine for LocalMachine {
     }
 
     fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
-        self.act(instance, |inner, id| inner.node.resume(id))
+        Box::pin(async move {
+            self.act(instance, |inner, id| inner.node.resume(id)).await?;
+            self.tell_woken(instance).await
+        })
     }
 
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>> {
@@ -50,6 +53,12 @@ impl Machine for LocalMachine {
 }
 
 impl LocalMachine {
+    /// Before whoever woke it gets through: what it starts for them has to find the way out.
+    async fn tell_woken(&self, instance: &str) -> Result<(), MachineError> {
+        let id = InstanceName::new(instance).map_err(|_| MachineError::Gone)?;
+        self.tell_programs(&id).await.map_err(MachineError::Failed)
+    }
+
     fn act<'a>(
         &'a self,
         instance: &'a str,

@@ -1,7 +1,7 @@
 //! From what is wished to an instance: the image and the guest's orders.
 
 use crate::leases::Purpose;
-use crate::{Inner, Interrupted, LocalMachine};
+use crate::{Inner, Interrupted, LocalMachine, egress};
 use admission::Refused;
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
@@ -44,7 +44,11 @@ impl LocalMachine {
             launch.granted = Some(self.make_ready(&launch).await?.to_string());
         }
         let _here = self.bring_snapshot(&launch).await?;
-        self.on_node(move |inner| inner.start(&launch)).await
+        let (id, rules) = (launch.instance.clone(), launch.egress.clone());
+        self.on_node(move |inner| inner.start(&launch)).await?;
+        // Until then the proxy holds what the instance asks for.
+        let begun = self.put_rules(&id, rules).await;
+        begun.map_err(|error| LaunchFault::Broken(chain(&error)))
     }
 
     /// Has a registry give the image of a launch to whoever has its credentials, into the room that
@@ -273,7 +277,7 @@ impl Inner {
 
     fn spec(&self, launch: &Launch, id: InstanceName, owner: Owner, image: &Image) -> Spec {
         let memory_mb = launch.memory_mb;
-        let config = self.orders(launch, &id, &image.config);
+        let config = self.orders(launch, &id, image);
         Spec {
             id,
             owner,
@@ -299,7 +303,7 @@ impl Inner {
             },
             scratch: folders(launch),
             extras: node::Extras { mounts: mounts(launch), ..node::Extras::default() },
-            firewall: node::Firewall::default(),
+            firewall: self.firewall(&launch.egress),
         }
     }
 
@@ -328,7 +332,8 @@ impl Inner {
 
     /// What the guest is told: the image's environment, under that of the launch, and where to
     /// begin or what to do. The data of work follows as it is.
-    fn orders(&self, launch: &Launch, id: &InstanceName, image: &Config) -> Vec<u8> {
+    fn orders(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Vec<u8> {
+        let (proxy, image) = (egress::at_start(self, launch, &image.layers), &image.config);
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         environment
@@ -347,6 +352,7 @@ impl Inner {
             "user": image.user,
             "disableProcessLogging": !launch.keeps_logs,
             "start": start,
+            "proxy": proxy,
         });
         let Some(work) = &launch.work else {
             orders["secret"] = json!(self.key.secret(id));

@@ -14,6 +14,7 @@
 mod builds;
 mod data;
 mod drives;
+mod egress;
 mod guest;
 mod instances;
 mod launching;
@@ -25,6 +26,7 @@ mod registry;
 mod remote;
 mod settings;
 mod snapshots;
+mod trust;
 mod upload;
 mod volumes;
 mod work;
@@ -63,6 +65,7 @@ struct Inner {
     key: work::Key,
     pids_max: u32,
     start_millicores: u32,
+    way_out: egress::WayOut,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Who takes a snapshot now: others wait.
@@ -106,6 +109,7 @@ impl LocalMachine {
             key,
             pids_max: settings.pids_max,
             start_millicores: settings.start_millicores,
+            way_out: egress::WayOut::default(),
             keeps_volumes,
             taking: tokio::sync::Semaphore::new(settings.takes_max),
             transfers: OnceLock::new(),

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::chain;
+use types::egress::{EgressEvent, EgressRules};
 use types::ids::WorkspaceId;
 use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
 
@@ -152,13 +153,28 @@ impl Machine for MachineControl {
             self.machine
                 .on_node(move |inner| {
                     match inner.node.destroy(&id) {
-                        Ok(()) | Err(Error::Missing(_)) => inner.leases.give_back(&id),
+                        Ok(()) | Err(Error::Missing(_)) => {
+                            inner.end_rules(&id);
+                            inner.leases.give_back(&id);
+                        }
                         Err(error) => return Err(fault(&error)),
                     }
                     Ok(())
                 })
                 .await
         })
+    }
+
+    fn set_egress<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        rules: EgressRules,
+    ) -> Wait<'a, Result<(), MachineFault>> {
+        Box::pin(self.machine.set_egress(instance, rules))
+    }
+
+    fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
+        Box::pin(self.machine.egress_events())
     }
 
     fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {

@@ -57,9 +57,19 @@ impl Key {
 
     /// What the first program of this instance takes for the word of the machine.
     pub(crate) fn secret(&self, id: &InstanceName) -> String {
+        self.mac(id.as_str())
+    }
+
+    /// What the proxy takes for the word of this instance. Programs inside know it.
+    pub(crate) fn credential(&self, id: &InstanceName) -> String {
+        // No name of an instance has a blank.
+        self.mac(&format!("proxy {id}"))
+    }
+
+    fn mac(&self, text: &str) -> String {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
-        mac.update(id.as_str().as_bytes());
+        mac.update(text.as_bytes());
         mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }

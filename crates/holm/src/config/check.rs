@@ -28,6 +28,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     builds(config)?;
     builder(config)?;
     config.objects.check()?;
+    config.egress.check()?;
     registry(config)?;
     runners(config)?;
     regions(config)?;
@@ -72,6 +73,10 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("snapshots.offload_after", config.snapshots.offload_after),
         ("objects.timeout", config.objects.timeout),
         ("objects.tidy_every", config.objects.tidy_every),
+        ("egress.hello_timeout", config.egress.hello_timeout),
+        ("egress.connect_timeout", config.egress.connect_timeout),
+        ("egress.idle", config.egress.idle),
+        ("egress.nameserver_timeout", config.egress.nameserver_timeout),
         ("s3.upload_life", config.s3.upload_life),
         ("s3.stall", config.s3.stall),
         ("builds.upload_valid", config.builds.upload_valid),
@@ -181,6 +186,13 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("objects.parallel", config.objects.parallel as u64),
         ("objects.transfers_max", config.objects.transfers_max as u64),
         ("objects.transfers_workspace_max", config.objects.transfers_workspace_max as u64),
+        ("egress.connections_max", config.egress.connections_max as u64),
+        ("egress.connections_workspace_max", config.egress.connections_workspace_max as u64),
+        ("egress.questions_max", config.egress.questions_max as u64),
+        ("egress.questions_workspace_max", config.egress.questions_workspace_max as u64),
+        ("egress.names_max", config.egress.names_max as u64),
+        ("egress.head_bytes_max", config.egress.head_bytes_max as u64),
+        ("egress.events_max", config.egress.events_max as u64),
         ("s3.requests_max", config.s3.requests_max.into()),
         ("s3.requests_workspace_max", config.s3.requests_workspace_max.into()),
         ("s3.put_mb_max", config.s3.put_mb_max.into()),

@@ -6,6 +6,7 @@
 mod builder;
 mod builds;
 mod check;
+mod egress;
 mod layers;
 mod machine;
 mod objects;
@@ -50,6 +51,7 @@ pub(crate) struct Config {
     pub(crate) registry: Registry,
     pub(crate) snapshots: storage::Snapshots,
     pub(crate) objects: objects::Objects,
+    pub(crate) egress: egress::WayOut,
     pub(crate) s3: storage::S3,
     pub(crate) builds: Builds,
     pub(crate) builder: builder::Builder,

@@ -130,7 +130,10 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),
         s3: config.s3.settings(),
-        egress: control::egress::EgressPool::default(),
+        egress: config.egress.pool().map_err(|message| Error::Start {
+            act: "use egress.addresses".to_owned(),
+            message,
+        })?,
     })
 }
 

@@ -8,10 +8,11 @@ use super::guard::Door;
 use crate::config::{self, Config, Role};
 use crate::error::Error;
 use auth::Auth;
+use egress::Egress;
 use files::Readers;
 use gateway::Gateway;
 use host::{ImageBuilder, LocalMachine, MachineControl};
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ const NAME_FILE: &str = "machine";
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 const NAME_CHARACTERS: usize = 8;
 const GUEST: &str = "holm-guest";
+const NAMESERVER_PORT: u16 = 53;
 
 /// What this process has for sandboxes.
 pub(crate) struct Sandboxes {
@@ -50,6 +52,7 @@ pub(crate) async fn open(
     }
     let doors = doors::of(urls).await;
     let host = open_host(config.clone(), world.clone(), doors).await?;
+    open_egress(config, &host, world, urls)?;
     let gateway = Gateway::new(gateway::Parts {
         settings: gateway_settings(config, urls),
         guard: Arc::new(Door(auth.clone())),
@@ -92,6 +95,36 @@ async fn open_host(
             .map_err(|error| cannot("run sandboxes on this machine", &error))
     });
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
+}
+
+/// Has the proxy listen that leads instances with rules out, unless nothing gets out.
+fn open_egress(
+    config: &Config,
+    host: &LocalMachine,
+    world: &World,
+    urls: &Urls,
+) -> Result<(), Error> {
+    let Some(address) = host.proxy_address() else { return Ok(()) };
+    let usual = match config.node.nameservers.as_slice() {
+        [] => own_nameservers(),
+        told => told.to_vec(),
+    };
+    let usual: Vec<SocketAddr> =
+        usual.into_iter().map(|server| SocketAddr::new(server, NAMESERVER_PORT)).collect();
+    let settings = config.egress.settings(&config.data.folder, address, &usual);
+    let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
+    let egress = Egress::open(settings, world.clone())
+        .map_err(|error| cannot("lead workloads out ([egress])", &error))?;
+    host.use_egress(egress, hosts_of(urls));
+    Ok(())
+}
+
+/// Hosts that this server is reached by.
+fn hosts_of(urls: &Urls) -> Vec<String> {
+    let host = |url: &String| {
+        reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned))
+    };
+    [&urls.public, &urls.content].into_iter().filter_map(host).collect()
 }
 
 /// Has archives kept at the object service, if there is one. It is not asked before it is needed.
@@ -213,16 +246,18 @@ fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
     if !wishes.nameservers.is_empty() {
         return wishes.nameservers.clone();
     }
+    own_nameservers().into_iter().filter(|address| !address.is_loopback()).collect()
+}
+
+/// Those that this machine itself asks.
+fn own_nameservers() -> Vec<IpAddr> {
     let read = std::fs::read_to_string("/etc/resolv.conf");
     let text = read.unwrap_or_else(|error| {
         tracing::warn!(%error, "sandboxes get no name servers: /etc/resolv.conf cannot be read");
         String::new()
     });
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    lines
-        .filter_map(|address| address.trim().parse().ok())
-        .filter(|address: &IpAddr| !address.is_loopback())
-        .collect()
+    lines.filter_map(|address| address.trim().parse().ok()).collect()
 }
 
 /// Made once and kept with the data, so that a server finds the instances of its earlier runs.
@@ -255,11 +290,7 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 
 fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
     let wishes = &config.gateway;
-    let host = |url: &String| {
-        reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned))
-    };
-    let own = [&urls.public, &urls.content].into_iter().filter_map(host);
-    let domains = own.chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
+    let domains = hosts_of(urls).into_iter().chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
     gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
         content_url: urls.content.clone(),

@@ -15,6 +15,11 @@ pub(crate) struct NameServer {
 impl NameServer {
     /// Every name leads to this machine. It serves until the process ends.
     pub(crate) fn start() -> Self {
+        Self::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// Every name leads to this address.
+    pub(crate) fn start_at(machine: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let texts = Arc::new(Mutex::new(BTreeMap::new()));
@@ -23,7 +28,7 @@ impl NameServer {
             let mut bytes = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let Ok(question) = Message::from_vec(&bytes[..length]) else { continue };
-                let answer = answer(&question, &zone.lock().unwrap());
+                let answer = answer(&question, &zone.lock().unwrap(), machine);
                 socket.send_to(&answer.to_vec().unwrap(), from).unwrap();
             }
         });
@@ -43,7 +48,7 @@ impl NameServer {
     }
 }
 
-fn answer(question: &Message, texts: &BTreeMap<String, String>) -> Message {
+fn answer(question: &Message, texts: &BTreeMap<String, String>, machine: Ipv4Addr) -> Message {
     let query = question.queries[0].clone();
     let mut answer =
         Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
@@ -53,7 +58,7 @@ fn answer(question: &Message, texts: &BTreeMap<String, String>) -> Message {
         RecordType::TXT => texts
             .get(&query.name().to_ascii().to_lowercase())
             .map(|text| RData::TXT(TXT::new(vec![text.clone()]))),
-        RecordType::A => Some(RData::A(A(Ipv4Addr::LOCALHOST))),
+        RecordType::A => Some(RData::A(A(machine))),
         _ => None,
     };
     if let Some(data) = data {

@@ -16,6 +16,7 @@ mod hostile;
 mod inside;
 mod killed;
 mod life;
+mod network;
 mod origins;
 mod registry;
 mod settings;

@@ -1,0 +1,134 @@
+//! The way out of workloads: what the proxy may reach, and the addresses that traffic leaves with.
+
+use super::{NameServer, Span, check::Wrong, layers};
+use control::egress::EgressPool;
+use egress::{Ports, Upstream};
+use serde::Deserialize;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use types::parts::Sensitive;
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WayOut {
+    pub(crate) addresses: Vec<String>,
+    pub(crate) inside: Vec<String>,
+    pub(crate) nameservers: Vec<NameServer>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) proxy: Option<String>,
+    #[serde(deserialize_with = "layers::text_or_none")]
+    pub(crate) proxy_user: Option<String>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) proxy_password_file: Option<PathBuf>,
+    pub(crate) no_proxy: Vec<String>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) authorities: Option<PathBuf>,
+    pub(crate) connections_max: usize,
+    pub(crate) connections_workspace_max: usize,
+    pub(crate) questions_max: usize,
+    pub(crate) questions_workspace_max: usize,
+    pub(crate) names_max: usize,
+    pub(crate) cached_names_max: usize,
+    pub(crate) head_bytes_max: usize,
+    pub(crate) body_bytes_max: usize,
+    pub(crate) events_max: usize,
+    pub(crate) hello_timeout: Span,
+    pub(crate) connect_timeout: Span,
+    pub(crate) idle: Span,
+    pub(crate) launch_wait: Span,
+    pub(crate) nameserver_timeout: Span,
+    pub(crate) names_grace: Span,
+}
+
+impl std::fmt::Debug for WayOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WayOut")
+            .field("addresses", &self.addresses)
+            .field("inside", &self.inside)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WayOut {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let wrong = |key, message: &str| Err(Wrong { key, message: message.to_owned() });
+        if let Err(message) = self.pool() {
+            return wrong("egress.addresses", &message);
+        }
+        if self.proxy.is_none() && (self.proxy_user.is_some() || self.proxy_password_file.is_some())
+        {
+            return wrong("egress.proxy", "is missing: egress.proxy_user belongs to it");
+        }
+        let Some(proxy) = &self.proxy else { return Ok(()) };
+        let plain = |url: &reqwest::Url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.path() == "/"
+                && url.username().is_empty()
+                && url.password().is_none()
+        };
+        match reqwest::Url::parse(proxy).is_ok_and(|url| plain(&url)) {
+            true => Ok(()),
+            false => wrong(
+                "egress.proxy",
+                "must be an address such as http://proxy.example.com:3128; a user is egress.proxy_user",
+            ),
+        }
+    }
+
+    pub(crate) fn pool(&self) -> Result<EgressPool, String> {
+        EgressPool::read(self.addresses.iter().map(String::as_str))
+    }
+
+    /// `usual` are the name servers of workloads. Reads the password of the proxy.
+    pub(crate) fn settings(
+        &self,
+        data: &Path,
+        address: Ipv4Addr,
+        usual: &[SocketAddr],
+    ) -> std::io::Result<egress::Settings> {
+        let own: Vec<SocketAddr> = self.nameservers.iter().map(|server| server.0).collect();
+        let share = |total: usize, share: usize| admission::Limits {
+            total: total as u64,
+            share: share as u64,
+        };
+        Ok(egress::Settings {
+            address,
+            ports: Ports::default(),
+            folder: data.join("egress"),
+            nameservers: if own.is_empty() { usual.to_vec() } else { own },
+            inside: self.inside.clone(),
+            mark: Some(node::EGRESS_MARK),
+            upstream_proxy: self.upstream()?,
+            extra_roots: self.authorities.clone(),
+            limits: egress::Limits {
+                connections: share(self.connections_max, self.connections_workspace_max),
+                questions: share(self.questions_max, self.questions_workspace_max),
+                names: self.names_max,
+                cached_names: self.cached_names_max,
+                head_bytes: self.head_bytes_max,
+                body_bytes: self.body_bytes_max,
+                events: self.events_max,
+                hello: self.hello_timeout.0,
+                connect: self.connect_timeout.0,
+                handshake: self.connect_timeout.0,
+                idle: self.idle.0,
+                unknown_wait: self.launch_wait.0,
+                nameserver: self.nameserver_timeout.0,
+                names_grace: self.names_grace.0,
+                ..egress::Limits::default()
+            },
+        })
+    }
+
+    fn upstream(&self) -> std::io::Result<Option<Upstream>> {
+        let Some(url) = &self.proxy else { return Ok(None) };
+        let password = self.proxy_password_file.as_ref().map(std::fs::read_to_string).transpose()?;
+        Ok(Some(Upstream {
+            url: url.trim_end_matches('/').to_owned(),
+            user: self.proxy_user.clone(),
+            password: password.map(|password| Sensitive(password.trim().to_owned())),
+            no_proxy: self.no_proxy.clone(),
+        }))
+    }
+}

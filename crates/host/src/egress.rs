@@ -1,0 +1,216 @@
+//! The way out of instances: the firewall of the node, the proxy, and what programs inside are told
+//! of it.
+
+use crate::leases::Purpose;
+use crate::trust::Roots;
+use crate::{Inner, LocalMachine};
+use bytes::Bytes;
+use control::machine::{Launch, MachineFault};
+use egress::Egress;
+use http::{Method, StatusCode};
+use http_body_util::Full;
+use node::{Firewall, Level, State};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tokio::time::timeout;
+use types::chain;
+use types::egress::{EgressEvent, EgressRules};
+use types::guest::{PROXY_PATH, ProxySettings};
+use types::instance::InstanceName;
+use types::parts::Sensitive;
+
+/// For programs inside to be told; the guest answers at once.
+const TELL_TIMEOUT: Duration = Duration::from_secs(10);
+/// What programs reach without the proxy in any case: nothing of it is on the internet.
+const NO_PROXY: [&str; 9] = [
+    "localhost",
+    "127.0.0.1",
+    "::1",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "169.254.169.254",
+    ".local",
+    ".internal",
+];
+
+/// What this machine knows of the way out.
+#[derive(Default)]
+pub(crate) struct WayOut {
+    parts: OnceLock<Parts>,
+    /// What instances that sleep are told when they wake.
+    untold: Mutex<HashMap<InstanceName, ProxySettings>>,
+}
+
+struct Parts {
+    egress: Egress,
+    roots: Roots,
+    /// Hosts of this server, which workloads reach without the proxy.
+    own_hosts: Vec<String>,
+}
+
+impl LocalMachine {
+    /// The address of this machine at which the proxy has to listen. `None`: instances reach nothing.
+    pub fn proxy_address(&self) -> Option<std::net::Ipv4Addr> {
+        self.0.node.proxy_address()
+    }
+
+    /// Leads instances with rules out by this proxy. `own_hosts` are those of this server.
+    pub fn use_egress(&self, egress: Egress, own_hosts: Vec<String>) {
+        let parts = Parts { egress, roots: Roots::default(), own_hosts };
+        if self.0.way_out.parts.set(parts).is_err() {
+            tracing::error!("a machine has one proxy, and was given another");
+        }
+    }
+
+    /// Has an instance keep to other rules.
+    pub(crate) async fn set_egress(
+        &self,
+        id: &InstanceName,
+        rules: EgressRules,
+    ) -> Result<(), MachineFault> {
+        let fault = |error: node::Error| MachineFault(chain(&error));
+        // The rules first: whatever the firewall leads to the proxy from now on finds them.
+        self.put_rules(id, rules.clone()).await.map_err(fault)?;
+        let of = id.clone();
+        let told = self.on_node(move |inner| {
+            inner.node.set_firewall(&of, inner.firewall(&rules)).map_err(fault)?;
+            let has_programs = inner.leases.purpose(&of) == Purpose::Serve;
+            Ok::<_, MachineFault>(has_programs.then(|| inner.proxy_settings(&of, &rules, None)))
+        });
+        let Some(told) = told.await? else { return Ok(()) };
+        self.0.way_out.untold.lock().insert(id.clone(), told);
+        match self.0.node.inspect(id).map(|view| view.state) {
+            Ok(State::Running { .. }) => self.tell_programs(id).await.map_err(|error| {
+                MachineFault(format!("programs inside cannot be told of the proxy: {error}"))
+            }),
+            // It is told when it wakes.
+            _ => Ok(()),
+        }
+    }
+
+    /// Says by which rules an instance gets out from now on.
+    pub(crate) async fn put_rules(
+        &self,
+        id: &InstanceName,
+        rules: EgressRules,
+    ) -> Result<(), node::Error> {
+        let inner = &self.0;
+        let Some(parts) = inner.way_out.parts.get() else { return Ok(()) };
+        if inner.firewall(&rules).level == Level::Open {
+            parts.egress.remove(id);
+            return Ok(());
+        }
+        let address = inner.node.inspect(id)?.address;
+        parts.egress.set(id.clone(), address, rules, inner.credential(id)).await;
+        Ok(())
+    }
+
+    /// Tells the guest of an instance what it has not been told yet.
+    pub(crate) async fn tell_programs(&self, id: &InstanceName) -> io::Result<()> {
+        let untold = self.0.way_out.untold.lock().get(id).cloned();
+        let Some(settings) = untold else { return Ok(()) };
+        let body = Full::new(Bytes::from(serde_json::to_vec(&settings)?));
+        let request = self.as_machine(id, Method::PUT, PROXY_PATH);
+        let asked = timeout(TELL_TIMEOUT, self.ask_guest(id, request, body)).await;
+        match asked.map_err(|_| io::ErrorKind::TimedOut)??.status() {
+            StatusCode::NO_CONTENT => {}
+            // The rules hold all the same, for programs that ask no proxy as for others.
+            StatusCode::NOT_FOUND => {
+                tracing::warn!(instance = %id, "its first program is of an earlier release and cannot be told of the proxy");
+            }
+            status => return Err(io::Error::other(format!("the guest answers {status}"))),
+        }
+        let mut untold = self.0.way_out.untold.lock();
+        // Others may have come meanwhile.
+        if untold.get(id) == Some(&settings) {
+            untold.remove(id);
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn egress_events(&self) -> Vec<EgressEvent> {
+        match self.0.way_out.parts.get() {
+            Some(parts) => parts.egress.events().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Inner {
+    /// What the firewall does for these rules.
+    pub(crate) fn firewall(&self, rules: &EgressRules) -> Firewall {
+        let level = match rules {
+            rules if rules.has_lists() || rules.proxy_only => Level::Closed,
+            rules if !rules.routing.is_empty() => Level::Proxied,
+            rules if rules.vpc.is_some() => Level::Names,
+            _ => Level::Open,
+        };
+        let v4 = |address: &IpAddr| match address {
+            IpAddr::V4(address) => Some(*address),
+            IpAddr::V6(_) => None,
+        };
+        Firewall {
+            level,
+            source: rules.source.iter().find_map(v4),
+            group: rules.vpc.as_ref().map(|member| member.vpc.to_string()),
+        }
+    }
+
+    /// Forgets an instance that is gone.
+    pub(crate) fn end_rules(&self, id: &InstanceName) {
+        self.way_out.untold.lock().remove(id);
+        if let Some(parts) = self.way_out.parts.get() {
+            parts.egress.remove(id);
+        }
+    }
+
+    /// What the proxy takes for the word of this instance.
+    fn credential(&self, id: &InstanceName) -> Sensitive<String> {
+        Sensitive(self.key.credential(id))
+    }
+
+    /// What programs of an instance are told. The layers of its image say what it lacks; without them
+    /// it gets everything.
+    pub(crate) fn proxy_settings(
+        &self,
+        id: &InstanceName,
+        rules: &EgressRules,
+        layers: Option<&[PathBuf]>,
+    ) -> ProxySettings {
+        let Some(parts) = self.way_out.parts.get().filter(|_| rules.names_proxy()) else {
+            return ProxySettings::default();
+        };
+        let authority = parts.egress.authority_pem();
+        let Sensitive(url) = parts.egress.proxy_url(id, &self.credential(id));
+        let bypass = rules.bypass.iter().map(|entry| entry.strip_prefix('*').unwrap_or(entry));
+        let no_proxy: Vec<&str> = NO_PROXY
+            .into_iter()
+            .chain(parts.own_hosts.iter().map(String::as_str))
+            .chain(bypass.filter(|entry| !entry.is_empty()))
+            .collect();
+        let environment = BTreeMap::from([
+            ("HTTP_PROXY".to_owned(), url.clone()),
+            ("HTTPS_PROXY".to_owned(), url),
+            ("NO_PROXY".to_owned(), no_proxy.join(",")),
+        ]);
+        let lacks_roots = layers.is_none_or(|layers| !crate::trust::has_bundle(layers));
+        let has_java = layers.is_none_or(crate::trust::has_java);
+        ProxySettings {
+            environment,
+            authority: authority.to_owned(),
+            roots: lacks_roots.then(|| parts.roots.pem().to_owned()),
+            java: has_java.then(|| parts.roots.java(authority)).flatten(),
+        }
+    }
+}
+
+/// What the rules of a launch ask of the start of its instance.
+pub(crate) fn at_start(inner: &Inner, launch: &Launch, layers: &[PathBuf]) -> ProxySettings {
+    inner.proxy_settings(&launch.instance, &launch.egress, Some(layers))
+}
