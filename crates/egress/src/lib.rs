@@ -15,28 +15,36 @@
 //! It knows instances by their addresses, which the machine's firewall vouches for, and never whose
 //! they are.
 
+mod authority;
 mod client;
 mod clients;
 mod dial;
+mod events;
 mod explicit;
+#[cfg(test)]
+mod fixture;
 mod hello;
 mod host;
+mod inject;
 mod inside;
+mod intercept;
 mod listen;
 mod names;
 mod passage;
+mod pattern;
 mod peek;
 mod policy;
 mod relay;
-mod seam;
 mod service;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod transparent;
 
+pub use authority::AuthorityError;
 pub use dial::BadUpstream;
 pub use inside::BadPlace;
+pub use intercept::RootsError;
 pub use settings::{Limits, Ports, Settings, Upstream};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -64,8 +72,10 @@ struct Handle {
 pub enum OpenError {
     #[error("cannot listen at {address}:{port} for instances")]
     Bind { address: Ipv4Addr, port: u16, source: io::Error },
-    #[error("cannot open the authority that signs for what is opened")]
-    Authority(#[source] io::Error),
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Roots(#[from] RootsError),
     #[error(transparent)]
     Inside(#[from] BadPlace),
     #[error(transparent)]
@@ -108,6 +118,7 @@ impl Egress {
     /// Forgets an instance. Its connections end.
     pub fn remove(&self, instance: &InstanceName) {
         self.0.service.clients.remove(instance);
+        self.0.service.events.forget(instance);
     }
 
     /// Where programs in an instance find the proxy.
@@ -132,7 +143,7 @@ impl Egress {
         self.0.service.ports
     }
 
-    /// Waits for something to tell.
+    /// Waits for something to tell. It is told once: there is one reader.
     pub async fn events(&self) -> Vec<EgressEvent> {
         self.0.service.events.next().await
     }

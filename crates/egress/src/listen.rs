@@ -1,16 +1,16 @@
 //! The sockets of the way out, and who serves what comes to them.
 
 use crate::OpenError;
+use crate::authority::Authority;
 use crate::clients::Clients;
 use crate::dial::{Dialer, tune};
+use crate::events::{EventLimits, Events};
 use crate::host::Host;
 use crate::inside::Places;
+use crate::intercept::{self, UpstreamTls};
 use crate::names::{self, Resolver};
-use crate::seam::authority::Authority;
-use crate::seam::events::Events;
-use crate::seam::intercept;
 use crate::service::{Original, Service};
-use crate::settings::{Ports, Settings};
+use crate::settings::{Limits, Ports, Settings};
 use crate::{explicit, transparent};
 use admission::{Permit, Pool};
 use std::future::Future;
@@ -43,19 +43,23 @@ pub(crate) fn open(
     let resolver = Arc::new(Resolver::new(&settings, world.clone()));
     let dialer = Dialer::new(&settings, Arc::clone(&resolver), Arc::clone(&inside))?;
     let dialer = Arc::new(dialer);
-    let authority =
-        Arc::new(Authority::open(&settings.folder, &world).map_err(OpenError::Authority)?);
-    let events = Arc::new(Events::new(settings.limits.events));
-    let own = Host::Address(IpAddr::V4(settings.address));
-    let mut tls = authority.server_config(&own).map_err(OpenError::Authority)?.as_ref().clone();
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let intercept = Arc::new(intercept::Shared {
-        authority: Arc::clone(&authority),
-        dial: Arc::clone(&dialer) as _,
-        events: Arc::clone(&events),
-        world: world.clone(),
-    });
     let limits = &settings.limits;
+    let authority = Authority::open(&settings.folder, world.clone(), limits.certificates)?;
+    let authority = Arc::new(authority);
+    let event_limits =
+        EventLimits { kept_max: limits.events, per_second: limits.events_per_second };
+    let events = Arc::new(Events::new(world.clone(), event_limits));
+    let own = Host::Address(IpAddr::V4(settings.address));
+    let mut tls = authority.tls(&own)?.as_ref().clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let intercept = Arc::new(intercept::Shared::new(
+        Arc::clone(&authority),
+        Arc::clone(&dialer) as _,
+        UpstreamTls::of_machine(settings.extra_roots.as_deref())?,
+        world.clone(),
+        Arc::clone(&events),
+        of_requests(limits),
+    ));
     let service = Arc::new(Service {
         connections: Pool::new("connections of instances", limits.connections),
         questions: Pool::new("questions for names", limits.questions),
@@ -74,6 +78,19 @@ pub(crate) fn open(
     });
     serve(&service, sockets, TlsAcceptor::from(Arc::new(tls)));
     Ok(service)
+}
+
+fn of_requests(limits: &Limits) -> intercept::Limits {
+    intercept::Limits {
+        head_bytes_max: limits.head_bytes,
+        head_timeout: limits.head,
+        handshake_timeout: limits.handshake,
+        answer_timeout: limits.answer,
+        idle_timeout: limits.idle,
+        streams_max: limits.requests,
+        upstreams_max: limits.upstreams,
+        bodies_max: limits.bodies,
+    }
 }
 
 fn serve(service: &Arc<Service>, sockets: Sockets, acceptor: TlsAcceptor) {

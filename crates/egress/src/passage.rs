@@ -10,10 +10,10 @@
 use crate::client::{Client, Door, Entry, Kind, Passing, of_hosts, of_unasked, of_unseen};
 use crate::dial::Dial as _;
 use crate::host::Host;
+use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
 use crate::policy::{Policy, Verdict};
 use crate::relay::relay;
-use crate::seam::intercept::{self, To};
 use crate::service::{Blocked, Service};
 use bytes::BytesMut;
 use std::io;
@@ -202,8 +202,8 @@ impl Passage {
         match dialed {
             Ok(server) => Some(server),
             Err(error) => {
-                let why = error.to_string();
-                self.service.note_failed(&self.client, target, self.aim.port, &why);
+                let (_, note) = intercept::unreached(error, target, self.aim.port);
+                self.service.note_of(&self.client, note);
                 None
             }
         }

@@ -1,7 +1,19 @@
 //! The rules of one instance, ready to be asked.
 
+mod index;
+#[cfg(test)]
+mod tests;
+
 use crate::host::Host;
+use crate::pattern::Paths;
+use http::Method;
+use index::{Answer, Index};
+use std::fmt;
+use std::net::IpAddr;
 use types::egress::EgressRules;
+use types::kinds::network::ProxyTarget;
+use types::parts::Sensitive;
+use zeroize::Zeroize as _;
 
 /// What the rules say of a host before any request is seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,33 +28,176 @@ pub(crate) enum Verdict {
     },
 }
 
-#[derive(Debug)]
+/// What the rules say of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RequestVerdict {
+    Pass {
+        /// The entry that let it pass, if it took one.
+        rule: Option<String>,
+    },
+    Block {
+        rule: String,
+    },
+}
+
 pub(crate) struct Policy {
     rules: EgressRules,
+    bypass: Index,
+    allowed: Index,
+    forbidden: Index,
+    /// The destinations of all routing rules, one after the other.
+    destinations: Index,
+    /// Which routing rule each of them belongs to.
+    targets: Vec<u32>,
 }
+
+/// What decided, in the words of the rules' owner.
+const BYPASS: &str = "bypass";
+const ALLOWED: &str = "allowedDomains";
+const FORBIDDEN: &str = "forbiddenDomains";
 
 impl Policy {
     pub(crate) fn compile(rules: EgressRules) -> Self {
-        Self { rules }
+        let destinations = || {
+            let of = |target: &ProxyTarget| target.destinations.clone().unwrap_or_default();
+            rules.routing.iter().enumerate().flat_map(move |(index, target)| {
+                of(target).into_iter().map(move |entry| (index, entry))
+            })
+        };
+        let entries: Vec<String> = destinations().map(|(_, entry)| entry).collect();
+        let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
+        Self {
+            bypass: Index::new(&rules.bypass),
+            allowed: Index::new(&rules.allowed_domains),
+            forbidden: Index::new(&rules.forbidden_domains),
+            destinations: Index::new(&entries),
+            targets: destinations().map(|(index, _)| number(index)).collect(),
+            rules,
+        }
     }
 
     pub(crate) fn rules(&self) -> &EgressRules {
         &self.rules
     }
 
+    /// Whether a host is reached past all other rules, whatever is asked of it.
+    pub(crate) fn bypasses(&self, host: &Host) -> bool {
+        self.bypass.of_host(host) == Answer::Always
+    }
+
+    /// Whether only what asks the explicit proxy gets out.
+    pub(crate) fn proxy_only(&self) -> bool {
+        self.rules.proxy_only
+    }
+
+    /// The addresses that traffic leaves with.
+    pub(crate) fn source(&self) -> &[IpAddr] {
+        &self.rules.source
+    }
+
     pub(crate) fn of_host(&self, host: &Host) -> Verdict {
-        let listed = |list: &[String]| list.iter().any(|entry| *entry == host.to_string());
-        match () {
-            () if listed(&self.rules.bypass) || listed(&self.rules.allowed_domains) => {
-                Verdict::Pass
+        let bypass = self.bypass.of_host(host);
+        if bypass == Answer::Always {
+            return Verdict::Pass;
+        }
+        let excepted = bypass == Answer::Sometimes;
+        let allowed = self.allowed.of_host(host);
+        let forbidden = self.forbidden.of_host(host);
+        let may_pass = excepted || allowed == Answer::Sometimes;
+        match (allowed, forbidden) {
+            (Answer::Always, _) => self.pass_or_add(host),
+            (_, Answer::Always) if !may_pass => Verdict::Block {
+                rule: self.forbidden.rule(FORBIDDEN, &self.rules.forbidden_domains, host),
+            },
+            (Answer::Never, Answer::Never | Answer::Sometimes)
+                if !self.rules.allowed_domains.is_empty() && !may_pass =>
+            {
+                // Also where something of it is forbidden: all of it is.
+                Verdict::Block { rule: ALLOWED.to_owned() }
             }
-            () if listed(&self.rules.forbidden_domains) => {
-                Verdict::Block { rule: "forbiddenDomains".to_owned() }
+            (Answer::Never, Answer::Never) if self.rules.allowed_domains.is_empty() => {
+                self.pass_or_add(host)
             }
-            () if !self.rules.allowed_domains.is_empty() => {
-                Verdict::Block { rule: "allowedDomains".to_owned() }
+            _ => Verdict::Look,
+        }
+    }
+
+    /// Whether a host that passes has to be looked into, because something is added.
+    fn pass_or_add(&self, host: &Host) -> Verdict {
+        match self.destinations.of_host(host) {
+            Answer::Never => Verdict::Pass,
+            Answer::Sometimes | Answer::Always => Verdict::Look,
+        }
+    }
+
+    pub(crate) fn of_request(&self, host: &Host, method: &Method, path: &str) -> RequestVerdict {
+        let paths = Paths::of(path);
+        let rules = &self.rules;
+        let named = |list: &'static str, entries: &[String], index: u32| {
+            let entry = entries.get(index as usize).map_or("", String::as_str);
+            format!("{list}: {entry}")
+        };
+        if let Some(index) = self.bypass.first(host, |it| it.must_match(method, &paths)) {
+            return RequestVerdict::Pass { rule: Some(named(BYPASS, &rules.bypass, index)) };
+        }
+        if let Some(index) = self.allowed.first(host, |it| it.must_match(method, &paths)) {
+            let rule = named(ALLOWED, &rules.allowed_domains, index);
+            return RequestVerdict::Pass { rule: Some(rule) };
+        }
+        if let Some(index) = self.forbidden.first(host, |it| it.may_match(method, &paths)) {
+            let rule = named(FORBIDDEN, &rules.forbidden_domains, index);
+            return RequestVerdict::Block { rule };
+        }
+        if !rules.allowed_domains.is_empty() {
+            return RequestVerdict::Block { rule: ALLOWED.to_owned() };
+        }
+        RequestVerdict::Pass { rule: None }
+    }
+
+    /// The routing rules for a request, in their order. What bypasses has none.
+    pub(crate) fn routes<'a>(
+        &'a self,
+        host: &Host,
+        method: &Method,
+        path: &str,
+    ) -> impl Iterator<Item = &'a ProxyTarget> + use<'a> {
+        let mut found = Vec::new();
+        if !self.targets.is_empty() {
+            let paths = Paths::of(path);
+            // With a doubtful path nothing is excepted, and nothing is added.
+            if self.bypass.first(host, |it| it.may_match(method, &paths)).is_none() {
+                self.destinations.each(host, |index, condition| {
+                    if condition.is_none_or(|it| it.must_match(method, &paths)) {
+                        found.extend(self.targets.get(index as usize).copied());
+                    }
+                });
             }
-            () => Verdict::Pass,
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().filter_map(|index| self.rules.routing.get(index as usize))
+    }
+}
+
+/// Values of rules may be keys, also where they are not declared as secrets.
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("allowed_domains", &self.rules.allowed_domains)
+            .field("forbidden_domains", &self.rules.forbidden_domains)
+            .field("bypass", &self.rules.bypass)
+            .field("routing", &self.rules.routing.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        for target in &mut self.rules.routing {
+            let secrets = target.secrets.iter_mut().flat_map(|Sensitive(map)| map.values_mut());
+            let values = [&mut target.headers, &mut target.body];
+            let values = values.into_iter().flatten().flat_map(|map| map.values_mut());
+            secrets.chain(values).for_each(|value| value.zeroize());
         }
     }
 }

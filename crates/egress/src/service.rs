@@ -1,14 +1,14 @@
 //! What all listeners share.
 
+use crate::authority::Authority;
 use crate::client::Client;
 use crate::clients::Clients;
 use crate::dial::Dialer;
+use crate::events::{Events, Note};
 use crate::host::Host;
 use crate::inside::Places;
+use crate::intercept;
 use crate::names::Resolver;
-use crate::seam::authority::Authority;
-use crate::seam::events::Events;
-use crate::seam::intercept;
 use crate::settings::{Ports, Settings};
 use admission::Pool;
 use std::future::Future;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use types::World;
-use types::egress::{EgressDecision, EgressEvent};
+use types::egress::EgressDecision;
 
 /// Says where a connection was going before the firewall sent it here.
 pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;
@@ -65,26 +65,15 @@ impl Service {
     }
 
     pub(crate) fn note_blocked(&self, client: &Client, blocked: &Blocked<'_>) {
-        self.note(client, EgressDecision::Blocked, blocked);
+        let Blocked { host, port, rule } = *blocked;
+        let note = Note::new(EgressDecision::Blocked, host.to_string(), port);
+        self.events.note(&client.instance, Note { rule: rule.to_owned(), ..note });
     }
 
-    pub(crate) fn note_failed(&self, client: &Client, host: &Host, port: u16, why: &str) {
-        self.note(client, EgressDecision::Failed, &Blocked { host, port, rule: why });
-    }
-
-    fn note(&self, client: &Client, decision: EgressDecision, what: &Blocked<'_>) {
-        self.events.note(EgressEvent {
-            at: self.world.now(),
-            instance: client.instance.clone(),
-            decision,
-            host: what.host.to_string(),
-            port: what.port,
-            method: None,
-            path: None,
-            rule: what.rule.to_owned(),
-            injected: Vec::new(),
-            left_out: 0,
-        });
+    pub(crate) fn note_of(&self, client: &Client, note: Option<Note>) {
+        if let Some(note) = note {
+            self.events.note(&client.instance, note);
+        }
     }
 
     pub(crate) async fn pause_after(&self, error: &io::Error) {

@@ -6,7 +6,6 @@ use crate::host::Host;
 use crate::passage::{Aim, Passage};
 use crate::peek::Stream as _;
 use crate::policy::Verdict;
-use crate::seam;
 use crate::service::{Blocked, Service};
 use socket2::SockRef;
 use std::io;
@@ -32,8 +31,8 @@ pub(crate) async fn serve(service: Arc<Service>, stream: TcpStream, address: Ipv
     let aim = aim(&service, &client, original);
     let policy = client.policy();
     // What the proxy alone may do needs no look at what is in it.
-    let is_past = aim.names.iter().all(|name| seam::bypasses(&policy, name));
-    if policy.rules().proxy_only && !is_past {
+    let is_past = aim.names.iter().all(|name| policy.bypasses(name));
+    if policy.proxy_only() && !is_past {
         if let Verdict::Block { rule } = of_unasked(&policy, &aim.names) {
             let blocked = Blocked { host: &aim.names[0], port: aim.port, rule: &rule };
             service.note_blocked(&client, &blocked);

@@ -1,0 +1,330 @@
+//! One request and its answer.
+
+use super::body::{self, Body, Passing};
+use super::headers;
+use super::progress::{Asked, Leash, Progress, UnderWay};
+use super::refusal::Refusal;
+use super::target::Target;
+use super::tasks::Tasks;
+use super::upgrade::{self, Upgrade};
+use super::upstream::{Failure, Lent, Need, Return, Upstreams};
+use super::{Shared, To};
+use crate::client::Client;
+use crate::events::Note;
+use crate::inject::{self, Injector, Report};
+use crate::policy::{Policy, RequestVerdict};
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::uri::{PathAndQuery, Scheme};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body as _;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use std::sync::Arc;
+use tokio::time::timeout;
+use types::egress::EgressDecision;
+use types::kinds::network::ProxyTarget;
+
+/// The requests of one connection.
+pub(super) struct Exchange {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    upstreams: Arc<Upstreams>,
+    progress: Arc<Progress>,
+    tasks: Tasks,
+}
+
+/// A request as it goes out, but for what depends on the connection it goes out with.
+struct Outgoing {
+    method: Method,
+    path: PathAndQuery,
+    headers: HeaderMap,
+    body: Body,
+    /// Whether it may be asked twice, because asking changes nothing and it has no body.
+    is_repeatable: bool,
+    upgrade: Option<Upgrade>,
+    version: Version,
+}
+
+impl Exchange {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        client: Arc<Client>,
+        progress: Arc<Progress>,
+        tasks: Tasks,
+    ) -> Self {
+        let upstreams = Arc::new(Upstreams::new(shared.limits.upstreams_max, tasks.clone()));
+        Self { shared, client, upstreams, progress, tasks }
+    }
+
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        to: Option<&To>,
+        scheme: Scheme,
+    ) -> Response<Body> {
+        let under_way = self.progress.begin();
+        let (parts, body) = request.into_parts();
+        let target = match Target::of(&parts, to, &scheme) {
+            Ok(target) => target,
+            Err(refusal) => return refusal.answer(),
+        };
+        let asked = (parts.method.to_string(), parts.uri.path().to_owned());
+        match self.pass(parts, body, &target, under_way).await {
+            Ok(response) => response,
+            Err(refusal) => {
+                if let Some(note) = refusal.note(&target.host, target.port) {
+                    self.tell(note, asked);
+                }
+                refusal.answer()
+            }
+        }
+    }
+
+    fn tell(&self, note: Note, (method, path): (String, String)) {
+        let note = Note { method: Some(method), path: Some(path), ..note };
+        self.shared.events.note(&self.client.instance, note);
+    }
+
+    async fn pass(
+        &self,
+        mut parts: Parts,
+        incoming: Incoming,
+        target: &Target,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Refusal> {
+        let policy = self.client.policy();
+        let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
+        if let RequestVerdict::Block { rule } =
+            policy.of_request(&target.host, &parts.method, &path)
+        {
+            return Err(Refusal::Blocked { rule });
+        }
+        let routes = routes(&policy, target, &parts.method, &path)?;
+        let asked = Asked { host: target.host.clone(), method: parts.method.clone(), path };
+        let leash = Leash::new(
+            Arc::clone(&self.client),
+            Arc::clone(&policy),
+            asked,
+            Arc::clone(&self.progress),
+        );
+        let upgrade = Upgrade::take(&mut parts);
+        headers::remove_hop(&mut parts.headers);
+        let rule = rule_of(&routes);
+        let mut injector = Injector::new(routes, &self.shared.world);
+        injector.head(&mut parts);
+        let body = self.body(&mut parts, incoming, &mut injector, &leash).await?;
+        let Report { injected, echoes } = injector.finish();
+        let told = (parts.method.to_string(), leash.asked().path.clone());
+        let outgoing = self.outgoing(parts, body, upgrade)?;
+        let mut response = self.ask(target, outgoing, leash, under_way).await?;
+        if !injected.is_empty() {
+            let host = target.host.to_string();
+            let note = Note::new(EgressDecision::Injected, host, target.port);
+            self.tell(Note { rule, injected, ..note }, told);
+        }
+        response.headers_mut().extend(echoes);
+        Ok(response)
+    }
+
+    /// The body as it goes out: as it comes, or as a whole with what is put into it.
+    async fn body(
+        &self,
+        parts: &mut Parts,
+        incoming: Incoming,
+        injector: &mut Injector<'_>,
+        leash: &Leash,
+    ) -> Result<Body, Refusal> {
+        let limits = &self.shared.limits;
+        let length = incoming.size_hint().exact();
+        let passing = Passing::request(incoming, leash.clone(), limits.idle_timeout);
+        if !injector.wants_body(parts, length) {
+            return Ok(passing.boxed_unsync());
+        }
+        let places = self.shared.bodies_of(&self.client.instance);
+        let read = async {
+            let place = places.acquire_owned().await.map_err(|error| error.to_string())?;
+            let limit = usize::try_from(inject::BODY_BYTES_MAX).unwrap_or(usize::MAX);
+            let whole = Limited::new(passing, limit).collect().await;
+            whole.map(|whole| (whole.to_bytes(), place)).map_err(|error| error.to_string())
+        };
+        let read = timeout(limits.answer_timeout, Box::pin(read)).await;
+        let read = read.unwrap_or_else(|_| Err("it took too long".to_owned()));
+        let (bytes, place) = read.map_err(Refusal::Body)?;
+        let bytes: Bytes = injector.body(parts, bytes);
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        Ok(body::held(bytes, place))
+    }
+
+    fn outgoing(
+        &self,
+        parts: Parts,
+        body: Body,
+        upgrade: Option<Upgrade>,
+    ) -> Result<Outgoing, Refusal> {
+        let Parts { method, uri, mut headers, version, .. } = parts;
+        let path = uri.into_parts().path_and_query;
+        let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        // Hyper has told the program to go on when the body was asked for.
+        headers.remove(header::EXPECT);
+        let id = inject::uuid(self.shared.world.random_bytes(), 4);
+        let id = HeaderValue::try_from(id)
+            .map_err(|_| Refusal::BadRequest("it cannot be given a number"))?;
+        headers.insert(inject::REQUEST_ID, id);
+        let changes_nothing = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&method);
+        let is_repeatable = changes_nothing && body.is_end_stream() && upgrade.is_none();
+        Ok(Outgoing { method, path, headers, body, is_repeatable, upgrade, version })
+    }
+
+    async fn ask(
+        &self,
+        target: &Target,
+        mut outgoing: Outgoing,
+        leash: Leash,
+        under_way: UnderWay,
+    ) -> Result<Response<Body>, Refusal> {
+        let need = match (&outgoing.upgrade, target.is_tls, outgoing.version) {
+            (Some(_), ..) => Need::One,
+            (None, false, Version::HTTP_2) => Need::Two,
+            (None, false, _) => Need::One,
+            (None, true, _) => Need::Any,
+        };
+        let upgrade = outgoing.upgrade.take();
+        let limit = self.shared.limits.answer_timeout;
+        let asking = Box::pin(self.send(target, outgoing, need, upgrade.as_ref()));
+        let answered = leash.progress().while_moving(limit, asking).await;
+        let slow = || Failure::TooSlow { host: target.host.clone() };
+        let (response, lent) = answered.ok_or_else(slow)??;
+        match upgrade {
+            Some(upgrade) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let idle_timeout = self.shared.limits.idle_timeout;
+                Ok(upgrade.begin(response, leash, under_way, idle_timeout, &self.tasks))
+            }
+            _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                let error = "it switched to a protocol that nobody asked for".into();
+                Err(Failure::Broken { host: target.host.clone(), error }.into())
+            }
+            _ => Ok(self.passed_back(response, lent, leash, under_way)),
+        }
+    }
+
+    fn passed_back(
+        &self,
+        response: Response<Incoming>,
+        lent: Lent,
+        leash: Leash,
+        under_way: UnderWay,
+    ) -> Response<Body> {
+        let (mut parts, incoming) = response.into_parts();
+        clean_answer(&mut parts.headers);
+        let connection = Return::new(Arc::clone(&self.upstreams), lent);
+        let idle_timeout = self.shared.limits.idle_timeout;
+        let body = Passing::answer(incoming, leash, idle_timeout, under_way, Some(connection));
+        let mut response = Response::new(body.boxed_unsync());
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = parts.headers;
+        response
+    }
+
+    /// Sends it, and once more where a connection turns out to have ended before.
+    async fn send(
+        &self,
+        target: &Target,
+        outgoing: Outgoing,
+        need: Need,
+        upgrade: Option<&Upgrade>,
+    ) -> Result<(Response<Incoming>, Lent), Failure> {
+        let Outgoing { method, path, headers, body, is_repeatable, .. } = outgoing;
+        let mut lent = self.upstreams.lend(&self.shared, &self.client, target, need).await?;
+        let prepare = |lent: &Lent, headers: HeaderMap, body: Body| {
+            prepare(target, (&method, &path), headers, body, lent.is_two(), upgrade)
+        };
+        let spare = (lent.is_used && is_repeatable).then(|| headers.clone());
+        let failed = |error| Failure::Broken { host: target.host.clone(), error };
+        let request =
+            prepare(&lent, headers.clone(), body).map_err(|error| failed(error.into()))?;
+        let mut error = match lent.send(request).await {
+            Ok(response) => return Ok((response, lent)),
+            Err(error) => error,
+        };
+        self.upstreams.forget(&lent);
+        let again = match (error.take_message(), spare) {
+            (Some(request), _) if lent.is_used => Some((request.into_body(), headers)),
+            (None, Some(headers)) => Some((body::empty(), headers)),
+            _ => None,
+        };
+        let Some((body, headers)) = again else { return Err(failed(error.into_error().into())) };
+        drop(lent);
+        let mut lent = self.upstreams.lend(&self.shared, &self.client, target, need).await?;
+        let request = prepare(&lent, headers, body).map_err(|error| failed(error.into()))?;
+        match lent.send(request).await {
+            Ok(response) => Ok((response, lent)),
+            Err(error) => Err(failed(error.into_error().into())),
+        }
+    }
+}
+
+/// The rules that add something. What an upstream may send back as it came gets nothing added.
+fn routes<'a>(
+    policy: &'a Policy,
+    target: &Target,
+    method: &Method,
+    path: &str,
+) -> Result<Vec<&'a ProxyTarget>, Refusal> {
+    let routes: Vec<&ProxyTarget> = policy.routes(&target.host, method, path).collect();
+    match *method {
+        Method::CONNECT => Err(Refusal::Method("a connection within a connection is not made")),
+        Method::TRACE if !routes.is_empty() => {
+            Err(Refusal::Method("TRACE would show what is added to requests to this host"))
+        }
+        _ => Ok(routes),
+    }
+}
+
+fn rule_of(routes: &[&ProxyTarget]) -> String {
+    let destinations = routes.iter().filter_map(|route| route.destinations.as_ref()).flatten();
+    // It is for people: the first few tell which rule it is.
+    let destinations: Vec<&str> = destinations.map(String::as_str).take(8).collect();
+    format!("routing: {}", destinations.join(", "))
+}
+
+/// A request in the words of the connection that it goes out with.
+fn prepare(
+    target: &Target,
+    (method, path): (&Method, &PathAndQuery),
+    mut headers: HeaderMap,
+    body: Body,
+    is_two: bool,
+    upgrade: Option<&Upgrade>,
+) -> http::Result<Request<Body>> {
+    let (uri, version) = if is_two {
+        headers.remove(header::HOST);
+        let scheme = if target.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
+        let uri = Uri::builder().scheme(scheme).authority(target.authority.as_str());
+        (uri.path_and_query(path.clone()).build()?, Version::HTTP_2)
+    } else {
+        headers.insert(header::HOST, HeaderValue::try_from(target.authority.as_str())?);
+        headers::join_cookies(&mut headers);
+        (Uri::from(path.clone()), Version::HTTP_11)
+    };
+    if is_two {
+        // It says no more than that trailers are welcome, and gRPC insists on it.
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if let Some(upgrade) = upgrade {
+        upgrade::announce(&mut headers, upgrade.protocol());
+    }
+    let mut request = Request::new(body);
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = uri;
+    *request.version_mut() = version;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+/// What of an answer is not for the program: another way to the same host would be one past the rules.
+pub(super) fn clean_answer(headers: &mut HeaderMap) {
+    headers::remove_hop(headers);
+    headers.remove(header::ALT_SVC);
+}

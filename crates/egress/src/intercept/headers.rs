@@ -1,0 +1,56 @@
+//! Headers of one connection, which are not for the next.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+static HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    KEEP_ALIVE,
+    PROXY_CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HTTP2_SETTINGS,
+];
+
+/// Names that end a message or say whom it is for stay, whatever `Connection` says of them.
+static KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
+
+pub(super) fn remove_hop(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+        .filter_map(|token| HeaderName::try_from(token).ok())
+        .filter(|name| !KEPT.contains(name))
+        .collect();
+    for name in HOP.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
+
+/// The parts of a list in a header.
+pub(super) fn tokens<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// HTTP/2 may have cookies one by one, HTTP/1.1 has them in one header.
+pub(super) fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let is_sensitive = headers.get_all(header::COOKIE).iter().any(HeaderValue::is_sensitive);
+    let cookies: Vec<&[u8]> =
+        headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    // Values of headers, joined by what they may hold, are one.
+    if let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
+        joined.set_sensitive(is_sensitive);
+        headers.insert(header::COOKIE, joined);
+    }
+}

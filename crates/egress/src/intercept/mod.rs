@@ -1,0 +1,268 @@
+//! Connections that are opened: each request in them is judged, given what rules add, and asked of
+//! its host in our own name.
+//!
+//! ```text
+//! serve: TLS of ours, HTTP/1.1 or HTTP/2 ──┐
+//! forward: one request of the proxy ───────┴→ target → exchange → upstream (TLS, HTTP/1.1 or HTTP/2)
+//! ```
+
+mod body;
+mod exchange;
+mod headers;
+mod progress;
+mod refusal;
+mod target;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod upgrade;
+mod upstream;
+
+pub(crate) use body::Body;
+pub(crate) use refusal::{bad_request, blocked, unreached};
+pub use upstream::RootsError;
+pub(crate) use upstream::UpstreamTls;
+
+use crate::authority::Authority;
+use crate::client::Client;
+use crate::dial::Dial;
+use crate::events::{Events, Note};
+use crate::host::Host;
+use exchange::Exchange;
+use http::uri::Scheme;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
+use progress::Progress;
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tasks::Tasks;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use types::World;
+use types::egress::EgressDecision;
+use types::instance::InstanceName;
+
+/// What all opened connections of this machine share.
+pub(crate) struct Shared {
+    pub(crate) authority: Arc<Authority>,
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) upstream_tls: UpstreamTls,
+    pub(crate) world: World,
+    pub(crate) events: Arc<Events>,
+    pub(crate) limits: Limits,
+    bodies: Mutex<HashMap<InstanceName, Weak<Semaphore>>>,
+}
+
+/// What a request, a connection or an instance may take of this machine and of its time.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    /// Of the head of a message, at least 8 KiB.
+    pub(crate) head_bytes_max: usize,
+    /// For the head of a request, and for a connection without any request.
+    pub(crate) head_timeout: Duration,
+    /// For TLS on either side.
+    pub(crate) handshake_timeout: Duration,
+    /// For a place, a connection and the head of an answer, while nothing is sent.
+    pub(crate) answer_timeout: Duration,
+    /// In which nothing moves in either direction.
+    pub(crate) idle_timeout: Duration,
+    /// Requests of one connection at once.
+    pub(crate) streams_max: u32,
+    /// Connections that one connection of an instance leads to, where they hold one request each.
+    pub(crate) upstreams_max: usize,
+    /// Bodies of one instance in memory at once, a mebibyte each, because something is put into them.
+    pub(crate) bodies_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes_max: 128 << 10,
+            head_timeout: Duration::from_secs(60),
+            handshake_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(900),
+            streams_max: 100,
+            upstreams_max: 16,
+            bodies_max: 16,
+        }
+    }
+}
+
+/// What hyper needs for the head of a message.
+const HEAD_BYTES_MIN: usize = 8192;
+
+impl Shared {
+    pub(crate) fn new(
+        authority: Arc<Authority>,
+        dial: Arc<dyn Dial>,
+        upstream_tls: UpstreamTls,
+        world: World,
+        events: Arc<Events>,
+        limits: Limits,
+    ) -> Self {
+        let bodies = Mutex::default();
+        Self { authority, dial, upstream_tls, world, events, limits, bodies }
+    }
+
+    fn head_bytes_max(&self) -> usize {
+        self.limits.head_bytes_max.max(HEAD_BYTES_MIN)
+    }
+
+    /// The places of an instance for bodies in memory.
+    fn bodies_of(&self, instance: &InstanceName) -> Arc<Semaphore> {
+        let mut bodies = self.bodies.lock();
+        if let Some(places) = bodies.get(instance).and_then(Weak::upgrade) {
+            return places;
+        }
+        bodies.retain(|_, places| places.strong_count() > 0);
+        let places = Arc::new(Semaphore::new(self.limits.bodies_max.max(1)));
+        bodies.insert(instance.clone(), Arc::downgrade(&places));
+        places
+    }
+}
+
+/// Where a connection leads to.
+#[derive(Debug, Clone)]
+pub(crate) struct To {
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+    pub(crate) is_tls: bool,
+}
+
+/// Serves a connection of `client` until it ends, with all that follows from it. The caller has
+/// judged `to`; here each request is judged once more.
+pub(crate) async fn serve<S>(shared: Arc<Shared>, client: Arc<Client>, stream: S, to: To)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    if !to.is_tls {
+        return Box::pin(run(shared, client, stream, to, Speaks::Either)).await;
+    }
+    match Box::pin(open(&shared, stream, &to.host)).await {
+        Ok(stream) => {
+            let speaks = match stream.get_ref().1.alpn_protocol() {
+                Some(b"h2") => Speaks::Two,
+                Some(_) => Speaks::One,
+                None => Speaks::Either,
+            };
+            Box::pin(run(shared, client, stream, to, speaks)).await;
+        }
+        Err(error) => {
+            let To { host, port, .. } = to;
+            // As a program does that knows its certificate.
+            let rule = format!("TLS was opened for rules, and the program ended it: {error}");
+            let note = Note { rule, ..Note::new(EgressDecision::Failed, host.to_string(), port) };
+            shared.events.note(&client.instance, note);
+        }
+    }
+}
+
+type Opened<S> = tokio_rustls::server::TlsStream<S>;
+
+async fn open<S>(shared: &Shared, stream: S, host: &Host) -> io::Result<Opened<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let tls = shared.authority.tls(host).map_err(io::Error::other)?;
+    timeout(shared.limits.handshake_timeout, TlsAcceptor::from(tls).accept(stream)).await?
+}
+
+/// Which HTTP a client speaks.
+enum Speaks {
+    One,
+    Two,
+    /// Its first bytes tell.
+    Either,
+}
+
+async fn run<S>(shared: Arc<Shared>, client: Arc<Client>, stream: S, to: To, speaks: Speaks)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (tasks, _stop) = Tasks::stopped_with_guard();
+    let builder = builder(&shared, tasks.clone(), speaks);
+    let (head_timeout, idle_timeout) = (shared.limits.head_timeout, shared.limits.idle_timeout);
+    let progress = Arc::new(Progress::new());
+    let exchange = Exchange::new(shared, client, Arc::clone(&progress), tasks.clone());
+    let exchange = Arc::new(exchange);
+    let service = service_fn(|request: Request<Incoming>| {
+        let (exchange, to) = (Arc::clone(&exchange), to.clone());
+        async move {
+            Ok::<_, Infallible>(Box::pin(exchange.answer(request, Some(&to), to.scheme())).await)
+        }
+    });
+    let mut connection =
+        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    let mut is_ending = false;
+    loop {
+        let allowed = if progress.is_busy() { idle_timeout } else { head_timeout };
+        let left = if is_ending { ENDING } else { allowed.saturating_sub(progress.quiet()) };
+        tokio::select! {
+            _ = connection.as_mut() => break,
+            () = sleep(left) => {
+                let allowed = if progress.is_busy() { idle_timeout } else { head_timeout };
+                match progress.quiet() >= allowed {
+                    true if is_ending || progress.is_busy() => return,
+                    true => {
+                        is_ending = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    false => {}
+                }
+            }
+        }
+    }
+    // Tunnels that requests have become go on.
+    tasks.ended().await;
+}
+
+/// For a client to take note that a connection ends.
+const ENDING: Duration = Duration::from_secs(1);
+
+fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks> {
+    let head_bytes_max = shared.head_bytes_max();
+    let mut builder = auto::Builder::new(tasks);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(shared.limits.head_timeout)
+        .max_buf_size(head_bytes_max);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(shared.limits.streams_max)
+        .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX));
+    match speaks {
+        Speaks::One => builder.http1_only(),
+        Speaks::Two => builder.http2_only(),
+        Speaks::Either => builder,
+    }
+}
+
+impl To {
+    fn scheme(&self) -> Scheme {
+        if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+}
+
+/// Asks for what one request of the explicit proxy says, whose address is in its absolute form.
+pub(crate) async fn forward(
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+    scheme: Scheme,
+) -> Response<Body> {
+    let exchange = Exchange::new(shared, client, Arc::new(Progress::new()), Tasks::unstopped());
+    Box::pin(exchange.answer(request, None, scheme)).await
+}

@@ -1,0 +1,129 @@
+//! When something moved last, and whether rules still let it.
+
+use crate::client::Client;
+use crate::host::Host;
+use crate::policy::{Policy, RequestVerdict};
+use http::Method;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Of a connection, or of one request.
+#[derive(Debug)]
+pub(super) struct Progress {
+    begun: Instant,
+    /// Milliseconds after the beginning.
+    moved_at: AtomicU64,
+    requests: AtomicUsize,
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Progress>);
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self { begun: Instant::now(), moved_at: AtomicU64::new(0), requests: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn moved(&self) {
+        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_at.store(now, Ordering::Relaxed);
+    }
+
+    /// For how long nothing has moved.
+    pub(super) fn quiet(&self) -> Duration {
+        let moved_at = Duration::from_millis(self.moved_at.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(moved_at)
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
+        self.moved();
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(self))
+    }
+
+    /// Waits for something as long as things move. `None`: they did not for `limit`.
+    pub(super) async fn while_moving<T>(
+        &self,
+        limit: Duration,
+        wanted: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut wanted = pin!(wanted);
+        loop {
+            tokio::select! {
+                wanted = wanted.as_mut() => return Some(wanted),
+                () = sleep(limit.saturating_sub(self.quiet())) => {
+                    if self.quiet() >= limit {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+        self.0.moved();
+    }
+}
+
+/// A request that was let pass, and is judged anew when the rules have changed since.
+#[derive(Debug, Clone)]
+pub(super) struct Leash {
+    client: Arc<Client>,
+    judged: Arc<Policy>,
+    asked: Arc<Asked>,
+    connection: Arc<Progress>,
+    own: Arc<Progress>,
+}
+
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) host: Host,
+    pub(super) method: Method,
+    /// With its query, as the program wrote it.
+    pub(super) path: String,
+}
+
+impl Leash {
+    pub(super) fn new(
+        client: Arc<Client>,
+        judged: Arc<Policy>,
+        asked: Asked,
+        connection: Arc<Progress>,
+    ) -> Self {
+        Self { client, judged, asked: Arc::new(asked), connection, own: Arc::new(Progress::new()) }
+    }
+
+    pub(super) fn progress(&self) -> &Progress {
+        &self.own
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Whether what moves may: to be asked with each piece.
+    pub(super) fn holds(&mut self) -> bool {
+        self.connection.moved();
+        self.own.moved();
+        let policy = self.client.policy();
+        if Arc::ptr_eq(&policy, &self.judged) {
+            return true;
+        }
+        let Asked { host, method, path } = &*self.asked;
+        let passes = matches!(policy.of_request(host, method, path), RequestVerdict::Pass { .. });
+        self.judged = if passes { policy } else { Arc::clone(&self.judged) };
+        passes
+    }
+}

@@ -1,0 +1,342 @@
+//! Hosts of a small internet on loopback, and a program behind our way out.
+
+use super::super::*;
+use crate::dial::{DialError, Wait};
+use crate::fixture;
+use crate::policy::Policy;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use hyper::client::conn::{http1, http2};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::time::SystemTime;
+use tokio::io::{DuplexStream, duplex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
+use types::Timestamp;
+use types::egress::{EgressEvent, EgressRules};
+
+pub(super) struct Lab {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Arc<Client>,
+    places: Arc<Places>,
+    /// Of the internet, which our way out trusts.
+    world_authority: Arc<Authority>,
+    folders: [tempfile::TempDir; 2],
+}
+
+#[derive(Default)]
+struct Places {
+    ports: Mutex<HashMap<Host, u16>>,
+    dialed: Mutex<Vec<Host>>,
+}
+
+impl Dial for Places {
+    fn dial<'a>(
+        &'a self,
+        _: &'a Client,
+        host: &'a Host,
+        _: u16,
+    ) -> Wait<'a, Result<TcpStream, DialError>> {
+        Box::pin(async move {
+            if *host == name("inside") {
+                return Err(DialError::Inside(host.clone()));
+            }
+            let port = self.ports.lock().get(host).copied();
+            let port = port.ok_or_else(|| DialError::NoAddress(host.clone()))?;
+            self.dialed.lock().push(host.clone());
+            let dialed = TcpStream::connect(("127.0.0.1", port)).await;
+            dialed.map_err(|error| DialError::Failed { host: host.clone(), error })
+        })
+    }
+}
+
+pub(super) fn name(text: &str) -> Host {
+    Host::parse(text).unwrap()
+}
+
+/// The time as TLS knows it.
+fn world() -> World {
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    World::new(move || Timestamp::from_ms(now().try_into().unwrap()), fixture::fill)
+}
+
+impl Lab {
+    pub(super) fn new(rules: EgressRules) -> Self {
+        Self::with_limits(rules, Limits::default())
+    }
+
+    pub(super) fn with_limits(rules: EgressRules, limits: Limits) -> Self {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let authority = |at: usize| Authority::open(folders[at].path(), world(), 8).unwrap();
+        let (own, world_authority) = (Arc::new(authority(0)), Arc::new(authority(1)));
+        let mut roots = RootCertStore::empty();
+        roots.add(world_authority.der().clone()).unwrap();
+        let places = Arc::new(Places::default());
+        let dial: Arc<dyn Dial> = Arc::clone(&places) as Arc<dyn Dial>;
+        let events = Arc::new(Events::new(world(), crate::events::EventLimits::default()));
+        let upstream_tls = UpstreamTls::new(roots).unwrap();
+        let shared = Shared::new(own, dial, upstream_tls, world(), events, limits);
+        let instance = InstanceName::new("sbx-test").unwrap();
+        let client = Arc::new(Client::new(instance, Policy::compile(rules)));
+        Self { shared: Arc::new(shared), client, places, world_authority, folders }
+    }
+
+    /// A host with TLS, speaking what `alpn` lists.
+    pub(super) async fn site(&self, host: &str, alpn: &[&str]) {
+        self.site_named(host, host, alpn).await;
+    }
+
+    /// A host that shows the certificate of another.
+    pub(super) async fn site_named(&self, host: &str, shown: &str, alpn: &[&str]) {
+        let tls = self.world_authority.tls(&name(shown)).unwrap();
+        let mut tls = ServerConfig::clone(&tls);
+        tls.alpn_protocols = alpn.iter().map(|alpn| alpn.as_bytes().to_vec()).collect();
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        self.listen(host, move |stream| {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    answer(stream).await;
+                }
+            });
+        })
+        .await;
+    }
+
+    pub(super) async fn plain_site(&self, host: &str) {
+        self.listen(host, |stream| drop(tokio::spawn(answer(stream)))).await;
+    }
+
+    pub(super) async fn listen(&self, host: &str, serve: impl Fn(TcpStream) + Send + 'static) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        self.places.ports.lock().insert(name(host), port);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serve(stream);
+            }
+        });
+    }
+
+    /// The hosts that were dialed since the last time.
+    pub(super) fn dialed(&self) -> Vec<String> {
+        let dialed = std::mem::take(&mut *self.places.dialed.lock());
+        dialed.iter().map(Host::to_string).collect()
+    }
+
+    /// A connection of the program that leads to `host`.
+    pub(super) fn open(&self, host: &str, is_tls: bool) -> DuplexStream {
+        let (program, ours) = duplex(64 << 10);
+        let to = To { host: name(host), port: if is_tls { 443 } else { 80 }, is_tls };
+        tokio::spawn(serve(Arc::clone(&self.shared), Arc::clone(&self.client), ours, to));
+        program
+    }
+
+    pub(super) async fn open_tls(
+        &self,
+        host: &str,
+        alpn: &str,
+    ) -> io::Result<tokio_rustls::client::TlsStream<DuplexStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.shared.authority.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+        let server = ServerName::try_from(host.to_owned()).unwrap();
+        TlsConnector::from(Arc::new(tls)).connect(server, self.open(host, true)).await
+    }
+
+    pub(super) async fn browse(&self, host: &str, alpn: &str) -> Program {
+        let stream = TokioIo::new(self.open_tls(host, alpn).await.unwrap());
+        match alpn {
+            "h2" => Program::two(stream).await,
+            _ => Program::one(stream).await,
+        }
+    }
+
+    pub(super) async fn browse_plain(&self, host: &str) -> Program {
+        Program::one(TokioIo::new(self.open(host, false))).await
+    }
+
+    pub(super) async fn event(&self) -> EgressEvent {
+        self.shared.events.next().await.swap_remove(0)
+    }
+
+    pub(super) fn folders(&self) -> &[tempfile::TempDir; 2] {
+        &self.folders
+    }
+}
+
+/// What runs in the instance.
+pub(super) enum Program {
+    One(http1::SendRequest<Body>),
+    Two(http2::SendRequest<Body>),
+}
+
+impl Program {
+    async fn one<S>(stream: TokioIo<S>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (sender, connection) = http1::handshake(stream).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        Self::One(sender)
+    }
+
+    pub(super) async fn two<S>(stream: TokioIo<S>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let builder = http2::Builder::new(Tasks::unstopped());
+        let (sender, connection) = builder.handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        Self::Two(sender)
+    }
+
+    pub(super) async fn try_ask(
+        &mut self,
+        request: Request<Body>,
+    ) -> hyper::Result<Response<Incoming>> {
+        match self {
+            Self::One(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Self::Two(sender) => sender.send_request(request).await,
+        }
+    }
+
+    pub(super) async fn ask(&mut self, request: Request<Body>) -> Response<Incoming> {
+        self.try_ask(request).await.unwrap()
+    }
+
+    /// The status, the headers and the whole body.
+    pub(super) async fn fetch(&mut self, request: Request<Body>) -> Fetched {
+        let (parts, body) = self.ask(request).await.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Fetched {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            text: String::from_utf8_lossy(&body).into_owned(),
+        }
+    }
+}
+
+pub(super) struct Fetched {
+    pub(super) status: u16,
+    pub(super) headers: http::HeaderMap,
+    pub(super) text: String,
+}
+
+impl Fetched {
+    pub(super) fn error(&self) -> &str {
+        self.headers.get("proxy-error").map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+/// A request for a connection of either HTTP.
+pub(super) fn request(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
+    let body: Vec<u8> = body.into();
+    let uri: http::Uri = uri.parse().unwrap();
+    let request = Request::builder().method(method);
+    let request = match uri.authority() {
+        Some(authority) => request.header("host", authority.as_str()),
+        None => request,
+    };
+    request.uri(uri).body(body::full(body)).unwrap()
+}
+
+/// The same in the form that HTTP/1.1 has on a connection to the host itself.
+pub(super) fn request_one(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
+    let mut request = request(method, uri, body);
+    *request.uri_mut() = request.uri().path_and_query().unwrap().clone().into();
+    request
+}
+
+async fn answer<S>(stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let builder = auto::Builder::new(Tasks::unstopped());
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service_fn(page));
+    if let Err(error) = served.await {
+        tracing::debug!(%error, "a host of the test");
+    }
+}
+
+async fn page(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
+    let (path, version) = (request.uri().path().to_owned(), request.version());
+    Ok(match path.as_str() {
+        "/hang" => std::future::pending().await,
+        "/break" => return Err("on purpose".into()),
+        "/ws" => web_socket(&mut request),
+        "/big" => {
+            let piece = || Ok(Frame::data(Bytes::from(vec![7; 64 << 10])));
+            let pieces = futures_util::stream::iter((0..512).map(move |_| piece()));
+            Response::new(StreamBody::new(pieces).boxed_unsync())
+        }
+        "/grpc" => {
+            let te = request.headers().get("te").is_some_and(|te| te == "trailers");
+            let said = request.into_body().collect().await?.to_bytes();
+            let mut trailers = http::HeaderMap::new();
+            trailers.insert("grpc-status", if te { "0" } else { "13" }.parse()?);
+            let body = Full::new(said).map_err(|never| match never {});
+            Response::new(body.with_trailers(async move { Some(Ok(trailers)) }).boxed_unsync())
+        }
+        "/echo-stream" => Response::new(request.into_body().map_err(Into::into).boxed_unsync()),
+        _ => {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| {
+                format!("{name}: {}", String::from_utf8_lossy(value.as_bytes()))
+            };
+            let mut headers: Vec<String> = parts.headers.iter().map(header).collect();
+            headers.sort();
+            let uri = parts.uri.path_and_query().unwrap();
+            let authority = parts.uri.authority().map_or("-", |authority| authority.as_str());
+            let body = if body.len() > 4096 {
+                format!("{} bytes", body.len())
+            } else {
+                String::from_utf8_lossy(&body).into_owned()
+            };
+            let told = format!(
+                "{version:?} {} {uri} {authority}\n{}\n\n{body}",
+                parts.method,
+                headers.join("\n")
+            );
+            let mut response = Response::new(body::full(told));
+            response.headers_mut().insert("alt-svc", "h3=\":443\"".parse()?);
+            response
+        }
+    })
+}
+
+type BoxError = super::super::body::BoxError;
+
+fn web_socket(request: &mut Request<Incoming>) -> Response<Body> {
+    use futures_util::{SinkExt as _, StreamExt as _};
+    let key = request.headers().get("sec-websocket-key").unwrap().as_bytes();
+    let accept = derive_accept_key(key);
+    let upgraded = hyper::upgrade::on(request);
+    tokio::spawn(async move {
+        let stream = TokioIo::new(upgraded.await.unwrap());
+        let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+        while let Some(Ok(message)) = socket.next().await {
+            if message.is_text() && socket.send(message).await.is_err() {
+                break;
+            }
+        }
+    });
+    let response = Response::builder().status(101).header("connection", "upgrade");
+    let response = response.header("upgrade", "websocket").header("sec-websocket-accept", accept);
+    response.body(body::empty()).unwrap()
+}

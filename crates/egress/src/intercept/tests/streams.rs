@@ -1,0 +1,194 @@
+//! What goes on for longer than a question and its answer.
+
+use super::super::*;
+use super::lab::{Lab, request, request_one};
+use super::{list, rules};
+use crate::policy::Policy;
+use bytes::Bytes;
+use futures_util::{SinkExt as _, StreamExt as _};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
+use types::egress::EgressRules;
+
+type Pieces = mpsc::Sender<Bytes>;
+
+/// A body that is written piece by piece.
+fn written() -> (Pieces, Body) {
+    let (pieces, mut read) = mpsc::channel::<Bytes>(1);
+    let stream = futures_util::stream::poll_fn(move |cx| {
+        read.poll_recv(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+    });
+    (pieces, StreamBody::new(stream).boxed_unsync())
+}
+
+#[tokio::test]
+async fn bodies_of_any_size_pass_both_ways() {
+    for alpn in ["http/1.1", "h2"] {
+        let lab = Lab::new(rules());
+        lab.site("api.test", &[alpn]).await;
+        let mut browser = lab.browse("api.test", alpn).await;
+        let ask = if alpn == "h2" { request } else { request_one };
+        let page = browser.fetch(ask("GET", "https://api.test/big", "")).await;
+        assert_eq!(page.text.len(), 32 << 20);
+        let body = "x".repeat(5 << 20);
+        let page = browser.fetch(ask("PUT", "https://api.test/sink", &*body)).await;
+        assert!(page.text.ends_with("\n\n5242880 bytes"), "{}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn both_directions_flow_at_once() {
+    for alpn in ["http/1.1", "h2"] {
+        let lab = Lab::new(rules());
+        lab.site("api.test", &[alpn]).await;
+        let mut browser = lab.browse("api.test", alpn).await;
+        let ask = if alpn == "h2" { request } else { request_one };
+        let (pieces, body) = written();
+        let asked = ask("POST", "https://api.test/echo-stream", "").map(|_| body);
+        let mut answer = browser.ask(asked).await.into_body();
+        for round in 0..50 {
+            let piece = Bytes::from(format!("piece {round}"));
+            pieces.send(piece.clone()).await.unwrap();
+            let frame = answer.frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), piece);
+        }
+        drop(pieces);
+        assert!(answer.frame().await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn grpc_has_its_trailers() {
+    let lab = Lab::new(rules());
+    lab.site("api.test", &["h2"]).await;
+    let mut browser = lab.browse("api.test", "h2").await;
+    let mut asked = request("POST", "https://api.test/grpc", &b"\0\0\0\0\x01a"[..]);
+    asked.headers_mut().insert("te", "trailers".parse().unwrap());
+    asked.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+    let answer = browser.ask(asked).await.into_body().collect().await.unwrap();
+    assert_eq!(answer.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(answer.to_bytes(), &b"\0\0\0\0\x01a"[..]);
+}
+
+#[tokio::test]
+async fn http2_without_tls_stays_that() {
+    let lab = Lab::new(rules());
+    lab.plain_site("api.test").await;
+    let mut browser = super::lab::Program::two(TokioIo::new(lab.open("api.test", false))).await;
+    let page = browser.fetch(request("GET", "http://api.test/x", "")).await;
+    assert!(page.text.starts_with("HTTP/2.0 GET /x api.test"), "{}", page.text);
+    assert!(page.text.contains("Bearer hush"));
+}
+
+#[tokio::test]
+async fn many_requests_share_a_connection() {
+    for (alpn, connections) in [("h2", 1), ("http/1.1", 16)] {
+        let lab = Lab::new(rules());
+        lab.site("api.test", &[alpn]).await;
+        let super::lab::Program::Two(browser) = lab.browse("api.test", "h2").await else { return };
+        let ask = |number: usize| {
+            let mut browser = browser.clone();
+            async move {
+                let asked = request("GET", &format!("https://api.test/{number}"), "");
+                let answer = browser.send_request(asked).await.unwrap();
+                let text = answer.into_body().collect().await.unwrap().to_bytes();
+                let text = String::from_utf8(text.to_vec()).unwrap();
+                assert!(text.contains(&format!(" GET /{number} ")), "{text}");
+            }
+        };
+        let mut asked: tokio::task::JoinSet<()> = (0..64).map(ask).collect();
+        while let Some(answered) = asked.join_next().await {
+            answered.unwrap();
+        }
+        let dialed = lab.dialed().len();
+        assert!((1..=connections).contains(&dialed), "{alpn} {dialed}");
+    }
+}
+
+async fn socket<S>(stream: S, address: &str) -> WebSocketStream<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut socket, answer) = client_async(address, stream).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    socket.send(Message::text("hello")).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hello"));
+    socket
+}
+
+#[tokio::test]
+async fn web_sockets_pass_until_the_rules_end_them() {
+    let lab = Lab::new(rules());
+    lab.site("api.test", &["h2", "http/1.1"]).await;
+    lab.plain_site("plain.test").await;
+    let stream = lab.open_tls("api.test", "http/1.1").await.unwrap();
+    let mut sealed = socket(stream, "wss://api.test/ws").await;
+    let mut plain = socket(lab.open("plain.test", false), "ws://plain.test/ws").await;
+    sealed.send(Message::text("a".repeat(1 << 20))).await.unwrap();
+    assert_eq!(sealed.next().await.unwrap().unwrap().len(), 1 << 20);
+    lab.client.set_policy(Policy::compile(EgressRules {
+        allowed_domains: list(&["plain.test"]),
+        ..EgressRules::default()
+    }));
+    plain.send(Message::text("on")).await.unwrap();
+    assert_eq!(plain.next().await.unwrap().unwrap(), Message::text("on"));
+    // What was sent before the end is known may seem to go out.
+    let _ = sealed.send(Message::text("no more")).await;
+    assert!(!matches!(sealed.next().await, Some(Ok(message)) if message.is_text()));
+}
+
+#[tokio::test]
+async fn an_answer_that_flows_ends_with_the_rules() {
+    let lab = Lab::new(rules());
+    lab.site("api.test", &["http/1.1"]).await;
+    let mut browser = lab.browse("api.test", "http/1.1").await;
+    let (pieces, body) = written();
+    let asked = request_one("POST", "https://api.test/echo-stream", "").map(|_| body);
+    let mut answer = browser.ask(asked).await.into_body();
+    pieces.send(Bytes::from_static(b"first")).await.unwrap();
+    assert!(answer.frame().await.unwrap().is_ok());
+    lab.client.set_policy(Policy::compile(EgressRules {
+        forbidden_domains: list(&["api.test"]),
+        ..EgressRules::default()
+    }));
+    pieces.send(Bytes::from_static(b"second")).await.unwrap();
+    assert!(answer.frame().await.is_none_or(|frame| frame.is_err()));
+}
+
+#[tokio::test]
+async fn a_quiet_connection_ends() {
+    use std::time::Duration;
+    use tokio::io::AsyncReadExt as _;
+    let limits = Limits {
+        head_timeout: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(400),
+        ..Limits::default()
+    };
+    let lab = Lab::with_limits(rules(), limits);
+    lab.site("api.test", &["h2", "http/1.1"]).await;
+    // Nothing, half a head, and an open stream that nobody writes to.
+    let mut ends = Vec::new();
+    for begun in ["", "PRI * HTTP/2", "GET / HTTP/1.1\r\nhost: api.test\r\n"] {
+        use tokio::io::AsyncWriteExt as _;
+        let mut stream = lab.open("api.test", false);
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        ends.push(tokio::spawn(async move {
+            let mut said = Vec::new();
+            drop(stream.read_to_end(&mut said).await);
+        }));
+    }
+    let mut browser = lab.browse("api.test", "h2").await;
+    let (pieces, body) = written();
+    let asked = request("POST", "https://api.test/echo-stream", "").map(|_| body);
+    let mut answer = browser.ask(asked).await.into_body();
+    ends.push(tokio::spawn(async move {
+        let _open = pieces;
+        assert!(answer.frame().await.is_none_or(|frame| frame.is_err()));
+    }));
+    for end in ends {
+        timeout(Duration::from_secs(20), end).await.unwrap().unwrap();
+    }
+}

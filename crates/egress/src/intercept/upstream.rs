@@ -1,0 +1,332 @@
+//! Connections to hosts, for the requests of one connection of an instance.
+
+use super::Shared;
+use super::body::{Body, BoxError};
+use super::target::Target;
+use super::tasks::Tasks;
+use crate::client::Client;
+use crate::dial::DialError;
+use crate::host::Host;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::rt::Executor as _;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// Why a host has not answered. The texts are for whoever asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("{0}")]
+    Dial(DialError),
+    #[error("{host} does not prove who it is, or ended TLS: {error}")]
+    Tls { host: Host, error: io::Error },
+    #[error("{host} did not answer in time")]
+    TooSlow { host: Host },
+    #[error("{host} ended the connection, or answered what is no HTTP: {}", cause(.error))]
+    Broken { host: Host, error: BoxError },
+}
+
+/// What hyper says of an error without its own cause is only where it happened.
+fn cause(error: &BoxError) -> String {
+    let source = error.source().map(|source| format!(": {source}"));
+    format!("{error}{}", source.unwrap_or_default())
+}
+
+impl Failure {
+    pub(super) fn is_too_slow(&self) -> bool {
+        matches!(self, Self::TooSlow { .. } | Self::Dial(DialError::TooSlow { .. }))
+    }
+
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Dial(DialError::NoAddress(_)) => "upstream_not_found",
+            Self::Dial(DialError::Inside(_)) => "firewall_blocked",
+            Self::Dial(DialError::Failed { .. }) => "upstream_unreachable",
+            Self::Dial(DialError::TooSlow { .. }) | Self::TooSlow { .. } => "upstream_timeout",
+            Self::Tls { .. } => "upstream_tls",
+            Self::Broken { .. } => "upstream_broken",
+        }
+    }
+}
+
+/// Whom we trust out there.
+pub(crate) struct UpstreamTls {
+    either: Arc<ClientConfig>,
+    /// For what HTTP/2 has no words.
+    one: Arc<ClientConfig>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RootsError {
+    #[error("{path} has no certificates of authorities")]
+    File { path: PathBuf, source: rustls::pki_types::pem::Error },
+    #[error("failed to make TLS ready")]
+    Tls(#[from] rustls::Error),
+}
+
+impl UpstreamTls {
+    /// With the authorities that this machine trusts, and those of a file.
+    pub(crate) fn of_machine(extra: Option<&Path>) -> Result<Self, RootsError> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if let Some(path) = extra {
+            let failed = |source| RootsError::File { path: path.to_owned(), source };
+            for certificate in CertificateDer::pem_file_iter(path).map_err(failed)? {
+                roots.add(certificate.map_err(failed)?)?;
+            }
+        }
+        Self::new(roots)
+    }
+
+    pub(crate) fn new(roots: RootCertStore) -> Result<Self, RootsError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut either = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut one = either.clone();
+        either.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        one.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { either: Arc::new(either), one: Arc::new(one) })
+    }
+}
+
+/// Which HTTP a connection has to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Whatever both sides have.
+    Any,
+    One,
+    /// Without TLS nobody asks: what the program speaks is passed on.
+    Two,
+}
+
+/// Where connections that are kept lead to.
+type Place = (Host, u16, bool);
+
+pub(super) struct Upstreams {
+    kept: Mutex<Vec<(Place, Kept)>>,
+    /// Whoever is first finds out which HTTP a host has: with HTTP/2 one connection is enough.
+    first: tokio::sync::Mutex<()>,
+    is_one: AtomicBool,
+    places: Arc<Semaphore>,
+    tasks: Tasks,
+}
+
+enum Kept {
+    One(http1::SendRequest<Body>),
+    Two(http2::SendRequest<Body>),
+}
+
+/// A connection that can have a request now.
+pub(super) struct Lent {
+    sender: Kept,
+    place: Place,
+    _permit: Option<OwnedSemaphorePermit>,
+    /// Whether it had requests before: then its host may have ended it meanwhile.
+    pub(super) is_used: bool,
+}
+
+/// Gives a connection back when its answer is complete.
+pub(super) struct Return {
+    upstreams: Arc<Upstreams>,
+    lent: Lent,
+}
+
+impl Return {
+    pub(super) fn new(upstreams: Arc<Upstreams>, lent: Lent) -> Self {
+        Self { upstreams, lent }
+    }
+
+    pub(super) fn give_back(self) {
+        let Self { upstreams, lent: Lent { sender, place, .. } } = self;
+        let mut kept = upstreams.kept.lock();
+        if matches!(sender, Kept::One(_)) && kept.len() < KEPT_MAX {
+            kept.push((place, sender));
+        }
+    }
+}
+
+/// Connections without a request, of one connection of an instance.
+const KEPT_MAX: usize = 8;
+/// For a connection to notice that its last exchange is over.
+const READY_WAIT: Duration = Duration::from_millis(50);
+
+impl Upstreams {
+    pub(super) fn new(places: usize, tasks: Tasks) -> Self {
+        Self {
+            kept: Mutex::default(),
+            first: tokio::sync::Mutex::default(),
+            is_one: AtomicBool::new(false),
+            places: Arc::new(Semaphore::new(places.max(1))),
+            tasks,
+        }
+    }
+
+    /// A connection to where a request is for. The caller has judged it.
+    pub(super) async fn lend(
+        &self,
+        shared: &Shared,
+        client: &Client,
+        target: &Target,
+        need: Need,
+    ) -> Result<Lent, Failure> {
+        let place = (target.host.clone(), target.port, target.is_tls);
+        if let Some(lent) = self.take_kept(&place, need).await {
+            return Ok(lent);
+        }
+        let may_be_two = target.is_tls && need == Need::Any && !self.is_one.load(Ordering::Relaxed);
+        let _first = match may_be_two {
+            true => Some(self.first.lock().await),
+            false => None,
+        };
+        if may_be_two && let Some(lent) = self.take_kept(&place, need).await {
+            return Ok(lent);
+        }
+        // It is never closed.
+        let permit = Arc::clone(&self.places).acquire_owned().await.ok();
+        let sender = self.connect(shared, client, target, need).await?;
+        if may_be_two {
+            self.is_one.store(matches!(sender, Kept::One(_)), Ordering::Relaxed);
+        }
+        let permit = match &sender {
+            Kept::One(_) => permit,
+            Kept::Two(two) => {
+                self.kept.lock().push((place.clone(), Kept::Two(two.clone())));
+                None
+            }
+        };
+        Ok(Lent { sender, place, _permit: permit, is_used: false })
+    }
+
+    async fn take_kept(&self, place: &Place, need: Need) -> Option<Lent> {
+        loop {
+            let sender = self.find_kept(place, need)?;
+            if let Kept::One(mut one) = sender {
+                let permit = Arc::clone(&self.places).acquire_owned().await.ok();
+                if !matches!(timeout(READY_WAIT, one.ready()).await, Ok(Ok(()))) {
+                    continue;
+                }
+                let (sender, place) = (Kept::One(one), place.clone());
+                return Some(Lent { sender, place, _permit: permit, is_used: true });
+            }
+            return Some(Lent { sender, place: place.clone(), _permit: None, is_used: true });
+        }
+    }
+
+    fn find_kept(&self, place: &Place, need: Need) -> Option<Kept> {
+        let mut kept = self.kept.lock();
+        kept.retain(|(_, kept)| match kept {
+            Kept::One(one) => !one.is_closed(),
+            Kept::Two(two) => !two.is_closed(),
+        });
+        let suits = |kept: &Kept| match kept {
+            Kept::One(_) => need != Need::Two,
+            Kept::Two(_) => need != Need::One,
+        };
+        let index = kept.iter().rposition(|(known, kept)| known == place && suits(kept))?;
+        match &kept[index].1 {
+            Kept::Two(two) => Some(Kept::Two(two.clone())),
+            Kept::One(_) => Some(kept.swap_remove(index).1),
+        }
+    }
+
+    /// Forgets a connection that gives no answers.
+    pub(super) fn forget(&self, lent: &Lent) {
+        self.kept
+            .lock()
+            .retain(|(place, kept)| *place != lent.place || matches!(kept, Kept::One(_)));
+    }
+
+    async fn connect(
+        &self,
+        shared: &Shared,
+        client: &Client,
+        target: &Target,
+        need: Need,
+    ) -> Result<Kept, Failure> {
+        let host = &target.host;
+        let dialed = shared.dial.dial(client, host, target.port).await.map_err(Failure::Dial)?;
+        if dialed.set_nodelay(true).is_err() {
+            // It only makes small requests slower.
+            tracing::debug!(%host, "a connection does not send at once");
+        }
+        if !target.is_tls {
+            return self.shake_hands(shared, host, dialed, need == Need::Two).await;
+        }
+        let failed = |error| Failure::Tls { host: host.clone(), error };
+        let name = match host {
+            Host::Name(name) => ServerName::try_from(name.clone())
+                .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?,
+            Host::Address(address) => ServerName::IpAddress((*address).into()),
+        };
+        let tls = &shared.upstream_tls;
+        let tls = if need == Need::One { &tls.one } else { &tls.either };
+        let opening = TlsConnector::from(Arc::clone(tls)).connect(name, dialed);
+        let opened = timeout(shared.limits.handshake_timeout, Box::pin(opening)).await;
+        let opened =
+            opened.map_err(|_| Failure::TooSlow { host: host.clone() })?.map_err(failed)?;
+        let is_two = opened.get_ref().1.alpn_protocol() == Some(b"h2");
+        self.shake_hands(shared, host, opened, is_two).await
+    }
+
+    async fn shake_hands<S>(
+        &self,
+        shared: &Shared,
+        host: &Host,
+        stream: S,
+        is_two: bool,
+    ) -> Result<Kept, Failure>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let failed =
+            |error: hyper::Error| Failure::Broken { host: host.clone(), error: error.into() };
+        let (stream, head_bytes_max) = (TokioIo::new(stream), shared.head_bytes_max());
+        if is_two {
+            let (sender, connection) = http2::Builder::new(self.tasks.clone())
+                .timer(TokioTimer::new())
+                .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
+                .handshake(stream)
+                .await
+                .map_err(failed)?;
+            self.tasks.execute(connection);
+            return Ok(Kept::Two(sender));
+        }
+        let (sender, connection) = http1::Builder::new()
+            .max_buf_size(head_bytes_max)
+            .handshake(stream)
+            .await
+            .map_err(failed)?;
+        self.tasks.execute(connection.with_upgrades());
+        Ok(Kept::One(sender))
+    }
+}
+
+type Sent = Result<Response<Incoming>, TrySendError<Request<Body>>>;
+
+impl Lent {
+    pub(super) fn is_two(&self) -> bool {
+        matches!(self.sender, Kept::Two(_))
+    }
+
+    pub(super) async fn send(&mut self, request: Request<Body>) -> Sent {
+        match &mut self.sender {
+            Kept::One(sender) => sender.try_send_request(request).await,
+            Kept::Two(sender) => sender.try_send_request(request).await,
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! What an entry of a list says: `[!]METHOD:…:domain[/path]`, an address, or a range of addresses.
+
+use crate::host::Host;
+use http::Method;
+use percent_encoding::percent_decode_str;
+use std::net::IpAddr;
+
+/// One entry. What is in no form of the language is a domain that no host is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) domain: Domain,
+    /// `None`: the host alone decides.
+    pub(crate) condition: Option<Box<Condition>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Domain {
+    All,
+    /// The hosts below a name, and not the name itself.
+    Below(String),
+    Name(String),
+    Range(Range),
+    Nowhere,
+}
+
+/// Addresses whose first `bits` are those of `first`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    first: IpAddr,
+    bits: u32,
+}
+
+/// What a request has to be like beyond its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// In upper case. None: each.
+    methods: Vec<String>,
+    /// Whether the methods are those it is not for.
+    is_negated: bool,
+    /// The texts between the stars. None: each path.
+    path: Option<Vec<String>>,
+}
+
+impl Pattern {
+    pub(crate) fn parse(text: &str) -> Self {
+        Self::parse_known(text).unwrap_or(Self { domain: Domain::Nowhere, condition: None })
+    }
+
+    fn parse_known(text: &str) -> Option<Self> {
+        let (is_negated, mut rest) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let mut methods = Vec::new();
+        let (domain, path) = loop {
+            if let Some(range) = Range::parse(rest) {
+                break (Domain::Range(range), None);
+            }
+            match rest.split_once(':') {
+                Some((method, after)) if is_method(method) && !is_port(after) => {
+                    methods.push(method.to_ascii_uppercase());
+                    rest = after;
+                }
+                _ => {
+                    let slash = rest.find('/').unwrap_or(rest.len());
+                    let (host, path) = rest.split_at(slash);
+                    break (domain(host)?, (!path.is_empty()).then(|| pieces(path)));
+                }
+            }
+        };
+        if is_negated && methods.is_empty() {
+            return None;
+        }
+        let condition = Condition { methods, is_negated, path };
+        let condition = (!condition.is_empty()).then(|| Box::new(condition));
+        Some(Self { domain, condition })
+    }
+
+    /// Asked one by one, as tests do; policies have an index.
+    #[cfg(test)]
+    pub(crate) fn is_host(&self, host: &Host) -> bool {
+        match (&self.domain, host) {
+            (Domain::All, _) => true,
+            (Domain::Below(suffix), Host::Name(name)) => name
+                .strip_suffix(suffix.as_str())
+                .is_some_and(|above| above.len() > 1 && above.ends_with('.')),
+            (Domain::Name(own), Host::Name(name)) => own == name,
+            (Domain::Range(range), Host::Address(address)) => range.holds(*address),
+            _ => false,
+        }
+    }
+}
+
+fn is_method(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
+}
+
+/// Whether what follows a colon is a port, which rules do not look at.
+fn is_port(text: &str) -> bool {
+    let port = text.split('/').next().unwrap_or_default();
+    (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn domain(text: &str) -> Option<Domain> {
+    let host = match text.rsplit_once(':') {
+        Some((host, port)) if is_port(port) && (!host.contains(':') || host.ends_with(']')) => host,
+        _ => text,
+    };
+    if host == "*" {
+        return Some(Domain::All);
+    }
+    if let Some(suffix) = host.strip_prefix("*.") {
+        return match Host::parse(suffix)? {
+            Host::Name(suffix) => Some(Domain::Below(suffix)),
+            Host::Address(_) => None,
+        };
+    }
+    Some(match Host::parse(host)? {
+        Host::Name(name) => Domain::Name(name),
+        Host::Address(address) => Domain::Range(Range::of(address)),
+    })
+}
+
+impl Range {
+    fn of(address: IpAddr) -> Self {
+        Self { first: address, bits: if address.is_ipv4() { 32 } else { 128 } }
+    }
+
+    /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
+    fn parse(text: &str) -> Option<Self> {
+        let Some((first, bits)) = text.split_once('/') else {
+            return text.parse().ok().map(|address: IpAddr| match address {
+                // Hosts are never in the wrapped form.
+                IpAddr::V6(v6) => Self::of(v6.to_ipv4_mapped().map_or(address, IpAddr::V4)),
+                IpAddr::V4(_) => Self::of(address),
+            });
+        };
+        let is_number = (1..=3).contains(&bits.len()) && bits.bytes().all(|b| b.is_ascii_digit());
+        let bits: u32 = is_number.then(|| bits.parse().ok()).flatten()?;
+        match first.parse().ok()? {
+            IpAddr::V4(first) if bits <= 32 => Some(Self { first: first.into(), bits }),
+            IpAddr::V6(first) => match first.to_ipv4_mapped() {
+                Some(v4) if (96..=128).contains(&bits) => {
+                    Some(Self { first: v4.into(), bits: bits - 96 })
+                }
+                None if bits <= 128 => Some(Self { first: first.into(), bits }),
+                _ => None,
+            },
+            IpAddr::V4(_) => None,
+        }
+    }
+
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        match (self.first, address) {
+            (IpAddr::V4(first), IpAddr::V4(address)) => {
+                (first.to_bits() ^ address.to_bits()).checked_shr(32 - self.bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(first), IpAddr::V6(address)) => {
+                (first.to_bits() ^ address.to_bits()).checked_shr(128 - self.bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Condition {
+    fn is_empty(&self) -> bool {
+        self.methods.is_empty() && self.path.is_none()
+    }
+
+    /// Whether a request may be meant, however its path is read.
+    pub(crate) fn may_match(&self, method: &Method, paths: &Paths) -> bool {
+        self.is_method(method) && paths.0.iter().any(|path| self.is_path(path))
+    }
+
+    /// Whether a request is meant with each reading of its path.
+    pub(crate) fn must_match(&self, method: &Method, paths: &Paths) -> bool {
+        self.is_method(method) && paths.0.iter().all(|path| self.is_path(path))
+    }
+
+    fn is_method(&self, method: &Method) -> bool {
+        let listed = |own: &String| own.eq_ignore_ascii_case(method.as_str());
+        self.methods.is_empty() || self.methods.iter().any(listed) != self.is_negated
+    }
+
+    fn is_path(&self, path: &str) -> bool {
+        let Some(pieces) = &self.path else { return true };
+        let mut rest = path;
+        for (index, piece) in pieces.iter().enumerate() {
+            // The first has to be where the path begins; each other at the earliest place there is,
+            // which leaves the most for those after it.
+            let found = match index {
+                0 => rest.starts_with(piece.as_str()).then_some(0),
+                _ => rest.find(piece.as_str()),
+            };
+            let Some(at) = found else { return false };
+            rest = &rest[at + piece.len()..];
+        }
+        true
+    }
+}
+
+/// The path of a pattern, in the form in which paths of requests are compared.
+fn pieces(path: &str) -> Vec<String> {
+    // A star is no part of a segment's name here: `/a/*/../b` is `/a/b` to whoever reads paths.
+    resolve(&decode_plain(path)).split('*').map(str::to_owned).collect()
+}
+
+/// How servers may understand a path: as the standard has it, and as those do that decode more of
+/// it, take `\` for `/`, or cut `;parameters` off. A request is allowed something only if all of them
+/// would be, and forbidden it if any would be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Paths(Vec<String>);
+
+impl Paths {
+    pub(crate) fn of(path: &str) -> Self {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let path = if path.starts_with('/') { path } else { "/" };
+        // Most paths have nothing that could be read in two ways.
+        if !path.bytes().any(|byte| b"%\\;".contains(&byte)) {
+            return Self(vec![resolve(path)]);
+        }
+        let strict = resolve(&decode_plain(path));
+        let lax = resolve(&without_parameters(&decode_all(path)));
+        let mut readings = vec![strict];
+        let cut = resolve(&without_parameters(&decode_plain(path)));
+        for other in [lax, cut] {
+            if !readings.contains(&other) {
+                readings.push(other);
+            }
+        }
+        Self(readings)
+    }
+}
+
+/// Decodes what the standard says to be the same undecoded: letters, digits and `-._~`.
+fn decode_plain(path: &str) -> String {
+    let bytes = path.as_bytes();
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'%')
+            .then(|| path.get(at + 1..at + 3))
+            .flatten()
+            .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match code {
+            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                plain.push(byte);
+                at += 3;
+            }
+            // The case of the digits makes no difference.
+            Some(_) => {
+                plain.extend(bytes[at..at + 3].to_ascii_uppercase());
+                at += 3;
+            }
+            None => {
+                plain.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+/// How often something may have been encoded on top of itself. A server that decodes more often than
+/// that would not find its own files.
+const ENCODED_TIMES_MAX: usize = 4;
+
+fn decode_all(path: &str) -> String {
+    let mut path = path.to_owned();
+    for _ in 0..ENCODED_TIMES_MAX {
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path {
+            break;
+        }
+        path = decoded;
+    }
+    path.replace('\\', "/")
+}
+
+fn without_parameters(path: &str) -> String {
+    let name = |segment: &str| segment.split(';').next().unwrap_or_default().to_owned();
+    path.split('/').map(name).collect::<Vec<_>>().join("/")
+}
+
+/// Takes `.`, `..` and empty segments out.
+fn resolve(path: &str) -> String {
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => {
+                segments.pop();
+            }
+            name => segments.push(name),
+        }
+    }
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let is_folder = matches!(last, "" | "." | "..") && !segments.is_empty();
+    format!("/{}{}", segments.join("/"), if is_folder { "/" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn matches(pattern: &str, method: &str, host: &str, path: &str) -> bool {
+        let pattern = Pattern::parse(pattern);
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let paths = Paths::of(path);
+        pattern.is_host(&Host::parse(host).unwrap())
+            && pattern.condition.is_none_or(|condition| condition.must_match(&method, &paths))
+    }
+
+    #[test]
+    fn hosts() {
+        for (pattern, host, wanted) in [
+            ("example.com", "example.com", true),
+            ("Example.COM.", "example.com", true),
+            ("example.com:8443", "example.com", true),
+            ("example.com", "a.example.com", false),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "a.b.example.com", true),
+            ("*.example.com", "example.com", false),
+            ("*.example.com", "aexample.com", false),
+            ("*.com", "example.com", true),
+            ("*", "example.com", true),
+            ("*", "10.1.2.3", true),
+            ("*:443", "example.com", true),
+            ("*.3", "10.1.2.3", false),
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3:80", "10.1.2.3", true),
+            ("10.0.0.0/8", "10.1.2.3", true),
+            ("10.0.0.0/8", "11.1.2.3", false),
+            ("0.0.0.0/0", "11.1.2.3", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("2001:db8::/32", "2001:db8::1", true),
+            ("2001:db8::1", "2001:db8::1", true),
+            ("[2001:db8::1]:443", "2001:db8::1", true),
+            ("GET:[2001:db8::1]:443/a", "2001:db8::1", false),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", true),
+            ("::ffff:10.1.2.3", "10.1.2.3", true),
+            ("10.0.0.0/33", "10.1.2.3", false),
+            ("10.0.0.0/+8", "10.1.2.3", false),
+            ("https://example.com", "example.com", false),
+            ("!example.com", "example.com", false),
+            ("a*.example.com", "ab.example.com", false),
+            ("", "example.com", false),
+            ("localhost:8080", "localhost", true),
+        ] {
+            assert_eq!(matches(pattern, "PUT", host, "/"), wanted, "{pattern} {host}");
+        }
+    }
+
+    #[test]
+    fn methods_and_paths() {
+        for (pattern, method, path, wanted) in [
+            ("GET:a.b", "GET", "/", true),
+            ("get:a.b", "GET", "/", true),
+            ("GET:POST:a.b", "POST", "/x", true),
+            ("GET:POST:a.b", "PUT", "/x", false),
+            ("!GET:POST:a.b", "PUT", "/x", true),
+            ("!GET:POST:a.b", "GET", "/x", false),
+            ("GET:a.b:443/v1", "GET", "/v1/x", true),
+            ("a.b/v1", "GET", "/v1", true),
+            ("a.b/v1", "GET", "/v12", true),
+            ("a.b/v1/", "GET", "/v12", false),
+            ("a.b/v1", "GET", "/V1", false),
+            ("a.b/v1", "GET", "/x/v1", false),
+            ("a.b/v1", "GET", "/v1?x=/../..", true),
+            ("a.b/v1", "GET", "/?x=/v1", false),
+            ("a.b/v1", "GET", "//v1", true),
+            ("a.b/v1", "GET", "/./v1", true),
+            ("a.b/v1", "GET", "/v2/../v1/x", true),
+            ("a.b/v1", "GET", "/v1/../v2", false),
+            ("a.b/v1", "GET", "/v1/%2e%2E/v2", false),
+            ("a.b/v1", "GET", "/v1/..%2fv2", false),
+            ("a.b/v1", "GET", "/v1/..%252fv2", false),
+            ("a.b/v1", "GET", "/v1/..\\v2", false),
+            ("a.b/v1", "GET", "/v1/..;x/v2", false),
+            ("a.b/v1", "GET", "/%76%31", true),
+            ("a.b/*/x", "GET", "/1/2/x/y", true),
+            ("a.b/*/x", "GET", "/1/2/y", false),
+            ("a.b/a*b*c", "GET", "/a1c2b3c", true),
+            ("a.b/a*b*c", "GET", "/a1c2b3", false),
+            ("a.b/", "GET", "/", true),
+            ("a.b/%2E%2e/x", "GET", "/x", true),
+        ] {
+            assert_eq!(matches(pattern, method, "a.b", path), wanted, "{pattern} {method} {path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_of_a_pattern_or_path_is_too_odd(pattern in ".{0,60}", path in ".{0,60}") {
+            let pattern = Pattern::parse(&pattern);
+            let paths = Paths::of(&path);
+            prop_assert!(paths.0.iter().all(|path| path.starts_with('/') && !path.contains("//")));
+            if let Some(condition) = pattern.condition {
+                condition.must_match(&Method::GET, &paths);
+            }
+        }
+
+        #[test]
+        fn a_path_is_the_same_however_its_letters_are_written(
+            segments in proptest::collection::vec("[a-z]{1,6}", 1..5), seed in any::<u64>(),
+        ) {
+            let path = format!("/{}", segments.join("/"));
+            let letter = |(at, byte): (usize, u8)| match seed >> (at % 60) & 3 {
+                0 if byte != b'/' => format!("%{byte:02x}"),
+                1 if byte == b'/' => "/./".to_owned(),
+                2 if byte == b'/' => "//x/../".to_owned(),
+                _ => char::from(byte).to_string(),
+            };
+            let odd: String = path.bytes().enumerate().map(letter).collect();
+            prop_assert_eq!(Paths::of(&odd), Paths::of(&path));
+        }
+
+        #[test]
+        fn below_a_folder_no_spelling_leaves_it(path in "(/|\\.|%2e|%2F|%252e|\\\\|;|%5c|a|b){0,12}") {
+            // Whoever is allowed /a/ is not led to /b by any reading.
+            let path = format!("/{path}");
+            if matches("x.y/a/", "GET", "x.y", &path) {
+                let decoded = resolve(&without_parameters(&decode_all(&path)));
+                prop_assert!(decoded.starts_with("/a/"), "{}", decoded);
+                prop_assert!(resolve(&decode_plain(&path)).starts_with("/a/"));
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+use super::*;
+use crate::pattern::Pattern;
+use proptest::prelude::*;
+use std::time::{Duration, Instant};
+use types::parts::TextMap;
+
+fn list(entries: &[&str]) -> Vec<String> {
+    entries.iter().map(|&entry| entry.to_owned()).collect()
+}
+
+fn policy(bypass: &[&str], allowed: &[&str], forbidden: &[&str], routing: &[&[&str]]) -> Policy {
+    let target = |destinations: &&[&str]| ProxyTarget {
+        destinations: Some(list(destinations)),
+        ..ProxyTarget::default()
+    };
+    Policy::compile(EgressRules {
+        bypass: list(bypass),
+        allowed_domains: list(allowed),
+        forbidden_domains: list(forbidden),
+        routing: routing.iter().map(target).collect(),
+        ..EgressRules::default()
+    })
+}
+
+fn host(text: &str) -> Host {
+    Host::parse(text).unwrap()
+}
+
+fn block(rule: &str) -> Verdict {
+    Verdict::Block { rule: rule.to_owned() }
+}
+
+#[test]
+fn verdicts_of_hosts() {
+    let look = Verdict::Look;
+    let pass = Verdict::Pass;
+    let named = |entry| block(&format!("forbiddenDomains: {entry}"));
+    let unlisted = block("allowedDomains");
+    type Lists<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], &'a [&'a [&'a str]]);
+    let table: &[(Lists<'_>, &str, Verdict)] = &[
+        ((&[], &[], &[], &[]), "a.b", pass.clone()),
+        ((&[], &["a.b"], &[], &[]), "a.b", pass.clone()),
+        ((&[], &["a.b"], &[], &[]), "c.a.b", unlisted.clone()),
+        ((&[], &["*.b"], &[], &[]), "a.b", pass.clone()),
+        ((&[], &["*.b"], &[], &[]), "b", unlisted.clone()),
+        ((&[], &[], &["a.b"], &[]), "a.b", named("a.b")),
+        ((&[], &[], &["a.b"], &[]), "b", pass.clone()),
+        // On both lists: it passes.
+        ((&[], &["a.b"], &["*"], &[]), "a.b", pass.clone()),
+        ((&[], &["a.b"], &["*"], &[]), "c.b", named("*")),
+        ((&["a.b"], &["c"], &["*"], &[&["*"]]), "a.b", pass.clone()),
+        ((&[], &["GET:a.b"], &[], &[]), "a.b", look.clone()),
+        ((&[], &["GET:a.b"], &[], &[]), "c.b", unlisted.clone()),
+        ((&[], &["GET:a.b", "a.b"], &[], &[]), "a.b", pass.clone()),
+        ((&[], &[], &["a.b/admin"], &[]), "a.b", look.clone()),
+        ((&[], &[], &["a.b/admin", "*.b"], &[]), "a.b", named("*.b")),
+        ((&[], &["c"], &["a.b/admin"], &[]), "a.b", unlisted.clone()),
+        ((&[], &["a.b"], &["a.b/admin"], &[]), "a.b", pass.clone()),
+        ((&[], &["a.b/x"], &["a.b"], &[]), "a.b", look.clone()),
+        ((&["a.b/x"], &[], &["a.b"], &[]), "a.b", look.clone()),
+        ((&["GET:a.b"], &[], &[], &[]), "a.b", pass.clone()),
+        ((&[], &[], &[], &[&["a.b"]]), "a.b", look.clone()),
+        ((&[], &[], &[], &[&["POST:a.b/x"]]), "a.b", look.clone()),
+        ((&[], &[], &["a.b"], &[&["a.b"]]), "a.b", named("a.b")),
+        ((&[], &["192.0.2.0/24"], &[], &[]), "192.0.2.9", pass.clone()),
+        ((&[], &["192.0.2.0/24"], &[], &[]), "192.0.3.9", unlisted.clone()),
+        ((&[], &[], &["192.0.2.0/24"], &[]), "::ffff:192.0.2.9", named("192.0.2.0/24")),
+        ((&[], &["not a domain"], &[], &[]), "a.b", unlisted),
+    ];
+    for ((bypass, allowed, forbidden, routing), name, wanted) in table {
+        let policy = policy(bypass, allowed, forbidden, routing);
+        assert_eq!(policy.of_host(&host(name)), *wanted, "{policy:?} {name}");
+    }
+}
+
+#[test]
+fn verdicts_of_requests_name_the_rule() {
+    let policy = policy(
+        &["hooks.b/in"],
+        &["GET:HEAD:a.b", "a.b/api"],
+        &["*.b", "a.b/api/admin"],
+        &[&["a.b/api"], &["POST:*.b"], &["hooks.b"]],
+    );
+    let of = |method: &str, name: &str, path: &str| {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let routes = policy.routes(&host(name), &method, path);
+        (policy.of_request(&host(name), &method, path), routes.count())
+    };
+    let pass = |rule: &str| RequestVerdict::Pass { rule: Some(rule.to_owned()) };
+    let block = |rule: &str| RequestVerdict::Block { rule: rule.to_owned() };
+    assert_eq!(of("GET", "a.b", "/x"), (pass("allowedDomains: GET:HEAD:a.b"), 0));
+    assert_eq!(of("POST", "a.b", "/api"), (pass("allowedDomains: a.b/api"), 2));
+    assert_eq!(of("POST", "a.b", "/x"), (block("forbiddenDomains: *.b"), 1));
+    // Allowed wins, also over a longer path.
+    assert_eq!(of("PUT", "a.b", "/api/admin"), (pass("allowedDomains: a.b/api"), 1));
+    assert_eq!(of("PUT", "a.b", "/api/..%2fx").0, block("forbiddenDomains: *.b"));
+    assert_eq!(of("PUT", "c", "/"), (block("allowedDomains"), 0));
+    assert_eq!(of("POST", "hooks.b", "/in"), (pass("bypass: hooks.b/in"), 0));
+    assert_eq!(of("POST", "hooks.b", "/out"), (block("forbiddenDomains: *.b"), 2));
+}
+
+#[test]
+fn a_policy_shows_no_values() {
+    let value = |value: &str| Some(TextMap::from([("k".to_owned(), value.to_owned())]));
+    let target = ProxyTarget {
+        destinations: Some(list(&["a.b"])),
+        headers: value("Bearer hush"),
+        body: value("hush"),
+        secrets: value("hush").map(Sensitive),
+    };
+    let rules = EgressRules { routing: vec![target], ..EgressRules::default() };
+    assert!(!format!("{:?}", Policy::compile(rules)).contains("hush"));
+}
+
+#[test]
+fn a_thousand_rules_cost_little() {
+    let many: Vec<String> = (0..1000).map(|n| format!("*.host{n}.example.com")).collect();
+    let policy = Policy::compile(EgressRules { forbidden_domains: many, ..EgressRules::default() });
+    let (name, begun) = (host("x.y.host999.example.com"), Instant::now());
+    for _ in 0..1000 {
+        assert_eq!(policy.of_host(&name), block("forbiddenDomains: *.host999.example.com"));
+    }
+    // A walk over all of them is a hundred times that, also unoptimised on a busy machine.
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+/// The rules as they are said, one entry after the other.
+fn slowly(policy: &Policy, host: &Host, method: &Method, path: &str) -> RequestVerdict {
+    let paths = Paths::of(path);
+    let first = |list: &str, entries: &[String], any: bool| {
+        let meets = |entry: &&String| {
+            let pattern = Pattern::parse(entry);
+            let condition = |it: Box<crate::pattern::Condition>| match any {
+                true => it.may_match(method, &paths),
+                false => it.must_match(method, &paths),
+            };
+            pattern.is_host(host) && pattern.condition.is_none_or(condition)
+        };
+        entries.iter().find(meets).map(|entry| format!("{list}: {entry}"))
+    };
+    let rules = policy.rules();
+    if let rule @ Some(_) = first(BYPASS, &rules.bypass, false) {
+        return RequestVerdict::Pass { rule };
+    }
+    if let rule @ Some(_) = first(ALLOWED, &rules.allowed_domains, false) {
+        return RequestVerdict::Pass { rule };
+    }
+    match first(FORBIDDEN, &rules.forbidden_domains, true) {
+        Some(rule) => RequestVerdict::Block { rule },
+        None if rules.allowed_domains.is_empty() => RequestVerdict::Pass { rule: None },
+        None => RequestVerdict::Block { rule: ALLOWED.to_owned() },
+    }
+}
+
+const ENTRY: &str = "(!?(GET:|post:)?)?(\\*\\.)?(a|b|a\\.b|b\\.a|\\*|192\\.0\\.2\\.1|192\\.0\\.2\\.0/24)(:80)?(/|/a|/\\*/b|/a/\\*)?";
+const PATH: &str = "(/|a|b|\\.|\\.\\.|%2e|%2f|;|%61){0,8}(\\?a)?";
+
+fn entries() -> impl Strategy<Value = Vec<String>> {
+    proptest::collection::vec(ENTRY, 0..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_index_says_what_the_lists_say(
+        lists in (entries(), entries(), entries(), entries()),
+        name in "((a|b)(\\.(a|b)){0,2}|192\\.0\\.2\\.[12])",
+        method in "GET|POST|PUT",
+        path in PATH,
+    ) {
+        let (bypass, allowed_domains, forbidden_domains, destinations) = lists;
+        let destinations = Some(destinations);
+        let routing = vec![ProxyTarget { destinations, ..ProxyTarget::default() }];
+        let policy = Policy::compile(EgressRules {
+            bypass, allowed_domains, forbidden_domains, routing, ..EgressRules::default()
+        });
+        let (host, path) = (host(&name), format!("/{path}"));
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let verdict = policy.of_request(&host, &method, &path);
+        prop_assert_eq!(&verdict, &slowly(&policy, &host, &method, &path));
+        let adds = policy.routes(&host, &method, &path).next().is_some();
+        // What is said of the host holds for each of its requests.
+        match policy.of_host(&host) {
+            Verdict::Pass => {
+                let passes = matches!(verdict, RequestVerdict::Pass { .. });
+                prop_assert!(passes && !adds);
+            }
+            Verdict::Block { .. } => {
+                let blocks = matches!(verdict, RequestVerdict::Block { .. });
+                prop_assert!(blocks);
+            }
+            Verdict::Look => {}
+        }
+    }
+}
