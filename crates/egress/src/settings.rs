@@ -119,7 +119,7 @@ impl Default for Limits {
             head: Duration::from_secs(60),
             answer: Duration::from_secs(300),
             hello: Duration::from_secs(10),
-            silence: Duration::from_millis(300),
+            silence: Duration::from_millis(150),
             connect: Duration::from_secs(10),
             next_address: Duration::from_millis(250),
             handshake: Duration::from_secs(10),
