@@ -26,3 +26,6 @@ mod inject;
 mod intercept;
 mod pattern;
 mod policy;
+
+pub use authority::AuthorityError;
+pub use intercept::RootsError;
