@@ -94,6 +94,7 @@ impl Authority {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = make(&world)?;
                 fs::create_dir_all(folder).map_err(failed)?;
+                files::sync_folder_of(folder).map_err(failed)?;
                 files::replace(&path, files::Readers::Owner, &text).map_err(failed)?;
                 text
             }

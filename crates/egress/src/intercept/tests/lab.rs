@@ -276,8 +276,12 @@ where
 async fn page(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let (path, version) = (request.uri().path().to_owned(), request.version());
     Ok(match path.as_str() {
+        _ if request.method() == "HEAD" => {
+            Response::builder().header("content-length", 7).body(body::empty())?
+        }
         "/hang" => std::future::pending().await,
         "/break" => return Err("on purpose".into()),
+        "/empty" => Response::builder().status(204).body(body::empty())?,
         "/ws" => web_socket(&mut request),
         "/big" => {
             let piece = || Ok(Frame::data(Bytes::from(vec![7; 64 << 10])));
