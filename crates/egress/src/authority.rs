@@ -53,6 +53,7 @@ pub enum AuthorityError {
 
 pub(crate) struct Authority {
     pem: String,
+    certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     /// All certificates have this key: it is nobody's but ours, and lives as long as this program.
     leaf_key: KeyPair,
@@ -73,7 +74,6 @@ struct Slot {
 
 #[derive(Clone)]
 struct Leaf {
-    #[cfg(test)]
     key: Arc<CertifiedKey>,
     tls: Arc<ServerConfig>,
     made: Timestamp,
@@ -94,6 +94,7 @@ impl Authority {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let text = make(&world)?;
                 fs::create_dir_all(folder).map_err(failed)?;
+                files::sync_folder_of(folder).map_err(failed)?;
                 files::replace(&path, files::Readers::Owner, &text).map_err(failed)?;
                 text
             }
@@ -118,6 +119,7 @@ impl Authority {
                 .map_err(|error| error.to_string())?;
         Ok(Self {
             pem: pem(&certificate),
+            certificate,
             issuer: Issuer::new(ca_params(&pair), pair),
             leaf_key,
             leaf_signer,
@@ -134,14 +136,11 @@ impl Authority {
         &self.pem
     }
 
-    #[cfg(test)]
-    pub(crate) fn der(&self) -> CertificateDer<'static> {
-        #[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-        CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()
+    pub(crate) fn der(&self) -> &CertificateDer<'static> {
+        &self.certificate
     }
 
     /// What a server shows that is taken for `host`.
-    #[cfg(test)]
     pub(crate) fn certificate(&self, host: &Host) -> Result<Arc<CertifiedKey>, AuthorityError> {
         Ok(self.leaf(host)?.key)
     }
@@ -210,12 +209,7 @@ impl Authority {
         // memory would be taken for each host.
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
-        Ok(Leaf {
-            #[cfg(test)]
-            key,
-            tls: Arc::new(tls),
-            made: now,
-        })
+        Ok(Leaf { key, tls: Arc::new(tls), made: now })
     }
 }
 
@@ -305,7 +299,7 @@ mod tests {
 
     fn is_trusted(authority: &Authority, shown_for: &str, name: &str, at_ms: i64) -> bool {
         let mut roots = RootCertStore::empty();
-        roots.add(authority.der()).unwrap();
+        roots.add(authority.der().clone()).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(
             Arc::new(roots),
             Arc::clone(&authority.provider),
@@ -323,6 +317,7 @@ mod tests {
         let made = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         let found = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         assert_eq!(made.pem(), found.pem());
+        assert_eq!(CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap(), *made.der());
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         let long = format!("{}.example.com", ["a".repeat(60), "b".repeat(60)].join("."));

@@ -78,9 +78,8 @@ impl Client {
     /// of it is gone.
     pub(crate) fn set_policy(&self, policy: Policy) -> Vec<CancellationToken> {
         let policy = Arc::new(policy);
-        let before = std::mem::replace(&mut *self.policy.write(), Arc::clone(&policy));
-        let lists_changed = lists_of(before.rules()) != lists_of(policy.rules());
-        self.open.lock().cut(|entry| !entry.may_stay(&policy, lists_changed))
+        *self.policy.write() = Arc::clone(&policy);
+        self.open.lock().cut(|entry| !entry.may_stay(&policy))
     }
 
     /// Cuts everything.
@@ -95,7 +94,7 @@ impl Client {
     pub(crate) fn pass(self: &Arc<Self>, policy: &Arc<Policy>, entry: Entry) -> Option<Passing> {
         let mut open = self.open.lock();
         let now = self.policy();
-        if open.is_over || (!Arc::ptr_eq(&now, policy) && !entry.may_stay(&now, true)) {
+        if open.is_over || (!Arc::ptr_eq(&now, policy) && !entry.may_stay(&now)) {
             return None;
         }
         let cut = CancellationToken::new();
@@ -106,11 +105,6 @@ impl Client {
         drop(open);
         Some(Passing { client: Arc::clone(self), number, cut, gone })
     }
-}
-
-/// What decides whether something passes, as opposed to what is added to it.
-fn lists_of(rules: &EgressRules) -> (&[String], &[String], &[String], bool) {
-    (&rules.allowed_domains, &rules.forbidden_domains, &rules.bypass, rules.proxy_only)
 }
 
 /// What the rules say of a connection for which several hosts were named: all have to pass.
@@ -148,10 +142,13 @@ pub(crate) fn of_unseen(policy: &Policy, hosts: &[Host]) -> Verdict {
 
 /// The same at the port where nobody asked for the proxy.
 pub(crate) fn of_unasked(policy: &Policy, hosts: &[Host]) -> Verdict {
-    if policy.rules().proxy_only && !hosts.iter().all(|host| policy.bypasses(host)) {
-        return Verdict::Block { rule: "firewall.rulesets: proxy".to_owned() };
-    }
-    of_hosts(policy, hosts)
+    past_proxy(policy, hosts).unwrap_or_else(|| of_hosts(policy, hosts))
+}
+
+/// What blocks those that should have asked the proxy.
+pub(crate) fn past_proxy(policy: &Policy, hosts: &[Host]) -> Option<Verdict> {
+    let is_blocked = policy.proxy_only() && !hosts.iter().all(|host| policy.bypasses(host));
+    is_blocked.then(|| Verdict::Block { rule: "firewall.rulesets: proxy".to_owned() })
 }
 
 /// Which door a connection came through.
@@ -181,18 +178,17 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn may_stay(&self, policy: &Policy, lists_changed: bool) -> bool {
-        let verdict = match self.door {
-            Door::Proxy => of_hosts(policy, &self.hosts),
-            Door::Transparent => of_unasked(policy, &self.hosts),
-        };
-        match (verdict, self.kind) {
-            (Verdict::Block { .. }, Kind::Bytes | Kind::Requests) => false,
-            // The requests that are under way were decided by other rules.
-            (_, Kind::AnyRequests) => !lists_changed,
-            (Verdict::Look, Kind::Requests) => !lists_changed,
-            (Verdict::Look, Kind::Bytes) => of_unseen(policy, &self.hosts) == Verdict::Pass,
-            (Verdict::Pass, Kind::Bytes | Kind::Requests) => true,
+    fn may_stay(&self, policy: &Policy) -> bool {
+        if self.door == Door::Transparent && past_proxy(policy, &self.hosts).is_some() {
+            return false;
+        }
+        match (self.kind, of_hosts(policy, &self.hosts)) {
+            // Each is judged by its own host, and again while it goes on.
+            (Kind::AnyRequests, _) => true,
+            (Kind::Requests | Kind::Bytes, Verdict::Block { .. }) => false,
+            (Kind::Requests, Verdict::Pass | Verdict::Look) => true,
+            (Kind::Bytes, Verdict::Pass) => true,
+            (Kind::Bytes, Verdict::Look) => of_unseen(policy, &self.hosts) == Verdict::Pass,
         }
     }
 }
@@ -215,13 +211,6 @@ impl Open {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    ByItself,
-    /// The rules do not let it pass any more.
-    Cut,
-}
-
 /// A registered connection, as long as this is there.
 #[derive(Debug)]
 pub(crate) struct Passing {
@@ -235,18 +224,6 @@ impl Passing {
     /// Waits until the rules do not let it pass any more.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;
-    }
-
-    /// How it ends, for somebody who does not hold it.
-    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
-        let (cut, gone) = (self.cut.clone(), self.gone.clone());
-        async move {
-            tokio::select! {
-                biased;
-                () = gone.cancelled_owned() => Ended::ByItself,
-                () = cut.cancelled_owned() => Ended::Cut,
-            }
-        }
     }
 }
 
@@ -281,18 +258,20 @@ mod tests {
         let pass = |entry| client.pass(&client.policy(), entry);
         let kept = pass(entry("kept.example", Kind::Bytes)).unwrap();
         let lost = pass(entry("lost.example", Kind::Bytes)).unwrap();
-        let asked = pass(entry("kept.example", Kind::AnyRequests)).unwrap();
+        let asked = pass(entry("lost.example", Kind::AnyRequests)).unwrap();
         let old = client.policy();
         let gone = client.set_policy(Policy::compile(rules(&[], &["lost.example"])));
-        assert_eq!(gone.len(), 2);
+        assert_eq!(gone.len(), 1);
         lost.cut().await;
-        asked.cut().await;
-        assert!(!kept.cut.is_cancelled());
-        drop((lost, asked));
+        assert!(!kept.cut.is_cancelled() && !asked.cut.is_cancelled());
+        drop(lost);
         assert!(gone.iter().all(CancellationToken::is_cancelled));
         // What was decided by old rules is decided again.
         assert!(client.pass(&old, entry("lost.example", Kind::Bytes)).is_none());
         assert!(client.pass(&old, entry("kept.example", Kind::Bytes)).is_some());
+        let alone = EgressRules { proxy_only: true, ..EgressRules::default() };
+        assert_eq!(client.set_policy(Policy::compile(alone)).len(), 2);
+        asked.cut().await;
         client.end();
         kept.cut().await;
         assert!(client.pass(&client.policy(), entry("kept.example", Kind::Bytes)).is_none());

@@ -78,7 +78,7 @@ impl Dialer {
 
     async fn reach(&self, client: &Client, host: &Host, port: u16) -> Result<TcpStream, DialError> {
         let policy = client.policy();
-        let source = &policy.rules().source;
+        let source = policy.source();
         let addresses = self.addresses(host, source).await?;
         let failed = |error| DialError::Failed { host: host.clone(), error };
         if let Some(way) = self.way.as_ref().filter(|way| way.leads_to(host, &addresses)) {

@@ -143,7 +143,7 @@ impl Egress {
         self.0.service.ports
     }
 
-    /// Waits for something to tell.
+    /// Waits for something to tell. It is told once: there is one reader.
     pub async fn events(&self) -> Vec<EgressEvent> {
         self.0.service.events.next().await
     }

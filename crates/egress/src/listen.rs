@@ -24,8 +24,6 @@ use types::World;
 
 /// Connections that wait to be accepted. The kernel may allow fewer.
 const BACKLOG: u32 = 4096;
-/// Certificates of hosts that are kept in memory, some KiB each.
-const LEAVES_MAX: usize = 1024;
 
 struct Sockets {
     proxy: TcpListener,
@@ -45,10 +43,12 @@ pub(crate) fn open(
     let resolver = Arc::new(Resolver::new(&settings, world.clone()));
     let dialer = Dialer::new(&settings, Arc::clone(&resolver), Arc::clone(&inside))?;
     let dialer = Arc::new(dialer);
-    let authority = Arc::new(Authority::open(&settings.folder, world.clone(), LEAVES_MAX)?);
-    let kept_max = settings.limits.events;
-    let events =
-        Arc::new(Events::new(world.clone(), EventLimits { kept_max, ..Default::default() }));
+    let limits = &settings.limits;
+    let authority = Authority::open(&settings.folder, world.clone(), limits.certificates)?;
+    let authority = Arc::new(authority);
+    let event_limits =
+        EventLimits { kept_max: limits.events, per_second: limits.events_per_second };
+    let events = Arc::new(Events::new(world.clone(), event_limits));
     let own = Host::Address(IpAddr::V4(settings.address));
     let mut tls = authority.tls(&own)?.as_ref().clone();
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -58,9 +58,8 @@ pub(crate) fn open(
         UpstreamTls::of_machine(settings.extra_roots.as_deref())?,
         world.clone(),
         Arc::clone(&events),
-        of_requests(&settings.limits),
+        of_requests(limits),
     ));
-    let limits = &settings.limits;
     let service = Arc::new(Service {
         connections: Pool::new("connections of instances", limits.connections),
         questions: Pool::new("questions for names", limits.questions),
@@ -81,13 +80,16 @@ pub(crate) fn open(
     Ok(service)
 }
 
-/// The limits of requests that are looked at.
 fn of_requests(limits: &Limits) -> intercept::Limits {
     intercept::Limits {
         head_bytes_max: limits.head_bytes,
+        head_timeout: limits.head,
         handshake_timeout: limits.handshake,
+        answer_timeout: limits.answer,
         idle_timeout: limits.idle,
-        ..intercept::Limits::default()
+        streams_max: limits.requests,
+        upstreams_max: limits.upstreams,
+        bodies_max: limits.bodies,
     }
 }
 

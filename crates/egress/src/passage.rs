@@ -7,7 +7,7 @@
 //!             └→ silence  the same; what the client says later is looked at all the same
 //! ```
 
-use crate::client::{Client, Door, Entry, Kind, Passing, of_hosts, of_unasked, of_unseen};
+use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
 use crate::dial::Dial as _;
 use crate::host::Host;
 use crate::intercept::{self, To};
@@ -202,8 +202,8 @@ impl Passage {
         match dialed {
             Ok(server) => Some(server),
             Err(error) => {
-                let why = error.to_string();
-                self.service.note_failed(&self.client, target, self.aim.port, &why);
+                let (_, note) = intercept::unreached(error, target, self.aim.port);
+                self.service.note_of(&self.client, note);
                 None
             }
         }
@@ -237,18 +237,25 @@ impl Passage {
             stream.reset();
             return Waited::Over;
         };
-        let Some(mut server) = self.connected(server, &self.aim.host).await else {
-            stream.reset();
-            return Waited::Over;
-        };
-        let waited = self.listen(&mut stream, head, &mut server, &passing).await;
-        match waited {
-            Ok((seen, spoke)) => self.spoken(stream, seen, server, spoke),
-            Err(_) => {
-                stream.reset();
-                Waited::Over
+        // All of it ends when it is cut, whatever it waits for just then.
+        let waited = {
+            let work = async {
+                let mut server = self.connected(server, &self.aim.host).await?;
+                let heard = self.listen(&mut stream, head, &mut server).await.ok()?;
+                Some((heard, server))
+            };
+            tokio::select! {
+                biased;
+                () = passing.cut() => None,
+                waited = work => waited,
             }
+        };
+        drop(passing);
+        if let Some(((seen, spoke), server)) = waited {
+            return self.spoken(stream, seen, server, spoke);
         }
+        stream.reset();
+        Waited::Over
     }
 
     /// After the server has spoken, the client speaks what the server does, and that is neither TLS
@@ -283,15 +290,12 @@ impl Passage {
         stream: &mut impl Stream,
         head: &mut BytesMut,
         server: &mut TcpStream,
-        passing: &Passing,
     ) -> io::Result<(Seen, bool)> {
         let limits = &self.service.settings.limits;
         let mut buffer = vec![0; 4096];
         let mut spoke = false;
         loop {
             let ended = tokio::select! {
-                biased;
-                () = passing.cut() => return Err(io::ErrorKind::PermissionDenied.into()),
                 seen = peek::more(stream, head, limits.head_bytes) => {
                     match seen? {
                         Some(seen) => return Ok((seen, spoke)),
@@ -301,7 +305,8 @@ impl Passage {
                 }
                 read = server.read(&mut buffer) => {
                     let count = read?;
-                    stream.write_all(&buffer[..count]).await?;
+                    let writing = stream.write_all(&buffer[..count]);
+                    tokio::time::timeout(limits.idle, writing).await??;
                     spoke = true;
                     count == 0
                 }

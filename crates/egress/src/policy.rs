@@ -9,6 +9,7 @@ use crate::pattern::Paths;
 use http::Method;
 use index::{Answer, Index};
 use std::fmt;
+use std::net::IpAddr;
 use types::egress::EgressRules;
 use types::kinds::network::ProxyTarget;
 use types::parts::Sensitive;
@@ -82,6 +83,16 @@ impl Policy {
     /// Whether a host is reached past all other rules, whatever is asked of it.
     pub(crate) fn bypasses(&self, host: &Host) -> bool {
         self.bypass.of_host(host) == Answer::Always
+    }
+
+    /// Whether only what asks the explicit proxy gets out.
+    pub(crate) fn proxy_only(&self) -> bool {
+        self.rules.proxy_only
+    }
+
+    /// The addresses that traffic leaves with.
+    pub(crate) fn source(&self) -> &[IpAddr] {
+        &self.rules.source
     }
 
     pub(crate) fn of_host(&self, host: &Host) -> Verdict {

@@ -65,17 +65,15 @@ impl Service {
     }
 
     pub(crate) fn note_blocked(&self, client: &Client, blocked: &Blocked<'_>) {
-        self.note(client, EgressDecision::Blocked, blocked);
+        let Blocked { host, port, rule } = *blocked;
+        let note = Note::new(EgressDecision::Blocked, host.to_string(), port);
+        self.events.note(&client.instance, Note { rule: rule.to_owned(), ..note });
     }
 
-    pub(crate) fn note_failed(&self, client: &Client, host: &Host, port: u16, why: &str) {
-        self.note(client, EgressDecision::Failed, &Blocked { host, port, rule: why });
-    }
-
-    fn note(&self, client: &Client, decision: EgressDecision, what: &Blocked<'_>) {
-        let note = Note::new(decision, what.host.to_string(), what.port);
-        let note = Note { rule: what.rule.to_owned(), ..note };
-        self.events.note(&client.instance, note);
+    pub(crate) fn note_of(&self, client: &Client, note: Option<Note>) {
+        if let Some(note) = note {
+            self.events.note(&client.instance, note);
+        }
     }
 
     pub(crate) async fn pause_after(&self, error: &io::Error) {

@@ -66,10 +66,22 @@ pub struct Limits {
     pub cached_names: usize,
     /// Bytes of a request's head.
     pub head_bytes: usize,
-    /// Bytes of a body that something is added to.
-    pub body_bytes: usize,
+    /// Bodies of one instance in memory, a mebibyte each, because something is put into them.
+    pub bodies: usize,
+    /// Requests of one connection that is opened, at once.
+    pub requests: u32,
+    /// Connections that one connection of an instance leads to.
+    pub upstreams: usize,
+    /// Certificates for hosts whose connections are opened, that are kept for all.
+    pub certificates: usize,
     /// Events of one instance that nobody has fetched yet.
     pub events: usize,
+    /// Events of one instance that are told in a second, in the long run.
+    pub events_per_second: u32,
+    /// For the head of a request, and for a connection between requests.
+    pub head: Duration,
+    /// For the head of an answer.
+    pub answer: Duration,
     /// From the first byte of a connection until it has said where it is to go.
     pub hello: Duration,
     /// Until a client that says nothing is taken for one whose server speaks first.
@@ -98,10 +110,16 @@ impl Default for Limits {
             names: 1024,
             cached_names: 4096,
             head_bytes: 64 << 10,
-            body_bytes: 1 << 20,
-            events: 1024,
+            bodies: 16,
+            requests: 100,
+            upstreams: 16,
+            certificates: 1024,
+            events: 128,
+            events_per_second: 20,
+            head: Duration::from_secs(60),
+            answer: Duration::from_secs(300),
             hello: Duration::from_secs(10),
-            silence: Duration::from_millis(300),
+            silence: Duration::from_millis(150),
             connect: Duration::from_secs(10),
             next_address: Duration::from_millis(250),
             handshake: Duration::from_secs(10),

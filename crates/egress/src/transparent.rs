@@ -32,7 +32,7 @@ pub(crate) async fn serve(service: Arc<Service>, stream: TcpStream, address: Ipv
     let policy = client.policy();
     // What the proxy alone may do needs no look at what is in it.
     let is_past = aim.names.iter().all(|name| policy.bypasses(name));
-    if policy.rules().proxy_only && !is_past {
+    if policy.proxy_only() && !is_past {
         if let Verdict::Block { rule } = of_unasked(&policy, &aim.names) {
             let blocked = Blocked { host: &aim.names[0], port: aim.port, rule: &rule };
             service.note_blocked(&client, &blocked);

@@ -49,7 +49,12 @@ impl LocalMachine {
         sender.send_request(request).await.map_err(io::Error::other)
     }
 
-    pub(crate) fn as_machine(&self, id: &InstanceName, method: Method, path: &str) -> request::Builder {
+    pub(crate) fn as_machine(
+        &self,
+        id: &InstanceName,
+        method: Method,
+        path: &str,
+    ) -> request::Builder {
         Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id))
     }
 

@@ -7,6 +7,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use functions::Functions;
 pub(crate) use functions::uuid;
@@ -231,7 +233,11 @@ impl<'a> Injector<'a> {
             if FRAMING.contains(name) {
                 continue;
             }
-            let Some(filled) = self.fill_own(value.as_bytes(), Encoding::Plain) else { continue };
+            let filled = match credentials(name, value) {
+                Some(text) => self.fill_own(&text, Encoding::Plain).map(|text| basic(&text)),
+                None => self.fill_own(value.as_bytes(), Encoding::Plain),
+            };
+            let Some(filled) = filled else { continue };
             match HeaderValue::from_bytes(&filled) {
                 Ok(mut filled) => {
                     filled.set_sensitive(true);
@@ -257,6 +263,19 @@ impl<'a> Injector<'a> {
         }
         Uri::from_parts(parts).ok()
     }
+}
+
+/// A user and a password, which programs such as git and curl encode before they send them.
+fn credentials(name: &HeaderName, value: &HeaderValue) -> Option<Zeroizing<Vec<u8>>> {
+    let text = value.to_str().ok().filter(|_| *name == header::AUTHORIZATION)?;
+    let (scheme, rest) = text.split_once(' ')?;
+    let encoded = scheme.eq_ignore_ascii_case("basic").then(|| rest.trim())?;
+    STANDARD.decode(encoded).ok().map(Zeroizing::new)
+}
+
+fn basic(credentials: &[u8]) -> Zeroizing<Vec<u8>> {
+    let encoded = Zeroizing::new(STANDARD.encode(credentials));
+    Zeroizing::new(format!("Basic {}", *encoded).into_bytes())
 }
 
 fn secrets_of(target: &ProxyTarget) -> Option<&TextMap> {

@@ -74,6 +74,21 @@ fn headers_come_beside_the_clients_own() {
 }
 
 #[test]
+fn a_password_may_be_a_secret() {
+    let targets = [target(&[], &[], &[("key", "hush\r\n")])];
+    let sent = |value: &str| {
+        let mut parts = parts("GET", "/", &[("authorization", value)]);
+        head(&targets, &mut parts);
+        values(&parts, "authorization")[0].to_owned()
+    };
+    let encoded = |text: &str| format!("Basic {}", STANDARD.encode(text));
+    assert_eq!(sent(&encoded("me:{{SECRET:key}}")), encoded("me:hush\r\n"));
+    for kept in [&encoded("me:{{SECRET:no}}"), "basic e3tTRUNSRVQ6a2V5fX0", "Basic \t", "Basic"] {
+        assert_eq!(sent(kept), kept);
+    }
+}
+
+#[test]
 fn no_secret_splits_a_request() {
     for bad in ["a\r\nhost: evil", "a\nb", "a\0b", "a\x7fb"] {
         let targets = [target(&[("x-rule", "{{SECRET:bad}}"), ("x-b", "b")], &[], &[("bad", bad)])];

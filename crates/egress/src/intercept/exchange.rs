@@ -194,7 +194,10 @@ impl Exchange {
         let limit = self.shared.limits.answer_timeout;
         let asking = Box::pin(self.send(target, outgoing, need, upgrade.as_ref()));
         let answered = leash.progress().while_moving(limit, asking).await;
-        let slow = || Failure::TooSlow { host: target.host.clone() };
+        let slow = || {
+            self.upstreams.forget(target);
+            Failure::TooSlow { host: target.host.clone() }
+        };
         let (response, lent) = answered.ok_or_else(slow)??;
         match upgrade {
             Some(upgrade) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -248,7 +251,7 @@ impl Exchange {
             Ok(response) => return Ok((response, lent)),
             Err(error) => error,
         };
-        self.upstreams.forget(&lent);
+        self.upstreams.forget(target);
         let again = match (error.take_message(), spare) {
             (Some(request), _) if lent.is_used => Some((request.into_body(), headers)),
             (None, Some(headers)) => Some((body::empty(), headers)),

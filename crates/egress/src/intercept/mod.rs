@@ -18,8 +18,8 @@ mod tests;
 mod upgrade;
 mod upstream;
 
-pub(crate) use body::{Body, BoxError};
-pub(crate) use refusal::blocked;
+pub(crate) use body::Body;
+pub(crate) use refusal::{bad_request, blocked, unreached};
 pub use upstream::RootsError;
 pub(crate) use upstream::UpstreamTls;
 

@@ -108,3 +108,17 @@ fn answer(
 pub(crate) fn blocked(rule: &str) -> Response<Body> {
     Refusal::Blocked { rule: rule.to_owned() }.answer()
 }
+
+/// The answer to a connection that cannot be made, and what is told of it.
+pub(crate) fn unreached(
+    error: DialError,
+    host: &Host,
+    port: u16,
+) -> (Response<Body>, Option<Note>) {
+    let refusal = Refusal::Upstream(Failure::Dial(error));
+    (refusal.answer(), refusal.note(host, port))
+}
+
+pub(crate) fn bad_request(why: &'static str) -> Response<Body> {
+    Refusal::BadRequest(why).answer()
+}

@@ -117,6 +117,12 @@ pub(super) enum Need {
 /// Where connections that are kept lead to.
 type Place = (Host, u16, bool);
 
+impl Target {
+    fn place(&self) -> Place {
+        (self.host.clone(), self.port, self.is_tls)
+    }
+}
+
 pub(super) struct Upstreams {
     kept: Mutex<Vec<(Place, Kept)>>,
     /// Whoever is first finds out which HTTP a host has: with HTTP/2 one connection is enough.
@@ -184,7 +190,7 @@ impl Upstreams {
         target: &Target,
         need: Need,
     ) -> Result<Lent, Failure> {
-        let place = (target.host.clone(), target.port, target.is_tls);
+        let place = target.place();
         if let Some(lent) = self.take_kept(&place, need).await {
             return Ok(lent);
         }
@@ -244,11 +250,10 @@ impl Upstreams {
         }
     }
 
-    /// Forgets a connection that gives no answers.
-    pub(super) fn forget(&self, lent: &Lent) {
-        self.kept
-            .lock()
-            .retain(|(place, kept)| *place != lent.place || matches!(kept, Kept::One(_)));
+    /// Forgets the connection that all requests to a host share, because it gives no answers.
+    pub(super) fn forget(&self, target: &Target) {
+        let place = target.place();
+        self.kept.lock().retain(|(known, kept)| *known != place || matches!(kept, Kept::One(_)));
     }
 
     async fn connect(

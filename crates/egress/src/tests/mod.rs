@@ -2,11 +2,13 @@
 //! those of 127.1.0.0/16 the internet, and all others the inside.
 
 mod names;
+mod opened;
 mod proxy;
 mod random;
 mod servers;
 mod transparent;
 
+use crate::fixture;
 use crate::settings::{Limits, Ports, Settings};
 use crate::{Egress, Upstream};
 use parking_lot::Mutex;
@@ -15,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use types::egress::{EgressEvent, EgressRules};
@@ -40,19 +42,10 @@ pub(super) struct Net {
     _folder: tempfile::TempDir,
 }
 
-/// Time stands still, and bytes are not the same twice.
+/// The time as TLS knows it.
 pub(super) fn world() -> World {
-    let next = Mutex::new(0u64);
-    World::new(
-        || Timestamp::from_ms(1_800_000_000_000),
-        move |bytes| {
-            for byte in bytes {
-                let mut next = next.lock();
-                *next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-                *byte = next.to_be_bytes()[0];
-            }
-        },
-    )
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    World::new(move || Timestamp::from_ms(now().try_into().unwrap()), fixture::fill)
 }
 
 pub(super) fn limits() -> Limits {
@@ -87,8 +80,19 @@ impl Net {
     }
 
     pub(super) async fn with(limits: Limits, upstream_proxy: Option<Upstream>) -> Self {
+        Self::trusting(limits, upstream_proxy, None).await
+    }
+
+    pub(super) async fn trusting(
+        limits: Limits,
+        upstream_proxy: Option<Upstream>,
+        roots: Option<&str>,
+    ) -> Self {
         let names = NameServer::start().await;
         let folder = tempfile::tempdir().unwrap();
+        if let Some(roots) = roots {
+            std::fs::write(folder.path().join("roots.pem"), roots).unwrap();
+        }
         let settings = Settings {
             address: Ipv4Addr::LOCALHOST,
             ports: Ports { proxy: 0, transparent: 0, names: 0 },
@@ -97,7 +101,7 @@ impl Net {
             inside: vec!["127.1.0.0/16".to_owned()],
             mark: None,
             upstream_proxy,
-            extra_roots: None,
+            extra_roots: roots.map(|_| folder.path().join("roots.pem")),
             limits,
         };
         let originals = Originals::default();

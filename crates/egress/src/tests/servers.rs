@@ -30,7 +30,7 @@ pub(super) enum Told {
 }
 
 #[derive(Clone)]
-pub(crate) struct NameServer {
+pub(super) struct NameServer {
     pub(super) address: SocketAddr,
     told: Arc<Mutex<HashMap<String, Told>>>,
     pub(super) asked: Arc<AtomicUsize>,

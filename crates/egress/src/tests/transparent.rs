@@ -197,3 +197,21 @@ async fn one_instance_cannot_take_all_connections() {
     stream.shutdown().await.unwrap();
     assert_eq!(hear(&mut stream).await.0, "one:-\n");
 }
+
+#[tokio::test]
+async fn a_client_that_does_not_read_cannot_hold_up_new_rules() {
+    let net = Net::new().await;
+    let server = Server::with(any(OUT_THERE), |mut stream: TcpStream| async move {
+        let much = vec![0; 1 << 20];
+        while stream.write_all(&much).await.is_ok() {}
+    })
+    .await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    net.resolve(ONE, "ok.example").await;
+    let mut stream = net.divert(ONE, server.address).await;
+    // The server has spoken, and goes on until nothing more fits.
+    assert_eq!(stream.read_u8().await.unwrap(), 0);
+    net.set(ONE, rules(&["other.example"], &[])).await;
+    assert!(hear(&mut stream).await.1);
+}

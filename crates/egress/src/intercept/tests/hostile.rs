@@ -2,17 +2,22 @@
 
 use super::super::*;
 use super::lab::{Lab, request_one};
-use super::{list, rules};
+use super::rules;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use types::egress::EgressRules;
+
+/// Of a connection on which the rest never comes.
+fn short() -> Limits {
+    let short = Duration::from_millis(250);
+    Limits { head_timeout: short, idle_timeout: short, ..Limits::default() }
+}
 
 /// Writes bytes on a connection without TLS, and reads until it is ended.
 async fn say(lab: &Lab, bytes: &[u8]) -> String {
     let mut stream = lab.open("api.test", false);
-    stream.write_all(bytes).await.unwrap();
-    stream.shutdown().await.unwrap();
     let mut said = Vec::new();
+    // What is too long is not read to its end.
+    drop(stream.write_all(bytes).await);
     drop(timeout(Duration::from_secs(20), stream.read_to_end(&mut said)).await.unwrap());
     String::from_utf8_lossy(&said).into_owned()
 }
@@ -20,12 +25,13 @@ async fn say(lab: &Lab, bytes: &[u8]) -> String {
 /// The statuses of answers.
 fn statuses(said: &str) -> Vec<&str> {
     let answers = said.split("HTTP/1.1 ").skip(1);
-    answers.filter_map(|answer| answer.get(..3)).collect()
+    let status = |answer: &&str| answer.bytes().all(|byte| byte.is_ascii_digit());
+    answers.filter_map(|answer| answer.get(..3)).filter(status).collect()
 }
 
 #[tokio::test]
 async fn a_request_is_one_request() {
-    let lab = Lab::new(rules());
+    let lab = Lab::with_limits(rules(), short());
     lab.plain_site("api.test").await;
     lab.plain_site("other.test").await;
     let smuggled = "GET /admin HTTP/1.1\r\nhost: api.test\r\n\r\n";
@@ -84,7 +90,7 @@ async fn a_request_is_one_request() {
 
 #[tokio::test]
 async fn the_address_of_a_request_counts_and_not_its_header() {
-    let lab = Lab::new(rules());
+    let lab = Lab::with_limits(rules(), short());
     lab.plain_site("api.test").await;
     lab.plain_site("other.test").await;
     let asked = "GET http://other.test/x HTTP/1.1\r\nhost: api.test\r\nconnection: close\r\n\r\n";
@@ -95,7 +101,7 @@ async fn the_address_of_a_request_counts_and_not_its_header() {
 
 #[tokio::test]
 async fn no_request_hides_behind_an_upgrade() {
-    let lab = Lab::new(rules());
+    let lab = Lab::with_limits(rules(), short());
     lab.plain_site("api.test").await;
     for protocol in ["h2c", "HTTP/2.0", "TLS/1.3", "websocket, h2c"] {
         let asked = format!(
@@ -110,13 +116,13 @@ async fn no_request_hides_behind_an_upgrade() {
 
 #[tokio::test]
 async fn what_a_connection_names_for_itself_goes_no_further() {
-    let lab = Lab::new(rules());
+    let lab = Lab::with_limits(rules(), short());
     lab.plain_site("api.test").await;
     let asked = "GET /x HTTP/1.1\r\nhost: api.test\r\nconnection: close, x-mine, host, authorization\r\n\
         x-mine: 1\r\nkeep-alive: 5\r\nproxy-authorization: Basic own\r\nproxy-connection: keep-alive\r\n\
         te: trailers\r\nauthorization: own\r\nx-blaxel-request-id: mine\r\nx-other: 2\r\n\r\n";
     let said = say(&lab, asked.as_bytes()).await;
-    for gone in ["x-mine", "keep-alive", "proxy-", "te: ", "authorization: own", "mine"] {
+    for gone in ["x-mine", "keep-alive", "proxy-", "\nte: ", "authorization: own", "mine"] {
         assert!(!said.contains(gone), "{gone}\n{said}");
     }
     for kept in ["host: api.test", "x-other: 2", "authorization: Bearer hush"] {
@@ -126,7 +132,7 @@ async fn what_a_connection_names_for_itself_goes_no_further() {
 
 #[tokio::test]
 async fn a_body_that_is_waited_for_is_asked_for() {
-    let lab = Lab::new(rules());
+    let lab = Lab::with_limits(rules(), short());
     lab.plain_site("api.test").await;
     let mut stream = lab.open("api.test", false);
     let head = "POST /x HTTP/1.1\r\nhost: api.test\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\
@@ -181,19 +187,18 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let mut rules = rules();
-            rules.forbidden_domains = list(&["api.test/admin", "closed.test"]);
-            let rules = EgressRules { ..rules };
-            let lab = Lab::new(rules);
+            let lab = Lab::with_limits(rules(), short());
             lab.plain_site("api.test").await;
             lab.plain_site("other.test").await;
             lab.plain_site("closed.test").await;
-            let said = say(&lab, pieces.concat().as_bytes()).await;
+            let last = "GET /end HTTP/1.1\r\nhost: api.test\r\nconnection: close\r\n\r\n";
+            let said = say(&lab, (pieces.concat() + last).as_bytes()).await;
             assert!(!lab.dialed().contains(&"closed.test".to_owned()));
             for answer in said.split("HTTP/1.1 200").skip(1) {
                 let is_admin = answer.contains(" /admin");
                 let is_other = answer.contains("\nhost: other.test");
-                assert!(!is_admin && !(is_other && answer.contains("hush")), "{answer}");
+                assert!(!is_admin, "{answer}");
+                assert!(!is_other || !answer.contains("hush"), "{answer}");
             }
         });
     }

@@ -75,7 +75,7 @@ impl Lab {
         let authority = |at: usize| Authority::open(folders[at].path(), world(), 8).unwrap();
         let (own, world_authority) = (Arc::new(authority(0)), Arc::new(authority(1)));
         let mut roots = RootCertStore::empty();
-        roots.add(world_authority.der()).unwrap();
+        roots.add(world_authority.der().clone()).unwrap();
         let places = Arc::new(Places::default());
         let dial: Arc<dyn Dial> = Arc::clone(&places) as Arc<dyn Dial>;
         let events = Arc::new(Events::new(world(), crate::events::EventLimits::default()));
@@ -143,7 +143,7 @@ impl Lab {
         alpn: &str,
     ) -> io::Result<tokio_rustls::client::TlsStream<DuplexStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.shared.authority.der()).unwrap();
+        roots.add(self.shared.authority.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -276,8 +276,12 @@ where
 async fn page(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError> {
     let (path, version) = (request.uri().path().to_owned(), request.version());
     Ok(match path.as_str() {
+        _ if request.method() == "HEAD" => {
+            Response::builder().header("content-length", 7).body(body::empty())?
+        }
         "/hang" => std::future::pending().await,
         "/break" => return Err("on purpose".into()),
+        "/empty" => Response::builder().status(204).body(body::empty())?,
         "/ws" => web_socket(&mut request),
         "/big" => {
             let piece = || Ok(Frame::data(Bytes::from(vec![7; 64 << 10])));

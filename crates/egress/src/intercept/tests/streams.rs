@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -34,8 +35,46 @@ async fn bodies_of_any_size_pass_both_ways() {
         let page = browser.fetch(ask("GET", "https://api.test/big", "")).await;
         assert_eq!(page.text.len(), 32 << 20);
         let body = "x".repeat(5 << 20);
-        let page = browser.fetch(ask("PUT", "https://api.test/sink", &*body)).await;
+        let page = browser.fetch(ask("PUT", "https://api.test/sink", &body)).await;
         assert!(page.text.ends_with("\n\n5242880 bytes"), "{}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn answers_without_a_body_keep_their_length() {
+    for alpn in ["http/1.1", "h2"] {
+        let lab = Lab::new(rules());
+        lab.site("api.test", &[alpn]).await;
+        let mut browser = lab.browse("api.test", alpn).await;
+        let ask = if alpn == "h2" { request } else { request_one };
+        for _ in 0..2 {
+            let page = browser.fetch(ask("HEAD", "https://api.test/x", "")).await;
+            assert_eq!((page.status, page.text.as_str()), (200, ""));
+            assert_eq!(page.headers["content-length"], "7");
+            let page = browser.fetch(ask("GET", "https://api.test/empty", "")).await;
+            assert_eq!((page.status, page.text.as_str()), (204, ""));
+        }
+        assert_eq!(lab.dialed().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_ended_meanwhile_is_made_anew() {
+    let lab = Lab::new(rules());
+    lab.listen("api.test", |mut stream| {
+        tokio::spawn(async move {
+            let mut head = [0; 16];
+            stream.read_exact(&mut head).await.unwrap();
+            // It says nothing of the end that follows.
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        });
+    })
+    .await;
+    let mut browser = lab.browse_plain("api.test").await;
+    for _ in 0..20 {
+        let page = browser.fetch(request_one("GET", "http://api.test/", "")).await;
+        assert_eq!((page.status, page.text.as_str()), (200, "ok"));
+        assert!((1..=2).contains(&lab.dialed().len()));
     }
 }
 
@@ -56,7 +95,7 @@ async fn both_directions_flow_at_once() {
             assert_eq!(frame.into_data().unwrap(), piece);
         }
         drop(pieces);
-        assert!(answer.frame().await.is_none());
+        assert!(answer.collect().await.unwrap().to_bytes().is_empty());
     }
 }
 
@@ -161,7 +200,6 @@ async fn an_answer_that_flows_ends_with_the_rules() {
 #[tokio::test]
 async fn a_quiet_connection_ends() {
     use std::time::Duration;
-    use tokio::io::AsyncReadExt as _;
     let limits = Limits {
         head_timeout: Duration::from_millis(200),
         idle_timeout: Duration::from_millis(400),
@@ -172,7 +210,6 @@ async fn a_quiet_connection_ends() {
     // Nothing, half a head, and an open stream that nobody writes to.
     let mut ends = Vec::new();
     for begun in ["", "PRI * HTTP/2", "GET / HTTP/1.1\r\nhost: api.test\r\n"] {
-        use tokio::io::AsyncWriteExt as _;
         let mut stream = lab.open("api.test", false);
         stream.write_all(begun.as_bytes()).await.unwrap();
         ends.push(tokio::spawn(async move {
