@@ -105,11 +105,7 @@ pub(crate) async fn tell(
 
 /// Has an instance that an earlier run of this program has launched keep to its rules again. Until
 /// then the machine lets nothing out that rules could forbid.
-pub(crate) async fn tell_again(
-    machine: &dyn Machine,
-    instance: &InstanceName,
-    rules: EgressRules,
-) {
+pub(crate) async fn tell_again(machine: &dyn Machine, instance: &InstanceName, rules: EgressRules) {
     while rules != EgressRules::default()
         && machine.runs(instance)
         && tell(machine, instance, rules.clone()).await.is_err()

@@ -91,12 +91,10 @@ fn source(
     let id = match instance.runs_for() {
         Some(RunsFor::Sandbox { id, .. }) => id,
         Some(RunsFor::Replica(replica)) => replica.workload,
-        Some(RunsFor::Task(attempt)) => {
-            match executions::find_by_id(tx, &attempt.execution)? {
-                Some(execution) => execution.job_id,
-                None => return Ok(None),
-            }
-        }
+        Some(RunsFor::Task(attempt)) => match executions::find_by_id(tx, &attempt.execution)? {
+            Some(execution) => execution.job_id,
+            None => return Ok(None),
+        },
         Some(RunsFor::Build(_)) | None => return Ok(None),
     };
     let Some(row) = resources::find_by_id(tx, &id)? else { return Ok(None) };

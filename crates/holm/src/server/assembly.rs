@@ -130,7 +130,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),
         s3: config.s3.settings(),
-        egress: control::egress::EgressPool::default(),
+        egress: control::Egress::default(),
     })
 }
 

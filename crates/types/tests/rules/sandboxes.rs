@@ -91,8 +91,18 @@ fn a_proxy_is_turned_on_and_off_in_place() {
 fn what_no_pattern_can_mean_is_refused_and_odd_ones_are_names() {
     let proxy = |proxy: Value| json!({"network": {"proxy": proxy}});
     let odd = [
-        "*", "*.example.com", "GET:POST:a.example/x*", "!DELETE:a.example", "!:a", "10.0.0.0/8",
-        "10.0.0.1/8", "[::1]", "a..b", "UPPER.example", "::", "ftp://x",
+        "*",
+        "*.example.com",
+        "GET:POST:a.example/x*",
+        "!DELETE:a.example",
+        "!:a",
+        "10.0.0.0/8",
+        "10.0.0.1/8",
+        "[::1]",
+        "a..b",
+        "UPPER.example",
+        "::",
+        "ftp://x",
     ];
     check_spec::<Sandbox>(proxy(json!({"allowedDomains": odd, "bypass": odd})), &[]);
     let at = "spec.network.proxy";
