@@ -143,9 +143,9 @@ async fn who_lives_on_is_told_again_by_the_next_run_of_the_program() {
     assert!(machine.told.borrow().is_empty(), "what was launched keeps to its rules already");
     cloud.restart_on(machine.clone()).await;
     let told = machine.until_told(2).await;
-    let lists = told.iter().map(|(_, rules)| {
-        (rules.allowed_domains.concat(), rules.forbidden_domains.concat())
-    });
+    let lists = told
+        .iter()
+        .map(|(_, rules)| (rules.allowed_domains.concat(), rules.forbidden_domains.concat()));
     let lists: std::collections::BTreeSet<_> = lists.collect();
     let wanted = [("a.example".to_owned(), String::new()), (String::new(), "x.example".to_owned())];
     assert_eq!(lists, wanted.into(), "and nobody else");
@@ -154,7 +154,8 @@ async fn who_lives_on_is_told_again_by_the_next_run_of_the_program() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_that_runs_keeps_to_rules() {
     let (cloud, machine) = cloud().await;
-    let network = json!({"proxy": {"allowedDomains": ["a.example"], "routing": routing(Some("s3cret"))}});
+    let network =
+        json!({"proxy": {"allowedDomains": ["a.example"], "routing": routing(Some("s3cret"))}});
     let runtime = json!({"image": IMAGE, "minScale": 1});
     let bodies = [
         ("/v0/agents", json!({"runtime": runtime, "network": network})),
@@ -292,6 +293,26 @@ async fn an_address_has_one_holder_and_rests_before_another_workspace_gets_it() 
 }
 
 #[tokio::test]
+async fn one_workspace_leaves_addresses_for_others() {
+    let cloud = Cloud::start().await;
+    gateway(&cloud, "out").await;
+    let ips = format!("{GATEWAYS}/out/ips");
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let family = if name < "d" { "IPv4" } else { "IPv6" };
+        cloud.post(&ips, ip(name, family)).await.ok();
+    }
+    let message = cloud.post(&ips, ip("g", "IPv4")).await.refused(409);
+    assert!(message.contains("6 egress addresses"), "{message}");
+    let (other, _) = cloud.stranger("other@example.com").await;
+    other.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
+    let body = json!({"metadata": {"name": "out"}, "spec": {"region": "local"}});
+    other.post(GATEWAYS, body).await.ok();
+    other.post(&ips, ip("a", "IPv4")).await.ok();
+    cloud.delete(&format!("{ips}/f")).await.ok();
+    cloud.post(&ips, ip("g", "IPv4")).await.ok();
+}
+
+#[tokio::test]
 async fn gateways_that_cannot_be_meant_are_refused() {
     let mut both = settings();
     both.regions.push(Region { name: Some("far".into()), ..Region::default() });
@@ -365,7 +386,9 @@ async fn what_rules_did_is_a_log_of_the_workload() {
     machine.happened(event(EgressDecision::Injected, "api.example", "routing[0]"));
     machine.happened(event(EgressDecision::Failed, "down.example", "proxy"));
     let logs = |query: &str| {
-        format!("/v0/observability/logs?resourceType=sandboxes&workloadIds=one&start=2026-04-15T00:00:00&end=2026-04-17T00:00:00{query}")
+        format!(
+            "/v0/observability/logs?resourceType=sandboxes&workloadIds=one&start=2026-04-15T00:00:00&end=2026-04-17T00:00:00{query}"
+        )
     };
     cloud.until(&logs(""), |answer| answer["one"]["totalCount"] == 3).await;
     // A second batch goes on where the first has ended.
@@ -405,7 +428,7 @@ async fn public_addresses_are_those_that_the_operator_has() {
     let cloud = Cloud::start_with(told).await;
     let answer = cloud.get("/v0/publicIps").await.ok();
     assert_eq!(answer, json!({"local": {"ipv4Cidrs": ["198.51.100.1/32"]}}));
-    let none = control::Settings { egress: control::EgressPool::default(), ..settings() };
+    let none = control::Settings { egress: control::Egress::default(), ..settings() };
     let cloud = Cloud::start_with(none).await;
     assert_eq!(cloud.get("/v0/publicIps").await.ok(), json!({}));
     gateway(&cloud, "out").await;
@@ -420,7 +443,8 @@ async fn a_snapshot_takes_the_rules_along() {
     let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).with_snapshots(&snapshots);
     let machine = Arc::new(machine);
     let cloud = Cloud::start_on_machine(machine.clone() as Arc<dyn Machine>, settings()).await;
-    let network = json!({"proxy": {"allowedDomains": ["a.example"], "routing": routing(Some("s3cret"))}});
+    let network =
+        json!({"proxy": {"allowedDomains": ["a.example"], "routing": routing(Some("s3cret"))}});
     cloud.post("/v0/sandboxes", with_network(network)).await.ok();
     for kind in ["sandbox", "application"] {
         let fork = json!({"targetType": kind, "targetName": "fork"});

@@ -57,6 +57,6 @@ pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
 pub use settings::{
-    Bill, Deployments, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots, StreamLimits,
+    Bill, Deployments, Egress, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots, StreamLimits,
 };
 pub use start::{Parts, start};

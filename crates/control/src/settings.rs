@@ -40,8 +40,22 @@ pub struct Settings {
     pub builds: crate::builds::Settings,
     pub snapshots: Snapshots,
     pub s3: S3Limits,
-    /// Addresses that egress gateways are given.
-    pub egress: EgressPool,
+    pub egress: Egress,
+}
+
+/// Addresses that egress gateways are given.
+#[derive(Debug, Clone)]
+pub struct Egress {
+    /// Each must lead to the machine.
+    pub pool: EgressPool,
+    /// Those of one workspace; more are refused.
+    pub workspace_max: usize,
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self { pool: EgressPool::default(), workspace_max: 4 }
+    }
 }
 
 /// Drives over the S3 protocol.

@@ -1,7 +1,7 @@
 //! What the management side asks of a machine that keeps snapshots: the files of an instance as they
 //! were at one moment.
 
-use crate::machine::{MachineFault, Wait};
+use crate::machine::{LaunchFault, MachineFault, Wait};
 use std::time::Duration;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
@@ -88,4 +88,16 @@ pub enum SnapshotFault {
     Gone,
     #[error("{0}")]
     Broken(String),
+}
+
+impl From<SnapshotFault> for LaunchFault {
+    fn from(fault: SnapshotFault) -> Self {
+        match fault {
+            SnapshotFault::OverShare(why) => Self::OverShare(why),
+            SnapshotFault::Full(why) => Self::Full(why),
+            fault @ (SnapshotFault::Gone | SnapshotFault::Broken(_)) => {
+                Self::Broken(fault.to_string())
+            }
+        }
+    }
 }

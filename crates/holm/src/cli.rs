@@ -3,9 +3,9 @@
 use crate::client::{Choice, Client};
 use crate::commands::{
     apply, archive, backup, cancel, chat, completion, config, connect, cp, delete, deploy,
-    describe, doctor, drive, exec, fork, get, image, keys, login, logout, logs, new, port_forward,
-    preview, push, requests, restore, revisions, rollback, run, serve, snapshot, token, up, usage,
-    user, version, volume, workspaces,
+    describe, doctor, drive, exec, fork, get, image, keys, login, logout, logs, network, new,
+    port_forward, preview, push, requests, restore, revisions, rollback, run, serve, snapshot,
+    token, up, usage, user, version, volume, workspaces,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -54,6 +54,8 @@ enum Command {
     #[command(visible_alias = "vol")]
     Volume(volume::Args),
     Drive(drive::Args),
+    #[command(visible_alias = "net")]
+    Network(network::Args),
     PortForward(port_forward::Args),
     Preview(preview::Args),
     Usage(Box<usage::Args>),
@@ -94,6 +96,7 @@ impl Cli {
             Command::Cp(args) => cp::run(args, Client::choose(&choice)?).await,
             Command::Volume(args) => volume::run(args, &choice).await,
             Command::Drive(args) => drive::run(args, Client::choose(&choice)?).await,
+            Command::Network(args) => network::run(args, Client::choose(&choice)?).await,
             Command::Revisions(args) => revisions::run(args, Client::choose(&choice)?).await,
             Command::Rollback(args) => rollback::run(args, Client::choose(&choice)?).await,
             Command::Chat(args) => chat::run(args, Client::choose(&choice)?).await,

@@ -14,14 +14,29 @@ const NOBODY: &str = "";
 /// it for the holder before. So long other workspaces do not get it.
 const REST_MS: i64 = 60_000;
 
-/// Takes the first address of `pool` that is free. `None`: there is none.
+/// What came of the wish for an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    Address(IpAddr),
+    /// All have holders, or rest.
+    NoneFree,
+    /// The workspace has as many as it may have.
+    TooMany,
+}
+
+/// Takes the first address of `pool` that is free, if the workspace has less than `max`.
 pub fn take(
     tx: &mut Tx<'_>,
     (workspace, resource): (&WorkspaceId, &ResourceId),
+    max: usize,
     pool: impl Iterator<Item = IpAddr>,
-) -> Result<Option<IpAddr>, Error> {
+) -> Result<Taken, Error> {
     let now = tx.world().now();
     let known = known(tx)?;
+    let is_its = |known: &&Known| known.workspace == workspace.as_str() && !known.is_nobodys();
+    if known.values().filter(is_its).count() >= max {
+        return Ok(Taken::TooMany);
+    }
     for address in pool {
         let taken = match known.get(&address.to_string()) {
             None => insert(tx, &address, workspace, resource)?,
@@ -31,10 +46,10 @@ pub fn take(
             Some(_) => false,
         };
         if taken {
-            return Ok(Some(address));
+            return Ok(Taken::Address(address));
         }
     }
-    Ok(None)
+    Ok(Taken::NoneFree)
 }
 
 struct Known {
@@ -44,9 +59,13 @@ struct Known {
 }
 
 impl Known {
+    fn is_nobodys(&self) -> bool {
+        self.resource == NOBODY
+    }
+
     fn is_free_for(&self, workspace: &WorkspaceId, now: Timestamp) -> bool {
         let rested = self.freed_at.plus_ms(REST_MS) <= now;
-        self.resource == NOBODY && (rested || self.workspace == workspace.as_str())
+        self.is_nobodys() && (rested || self.workspace == workspace.as_str())
     }
 }
 

@@ -7,9 +7,9 @@ use auth::Member;
 use control::egress::sandboxes_of;
 use control::engine::{Managed, everywhere};
 use store::Tx;
+use types::Kind;
 use types::kinds::EgressGateway;
 use types::wire::EgressGatewayUsage;
-use types::Kind;
 
 /// Every object of a nested kind, wherever it is.
 pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {

@@ -163,8 +163,11 @@ pub fn settings() -> Settings {
         builds: control::builds::Settings::default(),
         snapshots: control::Snapshots::default(),
         s3: control::S3Limits::default(),
-        egress: control::EgressPool::read(["192.0.2.16/29", "2001:db8::10-2001:db8::1f"])
-            .expect("addresses"),
+        egress: control::Egress {
+            pool: control::EgressPool::read(["192.0.2.16/29", "2001:db8::10-2001:db8::1f"])
+                .expect("addresses"),
+            workspace_max: 6,
+        },
     }
 }
 

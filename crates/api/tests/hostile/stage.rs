@@ -92,10 +92,10 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
         ("/drives", named(json!({}))),
         ("/volumes", named(json!({}))),
         ("/volume_templates", bare(json!({}))),
-        ("/vpcs", bare(json!({}))),
+        ("/vpcs", bare(json!({"reachable": true}))),
         ("/vpcs/{vpcName}/egressgateways", bare(json!({"region": "local"}))),
         ("/vpcs/{vpcName}/egressgateways/{gatewayName}/ips", bare(json!({"ipFamily": "IPv4"}))),
-        ("/sandboxes", named(json!({}))),
+        ("/sandboxes", named(behind_rules())),
         ("/sandboxes/{sandboxName}/previews", bare(json!({"port": 3000}))),
         ("/sandboxes/{sandboxName}/previews/{previewName}/tokens", bare(json!({}))),
         ("/sandboxes/{sandboxName}/schedules", schedule()),
@@ -103,6 +103,17 @@ pub(crate) fn objects() -> Vec<(&'static str, Value)> {
         ("/jobs/{jobId}/executions", json!({"executionId": HONEST, "tasks": [{"mark": MARK}]})),
         ("/secrets", json!({"name": HONEST, "value": MARK})),
     ]
+}
+
+fn behind_rules() -> Value {
+    let rule = json!({"destinations": [format!("{HONEST}.example.com")], "headers": {"X-Key": "{{SECRET:key}}"}, "secrets": {"key": MARK}});
+    json!({
+        "vpc": HONEST,
+        "network": {
+            "egress": {"mode": "dedicated", "gateway": HONEST},
+            "proxy": {"allowedDomains": [format!("{HONEST}.example.com")], "routing": [rule]},
+        },
+    })
 }
 
 fn http_trigger() -> Value {

@@ -5,9 +5,10 @@ use super::pool::EgressPool;
 use crate::context::Context;
 use crate::engine::{Draft, Held};
 use crate::error::{Conflict, Error};
-use crate::settings::Settings;
+use crate::settings::{Egress, Settings};
 use std::collections::BTreeMap;
-use store::{Tx, egress_addresses};
+use store::Tx;
+use store::egress_addresses::{self, Taken};
 use types::kinds::EgressIp;
 use types::kinds::egress_ip::IpFamily;
 use types::wire::PublicIp;
@@ -31,10 +32,15 @@ pub(crate) fn take(
     }
     let family = draft.wish.spec.ip_family;
     let holder = (&context.member.workspace, draft.id);
-    let pool = context.control.settings.egress.of(family);
-    let taken = egress_addresses::take(tx, holder, pool)?;
-    let address =
-        taken.ok_or(Conflict::NoEgressAddress { family: name_of(family) })?.to_string();
+    let Egress { pool, workspace_max } = &context.control.settings.egress;
+    let max = *workspace_max;
+    let address = match egress_addresses::take(tx, holder, max, pool.of(family))? {
+        Taken::Address(address) => address.to_string(),
+        Taken::NoneFree => {
+            return Err(Conflict::NoEgressAddress { family: name_of(family) }.into());
+        }
+        Taken::TooMany => return Err(Conflict::ManyEgressAddresses { max }.into()),
+    };
     let (name, parents) = (&draft.wish.metadata.name, draft.parents);
     let message = format!("it has the address {address} (`{name}`)");
     gateways::note(context, tx, parents, &message)?;
@@ -68,8 +74,8 @@ pub fn public_ips(settings: &Settings) -> BTreeMap<String, PublicIp> {
     let told = &settings.catalogue.public_ips;
     let region = settings.regions.first().and_then(|region| region.name.clone());
     match region {
-        Some(region) if told.is_empty() && !settings.egress.is_empty() => {
-            [(region, of_pool(&settings.egress))].into()
+        Some(region) if told.is_empty() && !settings.egress.pool.is_empty() => {
+            [(region, of_pool(&settings.egress.pool))].into()
         }
         _ => told.clone(),
     }

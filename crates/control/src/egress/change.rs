@@ -20,6 +20,8 @@ use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::Sandbox;
 
+/// What is in an instance may keep the machine waiting, and must not keep others so.
+const TELLING_MAX: Duration = Duration::from_secs(10);
 /// After a machine could not do it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -97,19 +99,19 @@ pub(crate) async fn tell(
     instance: &InstanceName,
     rules: EgressRules,
 ) -> Result<(), Error> {
-    machine.set_egress(instance, rules).await.map_err(|fault| {
-        tracing::error!(%fault, %instance, "an instance could not be told its rules of egress");
-        Error::Egress(fault.to_string())
-    })
+    let told = tokio::time::timeout(TELLING_MAX, machine.set_egress(instance, rules)).await;
+    let fault = match told {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(fault)) => fault.to_string(),
+        Err(_) => "the machine did not do it in time".to_owned(),
+    };
+    tracing::error!(fault, %instance, "an instance could not be told its rules of egress");
+    Err(Error::Egress(fault))
 }
 
 /// Has an instance that an earlier run of this program has launched keep to its rules again. Until
 /// then the machine lets nothing out that rules could forbid.
-pub(crate) async fn tell_again(
-    machine: &dyn Machine,
-    instance: &InstanceName,
-    rules: EgressRules,
-) {
+pub(crate) async fn tell_again(machine: &dyn Machine, instance: &InstanceName, rules: EgressRules) {
     while rules != EgressRules::default()
         && machine.runs(instance)
         && tell(machine, instance, rules.clone()).await.is_err()

@@ -225,6 +225,8 @@ pub(crate) fn require_vpc_unused(
     }
     let below = Query::new(&context.member.workspace, EgressGateway::NAME, Some(&held.row.name));
     for gateway in resources::list(tx, &below)? {
+        // Locked, so that no sandbox begins to leave by it meanwhile.
+        lock(context, tx, &[held.row.name.clone(), gateway.name.clone()])?;
         require_unused(context, tx, &gateway.name)?;
     }
     Ok(())

@@ -33,17 +33,8 @@ pub(crate) async fn run(control: Control) {
     let Some(machine) = control.machine().cloned() else { return };
     loop {
         let events = machine.egress_events().await;
-        count(&events);
         keep(&control, &machine, events).await;
         tokio::time::sleep(GATHERING).await;
-    }
-}
-
-fn count(events: &[EgressEvent]) {
-    for event in events {
-        let decision = event.decision.name();
-        let number = event.left_out.saturating_add(1);
-        metrics::counter!("holm_egress_decisions_total", "decision" => decision).increment(number);
     }
 }
 
@@ -91,12 +82,10 @@ fn source(
     let id = match instance.runs_for() {
         Some(RunsFor::Sandbox { id, .. }) => id,
         Some(RunsFor::Replica(replica)) => replica.workload,
-        Some(RunsFor::Task(attempt)) => {
-            match executions::find_by_id(tx, &attempt.execution)? {
-                Some(execution) => execution.job_id,
-                None => return Ok(None),
-            }
-        }
+        Some(RunsFor::Task(attempt)) => match executions::find_by_id(tx, &attempt.execution)? {
+            Some(execution) => execution.job_id,
+            None => return Ok(None),
+        },
         Some(RunsFor::Build(_)) | None => return Ok(None),
     };
     let Some(row) = resources::find_by_id(tx, &id)? else { return Ok(None) };

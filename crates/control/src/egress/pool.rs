@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn entries_are_addresses_blocks_and_ranges() {
-        let pool = EgressPool::read(["203.0.113.9", " 203.0.113.4/31", "2001:db8::1 - 2001:db8::3"]);
+        let pool =
+            EgressPool::read(["203.0.113.9", " 203.0.113.4/31", "2001:db8::1 - 2001:db8::3"]);
         let pool = pool.unwrap();
         let shown = |family| pool.of(family).map(|it| it.to_string()).collect::<Vec<_>>();
         assert_eq!(shown(IpFamily::IPv4), ["203.0.113.4", "203.0.113.5", "203.0.113.9"]);
@@ -158,8 +159,19 @@ mod tests {
     #[test]
     fn what_is_no_small_part_of_a_family_is_refused() {
         for odd in [
-            "", "x", "1.2.3", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/8", "::/0", "1.2.3.4-::1",
-            "1.2.3.4-1.2.3.3", "::ffff:1.2.3.4", "1.2.3.4-", "0.0.0.0/0", "1.2.3.4/-1",
+            "",
+            "x",
+            "1.2.3",
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "10.0.0.0/8",
+            "::/0",
+            "1.2.3.4-::1",
+            "1.2.3.4-1.2.3.3",
+            "::ffff:1.2.3.4",
+            "1.2.3.4-",
+            "0.0.0.0/0",
+            "1.2.3.4/-1",
         ] {
             assert!(EgressPool::read([odd]).is_err(), "{odd}");
         }

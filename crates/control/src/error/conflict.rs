@@ -30,7 +30,11 @@ pub enum Conflict {
         "no {family} address is free: delete one that nothing leaves with, or have whoever runs the server add some to `egress.addresses`"
     )]
     NoEgressAddress { family: &'static str },
-    #[error("the VPC `{vpc}` has a gateway `{name}` already, and sandboxes name gateways without their VPC; choose another name")]
+    #[error("the workspace has {max} egress addresses, as many as one may have; delete one first")]
+    ManyEgressAddresses { max: usize },
+    #[error(
+        "the VPC `{vpc}` has a gateway `{name}` already, and sandboxes name gateways without their VPC; choose another name"
+    )]
     GatewayThere { name: String, vpc: String },
     #[error("the VPC has the sandbox `{sandbox}` in it; delete that first")]
     VpcUsed { sandbox: String },

@@ -50,7 +50,9 @@ pub enum Unfit {
     SnapshotOnOtherMachine,
     #[error("a sandbox has at most {max} schedules; delete one first")]
     ManySchedules { max: i64 },
-    #[error("`spec.network.egress.gateway`: there is no single gateway `{name}`; name the VPC that has it in `spec.vpc`")]
+    #[error(
+        "`spec.network.egress.gateway`: there is no single gateway `{name}`; name the VPC that has it in `spec.vpc`"
+    )]
     GatewayUnknown { name: String },
     #[error(
         "`spec.network.egress.gateway`: the gateway `{name}` is in the region `{region}`, and the sandbox is not"

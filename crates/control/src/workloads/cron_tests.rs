@@ -38,7 +38,7 @@ struct Servers {
 fn settings() -> Settings {
     let rate = Rate { per_second: 1000, burst: 1000 };
     Settings {
-        egress: crate::egress::EgressPool::default(),
+        egress: crate::settings::Egress::default(),
         public_url: "http://localhost:8080".into(),
         content_url: "http://localhost:8081".into(),
         regions: Vec::new(),

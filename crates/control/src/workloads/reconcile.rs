@@ -1,5 +1,7 @@
 //! Making what runs equal to what is wished, for one sandbox.
 
+mod rules;
+
 use super::instances::{Inventory, Present};
 use super::{launch, routes, rows, soon, workload};
 use crate::attachments::Holder;
@@ -8,7 +10,7 @@ use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
-use crate::snapshot_store::{SnapshotFault, SnapshotStore};
+use crate::snapshot_store::SnapshotStore;
 use crate::{archives, drives, egress, engine, placement, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
@@ -77,7 +79,7 @@ async fn act(
     let wanted = wanted(&case.held.state, case.held.row.status, machine.name());
     if !matches!(wanted, Wanted::Elsewhere | Wanted::Nothing) {
         // Before it is woken, or reached by anybody.
-        tell_rules(control, &**machine, id, &mut case).await?;
+        rules::tell(control, &**machine, id, &mut case).await?;
     }
     match wanted {
         Wanted::Elsewhere => Ok(()),
@@ -204,51 +206,6 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
     control.store.read(work).await
 }
 
-/// Has the instance of a sandbox keep to the rules that its row asks for, if it is there. One that was
-/// told by this run of the program, and whose rules have not changed since, is left alone.
-async fn tell_rules(
-    control: &Control,
-    machine: &dyn Machine,
-    id: &ResourceId,
-    case: &mut Case,
-) -> Result<(), Error> {
-    let (number, rules) = (case.held.state.launch, case.held.state.rules);
-    let changed = rules != case.held.state.rules_kept;
-    let instance = launch::instance(id, &case.held.state);
-    let known = control.workloads.told.has(id, (number, rules));
-    let has_rules = egress::has_rules(&case.held.wish);
-    if !machine.runs(&instance) || !(changed || has_rules && !known) {
-        return Ok(());
-    }
-    match &case.rules {
-        Ok(rules) => egress::tell(machine, &instance, rules.clone()).await?,
-        Err(why) => {
-            // Only what an earlier release let pass: it goes on as it was.
-            tracing::error!(why, %instance, "its traffic cannot leave as its wish says");
-            return Ok(());
-        }
-    }
-    control.workloads.told.note(id, (number, rules));
-    if changed && let Some(held) = kept(control, id, number, rules).await? {
-        case.held = held;
-    }
-    Ok(())
-}
-
-/// Notes that an instance keeps to the rules of this number.
-async fn kept(
-    control: &Control,
-    id: &ResourceId,
-    number: u32,
-    rules: u32,
-) -> Result<Option<Held<Sandbox>>, Error> {
-    change(control, id, number, move |_, state, _| {
-        state.rules_kept = rules;
-        true
-    })
-    .await
-}
-
 /// Sees to it that the instance of this launch runs, and that the row says how that went.
 async fn ensure(
     control: &Control,
@@ -303,7 +260,7 @@ async fn ensure(
     match workload::start(&control.store, machine, launch).await {
         Ok(()) => {
             if held.state.rules_kept != rules_number {
-                kept(control, &id, number, rules_number).await?;
+                rules::kept(control, &id, number, rules_number).await?;
             }
             control.workloads.told.note(&id, (number, rules_number));
             say_deployed(control, machine.name(), &id, number).await?;
@@ -514,18 +471,6 @@ pub(super) fn failed(
         message: Some(message.to_owned()),
         time: Some(now),
     }];
-}
-
-impl From<SnapshotFault> for LaunchFault {
-    fn from(fault: SnapshotFault) -> Self {
-        match fault {
-            SnapshotFault::OverShare(why) => Self::OverShare(why),
-            SnapshotFault::Full(why) => Self::Full(why),
-            fault @ (SnapshotFault::Gone | SnapshotFault::Broken(_)) => {
-                Self::Broken(fault.to_string())
-            }
-        }
-    }
 }
 
 /// Removes all instances of a sandbox but the one of this launch, as long as that runs.

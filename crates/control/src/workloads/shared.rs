@@ -20,6 +20,8 @@ pub(crate) struct Shared {
     /// The newest revision of the feed that the edge knows all about.
     pub(super) published: tokio::sync::watch::Sender<i64>,
     pub(super) slots: Arc<tokio::sync::Semaphore>,
+    /// For those whose own instances may be the cause that they are tried again.
+    pub(super) retry_slots: Arc<tokio::sync::Semaphore>,
     pub(crate) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
@@ -63,6 +65,7 @@ impl Shared {
             starting: Starting::default(),
             published: tokio::sync::watch::Sender::new(-1),
             slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            retry_slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
             deployments: Deployments::new(&settings.deployments),

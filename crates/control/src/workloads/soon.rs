@@ -2,6 +2,7 @@
 
 use super::{deployments, followed};
 use crate::control::Control;
+use crate::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use types::KindName;
@@ -9,6 +10,8 @@ use types::ids::ResourceId;
 
 /// The database was away, most likely.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// The longest pause between two tries to tell an instance its rules; each is twice the one before.
+const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// Brings a workload into its wished state, beside a limited number of others, until that has
 /// worked.
@@ -17,13 +20,20 @@ pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
         return deployments::soon(control, kind, id);
     }
     let Some(followed) = followed::find(kind) else { return };
-    let (control, slots, tasks) =
-        (control.clone(), Arc::clone(&control.workloads.slots), control.workloads.tasks.clone());
+    let (control, tasks) = (control.clone(), control.workloads.tasks.clone());
     tasks.spawn(async move {
-        let Ok(_slot) = slots.acquire_owned().await else { return };
-        while let Err(error) = followed.reconcile(&control, &id).await {
+        let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
+        loop {
+            let Ok(slot) = Arc::clone(slots).acquire_owned().await else { return };
+            let Err(error) = followed.reconcile(&control, &id).await else { return };
+            // Others need not wait for this one.
+            drop(slot);
             tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-            tokio::time::sleep(RETRY_AFTER).await;
+            tokio::time::sleep(pause).await;
+            if matches!(error, Error::Egress(_)) {
+                // Whoever is in the instance may be the cause, and could take all places so.
+                (slots, pause) = (&control.workloads.retry_slots, (pause * 2).min(TELL_AFTER_MAX));
+            }
         }
     });
 }

@@ -22,6 +22,7 @@ pub(crate) mod keys;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod logs;
+pub(crate) mod network;
 pub(crate) mod new;
 pub(crate) mod port_forward;
 pub(crate) mod preview;

@@ -187,6 +187,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("objects.parallel", config.objects.parallel as u64),
         ("objects.transfers_max", config.objects.transfers_max as u64),
         ("objects.transfers_workspace_max", config.objects.transfers_workspace_max as u64),
+        ("egress.addresses_workspace_max", config.egress.addresses_workspace_max as u64),
         ("egress.connections_max", config.egress.connections_max as u64),
         ("egress.connections_workspace_max", config.egress.connections_workspace_max as u64),
         ("egress.questions_max", config.egress.questions_max as u64),

@@ -1,7 +1,7 @@
 //! The way out of workloads: what the proxy may reach, and the addresses that traffic leaves with.
 
 use super::{NameServer, Span, check::Wrong, layers};
-use control::egress::EgressPool;
+use control::EgressPool;
 use egress::{Ports, Upstream};
 use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,6 +12,7 @@ use types::parts::Sensitive;
 #[serde(deny_unknown_fields)]
 pub(crate) struct WayOut {
     pub(crate) addresses: Vec<String>,
+    pub(crate) addresses_workspace_max: usize,
     pub(crate) inside: Vec<String>,
     pub(crate) nameservers: Vec<NameServer>,
     #[serde(deserialize_with = "layers::text_or_none")]
@@ -125,7 +126,8 @@ impl WayOut {
 
     fn upstream(&self) -> std::io::Result<Option<Upstream>> {
         let Some(url) = &self.proxy else { return Ok(None) };
-        let password = self.proxy_password_file.as_ref().map(std::fs::read_to_string).transpose()?;
+        let password =
+            self.proxy_password_file.as_ref().map(std::fs::read_to_string).transpose()?;
         Ok(Some(Upstream {
             url: url.trim_end_matches('/').to_owned(),
             user: self.proxy_user.clone(),

@@ -130,10 +130,13 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),
         s3: config.s3.settings(),
-        egress: config.egress.pool().map_err(|message| Error::Start {
-            act: "use egress.addresses".to_owned(),
-            message,
-        })?,
+        egress: control::Egress {
+            pool: config.egress.pool().map_err(|message| Error::Start {
+                act: "use egress.addresses".to_owned(),
+                message,
+            })?,
+            workspace_max: config.egress.addresses_workspace_max,
+        },
     })
 }
 

@@ -290,7 +290,10 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 
 fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
     let wishes = &config.gateway;
-    let domains = hosts_of(urls).into_iter().chain(["localhost".to_owned()]).chain(wishes.domains.iter().cloned());
+    let domains = hosts_of(urls)
+        .into_iter()
+        .chain(["localhost".to_owned()])
+        .chain(wishes.domains.iter().cloned());
     gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
         content_url: urls.content.clone(),

@@ -68,6 +68,38 @@ fn documents_make_objects_and_take_them_away() {
 }
 
 #[test]
+fn what_a_sandbox_may_reach_is_changed_pattern_by_pattern() {
+    let server = Server::start();
+    let key = server.api_key();
+    let document = "kind: Sandbox\nmetadata: {name: box}\nspec: {network: {forbiddenDomains: [old.example], proxy: {routing: \
+                    [{destinations: [api.example], headers: {X-Key: '{{SECRET:k}}'}, secrets: {k: t0p}}]}}}\n";
+    let file = write(server.folder.path(), "box.yaml", document);
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
+    let allow = ["network", "allow", "box", "*.example.com", "old.example"];
+    let shown = text(&server.cli(&key, &allow), 0);
+    assert!(shown.contains("allow") && !shown.contains("block"), "a pattern is moved: {shown}");
+    text(&server.cli(&key, &["net", "block", "box", "POST:api.example/x", "gone.example"]), 0);
+    let shown = text(&server.cli(&key, &["network", "drop", "box", "gone.example"]), 0);
+    assert_eq!(shown, text(&server.cli(&key, &["network", "show", "box"]), 0));
+    let words: Vec<Vec<&str>> =
+        shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    let wanted = [
+        vec!["RULE", "OF"],
+        vec!["allow", "*.example.com"],
+        vec!["allow", "old.example"],
+        vec!["block", "POST:api.example/x"],
+        vec!["inject", "api.example:", "header", "X-Key"],
+    ];
+    assert_eq!(words, wanted, "{shown}");
+    text(&server.cli(&key, &["network", "allow", "box", "a b"]), 11);
+    text(&server.cli(&key, &["network", "show", "none"]), 6);
+    text(&server.cli(&key, &["network", "drop", "box"]), 2);
+    // The secret was never read, and is there.
+    let all = text(&server.cli(&key, &["get", "sbx", "box", "-o", "json", "--show-secrets"]), 0);
+    assert!(!all.contains("t0p"), "{all}");
+}
+
+#[test]
 fn what_is_got_can_be_applied() {
     let server = Server::start();
     let key = server.api_key();

@@ -50,7 +50,7 @@ fn every_documented_field_is_kept_and_has_its_effect() {
     // The first of the three ways in which its time is over.
     let left = told["expiresIn"].as_i64().unwrap();
     assert!((7_000..=7_200).contains(&left), "{left}");
-    assert_eq!(told["errors"][0]["code"], "NETWORK_RULES_NOT_ENFORCED");
+    assert!(told.get("errors").is_none(), "{told}");
 
     assert_eq!(client.run("whole", "echo $PLAIN:$HIDDEN; cat /etc/hostname"), "a b:hush\nwhole\n");
     assert_eq!(memory_limits(&place), [512 << 20]);

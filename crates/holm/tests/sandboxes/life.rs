@@ -165,17 +165,6 @@ fn an_unknown_image_is_refused_with_those_that_there_are() {
 }
 
 #[test]
-fn what_is_not_done_yet_is_refused_or_said() {
-    let mut place = Place::new("15s");
-    let (server, client) = place.start();
-    let fenced =
-        client.create("fenced", &json!({"network": {"forbiddenDomains": ["example.org"]}}));
-    assert_eq!(fenced["errors"][0]["code"], "NETWORK_RULES_NOT_ENFORCED");
-    assert_eq!(fenced["errors"][0]["fatal"], false);
-    place.clear(server, &client);
-}
-
-#[test]
 fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();

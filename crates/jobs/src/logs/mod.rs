@@ -7,7 +7,8 @@
 //! Nothing is lost on the way: whoever prints faster than can be written waits. A chunk says how
 //! far it has read the output, so that a server which is started again goes on with exactly what is
 //! missing. What an attempt or a build prints beyond [`Settings::task_bytes_max`] is dropped, and a
-//! line says so; a replica may print so much each day ([`Settings::replica_day_bytes_max`]).
+//! line says so; a replica may print so much each day ([`Settings::replica_day_bytes_max`]), and so may
+//! the rules of a workload's network.
 
 mod find;
 mod line;

@@ -143,17 +143,16 @@ impl Network {
             let listed = target.destinations.as_ref().is_some_and(|all| !all.is_empty());
             problems.require(listed, format!("{at}.destinations"), "is required");
             names::check_headers(target.headers.as_ref(), &format!("{at}.headers"), problems);
-            let Sensitive(secrets) = target.secrets.clone().unwrap_or_default();
-            problems.require(
-                !secrets.contains_key(""),
-                format!("{at}.secrets"),
-                "has a secret without a name",
-            );
+            let named = target.secrets.as_ref().is_none_or(|Sensitive(all)| !all.contains_key(""));
+            problems.require(named, format!("{at}.secrets"), "has a secret without a name");
         }
         problems.require(
             patterns <= limits::RULES_ALL_MAX,
             "spec.network",
-            format!("has {patterns} patterns in all its lists; {} are allowed", limits::RULES_ALL_MAX),
+            format!(
+                "has {patterns} patterns in all its lists; {} are allowed",
+                limits::RULES_ALL_MAX
+            ),
         );
         self.check_egress(problems);
     }

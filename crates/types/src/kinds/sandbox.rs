@@ -162,9 +162,11 @@ impl State {
     /// Notes that other rules hold from now on, which its instance has to be told.
     pub fn change_rules(&mut self, why: &str, now: Timestamp) {
         self.rules += 1;
-        // What was never deployed has no status that an event could repeat.
-        if let Some(last) = self.lifecycle.events.last() {
-            self.lifecycle.record(NETWORK, last.status, why, now);
+        // What was never deployed has no status that an event could repeat, and the last event of what is
+        // over says since when.
+        let last = self.lifecycle.events.last().map(|last| last.status);
+        if let Some(status) = last.filter(|status| *status != Status::Terminated) {
+            self.lifecycle.record(NETWORK, status, why, now);
         }
     }
 }

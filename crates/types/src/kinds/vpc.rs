@@ -44,7 +44,8 @@ impl Kind for Vpc {
     deployed!(Needs::Nothing);
 
     fn check(&self, problems: &mut Problems) {
-        let well = self.spec.0.get(REACHABLE).is_none_or(|value| value.is_boolean() || value.is_null());
+        let well =
+            self.spec.0.get(REACHABLE).is_none_or(|value| value.is_boolean() || value.is_null());
         problems.require(well, "spec.reachable", "must be `true` or `false`");
     }
 

@@ -88,6 +88,49 @@ fn a_proxy_is_turned_on_and_off_in_place() {
 }
 
 #[test]
+fn what_no_pattern_can_mean_is_refused_and_odd_ones_are_names() {
+    let proxy = |proxy: Value| json!({"network": {"proxy": proxy}});
+    let odd = [
+        "*",
+        "*.example.com",
+        "GET:POST:a.example/x*",
+        "!DELETE:a.example",
+        "!:a",
+        "10.0.0.0/8",
+        "10.0.0.1/8",
+        "[::1]",
+        "a..b",
+        "UPPER.example",
+        "::",
+        "ftp://x",
+    ];
+    check_spec::<Sandbox>(proxy(json!({"allowedDomains": odd, "bypass": odd})), &[]);
+    let at = "spec.network.proxy";
+    for bad in ["a b", " a", "a\n", "a\u{7f}", "\u{a0}"] {
+        let lists = proxy(json!({"forbiddenDomains": ["a", bad]}));
+        check_spec::<Sandbox>(lists, &[&format!("{at}.forbiddenDomains[1]")]);
+    }
+    check_spec::<Sandbox>(proxy(json!({"bypass": [""]})), &[&format!("{at}.bypass[0]")]);
+    check_spec::<Sandbox>(
+        json!({"network": {"allowedDomains": ["x\ty"]}}),
+        &["spec.network.allowedDomains[0]"],
+    );
+    for none in [json!({}), json!({"destinations": []})] {
+        let field = format!("{at}.routing[0].destinations");
+        check_spec::<Sandbox>(proxy(json!({"routing": [none]})), &[&field]);
+    }
+    let unnamed = json!({"destinations": ["a"], "secrets": {"": "x"}});
+    check_spec::<Sandbox>(
+        proxy(json!({"routing": [unnamed]})),
+        &[&format!("{at}.routing[0].secrets")],
+    );
+    let many = json!({"destinations": vec!["a"; 1000]});
+    let some = json!(vec![many.clone(); 4]);
+    check_spec::<Sandbox>(proxy(json!({"routing": some})), &[]);
+    check_spec::<Sandbox>(proxy(json!({"routing": vec![many; 5]})), &["spec.network"]);
+}
+
+#[test]
 fn applications_take_what_the_command_line_puts_into_revisions() {
     let application: Application =
         made(json!({"revisions": [{"image": "app/a:1", "envs": [{"name": "A"}]}]}));

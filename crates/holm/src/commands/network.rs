@@ -1,0 +1,196 @@
+//! `holm network`: what a sandbox may reach.
+
+use crate::client::Client;
+use crate::client::target::{Target, resolve};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::output::{self, Format};
+use crate::term;
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+const ALLOWED: &str = "allowedDomains";
+const FORBIDDEN: &str = "forbiddenDomains";
+const BYPASS: &str = "bypass";
+
+/// Shows and changes what a sandbox may reach
+///
+/// A change holds when the command ends, also for what is connected already. PATTERN is a domain,
+/// `*.domain` for those below it, `*` for all, an address or a block of them, `METHOD:domain/path`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm network show box
+  holm network allow box registry.npmjs.org '*.example.com'
+  holm network block box 'POST:api.example.com/admin'
+  holm network drop box '*.example.com'
+  holm logs sandbox box --severity warning
+
+With the first pattern that is allowed everything else is blocked. What is to be injected into requests is
+written with `holm apply`.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows the rules of a sandbox
+    Show {
+        sandbox: String,
+        /// How to show them
+        #[arg(short, long, value_enum, default_value_t)]
+        output: Format,
+    },
+    /// Lets a sandbox reach what the patterns say, and nothing that no pattern allows
+    Allow {
+        sandbox: String,
+        #[arg(required = true, value_name = "PATTERN")]
+        patterns: Vec<String>,
+    },
+    /// Keeps a sandbox from what the patterns say
+    Block {
+        sandbox: String,
+        #[arg(required = true, value_name = "PATTERN")]
+        patterns: Vec<String>,
+    },
+    /// Takes patterns from all lists of a sandbox
+    Drop {
+        sandbox: String,
+        #[arg(required = true, value_name = "PATTERN")]
+        patterns: Vec<String>,
+    },
+}
+
+pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    let (sandbox, patterns, list) = match args.command {
+        Command::Show { sandbox, output } => {
+            let object = read(&mut client, &sandbox).await?.1;
+            show(&object["spec"], output);
+            return Ok(Exit::Success);
+        }
+        Command::Allow { sandbox, patterns } => (sandbox, patterns, Some(ALLOWED)),
+        Command::Block { sandbox, patterns } => (sandbox, patterns, Some(FORBIDDEN)),
+        Command::Drop { sandbox, patterns } => (sandbox, patterns, None),
+    };
+    let (target, mut object) = read(&mut client, &sandbox).await?;
+    let network = &mut object["spec"]["network"];
+    drop_all(network, &patterns);
+    if let Some(list) = list {
+        let listed = &mut network["proxy"][list];
+        let known = listed.as_array().cloned().unwrap_or_default();
+        let all = known.into_iter().chain(patterns.iter().map(|pattern| json!(pattern)));
+        *listed = all.collect();
+    }
+    let path = target.object(&sandbox)?;
+    let changed = client.call(Method::PUT, &path, &[], Some(&object)).await?;
+    show(&changed["spec"], Format::Table);
+    Ok(Exit::Success)
+}
+
+async fn read(client: &mut Client, sandbox: &str) -> Result<(Target, Value), Error> {
+    let target = resolve(&["sandboxes".into(), sandbox.to_owned()])?;
+    let object = client.get(&target.object(sandbox)?, &[]).await?;
+    Ok((target, object))
+}
+
+/// Takes patterns from every list in both of its places.
+fn drop_all(network: &mut Value, patterns: &[String]) {
+    let is_one = |entry: &Value| patterns.iter().any(|pattern| entry == pattern);
+    let drop = |list: Option<&mut Value>| {
+        if let Some(entries) = list.and_then(Value::as_array_mut) {
+            entries.retain(|entry| !is_one(entry));
+        }
+    };
+    for list in [ALLOWED, FORBIDDEN, BYPASS] {
+        drop(network.get_mut(list));
+        drop(network.get_mut("proxy").and_then(|proxy| proxy.get_mut(list)));
+    }
+}
+
+fn show(spec: &Value, format: Format) {
+    let network = spec.get("network").cloned().unwrap_or(Value::Null);
+    if format != Format::Table {
+        return term::say(output::plain(&[network], format));
+    }
+    let rows = rows(&network, spec["vpc"].as_str());
+    if rows.is_empty() {
+        return term::say("no rules: it reaches the internet");
+    }
+    let heading = ["RULE", "OF"].map(str::to_owned);
+    let shown =
+        rows.into_iter().map(|(rule, of)| vec![rule.to_owned(), term::harmless(&of).to_string()]);
+    term::say(output::lines(&heading, shown));
+}
+
+/// Each rule, in the order in which they decide.
+fn rows(network: &Value, vpc: Option<&str>) -> Vec<(&'static str, String)> {
+    let texts = |list: &Value| -> Vec<String> {
+        let entries = list.as_array().into_iter().flatten();
+        entries.filter_map(|entry| entry.as_str().map(str::to_owned)).collect()
+    };
+    let proxy = &network["proxy"];
+    let mut rows = Vec::new();
+    for (rule, list) in [("bypass", BYPASS), ("allow", ALLOWED), ("block", FORBIDDEN)] {
+        let mut patterns = texts(&network[list]);
+        patterns.extend(texts(&proxy[list]));
+        patterns.dedup();
+        rows.extend(patterns.into_iter().map(|pattern| (rule, pattern)));
+    }
+    for target in proxy["routing"].as_array().into_iter().flatten() {
+        let names = |member: &str, what: &str| -> Vec<String> {
+            let members = target[member].as_object().into_iter().flatten();
+            members.map(|(name, _)| format!("{what} {name}")).collect()
+        };
+        let injected = [names("headers", "header"), names("body", "body")].concat().join(", ");
+        rows.push(("inject", format!("{}: {injected}", texts(&target["destinations"]).join(", "))));
+    }
+    if texts(&network["firewall"]["rulesets"]).iter().any(|ruleset| ruleset == "proxy") {
+        rows.push(("only", "through the proxy".to_owned()));
+    }
+    let gateway = network["egress"]["gateway"].as_str().map(|gateway| ("leave by", gateway));
+    let vpc = vpc.map(|vpc| ("member of", vpc));
+    rows.extend(gateway.into_iter().chain(vpc).map(|(rule, of)| (rule, of.to_owned())));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_dropped_wherever_it_stands() {
+        let mut network = json!({"allowedDomains": ["a", "b"], "proxy": {"forbiddenDomains": ["a"], "bypass": ["c"]}});
+        drop_all(&mut network, &["a".to_owned(), "c".to_owned()]);
+        let left =
+            json!({"allowedDomains": ["b"], "proxy": {"forbiddenDomains": [], "bypass": []}});
+        assert_eq!(network, left);
+        let mut none = Value::Null;
+        drop_all(&mut none, &["a".to_owned()]);
+        assert_eq!(none, Value::Null);
+    }
+
+    #[test]
+    fn rules_are_shown_in_the_order_in_which_they_decide() {
+        let network = json!({
+            "forbiddenDomains": ["x"], "egress": {"gateway": "out"}, "firewall": {"rulesets": ["proxy"]},
+            "proxy": {"allowedDomains": ["*"], "bypass": ["b"], "routing": [
+                {"destinations": ["api", "web"], "headers": {"Key": "{{SECRET:k}}"}, "body": {"id": "1"}}]},
+        });
+        let shown: Vec<_> = rows(&network, Some("net"))
+            .into_iter()
+            .map(|(rule, of)| format!("{rule} {of}"))
+            .collect();
+        let wanted = [
+            "bypass b",
+            "allow *",
+            "block x",
+            "inject api, web: header Key, body id",
+            "only through the proxy",
+            "leave by out",
+            "member of net",
+        ];
+        assert_eq!(shown, wanted);
+        assert_eq!(rows(&Value::Null, None), []);
+    }
+}
