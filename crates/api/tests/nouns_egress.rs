@@ -165,6 +165,8 @@ async fn every_kind_that_runs_keeps_to_rules() {
     ];
     for (path, spec) in bodies {
         let body = |spec: &Value| json!({"metadata": {"name": "one"}, "spec": spec});
+        let launches = |launched: &[Launch]| launched.iter().filter(|it| it.work.is_some()).count();
+        let before = launches(&machine.launched.borrow());
         let made = cloud.post(path, body(&spec)).await.ok();
         let secrets = "/spec/network/proxy/routing/0/secrets/key";
         assert_eq!(made.pointer(secrets), Some(&json!("s3cret")), "{path}: shown when it is made");
@@ -173,19 +175,12 @@ async fn every_kind_that_runs_keeps_to_rules() {
             let read = cloud.get(&format!("{item}{query}")).await.ok();
             assert!(read.pointer(secrets).is_none() && !read.to_string().contains("s3cret"));
         }
-        let before = machine.launched.borrow().len();
-        match path {
-            "/v0/jobs" => {
-                let tasks = json!({"tasks": [{}]});
-                cloud.post("/v0/jobs/one/executions", tasks).await.ok();
-            }
-            // Nobody asks for it yet.
-            "/v0/applications" => continue,
-            _ => {}
+        if path == "/v0/jobs" {
+            let tasks = json!({"tasks": [{}]});
+            cloud.post("/v0/jobs/one/executions", tasks).await.ok();
         }
-        let launched = machine.until_launched(before + 1).await;
-        let is_it = |launch: &&Launch| launch.hostname == "one" && launch.work.is_some();
-        let launch = launched.iter().rev().find(is_it).unwrap();
+        let launched = machine.until(|launched| launches(launched) > before).await;
+        let launch = launched.iter().rev().find(|launch| launch.work.is_some()).unwrap();
         assert_eq!(launch.egress.allowed_domains, ["a.example"], "{path}");
         assert_eq!(launch.egress.routing, [target("s3cret")], "{path}");
         // Another network is another revision; one that says the same is not.
@@ -446,22 +441,27 @@ async fn a_snapshot_takes_the_rules_along() {
     let network =
         json!({"proxy": {"allowedDomains": ["a.example"], "routing": routing(Some("s3cret"))}});
     cloud.post("/v0/sandboxes", with_network(network)).await.ok();
-    for kind in ["sandbox", "application"] {
-        let fork = json!({"targetType": kind, "targetName": "fork"});
+    for (kind, name) in [("sandbox", "twin"), ("application", "shop")] {
+        let fork = json!({"targetType": kind, "targetName": name});
         cloud.post(&format!("{ONE}/fork"), fork).await.ok();
     }
-    let launched = machine.until_launched(2).await;
-    let fork = launched.iter().find(|launch| launch.hostname == "fork").unwrap();
-    assert_eq!(fork.egress, launched[0].egress);
-    assert_eq!(fork.egress.routing, [target("s3cret")]);
-    let application = cloud.get("/v0/applications/fork").await.ok();
+    let of = |name: &'static str| move |launch: &&Launch| launch.hostname == name;
+    let has = |name| move |launched: &[Launch]| launched.iter().any(|it| of(name)(&it));
+    for name in ["twin", "shop"] {
+        let launched = machine.until(has(name)).await;
+        let fork = launched.iter().find(of(name)).unwrap();
+        assert_eq!(fork.egress, launched[0].egress, "{name}");
+        assert_eq!(fork.egress.routing, [target("s3cret")], "{name}");
+    }
+    let application = cloud.get("/v0/applications/shop").await.ok();
     let lists = "/spec/network/proxy/allowedDomains/0";
     assert_eq!(application.pointer(lists), Some(&json!("a.example")), "{application}");
 
-    let before = machine.launched.borrow().len();
     let taken = cloud.post(&format!("{ONE}/snapshots"), json!({"name": "s"})).await.ok();
     let restore = format!("{ONE}/snapshots/{}/restore", taken["id"].as_str().unwrap());
     cloud.post(&restore, json!({})).await.ok();
-    let launched = machine.until_launched(before + 1).await;
-    assert_eq!(launched.last().unwrap().egress, launched[0].egress);
+    let again = |launched: &[Launch]| launched.iter().filter(of("one")).count() == 2;
+    let launched = machine.until(again).await;
+    let again = launched.iter().rev().find(of("one")).unwrap();
+    assert_eq!(again.egress, launched[0].egress);
 }

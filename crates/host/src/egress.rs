@@ -50,8 +50,16 @@ pub(crate) struct WayOut {
 struct Parts {
     egress: Egress,
     roots: Roots,
+    surroundings: Surroundings,
+}
+
+/// What instances with rules have to know of the place where they run.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
     /// Hosts of this server, which workloads reach without the proxy.
-    own_hosts: Vec<String>,
+    pub own_hosts: Vec<String>,
+    /// Certificates of authorities that programs trust besides those of their image, as PEM.
+    pub authorities: String,
 }
 
 impl LocalMachine {
@@ -60,11 +68,18 @@ impl LocalMachine {
         self.0.node.proxy_address()
     }
 
-    /// Leads instances with rules out by this proxy. `own_hosts` are those of this server.
-    pub fn use_egress(&self, egress: Egress, own_hosts: Vec<String>) {
-        let parts = Parts { egress, roots: Roots::default(), own_hosts };
+    /// Leads instances with rules out by this proxy.
+    pub async fn use_egress(&self, egress: Egress, surroundings: Surroundings) {
+        let parts = Parts { egress, roots: Roots::default(), surroundings };
         if self.0.way_out.parts.set(parts).is_err() {
             tracing::error!("a machine has one proxy, and was given another");
+        }
+        // Those that had rules once get answers for names here, and nobody tells of them again.
+        for view in self.0.node.list() {
+            let level = self.0.node.firewall(&view.id).map(|firewall| firewall.level);
+            if matches!(level, Ok(Level::Names)) {
+                self.register(&view.id, EgressRules::default()).await;
+            }
         }
     }
 
@@ -79,7 +94,8 @@ impl LocalMachine {
         self.put_rules(id, rules.clone()).await.map_err(fault)?;
         let of = id.clone();
         let told = self.on_node(move |inner| {
-            inner.node.set_firewall(&of, inner.firewall(&rules)).map_err(fault)?;
+            let firewall = inner.next_firewall(&of, &rules).map_err(fault)?;
+            inner.node.set_firewall(&of, firewall).map_err(fault)?;
             let has_programs = inner.leases.purpose(&of) == Purpose::Serve;
             Ok::<_, MachineFault>(has_programs.then(|| inner.proxy_settings(&of, &rules, None)))
         });
@@ -100,15 +116,19 @@ impl LocalMachine {
         id: &InstanceName,
         rules: EgressRules,
     ) -> Result<(), node::Error> {
-        let inner = &self.0;
-        let Some(parts) = inner.way_out.parts.get() else { return Ok(()) };
-        if inner.firewall(&rules).level == Level::Open {
-            parts.egress.remove(id);
-            return Ok(());
+        let had_rules = self.0.node.firewall(id)?.level != Level::Open;
+        if had_rules || self.0.firewall(&rules).level != Level::Open {
+            self.register(id, rules).await;
         }
-        let address = inner.node.inspect(id)?.address;
-        parts.egress.set(id.clone(), address, rules, inner.credential(id)).await;
         Ok(())
+    }
+
+    async fn register(&self, id: &InstanceName, rules: EgressRules) {
+        let inner = &self.0;
+        // One that has gone meanwhile needs no rules.
+        if let (Some(parts), Ok(view)) = (inner.way_out.parts.get(), inner.node.inspect(id)) {
+            parts.egress.set(id.clone(), view.address, rules, inner.credential(id)).await;
+        }
     }
 
     /// Tells the guest of an instance what it has not been told yet.
@@ -162,6 +182,19 @@ impl Inner {
         }
     }
 
+    /// What the firewall does for other rules of an instance that runs. Programs in it may have been
+    /// told of the proxy, so it stays within their reach when no rule needs it any more.
+    fn next_firewall(
+        &self,
+        id: &InstanceName,
+        rules: &EgressRules,
+    ) -> Result<Firewall, node::Error> {
+        let had_rules = self.node.firewall(id)?.level != Level::Open;
+        let next = self.firewall(rules);
+        let least = if had_rules { Level::Names } else { Level::Open };
+        Ok(Firewall { level: next.level.max(least), ..next })
+    }
+
     /// Forgets an instance that is gone.
     pub(crate) fn end_rules(&self, id: &InstanceName) {
         self.way_out.untold.lock().remove(id);
@@ -186,12 +219,13 @@ impl Inner {
         let Some(parts) = self.way_out.parts.get().filter(|_| rules.names_proxy()) else {
             return ProxySettings::default();
         };
-        let authority = parts.egress.authority_pem();
+        let Surroundings { own_hosts, authorities } = &parts.surroundings;
+        let authority = format!("{}{authorities}", parts.egress.authority_pem());
         let Sensitive(url) = parts.egress.proxy_url(id, &self.credential(id));
         let bypass = rules.bypass.iter().map(|entry| entry.strip_prefix('*').unwrap_or(entry));
         let no_proxy: Vec<&str> = NO_PROXY
             .into_iter()
-            .chain(parts.own_hosts.iter().map(String::as_str))
+            .chain(own_hosts.iter().map(String::as_str))
             .chain(bypass.filter(|entry| !entry.is_empty()))
             .collect();
         let environment = BTreeMap::from([
@@ -203,9 +237,9 @@ impl Inner {
         let has_java = layers.is_none_or(crate::trust::has_java);
         ProxySettings {
             environment,
-            authority: authority.to_owned(),
             roots: lacks_roots.then(|| parts.roots.pem().to_owned()),
-            java: has_java.then(|| parts.roots.java(authority)).flatten(),
+            java: has_java.then(|| parts.roots.java(&authority)),
+            authority,
         }
     }
 }

@@ -32,6 +32,7 @@ mod volumes;
 mod work;
 
 pub use builds::{ImageBuilder, Settings as BuildSettings};
+pub use egress::Surroundings;
 pub use machine_control::MachineControl;
 pub use registry::{LocalRegistry, RegistrySettings};
 pub use remote::RemoteSettings;

@@ -43,7 +43,7 @@ fn has_any(layers: &[PathBuf], paths: &[&str]) -> bool {
 pub(crate) struct Roots {
     der: OnceLock<Vec<Vec<u8>>>,
     pem: OnceLock<String>,
-    java: OnceLock<Option<String>>,
+    java: OnceLock<String>,
 }
 
 impl Roots {
@@ -61,13 +61,12 @@ impl Roots {
         self.pem.get_or_init(|| self.der().iter().map(|der| to_pem(der)).collect())
     }
 
-    /// All of them and our authority, in base64. `None`: the authority is no PEM, which is said
-    /// where it is made.
-    pub(crate) fn java(&self, authority: &str) -> Option<String> {
+    /// All of them and these authorities, in base64.
+    pub(crate) fn java(&self, authority: &str) -> String {
         let make = || {
-            let authority = from_pem(authority)?;
-            let all = self.der().iter().chain(std::iter::once(&authority));
-            Some(STANDARD.encode(key_store(&all.map(Vec::as_slice).collect::<Vec<_>>())))
+            let authorities = all_in(authority);
+            let all = self.der().iter().chain(&authorities);
+            STANDARD.encode(key_store(&all.map(Vec::as_slice).collect::<Vec<_>>()))
         };
         self.java.get_or_init(make).clone()
     }
@@ -80,11 +79,11 @@ fn to_pem(der: &[u8]) -> String {
     format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.join("\n"))
 }
 
-fn from_pem(text: &str) -> Option<Vec<u8>> {
-    let (_, rest) = text.split_once(PEM_BEGIN)?;
-    let (body, _) = rest.split_once(PEM_END)?;
-    let body: String = body.split_whitespace().collect();
-    STANDARD.decode(body).ok()
+/// The certificates in a text. What is none is left out: whoever made the text says so.
+fn all_in(text: &str) -> Vec<Vec<u8>> {
+    let parts = text.split(PEM_BEGIN).skip(1).filter_map(|part| part.split_once(PEM_END));
+    let bodies = parts.map(|(body, _)| body.split_whitespace().collect::<String>());
+    bodies.filter_map(|body| STANDARD.decode(body).ok()).collect()
 }
 
 /// A key store of the form `JKS`, which every Java reads: a header, trusted certificates under names,
@@ -139,8 +138,8 @@ mod tests {
         let der: Vec<u8> = (0..=255).collect();
         let pem = to_pem(&der);
         assert!(pem.lines().all(|line| line.len() <= PEM_LINE), "{pem}");
-        assert_eq!(from_pem(&pem), Some(der));
-        assert_eq!(from_pem("nothing of the sort"), None);
+        assert_eq!(all_in(&format!("{pem}# between\n{pem}")), [der.clone(), der]);
+        assert!(all_in("nothing of the sort").is_empty());
     }
 
     #[test]

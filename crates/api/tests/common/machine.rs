@@ -125,6 +125,14 @@ impl Pretended {
         all.expect("in time").expect("a machine").clone()
     }
 
+    /// Waits until what was launched is as wanted. Answers it.
+    pub async fn until(&self, wanted: impl Fn(&[Launch]) -> bool) -> Vec<Launch> {
+        let mut launched = self.launched.subscribe();
+        let all = launched.wait_for(|launched| wanted(launched));
+        let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
+        all.expect("in time").expect("a machine").clone()
+    }
+
     /// Waits until an instance was removed.
     pub async fn until_retired(&self, instance: &str) {
         let mut retired = self.retired.subscribe();

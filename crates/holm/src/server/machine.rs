@@ -11,7 +11,7 @@ use auth::Auth;
 use egress::Egress;
 use files::Readers;
 use gateway::Gateway;
-use host::{ImageBuilder, LocalMachine, MachineControl};
+use host::{ImageBuilder, LocalMachine, MachineControl, Surroundings};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) async fn open(
     }
     let doors = doors::of(urls).await;
     let host = open_host(config.clone(), world.clone(), doors).await?;
-    open_egress(config, &host, world, urls)?;
+    open_egress(config, &host, world, urls).await?;
     let gateway = Gateway::new(gateway::Parts {
         settings: gateway_settings(config, urls),
         guard: Arc::new(Door(auth.clone())),
@@ -98,7 +98,7 @@ async fn open_host(
 }
 
 /// Has the proxy listen that leads instances with rules out, unless nothing gets out.
-fn open_egress(
+async fn open_egress(
     config: &Config,
     host: &LocalMachine,
     world: &World,
@@ -115,7 +115,13 @@ fn open_egress(
     let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
     let egress = Egress::open(settings, world.clone())
         .map_err(|error| cannot("lead workloads out ([egress])", &error))?;
-    host.use_egress(egress, hosts_of(urls));
+    let authorities = config.egress.authorities.as_ref().map(std::fs::read_to_string).transpose();
+    let authorities = authorities.map_err(Error::io("read egress.authorities".to_owned()))?;
+    let own_hosts = hosts_of(urls);
+    host.use_egress(
+        egress,
+        Surroundings { own_hosts, authorities: authorities.unwrap_or_default() },
+    );
     Ok(())
 }
 
