@@ -20,7 +20,8 @@ mod upstream;
 
 pub(crate) use body::Body;
 pub(crate) use refusal::blocked;
-pub(crate) use upstream::{RootsError, UpstreamTls};
+pub use upstream::RootsError;
+pub(crate) use upstream::UpstreamTls;
 
 use crate::authority::Authority;
 use crate::client::Client;
