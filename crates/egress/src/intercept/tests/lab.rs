@@ -167,6 +167,22 @@ impl Lab {
         Program::one(TokioIo::new(self.open(host, false))).await
     }
 
+    /// A connection to the explicit proxy.
+    pub(super) fn proxy(&self) -> DuplexStream {
+        let (program, ours) = duplex(64 << 10);
+        let (shared, client) = (Arc::clone(&self.shared), Arc::clone(&self.client));
+        tokio::spawn(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
+                let scheme = request.uri().scheme().cloned().unwrap_or(Scheme::HTTP);
+                async move { Ok::<_, Infallible>(forward(shared, client, request, scheme).await) }
+            });
+            let builder = auto::Builder::new(Tasks::unstopped());
+            builder.serve_connection_with_upgrades(TokioIo::new(ours), service).await.ok();
+        });
+        program
+    }
+
     pub(super) async fn event(&self) -> EgressEvent {
         self.shared.events.next().await.swap_remove(0)
     }
@@ -183,7 +199,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    async fn one<S>(stream: TokioIo<S>) -> Self
+    pub(super) async fn one<S>(stream: TokioIo<S>) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -180,6 +180,27 @@ async fn web_sockets_pass_until_the_rules_end_them() {
 }
 
 #[tokio::test]
+async fn the_explicit_proxy_forwards_by_the_same_rules() {
+    let lab = Lab::new(rules());
+    lab.site("api.test", &["h2", "http/1.1"]).await;
+    lab.plain_site("plain.test").await;
+    let mut browser = super::lab::Program::one(TokioIo::new(lab.proxy())).await;
+    let page = browser.fetch(request("GET", "http://plain.test/x?y", "")).await;
+    assert!(page.text.starts_with("HTTP/1.1 GET /x?y -"), "{}", page.text);
+    assert!(page.text.contains("host: plain.test") && !page.text.contains("hush"));
+    let page = browser.fetch(request("GET", "https://api.test/x", "")).await;
+    assert!(page.text.starts_with("HTTP/2.0 GET /x api.test"), "{}", page.text);
+    assert!(page.text.contains("Bearer hush"), "{}", page.text);
+    for blocked in ["http://closed.test/", "https://api.test/admin", "http://inside/"] {
+        let page = browser.fetch(request("GET", blocked, "")).await;
+        assert_eq!((page.status, page.error()), (403, "firewall_blocked"), "{blocked}");
+    }
+    assert_eq!(browser.fetch(request_one("GET", "http://plain.test/big", "")).await.status, 200);
+    let mut socket = socket(lab.proxy(), "ws://plain.test/ws").await;
+    socket.close(None).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_answer_that_flows_ends_with_the_rules() {
     let lab = Lab::new(rules());
     lab.site("api.test", &["http/1.1"]).await;
