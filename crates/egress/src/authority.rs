@@ -53,7 +53,6 @@ pub enum AuthorityError {
 
 pub(crate) struct Authority {
     pem: String,
-    certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
     /// All certificates have this key: it is nobody's but ours, and lives as long as this program.
     leaf_key: KeyPair,
@@ -74,6 +73,7 @@ struct Slot {
 
 #[derive(Clone)]
 struct Leaf {
+    #[cfg(test)]
     key: Arc<CertifiedKey>,
     tls: Arc<ServerConfig>,
     made: Timestamp,
@@ -119,7 +119,6 @@ impl Authority {
                 .map_err(|error| error.to_string())?;
         Ok(Self {
             pem: pem(&certificate),
-            certificate,
             issuer: Issuer::new(ca_params(&pair), pair),
             leaf_key,
             leaf_signer,
@@ -136,11 +135,13 @@ impl Authority {
         &self.pem
     }
 
-    pub(crate) fn der(&self) -> &CertificateDer<'static> {
-        &self.certificate
+    #[cfg(test)]
+    pub(crate) fn der(&self) -> CertificateDer<'static> {
+        CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()
     }
 
     /// What a server shows that is taken for `host`.
+    #[cfg(test)]
     pub(crate) fn certificate(&self, host: &Host) -> Result<Arc<CertifiedKey>, AuthorityError> {
         Ok(self.leaf(host)?.key)
     }
@@ -209,7 +210,12 @@ impl Authority {
         // memory would be taken for each host.
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
-        Ok(Leaf { key, tls: Arc::new(tls), made: now })
+        Ok(Leaf {
+            #[cfg(test)]
+            key,
+            tls: Arc::new(tls),
+            made: now,
+        })
     }
 }
 
@@ -299,7 +305,7 @@ mod tests {
 
     fn is_trusted(authority: &Authority, shown_for: &str, name: &str, at_ms: i64) -> bool {
         let mut roots = RootCertStore::empty();
-        roots.add(authority.der().clone()).unwrap();
+        roots.add(authority.der()).unwrap();
         let verifier = WebPkiServerVerifier::builder_with_provider(
             Arc::new(roots),
             Arc::clone(&authority.provider),
@@ -317,7 +323,7 @@ mod tests {
         let made = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         let found = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         assert_eq!(made.pem(), found.pem());
-        assert_eq!(CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap(), *made.der());
+        assert_eq!(CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap(), made.der());
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         let long = format!("{}.example.com", ["a".repeat(60), "b".repeat(60)].join("."));

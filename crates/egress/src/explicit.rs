@@ -1,6 +1,7 @@
 //! The proxy that programs are told of: TLS to it, a credential, and then `CONNECT` or requests
 //! with a whole URI.
 
+use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
 use crate::host::Host;
@@ -20,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -41,14 +43,20 @@ struct Proxy {
 /// One connection to the proxy.
 pub(crate) async fn serve(
     service: Arc<Service>,
-    acceptor: TlsAcceptor,
     stream: TcpStream,
     address: Ipv4Addr,
     permit: Permit<Ipv4Addr>,
 ) {
     let Some(client) = service.client(address).await else { return };
     let handshake = service.settings.limits.handshake;
-    let accepted = tokio::time::timeout(handshake, acceptor.accept(stream)).await;
+    let tls = match tls(&service) {
+        Ok(tls) => TlsAcceptor::from(Arc::new(tls)),
+        Err(error) => {
+            tracing::error!(%error, "no certificate for the proxy of instances");
+            return;
+        }
+    };
+    let accepted = tokio::time::timeout(handshake, tls.accept(stream)).await;
     let Ok(Ok(stream)) = accepted else { return };
     // It may ask for any host, so only the end of its instance cuts it.
     let entry = Entry { door: Door::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
@@ -59,6 +67,14 @@ pub(crate) async fn serve(
         () = passing.cut() => {}
         () = requests(proxy, stream) => {}
     }
+}
+
+/// Asked for with each connection: certificates are renewed.
+fn tls(service: &Service) -> Result<ServerConfig, AuthorityError> {
+    let own = Host::Address(IpAddr::V4(service.settings.address));
+    let mut tls = service.authority.tls(&own)?.as_ref().clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(tls)
 }
 
 /// Boxed, because the compiler does not see through to that it may move between threads.

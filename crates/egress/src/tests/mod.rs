@@ -37,7 +37,7 @@ type Originals = Arc<Mutex<HashMap<SocketAddr, SocketAddrV4>>>;
 
 pub(super) struct Net {
     pub(super) egress: Egress,
-    pub(super) names: NameServer,
+    names: NameServer,
     originals: Originals,
     _folder: tempfile::TempDir,
 }

@@ -75,7 +75,7 @@ impl Lab {
         let authority = |at: usize| Authority::open(folders[at].path(), world(), 8).unwrap();
         let (own, world_authority) = (Arc::new(authority(0)), Arc::new(authority(1)));
         let mut roots = RootCertStore::empty();
-        roots.add(world_authority.der().clone()).unwrap();
+        roots.add(world_authority.der()).unwrap();
         let places = Arc::new(Places::default());
         let dial: Arc<dyn Dial> = Arc::clone(&places) as Arc<dyn Dial>;
         let events = Arc::new(Events::new(world(), crate::events::EventLimits::default()));
@@ -143,7 +143,7 @@ impl Lab {
         alpn: &str,
     ) -> io::Result<tokio_rustls::client::TlsStream<DuplexStream>> {
         let mut roots = RootCertStore::empty();
-        roots.add(self.shared.authority.der().clone()).unwrap();
+        roots.add(self.shared.authority.der()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
