@@ -105,8 +105,8 @@ impl Egress {
         Ok(Self(Arc::new(Handle { service, _close: closing.drop_guard() })))
     }
 
-    /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed any
-    /// more has been cut.
+    /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed
+    /// any more has been cut.
     pub async fn set(
         &self,
         instance: InstanceName,
