@@ -323,6 +323,7 @@ mod tests {
         let made = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         let found = Authority::open(folder.path(), fixture::world(), 8).unwrap();
         assert_eq!(made.pem(), found.pem());
+        assert_eq!(CertificateDer::from_pem_slice(made.pem().as_bytes()).unwrap(), made.der());
         let mode = fs::metadata(folder.path().join(FILE)).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
         let long = format!("{}.example.com", ["a".repeat(60), "b".repeat(60)].join("."));

@@ -89,8 +89,8 @@ impl Client {
         drop(open.cut(|_| true));
     }
 
-    /// Registers a connection that `policy` let pass. `None` if the rules have changed meanwhile and
-    /// do not any more.
+    /// Registers a connection that `policy` let pass. `None` if the rules have changed meanwhile
+    /// and do not any more.
     pub(crate) fn pass(self: &Arc<Self>, policy: &Arc<Policy>, entry: Entry) -> Option<Passing> {
         let mut open = self.open.lock();
         let now = self.policy();

@@ -1,6 +1,7 @@
 //! The proxy that programs are told of: TLS to it, a credential, and then `CONNECT` or requests
 //! with a whole URI.
 
+use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
 use crate::host::Host;
@@ -20,12 +21,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use zeroize::Zeroizing;
 
 /// hyper asks for more.
@@ -38,47 +40,45 @@ struct Proxy {
     permit: Arc<Permit<Ipv4Addr>>,
 }
 
-/// The first byte of TLS.
-const HANDSHAKE: u8 = 0x16;
-
-/// One connection to the proxy. The address that programs are told begins with `https`; those that
-/// speak to proxies without TLS alone are served as well: nobody else is on this wire.
+/// One connection to the proxy.
 pub(crate) async fn serve(
     service: Arc<Service>,
-    acceptor: TlsAcceptor,
     stream: TcpStream,
     address: Ipv4Addr,
     permit: Permit<Ipv4Addr>,
 ) {
     let Some(client) = service.client(address).await else { return };
-    let (hello, handshake) = (service.settings.limits.hello, service.settings.limits.handshake);
-    let mut first = [0];
-    let Ok(Ok(1)) = tokio::time::timeout(hello, stream.peek(&mut first)).await else { return };
+    let handshake = service.settings.limits.handshake;
+    let tls = match tls(&service) {
+        Ok(tls) => TlsAcceptor::from(Arc::new(tls)),
+        Err(error) => {
+            tracing::error!(%error, "no certificate for the proxy of instances");
+            return;
+        }
+    };
+    let accepted = tokio::time::timeout(handshake, tls.accept(stream)).await;
+    let Ok(Ok(stream)) = accepted else { return };
     // It may ask for any host, so only the end of its instance cuts it.
     let entry = Entry { door: Door::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
     let Some(passing) = client.pass(&client.policy(), entry) else { return };
     let proxy = Arc::new(Proxy { service, client, permit: Arc::new(permit) });
-    let served = async {
-        if first != [HANDSHAKE] {
-            return requests(proxy, stream).await;
-        }
-        let accepted = tokio::time::timeout(handshake, acceptor.accept(stream)).await;
-        if let Ok(Ok(stream)) = accepted {
-            requests(proxy, stream).await;
-        }
-    };
     tokio::select! {
         biased;
         () = passing.cut() => {}
-        () = served => {}
+        () = requests(proxy, stream) => {}
     }
 }
 
+/// Asked for with each connection: certificates are renewed.
+fn tls(service: &Service) -> Result<ServerConfig, AuthorityError> {
+    let own = Host::Address(IpAddr::V4(service.settings.address));
+    let mut tls = service.authority.tls(&own)?.as_ref().clone();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(tls)
+}
+
 /// Boxed, because the compiler does not see through to that it may move between threads.
-fn requests<S>(proxy: Arc<Proxy>, stream: S) -> Wait<'static, ()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+fn requests(proxy: Arc<Proxy>, stream: TlsStream<TcpStream>) -> Wait<'static, ()> {
     let limits = &proxy.service.settings.limits;
     let mut builder = http1::Builder::new();
     builder

@@ -1,7 +1,7 @@
 //! The first message of TLS, read without answering it.
 //!
-//! It may come in many records and many segments. What cannot be read for sure is never guessed: two
-//! readings of one message are how a name gets past a rule.
+//! It may come in many records and many segments. What cannot be read for sure is never guessed:
+//! two readings of one message are how a name gets past a rule.
 
 use crate::host::Host;
 
@@ -274,7 +274,11 @@ pub(crate) mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_read_or_refused(at in 0usize..250, byte in any::<u8>(), cut in 0usize..250) {
+        fn a_changed_byte_is_read_or_refused(
+            at in 0usize..250,
+            byte in any::<u8>(),
+            cut in 0usize..250,
+        ) {
             let mut bytes = real("api.example.com");
             let end = bytes.len();
             bytes[at % end] = byte;

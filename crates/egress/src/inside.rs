@@ -85,8 +85,8 @@ const fn width(address: IpAddr) -> u32 {
     }
 }
 
-/// Only addresses of the machine can be bound, also those that it got a moment ago. Where the kernel
-/// is told to bind any (`ip_nonlocal_bind`), nothing is reached, and nothing is let out by mistake.
+/// Only addresses of the machine can be bound, also those that it got a moment ago. Where the
+/// kernel is told to bind any (`ip_nonlocal_bind`), nothing is reached, and nothing is let out by mistake.
 fn is_of_this_machine(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

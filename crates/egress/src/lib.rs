@@ -49,6 +49,7 @@ pub use settings::{Limits, Ports, Settings, Upstream};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use service::{Original, Service};
+use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -66,6 +67,12 @@ pub struct Egress(Arc<Handle>);
 struct Handle {
     service: Arc<Service>,
     _close: DropGuard,
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Egress").field(&self.0.service.settings.address).finish()
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -98,8 +105,8 @@ impl Egress {
         Ok(Self(Arc::new(Handle { service, _close: closing.drop_guard() })))
     }
 
-    /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed any
-    /// more has been cut.
+    /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed
+    /// any more has been cut.
     pub async fn set(
         &self,
         instance: InstanceName,

@@ -5,7 +5,6 @@ use crate::authority::Authority;
 use crate::clients::Clients;
 use crate::dial::{Dialer, tune};
 use crate::events::{EventLimits, Events};
-use crate::host::Host;
 use crate::inside::Places;
 use crate::intercept::{self, UpstreamTls};
 use crate::names::{self, Resolver};
@@ -18,7 +17,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use types::World;
 
@@ -49,9 +47,6 @@ pub(crate) fn open(
     let event_limits =
         EventLimits { kept_max: limits.events, per_second: limits.events_per_second };
     let events = Arc::new(Events::new(world.clone(), event_limits));
-    let own = Host::Address(IpAddr::V4(settings.address));
-    let mut tls = authority.tls(&own)?.as_ref().clone();
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let intercept = Arc::new(intercept::Shared::new(
         Arc::clone(&authority),
         Arc::clone(&dialer) as _,
@@ -76,7 +71,7 @@ pub(crate) fn open(
         original,
         closing,
     });
-    serve(&service, sockets, TlsAcceptor::from(Arc::new(tls)));
+    serve(&service, sockets);
     Ok(service)
 }
 
@@ -93,11 +88,9 @@ fn of_requests(limits: &Limits) -> intercept::Limits {
     }
 }
 
-fn serve(service: &Arc<Service>, sockets: Sockets, acceptor: TlsAcceptor) {
+fn serve(service: &Arc<Service>, sockets: Sockets) {
     let Sockets { proxy, transparent, names_tcp, names_udp } = sockets;
-    let accepted = accept(Arc::clone(service), proxy, move |service, stream, from, permit| {
-        explicit::serve(service, acceptor.clone(), stream, from, permit)
-    });
+    let accepted = accept(Arc::clone(service), proxy, explicit::serve);
     service.spawn(accepted);
     let accepted = accept(Arc::clone(service), transparent, |service, stream, from, permit| {
         held(permit, transparent::serve(service, stream, from))

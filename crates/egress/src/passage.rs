@@ -114,7 +114,7 @@ impl Passage {
     ) {
         let Aim { door, host, port, names } = self.aim.clone();
         let hosts = match (&name, door) {
-            (Some(name), Door::Proxy) => [names.as_slice(), &[name.clone()]].concat(),
+            (Some(name), Door::Proxy) => [names.as_slice(), std::slice::from_ref(name)].concat(),
             (Some(name), Door::Transparent) => vec![name.clone()],
             (None, _) => names,
         };

@@ -56,8 +56,8 @@ pub(crate) fn classify(bytes: &[u8], head_bytes_max: usize) -> Option<Seen> {
     Some(if is_http { Seen::Http } else { Seen::Other })
 }
 
-/// Reads until it is clear, or until the client has said nothing for long enough. What was read is in
-/// `head`. Fails when it does not become clear in time.
+/// Reads until it is clear, or until the client has said nothing for long enough. What was read is
+/// in `head`. Fails when it does not become clear in time.
 pub(crate) async fn peek(
     stream: &mut (impl AsyncRead + Unpin),
     head: &mut BytesMut,
@@ -216,7 +216,10 @@ mod tests {
         /// choose.
         #[test]
         fn more_bytes_change_nothing(
-            bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'G'), Just(b' '), Just(b'\n')], 0..40),
+            bytes in proptest::collection::vec(
+                prop_oneof![any::<u8>(), Just(b'G'), Just(b' '), Just(b'\n')],
+                0..40,
+            ),
             tail in "( / HTTP/1.1\r\n)?.{0,20}",
         ) {
             let whole = [&bytes[..], tail.as_bytes()].concat();

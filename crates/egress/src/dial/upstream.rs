@@ -68,7 +68,8 @@ impl Way {
         !self.direct.has(host) && !addresses.iter().any(is_direct)
     }
 
-    /// Asks for a connection. The name is told and not the address: such proxies have rules for names.
+    /// Asks for a connection. The name is told and not the address: such proxies have rules for
+    /// names.
     pub(super) async fn through(
         &self,
         mut stream: TcpStream,

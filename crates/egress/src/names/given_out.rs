@@ -42,8 +42,8 @@ impl GivenOut {
         valid.map(|given| given.name.clone()).collect()
     }
 
-    /// Drops what has expired, else the quarter that would expire first: looking for the one next to
-    /// go at each question would cost as much.
+    /// Drops what has expired, else the quarter that would expire first: looking for the one next
+    /// to go at each question would cost as much.
     fn make_room(&mut self, now_ms: i64) {
         let mut ends: Vec<i64> =
             self.by_address.values().flatten().map(|given| given.until_ms).collect();

@@ -37,7 +37,7 @@ type Originals = Arc<Mutex<HashMap<SocketAddr, SocketAddrV4>>>;
 
 pub(super) struct Net {
     pub(super) egress: Egress,
-    pub(super) names: NameServer,
+    names: NameServer,
     originals: Originals,
     _folder: tempfile::TempDir,
 }
@@ -121,9 +121,18 @@ impl Net {
 
     /// A connection that the firewall diverts.
     pub(super) async fn divert(&self, from: Ipv4Addr, to: SocketAddrV4) -> TcpStream {
+        self.try_divert(from, to).await.unwrap()
+    }
+
+    /// The same where it may be refused before the client has noticed that it is there.
+    pub(super) async fn try_divert(
+        &self,
+        from: Ipv4Addr,
+        to: SocketAddrV4,
+    ) -> io::Result<TcpStream> {
         let socket = bound(from);
         self.originals.lock().insert(socket.local_addr().unwrap(), to);
-        socket.connect(self.at(self.egress.ports().transparent)).await.unwrap()
+        socket.connect(self.at(self.egress.ports().transparent)).await
     }
 
     pub(super) fn at(&self, port: u16) -> SocketAddr {

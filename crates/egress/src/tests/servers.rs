@@ -105,7 +105,7 @@ fn answers(
         None => message.metadata.response_code = ResponseCode::NXDomain,
         Some(Told::Addresses(addresses)) => add(&mut message, &query.name, addresses),
         Some(Told::Changing(first, second)) => {
-            add(&mut message, &query.name, if turn % 2 == 0 { first } else { second });
+            add(&mut message, &query.name, if turn.is_multiple_of(2) { first } else { second });
         }
         Some(Told::Alias(target, addresses)) => {
             let target = Name::from_ascii(target).unwrap();
