@@ -25,6 +25,7 @@ mod registry;
 mod remote;
 mod settings;
 mod snapshots;
+mod tunnels;
 mod upload;
 mod volumes;
 mod work;

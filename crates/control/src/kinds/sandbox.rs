@@ -4,6 +4,7 @@ use crate::attachments::Holder;
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
+use crate::tunnels;
 use crate::workloads::images;
 use store::Tx;
 use types::Kind;
@@ -48,6 +49,7 @@ impl Managed for Sandbox {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        tunnels::release(tx, &held.row.id)?;
         Holder::sandbox(&held.wish).leave(context, tx)
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
 use crate::snapshot_store::{SnapshotFault, SnapshotStore};
-use crate::{archives, drives, placement, usage, volumes};
+use crate::{archives, drives, placement, tunnels, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
@@ -245,6 +245,7 @@ async fn ensure(
     match workload::start(&control.store, machine, launch).await {
         Ok(()) => {
             say_deployed(control, machine.name(), &id, number).await?;
+            restore_tunnel(control, &id);
             watch_start(control, Arc::clone(shared), (id, number), instance);
             Ok(())
         }
@@ -252,6 +253,12 @@ async fn ensure(
         Err(LaunchFault::Busy(why)) => Err(Error::Launch(why)),
         Err(fault) => say_failed(control, &id, number, instance, &fault).await,
     }
+}
+
+/// On a task of its own: whoever reconciles holds the lock of the sandbox.
+fn restore_tunnel(control: &Control, id: &ResourceId) {
+    let (of, id) = (control.clone(), id.clone());
+    control.workloads.tasks.spawn(async move { tunnels::restore(&of, &id).await });
 }
 
 /// What a sandbox loses with its instance.

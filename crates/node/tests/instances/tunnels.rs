@@ -39,7 +39,7 @@ fn settings(allowed: &str, routes_all: bool) -> TunnelSettings {
 /// A machine on which the server of the internet may be the other end of a tunnel.
 fn machine() -> Machine {
     let mut machine = Machine::new();
-    let Egress::Internet { inside, .. } = &mut machine.settings.egress else { panic!() };
+    let Egress::Internet { inside, .. } = &mut machine.settings.egress else { unreachable!() };
     inside.push("203.0.113.1/32".parse().unwrap());
     machine
 }
@@ -105,7 +105,7 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
             }
         }
         TunnResult::WriteToTunnelV6(..) | TunnResult::Done => {}
-        TunnResult::Err(error) => panic!("{error:?}"),
+        TunnResult::Err(error) => unreachable!("{error:?}"),
     }
 }
 
