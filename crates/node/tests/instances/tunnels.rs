@@ -88,6 +88,7 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
     match noise.decapsulate(None, &datagram[..length], &mut plain) {
         TunnResult::WriteToNetwork(packet) => {
             socket.send_to(packet, from).unwrap();
+            send_nonsense(socket, from);
         }
         TunnResult::WriteToTunnelV4(packet, source) => {
             assert_eq!(source, INNER);
@@ -106,6 +107,19 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
         }
         TunnResult::WriteToTunnelV6(..) | TunnResult::Done => {}
         TunnResult::Err(error) => unreachable!("{error:?}"),
+    }
+}
+
+/// Of every kind of message and of many lengths. A tunnel that works after that has taken no harm.
+fn send_nonsense(socket: &UdpSocket, to: SocketAddr) {
+    for length in [0, 1, 4, 31, 32, 33, 64, 92, 148, 1_420, 1_452, 1_900, 4_000, 60_000] {
+        for kind in 0..6 {
+            let mut datagram = vec![kind; length];
+            if let Some(rest) = datagram.get_mut(1..) {
+                rest.fill(0);
+            }
+            socket.send_to(&datagram, to).unwrap();
+        }
     }
 }
 
