@@ -25,7 +25,7 @@ fn fault(error: &TunnelError) -> TunnelFault {
     match error {
         TunnelError::Gone => TunnelFault::Gone,
         TunnelError::Closed => TunnelFault::Rules(error.to_string()),
-        TunnelError::Endpoint(_) | TunnelError::TooMany(_) | TunnelError::Unfit(_) => {
+        TunnelError::Endpoint(_) | TunnelError::Refused(_) | TunnelError::Unfit(_) => {
             TunnelFault::Unfit(error.to_string())
         }
         TunnelError::Machine(_) => TunnelFault::Broken(chain(error)),
