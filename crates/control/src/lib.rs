@@ -42,6 +42,8 @@ mod snapshot_base;
 pub mod snapshot_store;
 pub mod snapshots;
 mod start;
+pub mod tunnel_maker;
+pub mod tunnels;
 mod usage;
 pub mod volume_store;
 pub mod volume_templates;

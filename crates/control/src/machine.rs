@@ -3,6 +3,7 @@
 use crate::drive_store::DriveStore;
 use crate::registry::Registry;
 use crate::snapshot_store::SnapshotStore;
+use crate::tunnel_maker::TunnelMaker;
 use crate::volume_store::VolumeStore;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
@@ -63,6 +64,11 @@ pub trait Machine: Send + Sync + 'static {
 
     /// Whoever keeps drives on this machine.
     fn drives(&self) -> Option<Arc<dyn DriveStore>> {
+        None
+    }
+
+    /// Whoever makes tunnels on this machine.
+    fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
         None
     }
 

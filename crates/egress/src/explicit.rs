@@ -25,6 +25,7 @@ use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -40,7 +41,11 @@ struct Proxy {
     permit: Arc<Permit<Ipv4Addr>>,
 }
 
-/// One connection to the proxy.
+/// The first byte of TLS.
+const HANDSHAKE: u8 = 0x16;
+
+/// One connection to the proxy. The address that programs are told begins with `https`; those that
+/// speak to proxies without TLS alone are served as well: nobody else is on this wire.
 pub(crate) async fn serve(
     service: Arc<Service>,
     stream: TcpStream,
@@ -48,24 +53,25 @@ pub(crate) async fn serve(
     permit: Permit<Ipv4Addr>,
 ) {
     let Some(client) = service.client(address).await else { return };
-    let handshake = service.settings.limits.handshake;
-    let tls = match tls(&service) {
-        Ok(tls) => TlsAcceptor::from(Arc::new(tls)),
-        Err(error) => {
-            tracing::error!(%error, "no certificate for the proxy of instances");
-            return;
-        }
-    };
-    let accepted = tokio::time::timeout(handshake, tls.accept(stream)).await;
-    let Ok(Ok(stream)) = accepted else { return };
+    let hello = service.settings.limits.hello;
+    let mut first = [0];
+    let Ok(Ok(1)) = tokio::time::timeout(hello, stream.peek(&mut first)).await else { return };
     // It may ask for any host, so only the end of its instance cuts it.
     let entry = Entry { door: Door::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
     let Some(passing) = client.pass(&client.policy(), entry) else { return };
     let proxy = Arc::new(Proxy { service, client, permit: Arc::new(permit) });
+    let served = async {
+        if first != [HANDSHAKE] {
+            return requests(proxy, stream).await;
+        }
+        if let Some(stream) = accept(&proxy.service, stream).await {
+            requests(proxy, stream).await;
+        }
+    };
     tokio::select! {
         biased;
         () = passing.cut() => {}
-        () = requests(proxy, stream) => {}
+        () = served => {}
     }
 }
 
@@ -77,8 +83,23 @@ fn tls(service: &Service) -> Result<ServerConfig, AuthorityError> {
     Ok(tls)
 }
 
+async fn accept(service: &Service, stream: TcpStream) -> Option<TlsStream<TcpStream>> {
+    let tls = match tls(service) {
+        Ok(tls) => TlsAcceptor::from(Arc::new(tls)),
+        Err(error) => {
+            tracing::error!(%error, "no certificate for the proxy of instances");
+            return None;
+        }
+    };
+    let handshake = service.settings.limits.handshake;
+    tokio::time::timeout(handshake, tls.accept(stream)).await.ok()?.ok()
+}
+
 /// Boxed, because the compiler does not see through to that it may move between threads.
-fn requests(proxy: Arc<Proxy>, stream: TlsStream<TcpStream>) -> Wait<'static, ()> {
+fn requests<S>(proxy: Arc<Proxy>, stream: S) -> Wait<'static, ()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let limits = &proxy.service.settings.limits;
     let mut builder = http1::Builder::new();
     builder

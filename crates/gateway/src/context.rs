@@ -4,6 +4,7 @@ use crate::drives::Drives;
 use crate::guard::Guard;
 use crate::routes::Routes;
 use crate::settings::Settings;
+use crate::tunnels::Tunnels;
 use admission::{Pool, Recheck};
 use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::watch;
@@ -14,6 +15,7 @@ pub(crate) struct Context {
     pub(crate) guard: Arc<dyn Guard>,
     /// Set when whoever it is has been made, which keeps this data plane: so it is not kept by it.
     pub(crate) drives: OnceLock<Weak<dyn Drives>>,
+    pub(crate) tunnels: OnceLock<Weak<dyn Tunnels>>,
     pub(crate) world: World,
     pub(crate) routes: Routes,
     /// Sessions of MCP servers that are bound to a replica, by workspace.

@@ -18,6 +18,7 @@ use crate::settings::{ExchangeLimits, Settings};
 use crate::standby::{Standby, Visit};
 use crate::timing::Timing;
 use crate::traffic::Turn;
+use crate::tunnels::{self, Tunnels};
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{destination, headers, revocation, rewrite, socket, tool_lists};
 use admission::{Connection, Pool, Recheck, tell_when_due};
@@ -88,6 +89,7 @@ impl Gateway {
             settings,
             guard,
             drives: OnceLock::new(),
+            tunnels: OnceLock::new(),
             world,
             routes,
             sessions,
@@ -111,6 +113,13 @@ impl Gateway {
     pub fn serve_drives(&self, drives: &Arc<dyn Drives>) {
         if self.0.context.drives.set(Arc::downgrade(drives)).is_err() {
             tracing::error!("somebody gives drives to sandboxes already");
+        }
+    }
+
+    /// The same for tunnels.
+    pub fn serve_tunnels(&self, tunnels: &Arc<dyn Tunnels>) {
+        if self.0.context.tunnels.set(Arc::downgrade(tunnels)).is_err() {
+            tracing::error!("somebody gives tunnels to sandboxes already");
         }
     }
 
@@ -247,6 +256,9 @@ impl Inner {
         if let Some((asked, drives)) = self.drives(&head, &to) {
             return self.answer_drives((asked, drives), body, to, began, hold).await;
         }
+        if let Some((asked, tunnels)) = self.tunnels(&head, &to) {
+            return self.answer_tunnels((asked, tunnels), body, to, began, hold).await;
+        }
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
         let (body, last_sent) = self.request_body(&head, body, &exceeded)?;
@@ -331,6 +343,42 @@ impl Inner {
                 visit = Some(self.visit(&to.workload, began, &mut timing).await?);
             }
             let answer = asked.answer(&*drives, &id, &order.to_bytes()).await;
+            drop(visit);
+            Ok::<_, Problem>(answer)
+        };
+        let mut response = tokio::select! {
+            biased;
+            response = Box::pin(answered) => response?,
+            end = hold.end() => return Err(Problem::ended(end, kind, None)),
+        };
+        rewrite::response_headers(response.headers_mut(), to, timing);
+        Ok(response)
+    }
+
+    fn tunnels(&self, head: &Head, to: &Destination) -> Option<(tunnels::Asked, Arc<dyn Tunnels>)> {
+        let asked = tunnels::Asked::of(&head.method, to)?;
+        Some((asked, self.context.tunnels.get()?.upgrade()?))
+    }
+
+    /// Answers in the place of a sandbox, which is awake meanwhile.
+    async fn answer_tunnels<B>(
+        &self,
+        (asked, tunnels): (tunnels::Asked, Arc<dyn Tunnels>),
+        body: B,
+        to: Destination,
+        began: Instant,
+        mut hold: Hold,
+    ) -> Result<Response<Body>, Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
+        let answered = async {
+            let config = Limited::new(body, tunnels::CONFIG_BYTES_MAX).collect().await;
+            let config = config.map_err(|_| Problem::TooLarge(tunnels::CONFIG_BYTES_MAX as u64))?;
+            let visit = self.visit(&to.workload, began, &mut timing).await?;
+            let answer = asked.answer(&*tunnels, &id, &config.to_bytes()).await;
             drop(visit);
             Ok::<_, Problem>(answer)
         };

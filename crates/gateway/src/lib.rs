@@ -10,6 +10,7 @@
 //!                ├─ destination   whether it may, and what is asked of which workload
 //!                │  origin        whose origin a browser takes the answer for
 //!                ├─ drives        what the server answers itself: drives of a sandbox
+//!                ├─ tunnels       and its tunnel
 //!                ├─ rewrite       what changes in the messages
 //!                ├─ deployment    which replica gets the request, and waiting for one
 //!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
@@ -62,6 +63,7 @@ mod stay;
 mod timing;
 mod tool_lists;
 mod traffic;
+mod tunnels;
 mod wait_queue;
 mod wire;
 
@@ -76,4 +78,5 @@ pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;
 pub use standby::{EnterError, Initial, Look, PauseError, Phase, Standby, Visit};
+pub use tunnels::Tunnels;
 pub use wire::Unanswered;

@@ -27,6 +27,7 @@ mod remote;
 mod settings;
 mod snapshots;
 mod trust;
+mod tunnels;
 mod upload;
 mod volumes;
 mod work;

@@ -4,6 +4,7 @@ use crate::drives::LocalDrives;
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
 use crate::snapshots::LocalSnapshots;
+use crate::tunnels::LocalTunnels;
 use crate::volumes::LocalVolumes;
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use control::machine::{
 };
 use control::registry::Registry;
 use control::snapshot_store::SnapshotStore;
+use control::tunnel_maker::TunnelMaker;
 use control::volume_store::VolumeStore;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
@@ -131,6 +133,10 @@ impl Machine for MachineControl {
     fn drives(&self) -> Option<Arc<dyn DriveStore>> {
         let keeps = self.machine.0.keeps_volumes;
         keeps.then(|| Arc::new(LocalDrives(self.machine.clone())) as Arc<dyn DriveStore>)
+    }
+
+    fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
+        Some(Arc::new(LocalTunnels(self.machine.clone())))
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

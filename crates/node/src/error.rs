@@ -145,8 +145,9 @@ pub enum TunnelError {
     Closed,
     #[error("the other end, {0}, is not on the internet")]
     Endpoint(SocketAddr),
-    #[error("this machine has {0} tunnels, which is the most")]
-    TooMany(u32),
+    /// The owner, or all together, have taken what there is.
+    #[error(transparent)]
+    Refused(#[from] admission::Refused),
     /// What the kernel says of the addresses or of the name.
     #[error("the kernel refuses such a tunnel: {0}")]
     Unfit(#[source] io::Error),

@@ -142,7 +142,7 @@ impl Node {
         let drive_mb = capacity.drive_mb;
         let shared =
             Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
-        let tunnels = Tunnels::default();
+        let tunnels = crate::tunnel::pool(&shared.settings.limits);
         let node = Self { shared, networks, watch, registry, rules, tunnels, _lock: lock };
         for instance in found {
             node.admit(Arc::new(instance)).doing("watch an instance")?;

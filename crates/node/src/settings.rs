@@ -145,7 +145,7 @@ pub struct Limits {
     pub terminals: u32,
     /// Connections of one instance to the internet, as the machine's firewall counts them.
     pub connections: u32,
-    /// Tunnels of all instances, each of which has a thread.
+    /// Tunnels of all instances together, each of which has a thread.
     pub tunnels: u32,
     /// Networks and users kept ready.
     pub networks_ready: u32,

@@ -19,6 +19,22 @@ pub fn set(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
+pub fn remove(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
+    tx.execute(TABLE, "DELETE FROM settings WHERE name = $1", params![name]).map(drop)
+}
+
+/// Names that begin alike, in their order: the first ones after another, at most `limit`.
+pub fn names(
+    tx: &mut Tx<'_>,
+    beginning: &str,
+    after: &str,
+    limit: i64,
+) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM settings WHERE name LIKE $1 AND name > $2 ORDER BY name LIMIT $3";
+    let rows = tx.query(TABLE, sql, params![format!("{beginning}%"), after, limit])?;
+    rows.into_iter().map(|mut row| row.take_text(0)).collect()
+}
+
 /// The value that the first of all servers chose.
 pub fn get_or_insert(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<String, Error> {
     if let Some(value) = get(tx, name)? {

@@ -77,6 +77,21 @@ pub enum NotATunnel {
     Invalid(String),
 }
 
+/// Why a sandbox gets no tunnel, or does not lose the one that it has. The texts are for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TunnelRefusal {
+    #[error(transparent)]
+    Settings(#[from] NotATunnel),
+    /// Its rules do not go with one.
+    #[error("{0}")]
+    Rules(String),
+    /// There is none to take down.
+    #[error("no tunnel is active")]
+    Missing,
+    #[error("failed to bring the tunnel up or down: {0}")]
+    Failed(String),
+}
+
 /// As it is sent.
 #[derive(Deserialize)]
 #[serde(default)]

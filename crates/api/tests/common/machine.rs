@@ -2,6 +2,7 @@
 
 use super::builder::DIGEST_PREFIX;
 use super::snapshots::PretendedSnapshots;
+use super::tunnels::PretendedTunnels;
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
 use control::drive_store::DriveStore;
@@ -10,6 +11,7 @@ use control::machine::{
 };
 use control::registry::Registry;
 use control::snapshot_store::SnapshotStore;
+use control::tunnel_maker::TunnelMaker;
 use control::volume_store::VolumeStore;
 use host::LocalRegistry;
 use parking_lot::Mutex;
@@ -43,6 +45,7 @@ pub struct Pretended {
     kept: Option<(images::Store, LocalRegistry)>,
     volumes: Option<PretendedVolumes>,
     snapshots: Option<PretendedSnapshots>,
+    tunnels: Option<PretendedTunnels>,
     listed: AtomicUsize,
     /// Whether work may end.
     gate: watch::Sender<bool>,
@@ -68,6 +71,7 @@ impl Pretended {
             kept: None,
             volumes: None,
             snapshots: None,
+            tunnels: None,
             listed: AtomicUsize::new(0),
             gate: watch::Sender::new(true),
             launched: watch::Sender::default(),
@@ -86,6 +90,11 @@ impl Pretended {
     /// With the workspaces' own registry.
     pub fn keeping(self, store: images::Store, registry: LocalRegistry) -> Self {
         Self { kept: Some((store, registry)), ..self }
+    }
+
+    /// With tunnels.
+    pub fn with_tunnels(self, tunnels: &PretendedTunnels) -> Self {
+        Self { tunnels: Some(tunnels.clone()), ..self }
     }
 
     /// With volumes.
@@ -277,6 +286,10 @@ impl Machine for Pretended {
 
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         self.snapshots.clone().map(|snapshots| Arc::new(snapshots) as Arc<dyn SnapshotStore>)
+    }
+
+    fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
+        self.tunnels.clone().map(|tunnels| Arc::new(tunnels) as Arc<dyn TunnelMaker>)
     }
 
     fn drives(&self) -> Option<Arc<dyn DriveStore>> {

@@ -17,6 +17,7 @@ pub mod routes;
 pub mod s3;
 pub mod samples;
 pub mod snapshots;
+pub mod tunnels;
 pub mod volumes;
 
 use auth::Auth;

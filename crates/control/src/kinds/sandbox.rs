@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::egress;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
+use crate::tunnels;
 use crate::workloads::images;
 use store::Tx;
 use types::Kind;
@@ -50,6 +51,7 @@ impl Managed for Sandbox {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        tunnels::release(tx, &held.row.id)?;
         Holder::sandbox(&held.wish).leave(context, tx)
     }
 }

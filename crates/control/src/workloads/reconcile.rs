@@ -11,7 +11,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
 use crate::snapshot_store::SnapshotStore;
-use crate::{archives, drives, egress, engine, placement, usage, volumes};
+use crate::{archives, drives, egress, engine, placement, tunnels, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
@@ -264,6 +264,7 @@ async fn ensure(
             }
             control.workloads.told.note(&id, (number, rules_number));
             say_deployed(control, machine.name(), &id, number).await?;
+            restore_tunnel(control, &id);
             watch_start(control, Arc::clone(shared), (id, number), instance);
             Ok(())
         }
@@ -271,6 +272,12 @@ async fn ensure(
         Err(LaunchFault::Busy(why)) => Err(Error::Launch(why)),
         Err(fault) => say_failed(control, &id, number, instance, &fault).await,
     }
+}
+
+/// On a task of its own: whoever reconciles holds the lock of the sandbox.
+fn restore_tunnel(control: &Control, id: &ResourceId) {
+    let (of, id) = (control.clone(), id.clone());
+    control.workloads.tasks.spawn(async move { tunnels::restore(&of, &id).await });
 }
 
 /// What a sandbox loses with its instance.

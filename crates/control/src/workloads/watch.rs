@@ -6,6 +6,7 @@ use super::rows::Workspaces;
 use super::{routes, snapshot, soon, volume};
 use crate::control::Control;
 use crate::error::Error;
+use crate::tunnels;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,6 +67,7 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     for id in inventory.sandboxes().filter(|id| !rows.contains(*id)) {
         soon::reconcile(control, KindName::Sandbox, id.clone());
     }
+    control.workloads.tasks.spawn(tunnels::restore_all(control.clone()));
     volume::collect(control, &rows);
     snapshot::collect(control, &rows);
     // Whatever kind they were of, there is no row that asks for them.

@@ -211,6 +211,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("builds.attempts_max", config.builds.attempts_max.into()),
         ("builds.template_versions_max", config.builds.template_versions_max.into()),
         ("node.connections_max", config.node.connections_max.into()),
+        ("node.tunnels_max", config.node.tunnels_max.into()),
         ("node.open_files_max", config.node.open_files_max),
         ("logs.task_bytes_max", config.logs.task_bytes_max),
         ("deployments.replicas", config.deployments.replicas.into()),

@@ -26,6 +26,7 @@ pub(crate) struct Node {
     pub(crate) open_files_max: u64,
     pub(crate) terminals_max: u32,
     pub(crate) connections_max: u32,
+    pub(crate) tunnels_max: u32,
     pub(crate) subnet: String,
     pub(crate) first_uid: u32,
     pub(crate) egress: Egress,
@@ -49,6 +50,7 @@ impl Node {
             share_percent: self.workspace_share_percent,
             terminals: self.terminals_max,
             connections: self.connections_max,
+            tunnels: self.tunnels_max,
             networks_ready: self.ready,
             open_files: self.open_files_max,
             ..node::Limits::default()

@@ -26,6 +26,7 @@ mod refusals;
 mod serve;
 pub(crate) mod setup;
 mod tls;
+mod tunnels;
 
 use crate::commands::up::Greeting;
 use crate::config::Config;
@@ -76,8 +77,10 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let control =
         assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
     let drives: Arc<dyn gateway::Drives> = Arc::new(drives::LocalDrives(control.clone()));
+    let tunnels: Arc<dyn gateway::Tunnels> = Arc::new(tunnels::LocalTunnels(control.clone()));
     if let Some(gateway) = &sandboxes.gateway {
         gateway.serve_drives(&drives);
+        gateway.serve_tunnels(&tunnels);
     }
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &control)?;

@@ -92,7 +92,8 @@ impl Rules {
     /// and the same port would never be led to the resolver.
     pub(crate) fn forget_connections(&self, address: Ipv4Addr) {
         if let Err(error) = self.state.lock().netfilter.forget_connections(address) {
-            tracing::warn!(%error, %address, "the kernel keeps connections that were made before a change of rules: they stand still until they end");
+            // Older kernels cannot choose connections by their source.
+            tracing::debug!(%error, %address, "the kernel keeps connections that were made before a change of rules: they stand still until they end");
         }
     }
 

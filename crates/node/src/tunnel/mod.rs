@@ -6,11 +6,14 @@
 mod relay;
 
 use crate::body::Process;
+use crate::capacity::divided;
 use crate::error::{Error, TunnelError};
 use crate::instance::Instance;
 use crate::node::Node;
-use crate::settings::{EGRESS_MARK, Egress, Firewall, Level, Settings};
+use crate::settings::{EGRESS_MARK, Egress, Firewall, Level, Limits, Settings};
+use crate::spec::Owner;
 use crate::sys;
+use admission::{Permit, Pool};
 use boringtun::noise::Tunn;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use relay::Relay;
@@ -18,8 +21,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use types::instance::InstanceName;
 use types::parts::addresses::is_public;
@@ -33,7 +34,7 @@ const MTU_MAX: u16 = 9_000;
 pub(crate) struct Tunnel {
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
-    _counted: Counted,
+    _permit: Permit<Option<Owner>>,
 }
 
 impl Drop for Tunnel {
@@ -46,28 +47,11 @@ impl Drop for Tunnel {
     }
 }
 
-/// How many tunnels a node has.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Tunnels(Arc<AtomicU32>);
+/// Who has how many of them.
+pub(crate) type Tunnels = Pool<Option<Owner>>;
 
-/// One of them, until this is dropped.
-#[derive(Debug)]
-struct Counted(Tunnels);
-
-impl Tunnels {
-    fn count(&self, most: u32) -> Result<Counted, TunnelError> {
-        let more = |count: u32| (count < most).then_some(count + 1);
-        match self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
-            Ok(_) => Ok(Counted(self.clone())),
-            Err(_) => Err(TunnelError::TooMany(most)),
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
+pub(crate) fn pool(limits: &Limits) -> Tunnels {
+    Pool::new("tunnels", divided(limits.tunnels.into(), limits.share_percent))
 }
 
 impl Node {
@@ -91,9 +75,9 @@ impl Node {
         check_endpoint(&self.shared.settings, endpoint)?;
         // Both would have the same name.
         drop(tunnel.take());
-        let counted = self.tunnels.count(self.shared.settings.limits.tunnels)?;
+        let permit = self.tunnels.take(&instance.owner, 1)?;
         let peer = outer_end(&firewall, endpoint)?;
-        *tunnel = Some(self.begin(process, settings, peer, counted)?);
+        *tunnel = Some(self.begin(process, settings, peer, permit)?);
         Ok(())
     }
 
@@ -102,7 +86,7 @@ impl Node {
         process: &Process,
         settings: &TunnelSettings,
         peer: UdpSocket,
-        counted: Counted,
+        permit: Permit<Option<Owner>>,
     ) -> Result<Tunnel, TunnelError> {
         let mtu = settings.mtu.min(MTU_MAX);
         let kept = kept(&self.shared.settings);
@@ -132,7 +116,7 @@ impl Node {
         };
         let thread =
             std::thread::Builder::new().name("tunnel".into()).spawn(move || relay.run())?;
-        Ok(Tunnel { end, thread: Some(thread), _counted: counted })
+        Ok(Tunnel { end, thread: Some(thread), _permit: permit })
     }
 
     /// Ends the tunnel of an instance. Answers whether it had one.

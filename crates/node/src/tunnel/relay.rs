@@ -12,7 +12,8 @@ use types::tunnel::Network;
 const BURST: usize = 64;
 /// How often it is looked whether something has to be sent again, or a key is too old.
 const TICK: Duration = Duration::from_millis(250);
-/// What the protocol adds to a packet, and no less than its own messages have.
+/// More than the protocol adds to a packet, and no less than its own messages have. Its code ends the
+/// thread when a buffer is too small.
 const ADDED_BYTES: usize = 256;
 
 /// All that a tunnel consists of, in its thread.
@@ -37,9 +38,9 @@ enum Device {
 }
 
 impl Relay {
-    /// Buffers for packets of this size.
+    /// Buffers for packets of this size. A datagram that fits into one fits into the other, opened or not.
     pub(super) fn buffers(mtu: u16) -> (Vec<u8>, Vec<u8>) {
-        let size = usize::from(mtu) + ADDED_BYTES;
+        let size = usize::from(mtu) + 2 * ADDED_BYTES;
         (vec![0; size], vec![0; size])
     }
 
@@ -78,7 +79,9 @@ impl Relay {
     /// Packets of the instance.
     fn leave(&mut self) -> Device {
         for _ in 0..BURST {
-            let length = match rustix::io::read(&self.tun, &mut *self.plain) {
+            let room = self.plain.len() - ADDED_BYTES;
+            let Some(plain) = self.plain.get_mut(..room) else { return Device::Gone };
+            let length = match rustix::io::read(&self.tun, plain) {
                 Ok(length) => length,
                 Err(Errno::AGAIN | Errno::INTR) => break,
                 Err(_) => return Device::Gone,

@@ -4,7 +4,7 @@ use crate::machine::{BUSYBOX, Machine, PATIENCE, await_that};
 use crate::network::{make_internet, within};
 use node::{Egress, Firewall, Level, NAMES_PORT, Node, PROXY_PORT, Spec, TRANSPARENT_PORT, View};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -60,8 +60,8 @@ impl Proxy {
     /// Who connected, and where it wanted to go.
     fn diverted(&self) -> (Ipv4Addr, SocketAddrV4, TcpStream) {
         let (stream, from) = self.transparent.accept().unwrap();
-        let SocketAddr::V4(from) = from else { panic!("{from}") };
-        (*from.ip(), original_destination(&stream), stream)
+        let IpAddr::V4(from) = from.ip() else { unreachable!("{from}") };
+        (from, original_destination(&stream), stream)
     }
 }
 
@@ -477,7 +477,7 @@ fn no_packet_slips_out_while_a_node_starts() {
 fn marked_sockets_do_not_reach_what_is_closed() {
     let mut machine = Machine::new();
     let internet = make_internet(&machine);
-    let Egress::Internet { inside, .. } = &mut machine.settings.egress else { panic!() };
+    let Egress::Internet { inside, .. } = &mut machine.settings.egress else { unreachable!() };
     inside.push("10.1.1.0/24".parse().unwrap());
     let node = machine.open();
     let _listeners = ["10.1.1.1:9000", "169.254.169.254:9000", "203.0.113.1:9000"]

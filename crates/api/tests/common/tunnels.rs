@@ -1,0 +1,54 @@
+//! Tunnels that are only noted.
+
+use control::machine::Wait;
+use control::tunnel_maker::{TunnelFault, TunnelMaker};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::instance::InstanceName;
+use types::tunnel::TunnelSettings;
+
+/// An other end that the machine does not let anybody reach.
+pub const INSIDE: &str = "inside.example.com";
+
+#[derive(Clone, Default)]
+pub struct PretendedTunnels(Arc<Mutex<BTreeMap<InstanceName, TunnelSettings>>>);
+
+impl PretendedTunnels {
+    /// The names of their interfaces.
+    pub fn interfaces(&self) -> Vec<String> {
+        self.0.lock().values().map(|settings| settings.interface.clone()).collect()
+    }
+
+    /// As when the program that has them ends.
+    pub fn lose_all(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl TunnelMaker for PretendedTunnels {
+    fn set<'a>(
+        &'a self,
+        instance: &'a InstanceName,
+        settings: TunnelSettings,
+    ) -> Wait<'a, Result<(), TunnelFault>> {
+        Box::pin(async move {
+            if settings.endpoint.host == INSIDE {
+                return Err(TunnelFault::Unfit("it is not on the internet".into()));
+            }
+            self.0.lock().insert(instance.clone(), settings);
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>> {
+        Box::pin(async move {
+            self.0.lock().remove(instance);
+            Ok(())
+        })
+    }
+
+    fn has(&self, instance: &InstanceName) -> bool {
+        self.0.lock().contains_key(instance)
+    }
+}
