@@ -19,6 +19,8 @@ mod life;
 mod origins;
 mod registry;
 mod settings;
+mod settings_objects;
+mod settings_s3;
 mod setup;
 mod snapshots_killed;
 mod volumes;
