@@ -13,6 +13,7 @@ mod dns;
 mod domains;
 mod fields;
 mod hostile;
+mod images_below;
 mod inside;
 mod killed;
 mod life;
