@@ -12,6 +12,7 @@ mod kills;
 mod place;
 mod settings;
 mod settings_calls;
+mod settings_lease;
 mod settings_lists;
 mod settings_registry;
 mod settings_served;
