@@ -245,7 +245,27 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
         .await;
         cloud.raw(method, "/main/agents/a/status?async=true", &[], Vec::new()).await.refused(401);
     }
-    cloud.raw(Method::GET, "/main/agents/a/async", &key_only, Vec::new()).await.refused(404);
+    for (method, path) in [(Method::GET, "/main/x?get"), (Method::PUT, "/main/agents/a/async?put")]
+    {
+        let accepted = cloud.raw(method.clone(), path, &key_only, Vec::new()).await.ok();
+        assert_eq!(accepted, json!({"success": true}));
+        let query = path.split_once('?').unwrap().1;
+        let target = format!("/?{query}");
+        eventually(|| {
+            let calls = cloud.routes.calls.lock();
+            calls.iter().any(|call| call.target == target && call.method == method.as_str())
+        })
+        .await;
+        // By these methods a stranger finds nothing, whether there is something or not.
+        let closed = cloud.raw(method.clone(), path, &[], Vec::new()).await.refused(404);
+        let wrong = [("authorization", "Bearer no")];
+        assert_eq!(cloud.raw(method.clone(), path, &wrong, Vec::new()).await.refused(404), closed);
+        assert_eq!(cloud.raw(method, "/main/none", &[], Vec::new()).await.refused(404), closed);
+    }
+    // A question of a browser before a call is no call.
+    let before = cloud.routes.calls.lock().len();
+    cloud.raw(Method::OPTIONS, "/main/x", &key_only, Vec::new()).await;
+    assert_eq!(cloud.routes.calls.lock().len(), before);
     let unknown = anonymous(&cloud, "/main/agents/none?async=true").await.refused(401);
     assert_eq!(anonymous(&cloud, "/main/agents/a?async=true").await.refused(401), unknown);
     cloud.post("/main/agents/none?async=true", json!({})).await.refused(404);
@@ -284,6 +304,7 @@ async fn strangers_at_what_is_public_leave_its_owner_room() {
         cloud.post(path, json!({})).await.ok();
     }
     cloud.post("/main/open", json!({})).await.refused(429);
+    cloud.raw(Method::GET, "/main/open", &[], Vec::new()).await.refused(429);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -343,7 +364,9 @@ async fn only_members_call_a_trigger_unless_it_is_public() {
     let elsewhere = cloud.post("/none/shut", json!({})).await;
     assert!([401, 403, 404].contains(&elsewhere.status.as_u16()), "{}", elsewhere.body);
     cloud.post("/main/none", json!({})).await.refused(404);
+    // A job reads its arguments of a body.
     cloud.get("/main/shut").await.refused(404);
+    cloud.raw(Method::GET, "/main/open", &[], Vec::new()).await.refused(404);
     anonymous(&cloud, "/v0/none").await.refused(404);
 }
 

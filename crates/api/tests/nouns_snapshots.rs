@@ -567,12 +567,12 @@ async fn a_key_under_which_nothing_came_about_may_be_used_again() {
 }
 
 #[tokio::test]
-async fn nothing_begins_with_files_over_an_image_that_moved() {
+async fn nothing_begins_with_files_over_an_image_that_is_lost() {
     let (cloud, snapshots, machine) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
     let made = cloud.post("/v0/sandboxes/one/snapshots", json!({"name": "before"})).await.ok();
     let id = made["id"].as_str().unwrap();
-    snapshots.move_tags();
+    snapshots.lose_images();
     let to_app = json!({"targetType": "application", "targetName": "app"});
     let app = json!({"metadata": {"name": "app"}, "spec": {"image": IMAGE, "snapshot": id}});
     for (path, body) in [

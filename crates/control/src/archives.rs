@@ -195,7 +195,7 @@ pub async fn restore(
         if held.row.status == Some(Status::Terminated) {
             return Err(refused(&held, "fork the snapshot instead"));
         }
-        snapshot_base::require_image(&context, tx, &begins, held.wish.image())?;
+        snapshot_base::require_image(&context, &begins, held.wish.image())?;
         let id = held.row.id.clone();
         let answer = SandboxRestoreResponse {
             name: held.row.name.clone(),

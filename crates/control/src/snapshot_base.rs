@@ -3,32 +3,32 @@
 use crate::context::Context;
 use crate::engine::Held;
 use crate::error::{Conflict, Error};
-use crate::workloads::images::{self, Usable};
-use store::Tx;
+use crate::machine::Machine;
+use crate::snapshot_store::Base;
+use types::ids::ResourceId;
 use types::kinds::Snapshot;
 
-/// Refuses to begin with a snapshot over anything but the image that lies below it. A name does not
-/// tell: a tag may have moved since.
+/// Refuses to begin with a snapshot under the name of another image than the one that lies below it,
+/// or when that one is lost. What the name means by now is all the same.
 pub(crate) fn require_image(
     context: &Context,
-    tx: &mut Tx<'_>,
     snapshot: &Held<Snapshot>,
     image: &str,
 ) -> Result<(), Error> {
     let below = snapshot.image().unwrap_or_default();
-    let other = || Err(Conflict::SnapshotImage { image: below.to_owned() }.into());
-    if image != below {
-        return other();
+    let store = context.control.machine().and_then(|machine| machine.snapshots());
+    let is_lost = store.is_some_and(|store| store.base(&snapshot.row.id) == Base::Lost);
+    if image != below || is_lost {
+        return Err(Conflict::SnapshotImage { image: below.to_owned() }.into());
     }
-    let Some(machine) = context.control.machine() else { return Ok(()) };
-    let Some(store) = machine.snapshots() else { return Ok(()) };
-    match images::usable(tx, &**machine, &context.member.workspace, image)? {
-        Usable::Now(granted) if !store.lies_over(&snapshot.row.id, image, granted.as_deref()) => {
-            other()
-        }
-        // What has to be fetched first is compared by the machine, when it is there.
-        Usable::Now(_) | Usable::Fetched => Ok(()),
-    }
+    Ok(())
+}
+
+/// Whether a machine has the image that a launch begins over. Whoever may begin with a snapshot may do
+/// so over what lies below it: the workspace ran that, and has kept it.
+pub(crate) fn is_kept(machine: &dyn Machine, snapshot: Option<&ResourceId>) -> bool {
+    let store = snapshot.and_then(|snapshot| Some((snapshot, machine.snapshots()?)));
+    store.is_some_and(|(snapshot, store)| store.base(snapshot) == Base::Kept)
 }
 
 impl Held<Snapshot> {

@@ -33,6 +33,16 @@ pub struct TakenSnapshot {
     pub paused: Duration,
 }
 
+/// The image below a snapshot: what begins with it runs on that one, whatever its name means by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    Kept,
+    /// It is not on the machine any more.
+    Lost,
+    /// Which one it is was not noted: it is taken to be what its name means.
+    Unnoted,
+}
+
 pub trait SnapshotStore: Send + Sync + 'static {
     /// Takes one, unless it is there: then it answers what that is. It survives the machine's power
     /// when this answers, and nothing of it is left when this fails.
@@ -66,10 +76,8 @@ pub trait SnapshotStore: Send + Sync + 'static {
     /// they are gone. Without such a snapshot there is nothing to do.
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Whether the image that something is launched with now is the one below a snapshot; `granted` as
-    /// in [`Launch::granted`](crate::machine::Launch). Where that cannot be told it is: the launch is
-    /// refused if it is not.
-    fn lies_over(&self, id: &ResourceId, image: &str, granted: Option<&str>) -> bool;
+    /// What the machine has of the image below a snapshot.
+    fn base(&self, id: &ResourceId) -> Base;
 
     /// Those that were not removed.
     fn list(&self) -> Vec<KeptSnapshot>;

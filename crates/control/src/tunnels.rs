@@ -14,8 +14,8 @@ use store::{Tx, settings};
 use tracing::Instrument;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
+use types::kinds::Network;
 use types::kinds::Sandbox;
-use types::kinds::network::{Ruleset, SandboxNetwork};
 use types::tunnel::{TunnelRefusal, TunnelSettings};
 
 /// Where settings are kept, by the id of the sandbox.
@@ -106,17 +106,9 @@ fn allowed(held: Held<Sandbox>) -> Result<InstanceName, TunnelRefusal> {
 }
 
 /// Whether rules look at all that leaves.
-fn looks(network: &SandboxNetwork) -> bool {
-    let proxy = network.proxy.as_ref();
-    let lists = [
-        network.allowed_domains.as_ref(),
-        network.forbidden_domains.as_ref(),
-        proxy.and_then(|proxy| proxy.allowed_domains.as_ref()),
-        proxy.and_then(|proxy| proxy.forbidden_domains.as_ref()),
-    ];
-    let rulesets = network.firewall.as_ref().and_then(|firewall| firewall.rulesets.as_deref());
-    lists.into_iter().flatten().any(|list| !list.is_empty())
-        || rulesets.is_some_and(|rulesets| rulesets.contains(&Ruleset::Proxy))
+fn looks(network: &Network) -> bool {
+    let rules = network.rules();
+    rules.has_lists() || rules.proxy_only
 }
 
 /// Lets go of what is kept for a sandbox that is gone.

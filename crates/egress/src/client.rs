@@ -13,12 +13,24 @@ use types::egress::EgressRules;
 use types::instance::InstanceName;
 use types::parts::Sensitive;
 
+/// What an instance is known by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub instance: InstanceName,
+    /// Nobody else on the machine has it meanwhile.
+    pub address: Ipv4Addr,
+    /// Whose share of the machine its connections and questions are of.
+    pub owner: String,
+}
+
 /// One instance. Connections of it hold this, and ask for the rules as they are now.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) instance: InstanceName,
     /// What the machine's firewall knows it by.
     pub(crate) address: Ipv4Addr,
+    /// Whose share its connections are of.
+    pub(crate) owner: String,
     policy: RwLock<Arc<Policy>>,
     credential: RwLock<Sensitive<String>>,
     given_out: Mutex<GivenOut>,
@@ -28,12 +40,13 @@ pub(crate) struct Client {
 impl Client {
     #[cfg(test)]
     pub(crate) fn new(instance: InstanceName, policy: Policy) -> Self {
-        Self::known(instance, Ipv4Addr::LOCALHOST, policy, Sensitive("none".to_owned()), 16)
+        let (address, owner) = (Ipv4Addr::LOCALHOST, "somebody".to_owned());
+        let known = Known { instance, address, owner };
+        Self::known(known, policy, Sensitive("none".to_owned()), 16)
     }
 
     pub(crate) fn known(
-        instance: InstanceName,
-        address: Ipv4Addr,
+        Known { instance, address, owner }: Known,
         policy: Policy,
         credential: Sensitive<String>,
         names_max: usize,
@@ -41,6 +54,7 @@ impl Client {
         Self {
             instance,
             address,
+            owner,
             policy: RwLock::new(Arc::new(policy)),
             credential: RwLock::new(credential),
             given_out: Mutex::new(GivenOut::new(names_max)),

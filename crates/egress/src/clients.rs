@@ -1,6 +1,6 @@
 //! All instances, by what they are known by.
 
-use crate::client::Client;
+use crate::client::{Client, Known};
 use crate::policy::Policy;
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -16,12 +16,12 @@ use types::parts::Sensitive;
 
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
-    known: RwLock<Known>,
+    all: RwLock<All>,
     more: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct All {
     by_address: HashMap<Ipv4Addr, Arc<Client>>,
     by_instance: HashMap<InstanceName, Arc<Client>>,
     /// By VPC and name in it, in lower case. Replicas may share a name.
@@ -33,13 +33,13 @@ impl Clients {
     /// are not allowed any more are gone.
     pub(crate) fn set(
         &self,
-        instance: InstanceName,
-        address: Ipv4Addr,
+        who: Known,
         rules: EgressRules,
         credential: Sensitive<String>,
         names_max: usize,
     ) -> Vec<CancellationToken> {
-        let mut known = self.known.write();
+        let (instance, address) = (who.instance.clone(), who.address);
+        let mut known = self.all.write();
         let member = rules.vpc.clone();
         let found = known.by_instance.get(&instance).filter(|client| client.address == address);
         let Some(client) = found.map(Arc::clone) else {
@@ -49,7 +49,7 @@ impl Clients {
                 known.remove(instance);
             }
             let policy = Policy::compile(rules);
-            let client = Client::known(instance.clone(), address, policy, credential, names_max);
+            let client = Client::known(who, policy, credential, names_max);
             let client = Arc::new(client);
             known.by_address.insert(address, Arc::clone(&client));
             known.by_instance.insert(instance, client);
@@ -69,7 +69,7 @@ impl Clients {
     }
 
     pub(crate) fn remove(&self, instance: &InstanceName) {
-        self.known.write().remove(instance);
+        self.all.write().remove(instance);
     }
 
     /// The instance with this address, which is waited for: it may be just being launched.
@@ -78,7 +78,7 @@ impl Clients {
             loop {
                 let mut more = std::pin::pin!(self.more.notified());
                 more.as_mut().enable();
-                if let Some(client) = self.known.read().by_address.get(&address) {
+                if let Some(client) = self.all.read().by_address.get(&address) {
                     return Arc::clone(client);
                 }
                 more.await;
@@ -87,14 +87,22 @@ impl Clients {
         tokio::time::timeout(wait, search).await.ok()
     }
 
+    /// Whose share something that comes from this address is of. One that is not known yet is its
+    /// own owner.
+    pub(crate) fn owner(&self, address: Ipv4Addr) -> String {
+        let known = self.all.read();
+        let client = known.by_address.get(&address);
+        client.map_or_else(|| address.to_string(), |client| client.owner.clone())
+    }
+
     /// Who has this name in the VPC.
     pub(crate) fn members(&self, vpc: &ResourceId, host: &str) -> Vec<Ipv4Addr> {
-        let known = self.known.read();
+        let known = self.all.read();
         known.members.get(&(vpc.clone(), host.to_owned())).cloned().unwrap_or_default()
     }
 }
 
-impl Known {
+impl All {
     fn remove(&mut self, instance: &InstanceName) {
         let Some(client) = self.by_instance.remove(instance) else { return };
         self.by_address.remove(&client.address);
@@ -143,7 +151,8 @@ mod tests {
         let one = Ipv4Addr::new(127, 0, 0, 2);
         let other = Ipv4Addr::new(127, 0, 0, 3);
         let set = |name: &str, address, rules| {
-            clients.set(instance(name), address, rules, Sensitive("x".to_owned()), 16)
+            let who = Known { instance: instance(name), address, owner: "o".to_owned() };
+            clients.set(who, rules, Sensitive("x".to_owned()), 16)
         };
         let vpc = ResourceId::known("res_a");
         set("a", one, rules("res_a"));
@@ -174,7 +183,10 @@ mod tests {
         tokio::task::yield_now().await;
         let instance = InstanceName::new("a").unwrap();
         let credential = Sensitive("x".to_owned());
-        clients.set(instance, Ipv4Addr::LOCALHOST, EgressRules::default(), credential, 16);
+        let who = Known { instance, address: Ipv4Addr::LOCALHOST, owner: "o".to_owned() };
+        assert_eq!(clients.owner(who.address), "127.0.0.1");
+        clients.set(who.clone(), EgressRules::default(), credential, 16);
+        assert_eq!(clients.owner(who.address), "o");
         assert!(early.await.unwrap().is_some());
     }
 }

@@ -38,7 +38,7 @@ struct Proxy {
     service: Arc<Service>,
     client: Arc<Client>,
     /// Held by all that the connection turns into.
-    permit: Arc<Permit<Ipv4Addr>>,
+    permit: Arc<Permit<String>>,
 }
 
 /// The first byte of TLS.
@@ -50,7 +50,7 @@ pub(crate) async fn serve(
     service: Arc<Service>,
     stream: TcpStream,
     address: Ipv4Addr,
-    permit: Permit<Ipv4Addr>,
+    permit: Permit<String>,
 ) {
     let Some(client) = service.client(address).await else { return };
     let hello = service.settings.limits.hello;

@@ -42,6 +42,7 @@ mod tests;
 mod transparent;
 
 pub use authority::AuthorityError;
+pub use client::Known;
 pub use dial::BadUpstream;
 pub use inside::BadPlace;
 pub use intercept::RootsError;
@@ -107,16 +108,10 @@ impl Egress {
 
     /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed
     /// any more has been cut.
-    pub async fn set(
-        &self,
-        instance: InstanceName,
-        address: Ipv4Addr,
-        rules: EgressRules,
-        credential: Sensitive<String>,
-    ) {
+    pub async fn set(&self, who: Known, rules: EgressRules, credential: Sensitive<String>) {
         let service = &self.0.service;
         let names_max = service.settings.limits.names;
-        let cut = service.clients.set(instance, address, rules, credential, names_max);
+        let cut = service.clients.set(who, rules, credential, names_max);
         for gone in cut {
             gone.cancelled().await;
         }

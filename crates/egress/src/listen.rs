@@ -38,6 +38,7 @@ pub(crate) fn open(
 ) -> Result<Arc<Service>, OpenError> {
     let (sockets, ports) = bind(&settings)?;
     let inside = Arc::new(Places::parse(&settings.inside)?);
+    let own_hosts = Places::parse(&settings.own_hosts)?;
     let resolver = Arc::new(Resolver::new(&settings, world.clone()));
     let dialer = Dialer::new(&settings, Arc::clone(&resolver), Arc::clone(&inside))?;
     let dialer = Arc::new(dialer);
@@ -64,6 +65,7 @@ pub(crate) fn open(
         world,
         resolver,
         inside,
+        own_hosts,
         dialer,
         authority,
         events,
@@ -103,7 +105,7 @@ fn serve(service: &Arc<Service>, sockets: Sockets) {
     service.spawn(names::serve_udp(Arc::clone(service), names_udp));
 }
 
-async fn held(permit: Permit<Ipv4Addr>, work: impl Future<Output = ()>) {
+async fn held(permit: Permit<String>, work: impl Future<Output = ()>) {
     work.await;
     drop(permit);
 }
@@ -111,7 +113,7 @@ async fn held(permit: Permit<Ipv4Addr>, work: impl Future<Output = ()>) {
 async fn accept<W: Future<Output = ()> + Send + 'static>(
     service: Arc<Service>,
     listener: TcpListener,
-    serve: impl Fn(Arc<Service>, TcpStream, Ipv4Addr, Permit<Ipv4Addr>) -> W,
+    serve: impl Fn(Arc<Service>, TcpStream, Ipv4Addr, Permit<String>) -> W,
 ) {
     loop {
         let (stream, from) = match listener.accept().await {
@@ -123,7 +125,9 @@ async fn accept<W: Future<Output = ()> + Send + 'static>(
         };
         let IpAddr::V4(address) = from.ip() else { continue };
         // Who has too many is closed at once, so that the neighbours keep theirs.
-        let Ok(permit) = service.connections.take(&address, 1) else { continue };
+        let Ok(permit) = service.connections.take(&service.clients.owner(address), 1) else {
+            continue;
+        };
         // One that is gone by now is noticed by whoever reads it.
         let _ = tune(&stream);
         service.spawn(serve(Arc::clone(&service), stream, address, permit));

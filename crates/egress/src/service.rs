@@ -32,14 +32,15 @@ pub(crate) struct Service {
     pub(crate) clients: Clients,
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) inside: Arc<Places>,
+    pub(crate) own_hosts: Places,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) authority: Arc<Authority>,
     pub(crate) events: Arc<Events>,
     pub(crate) intercept: Arc<intercept::Shared>,
     pub(crate) original: Box<Original>,
-    /// By the address they come from: also of those that are not known yet.
-    pub(crate) connections: Pool<Ipv4Addr>,
-    pub(crate) questions: Pool<Ipv4Addr>,
+    /// By owner, or by the address they come from while that is not known yet.
+    pub(crate) connections: Pool<String>,
+    pub(crate) questions: Pool<String>,
     pub(crate) closing: CancellationToken,
 }
 

@@ -17,6 +17,9 @@ pub struct Settings {
     /// Hosts, `*.suffixes`, addresses and ranges that may be reached although they are not on the
     /// internet.
     pub inside: Vec<String>,
+    /// Hosts of this server itself: their names are answered whatever the rules say, and nobody is
+    /// connected to them here.
+    pub own_hosts: Vec<String>,
     /// Set on all packets that leave, for the machine's own routing.
     pub mark: Option<u32>,
     /// The proxy of an organisation, which everything goes through.
@@ -56,9 +59,9 @@ pub struct Upstream {
 /// What instances may take of what the machine has once.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections that are open: of all instances, and of one.
+    /// Connections that are open: of all instances, and of those of one owner.
     pub connections: admission::Limits,
-    /// Questions for names that are under way: of all instances, and of one.
+    /// Questions for names that are under way: of all instances, and of those of one owner.
     pub questions: admission::Limits,
     /// Names that one instance was given addresses for and that count for what it connects to.
     pub names: usize,

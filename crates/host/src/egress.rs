@@ -6,7 +6,7 @@ use crate::trust::Roots;
 use crate::{Inner, LocalMachine};
 use bytes::Bytes;
 use control::machine::{Launch, MachineFault};
-use egress::Egress;
+use egress::{Egress, Known};
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use node::{Firewall, Level, State};
@@ -127,7 +127,12 @@ impl LocalMachine {
         let inner = &self.0;
         // One that has gone meanwhile needs no rules.
         if let (Some(parts), Ok(view)) = (inner.way_out.parts.get(), inner.node.inspect(id)) {
-            parts.egress.set(id.clone(), view.address, rules, inner.credential(id)).await;
+            let owner = view
+                .owner
+                .as_ref()
+                .map_or_else(|| id.to_string(), |owner| owner.as_str().to_owned());
+            let who = Known { instance: id.clone(), address: view.address, owner };
+            parts.egress.set(who, rules, inner.credential(id)).await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! From what is wished to an instance: the image and the guest's orders.
 
+use crate::bases::Below;
 use crate::leases::Purpose;
 use crate::{Inner, Interrupted, LocalMachine, egress};
 use admission::Refused;
@@ -41,6 +42,9 @@ impl LocalMachine {
     /// Starts the instance of an image that is here.
     pub(crate) async fn launch(&self, mut launch: Launch) -> Result<(), LaunchFault> {
         if is_own_image(&launch.image) {
+            if let Some((_, Below::Image(digest))) = self.0.below(&launch)? {
+                launch.granted = Some(digest.to_string());
+            }
             launch.granted = Some(self.make_ready(&launch).await?.to_string());
         }
         let _here = self.bring_snapshot(&launch).await?;
@@ -207,35 +211,26 @@ impl Inner {
         public.or_else(granted).ok_or_else(|| self.unknown(image).into())
     }
 
-    /// The image that a launch would run on now, of the sort that this machine runs.
-    pub(crate) fn runs_on(
-        &self,
-        image: &str,
-        granted: Option<&str>,
-    ) -> Result<Digest, LaunchFault> {
-        let digest = self.image_of(image, granted)?;
-        match is_own_image(image) {
-            true => {
-                let own = self.images.runnable(&digest);
-                own.map_err(|error| LaunchFault::Pull(format!("{image}: {}", chain(&error))))
-            }
-            false => Ok(digest),
-        }
+    /// What a launch begins with, if that is a snapshot.
+    fn below(&self, launch: &Launch) -> Result<Option<(SnapshotName, Below)>, LaunchFault> {
+        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
+        let Some(id) = &launch.snapshot else { return Ok(None) };
+        let name = crate::snapshots::name(id).map_err(|error| broken(&error))?;
+        let below = Below::of(&name, self.node.snapshots(), &self.images);
+        Ok(Some((name, below.map_err(|error| broken(&error))?)))
     }
 
-    /// Refuses a snapshot over another image than the one that its files were written over: the two
-    /// together are no tree that ever was.
-    pub(crate) fn require_base(
-        &self,
-        name: &SnapshotName,
-        image: Digest,
-    ) -> Result<(), LaunchFault> {
-        match self.node.snapshots().base(name) {
-            Some(base) if base != image.to_string() => Err(LaunchFault::Pull(format!(
-                "its name means {image} by now, and the snapshot was taken over {base}"
+    /// The image of a launch, and the snapshot that it begins with. That lies over the image that its
+    /// files were written over: over another one, the two are no tree that ever was.
+    fn layers_of(&self, launch: &Launch) -> Result<(Digest, Option<SnapshotName>), LaunchFault> {
+        let named = || self.image_of(&launch.image, launch.granted.as_deref());
+        match self.below(launch)? {
+            None => Ok((named()?, None)),
+            Some((snapshot, Below::Image(digest))) => Ok((digest, Some(snapshot))),
+            Some((snapshot, Below::Unnoted)) => Ok((named()?, Some(snapshot))),
+            Some((_, Below::Lost(digest))) => Err(LaunchFault::Pull(format!(
+                "the image below its snapshot is not on this machine any more: {digest}"
             ))),
-            // One of before such was noted.
-            _ => Ok(()),
         }
     }
 
@@ -249,12 +244,7 @@ impl Inner {
         }
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
-        let snapshot = launch.snapshot.as_ref().map(crate::snapshots::name).transpose();
-        let snapshot = snapshot.map_err(|error| broken(&error))?;
-        let digest = self.image_of(&launch.image, launch.granted.as_deref())?;
-        if let Some(snapshot) = &snapshot {
-            self.require_base(snapshot, digest)?;
-        }
+        let (digest, snapshot) = self.layers_of(launch)?;
         let purpose = Purpose::of(launch);
         let image =
             self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;

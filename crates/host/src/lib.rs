@@ -11,6 +11,7 @@
 //! Nothing here decides what should run; it knows how to. The calls of the node block for some
 //! milliseconds at most and run on threads that may.
 
+mod bases;
 mod builds;
 mod data;
 mod drives;
@@ -39,6 +40,7 @@ pub use registry::{LocalRegistry, RegistrySettings};
 pub use remote::RemoteSettings;
 pub use settings::{OpenError, Settings};
 
+use bases::Bases;
 use images::{Puller, Store};
 use leases::Leases;
 use node::{InstanceName, Node, Program};
@@ -59,6 +61,8 @@ struct Inner {
     node: Node,
     images: Store,
     leases: Leases,
+    /// What snapshots lie over.
+    bases: Bases,
     puller: Puller,
     pulled: Pulled,
     registries: Registries,
@@ -98,11 +102,14 @@ impl LocalMachine {
         builds::clear_away(&node)?;
         let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
+        let bases = Bases::default();
+        bases.follow(node.snapshots(), &images);
         Ok(Self(Arc::new(Inner {
             name: settings.name,
             node,
             images,
             leases,
+            bases,
             puller: Puller::new(http, images::RetryPolicy::default()),
             pulled,
             registries,
@@ -122,6 +129,7 @@ impl LocalMachine {
     /// Removes what no name and no instance needs of the images any more. Blocks. While the command
     /// line works with images, it waits for the next time.
     pub fn tidy(&self) {
+        self.0.bases.follow(self.0.node.snapshots(), &self.0.images);
         match self.0.images.collect() {
             Ok(freed) => {
                 tracing::debug!(?freed, "images were tidied");

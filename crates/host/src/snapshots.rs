@@ -1,11 +1,13 @@
 //! Snapshots of this machine, as the management side sees them.
 
+use crate::bases::Below;
 use crate::launching::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::snapshot_store::{
-    KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
+    Base, KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
+use images::Digest;
 use node::{Owner, SnapshotError, SnapshotName};
 use types::chain;
 use types::ids::ResourceId;
@@ -30,13 +32,13 @@ fn fault(error: &SnapshotError) -> SnapshotFault {
     }
 }
 
-fn wanted(inner: &Inner, new: &NewSnapshot) -> Result<node::NewSnapshot, SnapshotFault> {
+fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot, SnapshotFault> {
     let broken = |error: node::SpecError| SnapshotFault::Broken(chain(&error));
     Ok(node::NewSnapshot {
         name: name(&new.id).map_err(broken)?,
         owner: Owner::new(new.workspace.as_str()).map_err(broken)?,
         instance: new.instance.clone(),
-        base: inner.leases.image_of(&new.instance).map(|image| image.to_string()),
+        base: image.map(|image| image.to_string()),
     })
 }
 
@@ -48,8 +50,13 @@ pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
 impl SnapshotStore for LocalSnapshots {
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
         let take = move |inner: &Inner| {
-            let taken =
-                inner.node.snapshot(&wanted(inner, &new)?).map_err(|error| fault(&error))?;
+            let image = inner.leases.image_of(&new.instance);
+            // The instance may end meanwhile, and its image with it.
+            let lease = image.map(|image| inner.images.lease(&image).ok_or(SnapshotFault::Gone));
+            let _lease = lease.transpose()?;
+            let taken = inner.node.snapshot(&wanted(&new, image)?);
+            inner.bases.follow(inner.node.snapshots(), &inner.images);
+            let taken = taken.map_err(|error| fault(&error))?;
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
         Box::pin(async move {
@@ -96,11 +103,19 @@ impl SnapshotStore for LocalSnapshots {
         Box::pin(self.0.on_node(remove))
     }
 
-    fn lies_over(&self, id: &ResourceId, image: &str, granted: Option<&str>) -> bool {
+    fn base(&self, id: &ResourceId) -> Base {
         let inner = &self.0.0;
-        // What has no name or no image here is refused where it is launched.
-        let (Ok(name), Ok(image)) = (name(id), inner.runs_on(image, granted)) else { return true };
-        inner.require_base(&name, image).is_ok()
+        // What has no name is refused where it is launched.
+        let Ok(name) = name(id) else { return Base::Unnoted };
+        match Below::of(&name, inner.node.snapshots(), &inner.images) {
+            Ok(Below::Image(_)) => Base::Kept,
+            Ok(Below::Unnoted) => Base::Unnoted,
+            Ok(Below::Lost(_)) => Base::Lost,
+            Err(error) => {
+                tracing::error!(error = chain(&error), snapshot = %name, "what it lies over cannot be read");
+                Base::Lost
+            }
+        }
     }
 
     fn list(&self) -> Vec<KeptSnapshot> {

@@ -31,6 +31,7 @@ pub struct View {
     pub pid: Option<i32>,
     pub memory_mb: u32,
     pub address: std::net::Ipv4Addr,
+    pub owner: Option<Owner>,
 }
 
 pub(crate) struct Instance {

@@ -449,6 +449,7 @@ impl Node {
             pid: instance.body.process().map(|process| process.pid),
             memory_mb: instance.memory_mb,
             address: self.shared.settings.subnet.address(instance.slot),
+            owner: instance.owner.clone(),
         }
     }
 }

@@ -201,6 +201,11 @@ impl Snapshots {
         self.all.lock().kept.get(name)?.base.clone()
     }
 
+    /// The same of all that have files, also of those that were removed and that something stands on.
+    pub fn bases(&self) -> HashSet<String> {
+        self.all.lock().kept.values().filter_map(|kept| kept.base.clone()).collect()
+    }
+
     /// Removes one for good. What stands on it keeps its files until it is gone.
     pub fn remove(self: &Arc<Self>, name: &SnapshotName) -> io::Result<()> {
         let mut all = self.all.lock();

@@ -69,32 +69,17 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
         headers::version(&parts.headers)?;
         return call_deployment(&app, called, &parts, body).await;
     }
-    if parts.method != Method::POST {
-        return Err(Error::NoRoute);
-    }
     headers::version(&parts.headers)?;
     let found = triggers::look_up(&app, workspace, address).await?;
-    let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
     let kind = found.as_ref().map_or(KindName::Job, |found| found.kind);
-    let needs = needs(kind);
-    let (holder, ticket, caller);
+    let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
+    let is_call = kind != KindName::Job && !waits;
+    if parts.method != Method::POST && !is_call {
+        return Err(Error::NoRoute);
+    }
     let public = found.filter(|found| found.trigger.is_public());
-    let member = match (admitted(&app, workspace, needs, &parts).await, public) {
-        (Err(_), Some(found)) => {
-            app.limits.take_trigger(found.workspace.id.as_str(), address)?;
-            (holder, ticket, caller) = (format!("{workspace}/{address}"), None, Caller::Stranger);
-            as_admin(&Arc::new(Identity::system()), &found.workspace)
-        }
-        // Who shows no credentials is not told whether there is something to show them for.
-        (member, _) => {
-            let member = member?;
-            holder = member.who.holder().to_owned();
-            let token = headers::bearer(&parts.headers);
-            ticket = token.map(|token| Ticket::new(token, &member, needs.scopes()));
-            caller = Caller::Member;
-            member
-        }
-    };
+    let Admitted { member, caller, holder, ticket } =
+        admit(&app, (workspace, address), &parts, needs(kind), public).await?;
     let context = Context { control: app.control().clone(), member };
     let body = raw_body(body, app.settings.body_max).await?;
     if kind != KindName::Job {
@@ -115,6 +100,47 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     tokio::select! {
         answer = ended(&app, execution) => answer,
         denied = outlived(&app, ticket.as_ref()) => Err(denied.into()),
+    }
+}
+
+/// Who calls a trigger, and in whose name.
+struct Admitted {
+    member: Member,
+    caller: Caller,
+    /// Whose the wait for the end is.
+    holder: String,
+    /// For as long as it is good, there may be a wait.
+    ticket: Option<Ticket>,
+}
+
+/// Admits whoever has credentials, and everybody where the trigger is `public`.
+async fn admit(
+    app: &App,
+    (workspace, address): (&str, &str),
+    parts: &Parts,
+    needs: Needs,
+    public: Option<triggers::Found>,
+) -> Result<Admitted, Error> {
+    match (admitted(app, workspace, needs, parts).await, public) {
+        (Err(_), Some(found)) => {
+            app.limits.take_trigger(found.workspace.id.as_str(), address)?;
+            Ok(Admitted {
+                member: as_admin(&Arc::new(Identity::system()), &found.workspace),
+                caller: Caller::Stranger,
+                holder: format!("{workspace}/{address}"),
+                ticket: None,
+            })
+        }
+        // Who shows no credentials is not told whether there is something to show them for: by POST
+        // they are missing everywhere, and by other methods there is nothing anywhere.
+        (Err(_), None) if parts.method != Method::POST => Err(Error::NoRoute),
+        (member, _) => {
+            let member = member?;
+            let token = headers::bearer(&parts.headers);
+            let ticket = token.map(|token| Ticket::new(token, &member, needs.scopes()));
+            let holder = member.who.holder().to_owned();
+            Ok(Admitted { member, caller: Caller::Member, holder, ticket })
+        }
     }
 }
 

@@ -2,12 +2,12 @@
 
 use control::machine::{MachineFault, Wait};
 use control::snapshot_store::{
-    KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
+    Base, KeptSnapshot, NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::ids::ResourceId;
@@ -22,8 +22,8 @@ pub struct PretendedSnapshots {
     pub taken: watch::Sender<Vec<NewSnapshot>>,
     gate: watch::Sender<bool>,
     service: Arc<Mutex<Service>>,
-    /// Whether the images below are others by now, under the same names.
-    moved: Arc<AtomicBool>,
+    /// What there is of the images below.
+    base: Arc<Mutex<Base>>,
 }
 
 /// An object service, if there is one.
@@ -43,7 +43,7 @@ impl PretendedSnapshots {
             taken: watch::Sender::default(),
             gate: watch::Sender::new(true),
             service: Arc::default(),
-            moved: Arc::default(),
+            base: Arc::new(Mutex::new(Base::Kept)),
         }
     }
 
@@ -73,9 +73,9 @@ impl PretendedSnapshots {
         self.room.store(room, Ordering::SeqCst);
     }
 
-    /// The tags of all images move.
-    pub fn move_tags(&self) {
-        self.moved.store(true, Ordering::SeqCst);
+    /// The images below all of them are lost.
+    pub fn lose_images(&self) {
+        *self.base.lock() = Base::Lost;
     }
 
     /// Those that are asked for from now on wait.
@@ -155,8 +155,8 @@ impl SnapshotStore for PretendedSnapshots {
         Box::pin(async { Ok(()) })
     }
 
-    fn lies_over(&self, _: &ResourceId, _: &str, _: Option<&str>) -> bool {
-        !self.moved.load(Ordering::SeqCst)
+    fn base(&self, _: &ResourceId) -> Base {
+        *self.base.lock()
     }
 
     fn list(&self) -> Vec<KeptSnapshot> {

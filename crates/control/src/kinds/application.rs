@@ -89,7 +89,7 @@ fn require_snapshot(
     let image = snapshot.image().map(str::to_owned);
     if image == draft.wish.spec.image {
         let image = image.unwrap_or_default();
-        snapshot_base::require_image(context, tx, &snapshot, &image)?;
+        snapshot_base::require_image(context, &snapshot, &image)?;
         draft.wish.spec.snapshot = Some(snapshot.row.name);
         return Ok(());
     }

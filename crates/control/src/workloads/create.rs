@@ -116,11 +116,13 @@ async fn at_once(
         return Ok(None);
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
-    let (of, asks) = (context.clone(), wish.clone());
+    let (of, asks, begins) = (context.clone(), wish.clone(), new.begins.clone());
     let free = move |tx: &mut Tx<'_>| {
-        let Usable::Now(granted) = images::usable(tx, &*on, &of.member.workspace, &image)? else {
-            return Ok(None);
+        let usable = match snapshot_base::is_kept(&*on, begins.as_ref()) {
+            true => Usable::Now(None),
+            false => images::usable(tx, &*on, &of.member.workspace, &image)?,
         };
+        let Usable::Now(granted) = usable else { return Ok(None) };
         let taken = of
             .find(tx, Sandbox::NAME, &[], &name)?
             .is_some_and(|row| row.status != Some(Status::Terminated));
@@ -257,7 +259,7 @@ impl Row {
         if let Some(begins) = &self.begins {
             // Held until the row says that it begins with it.
             let held = snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
-            snapshot_base::require_image(context, tx, &held, self.wish.image())?;
+            snapshot_base::require_image(context, &held, self.wish.image())?;
         }
         let begins = self.begins.clone();
         let Some((id, machine)) = &self.birth else {

@@ -7,6 +7,7 @@ use super::rows;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{ImageAt, Launch, LaunchFault, Machine, UnknownImage};
+use crate::snapshot_base;
 use store::{Store, Tx, image_rights, resources};
 use types::ids::WorkspaceId;
 use types::kinds::Image;
@@ -90,6 +91,9 @@ pub(crate) async fn entitle(
     launch: &mut Launch,
 ) -> Result<(), LaunchFault> {
     let workspace = WorkspaceId::known(launch.workspace.as_str());
+    if snapshot_base::is_kept(machine, launch.snapshot.as_ref()) {
+        return Ok(());
+    }
     if is_own_image(&launch.image) {
         return entitle_own(store, machine, launch, workspace).await;
     }

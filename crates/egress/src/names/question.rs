@@ -108,7 +108,8 @@ async fn reply(service: &Service, client: &Client, query: &Query) -> Reply {
     if let Some(addresses) = members(service, client, &host) {
         return of_members(&query.name, kind, addresses);
     }
-    if let Verdict::Block { rule } = client.policy().of_host(&host) {
+    let is_own = service.own_hosts.has(&host);
+    if let (false, Verdict::Block { rule }) = (is_own, client.policy().of_host(&host)) {
         service.note_blocked(client, &Blocked { host: &host, port: NAMES_PORT, rule: &rule });
         return Reply::because(ResponseCode::NXDomain, BLOCKED, rule);
     }
@@ -129,7 +130,8 @@ async fn ask(service: &Service, client: &Client, host: &Host, kind: RecordType) 
     };
     let Answer { code, records, .. } = &*answer;
     let permitted = |record: &&Record| {
-        address_of(record).is_none_or(|address| service.inside.permit(host, address))
+        let permit = |address| service.inside.permit(host, address);
+        service.own_hosts.has(host) || address_of(record).is_none_or(permit)
     };
     let mut records: Vec<Record> = records.iter().filter(permitted).cloned().collect();
     let addresses: Vec<Ipv4Addr> = records

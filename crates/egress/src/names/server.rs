@@ -23,7 +23,9 @@ pub(crate) async fn serve_udp(service: Arc<Service>, socket: UdpSocket) {
         };
         let IpAddr::V4(address) = from.ip() else { continue };
         // Whoever asks too much at once asks again: programs do so by themselves.
-        let Ok(permit) = service.questions.take(&address, 1) else { continue };
+        let Ok(permit) = service.questions.take(&service.clients.owner(address), 1) else {
+            continue;
+        };
         let question = buffer[..length].to_vec();
         let (service_of_question, socket) = (Arc::clone(&service), Arc::clone(&socket));
         service.spawn(async move {
@@ -44,7 +46,7 @@ pub(crate) async fn serve_tcp(service: Arc<Service>, mut stream: TcpStream, addr
     while let Ok(Some(question)) =
         tokio::time::timeout(service.settings.limits.hello, read(&mut stream)).await
     {
-        let Ok(_permit) = service.questions.take(&address, 1) else { return };
+        let Ok(_permit) = service.questions.take(&client.owner, 1) else { return };
         let Some(answer) = answer(&service, &client, &question, Over::Tcp).await else { return };
         let Ok(length) = u16::try_from(answer.len()) else { return };
         let framed = [&length.to_be_bytes(), answer.as_slice()].concat();

@@ -99,6 +99,7 @@ impl Net {
             folder: folder.path().to_owned(),
             nameservers: vec![names.address],
             inside: vec!["127.1.0.0/16".to_owned()],
+            own_hosts: vec!["holm.example".to_owned()],
             mark: None,
             upstream_proxy,
             extra_roots: roots.map(|_| folder.path().join("roots.pem")),
@@ -115,7 +116,8 @@ impl Net {
     }
 
     pub(super) async fn set(&self, address: Ipv4Addr, rules: EgressRules) {
-        let set = self.egress.set(instance(address), address, rules, credential(address));
+        let who = Known { instance: instance(address), address, owner: address.to_string() };
+        let set = self.egress.set(who, rules, credential(address));
         tokio::time::timeout(LONG, set).await.expect("what was cut is gone");
     }
 

@@ -198,3 +198,15 @@ async fn one_instance_cannot_take_all_questions() {
     }
     assert_eq!(net.resolve(OTHER, "ok.example").await, ["127.1.0.1"]);
 }
+
+#[tokio::test]
+async fn the_server_itself_is_found_and_not_connected_to() {
+    let net = Net::new().await;
+    net.names.tell("holm.example", Told::Addresses(vec![INSIDE]));
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    assert_eq!(net.resolve(ONE, "holm.example").await, [INSIDE.to_string()]);
+    assert!(net.resolve(ONE, "a.holm.example").await.is_empty());
+    net.set(ONE, rules(&[], &["bad.example"])).await;
+    let (_, head) = net.connect("holm.example:443").await;
+    assert!(head.starts_with("http/1.1 403"), "{head}");
+}

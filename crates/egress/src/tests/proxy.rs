@@ -90,6 +90,19 @@ async fn only_the_own_credential_opens_the_proxy() {
 }
 
 #[tokio::test]
+async fn programs_that_speak_no_tls_to_proxies_are_served_as_well() {
+    let net = Net::new().await;
+    net.set(ONE, rules(&[], &["bad.example"])).await;
+    for (login, status) in [(login(ONE), "403"), (login(OTHER), "407"), (String::new(), "407")] {
+        let mut stream = bound(ONE).connect(net.at(net.egress.ports().proxy)).await.unwrap();
+        let request = format!("CONNECT bad.example:443 HTTP/1.1\r\nHost: x\r\n{login}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let head = head(&mut stream).await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{head}");
+    }
+}
+
+#[tokio::test]
 async fn the_answer_says_why_a_host_is_not_reached() {
     let net = Net::with(Limits { connect: Duration::from_millis(300), ..limits() }, None).await;
     net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));

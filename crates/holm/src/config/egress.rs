@@ -88,6 +88,7 @@ impl WayOut {
         data: &Path,
         address: Ipv4Addr,
         usual: &[SocketAddr],
+        own_hosts: Vec<String>,
     ) -> std::io::Result<egress::Settings> {
         let own: Vec<SocketAddr> = self.nameservers.iter().map(|server| server.0).collect();
         let share = |total: usize, share: usize| admission::Limits {
@@ -100,6 +101,7 @@ impl WayOut {
             folder: data.join("egress"),
             nameservers: if own.is_empty() { usual.to_vec() } else { own },
             inside: self.inside.clone(),
+            own_hosts,
             mark: Some(node::EGRESS_MARK),
             upstream_proxy: self.upstream()?,
             extra_roots: self.authorities.clone(),

@@ -111,17 +111,15 @@ async fn open_egress(
     };
     let usual: Vec<SocketAddr> =
         usual.into_iter().map(|server| SocketAddr::new(server, NAMESERVER_PORT)).collect();
-    let settings = config.egress.settings(&config.data.folder, address, &usual);
+    let settings = config.egress.settings(&config.data.folder, address, &usual, hosts_of(urls));
     let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
     let egress = Egress::open(settings, world.clone())
         .map_err(|error| cannot("lead workloads out ([egress])", &error))?;
     let authorities = config.egress.authorities.as_ref().map(std::fs::read_to_string).transpose();
     let authorities = authorities.map_err(Error::io("read egress.authorities".to_owned()))?;
     let own_hosts = hosts_of(urls);
-    host.use_egress(
-        egress,
-        Surroundings { own_hosts, authorities: authorities.unwrap_or_default() },
-    );
+    let authorities = authorities.unwrap_or_default();
+    host.use_egress(egress, Surroundings { own_hosts, authorities }).await;
     Ok(())
 }
 

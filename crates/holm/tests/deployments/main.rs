@@ -12,6 +12,8 @@ mod kills;
 mod place;
 mod settings;
 mod settings_calls;
+mod settings_lease;
+mod settings_lists;
 mod settings_registry;
 mod settings_served;
 mod sources;

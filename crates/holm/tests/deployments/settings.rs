@@ -2,7 +2,7 @@
 //! program: what it changes can be seen from outside.
 //!
 //! Not seen from outside: `gateway.demand_repeat` (a demand that is not lost is not repeated) and
-//! `builds.lease` (another server has to look); their own crates try them.
+//! `deployments.looks_max` (how many rows are compared at once).
 
 use crate::place::{Client, IMAGE, Place, TASK, eventually};
 use crate::tools::{

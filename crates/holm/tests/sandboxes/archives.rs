@@ -50,7 +50,7 @@ fn last_message(client: &Client, name: &str) -> String {
 }
 
 /// Folders of snapshots whose files are on the machine, and all there are.
-fn snapshots(data: &Path) -> (usize, usize) {
+pub(crate) fn snapshots(data: &Path) -> (usize, usize) {
     let owners = std::fs::read_dir(data.join("node/snapshots")).unwrap();
     let owners = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
     let all = owners.flat_map(|owner| std::fs::read_dir(owner).unwrap());

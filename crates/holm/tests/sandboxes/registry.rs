@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// The programs, with a home and a store of their own, and the same credentials.
-struct Tools<'t> {
-    home: &'t Path,
-    registry: String,
+pub(crate) struct Tools<'t> {
+    pub(crate) home: &'t Path,
+    pub(crate) registry: String,
 }
 
 impl Tools<'_> {
@@ -20,7 +20,7 @@ impl Tools<'_> {
         command
     }
 
-    fn skopeo(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn skopeo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("skopeo");
         command.args(["--insecure-policy"]).args(arguments);
         command
@@ -35,13 +35,13 @@ impl Tools<'_> {
         command
     }
 
-    fn image(&self, name: &str) -> String {
+    pub(crate) fn image(&self, name: &str) -> String {
         format!("docker://{}/{name}", self.registry)
     }
 }
 
 #[track_caller]
-fn run(mut command: Command) -> String {
+pub(crate) fn run(mut command: Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let noted = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?}: {noted}");
@@ -56,14 +56,14 @@ fn refused(mut command: Command) -> String {
 }
 
 /// The image of the place as the programs read it.
-fn layout(place: &Place, to: &Path) {
+pub(crate) fn layout(place: &Place, to: &Path) {
     let settings =
         images::Settings { overlay: images::Overlay::User, ..images::Settings::default() };
     let store = images::Store::open(&place.data().join("images"), settings).unwrap();
     store.export(&IMAGE.parse().unwrap(), to).unwrap().unwrap();
 }
 
-fn login(tools: &Tools<'_>, client: &Client) {
+pub(crate) fn login(tools: &Tools<'_>, client: &Client) {
     let wrong = ["login", "--tls-verify=false", "-u", "me", "-p", "wrong", tools.registry.as_str()];
     let said = refused(tools.stored("podman", &wrong));
     assert!(said.contains("invalid username/password") || said.contains("unauthorized"), "{said}");
@@ -71,7 +71,7 @@ fn login(tools: &Tools<'_>, client: &Client) {
     assert!(run(tools.stored("podman", &right)).contains("Login Succeeded"));
 }
 
-fn digest(tools: &Tools<'_>, name: &str) -> String {
+pub(crate) fn digest(tools: &Tools<'_>, name: &str) -> String {
     let format = ["inspect", "--tls-verify=false", "--format", "{{.Digest}}", &tools.image(name)];
     run(tools.skopeo(&format)).trim().to_owned()
 }

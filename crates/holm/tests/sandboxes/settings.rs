@@ -8,14 +8,14 @@ use std::net::TcpStream;
 use testing::Holm;
 
 /// A server with these settings in its file.
-fn start(text: &str) -> (Place, Holm, Client) {
+pub(crate) fn start(text: &str) -> (Place, Holm, Client) {
     let mut place = Place::new("15s");
     std::fs::write(place.data().join("holm.toml"), text).unwrap();
     let (server, client) = place.start();
     (place, server, client)
 }
 
-fn end((place, server, client): (Place, Holm, Client)) {
+pub(crate) fn end((place, server, client): (Place, Holm, Client)) {
     place.clear(server, &client);
 }
 

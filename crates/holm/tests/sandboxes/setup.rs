@@ -20,7 +20,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Ends what runs on it when it is dropped. Servers on it must be gone by then.
 pub(crate) struct Place {
     data: TempDir,
-    key: Option<String>,
+    /// Of the first start. Who shares a database with another server is told that one's.
+    pub(crate) key: Option<String>,
     standby: &'static str,
     /// Settings beside the usual ones.
     pub(crate) settings: Vec<(&'static str, String)>,
@@ -91,8 +92,7 @@ impl Place {
 /// A small image, and one with a program that it starts.
 fn make_image(data: &Path) {
     let archive = testing::small_root(data, &[]).unwrap();
-    let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
-    let store = Store::open(&data.join("images"), settings).unwrap();
+    let store = store(data);
     store.import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap()).unwrap();
     let loud =
         ["/bin/sh", "-c", "echo $0 says $GREETING; exec sleep 1000", "it"].map(str::to_owned);
@@ -102,6 +102,20 @@ fn make_image(data: &Path) {
     let told = ["/bin/sh", "-c", "eval \"$COMMAND\"", "task"].map(str::to_owned);
     let task = Config { entrypoint: told.to_vec(), ..Config::default() };
     store.import_rootfs(archive.as_slice(), &task, &TASK.parse().unwrap()).unwrap();
+}
+
+fn store(data: &Path) -> Store {
+    let settings = Settings { overlay: images::Overlay::User, ..Settings::default() };
+    Store::open(&data.join("images"), settings).unwrap()
+}
+
+/// Makes the small image anew, with more files by their paths.
+pub(crate) fn make_image_with(data: &Path, files: &[(&str, &str)]) {
+    let place = tempfile::tempdir().unwrap();
+    let archive = testing::small_root(place.path(), files).unwrap();
+    let image =
+        store(data).import_rootfs(archive.as_slice(), &Config::default(), &IMAGE.parse().unwrap());
+    image.unwrap();
 }
 
 /// Waits for what must come.

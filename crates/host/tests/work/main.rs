@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
+mod bases;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;

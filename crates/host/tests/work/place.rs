@@ -4,7 +4,7 @@ use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{Launch, Machine, MachineFault, Work};
 use gateway::{BoxFuture, Caller, Gateway, Guard, Parts, Refused};
 use host::{LocalMachine, MachineControl};
-use images::Config;
+use images::{Config, Digest};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -71,10 +71,31 @@ impl Place {
         Self { data, world: world() }
     }
 
-    /// Makes a name mean what another one does.
-    pub(crate) fn move_tag(&self, to: &str, name: &str) {
-        let (to, name) = (to.parse().unwrap(), name.parse().unwrap());
-        store(self.data.path()).tag(&to, &name).unwrap().unwrap();
+    /// Makes a name mean another image, which has a file that tells.
+    pub(crate) fn replace(&self, name: &str) -> Digest {
+        let later = self.data.path().join("root/etc/later");
+        std::fs::write(later, "later\n").unwrap();
+        make_images(self.data.path(), &[name]);
+        self.digest(name)
+    }
+
+    pub(crate) fn forget(&self, name: &str) {
+        let images = store(self.data.path());
+        images.remove_image(&self.digest(name)).unwrap();
+    }
+
+    /// What a name means now.
+    pub(crate) fn digest(&self, name: &str) -> Digest {
+        store(self.data.path()).find_public(&name.parse().unwrap()).unwrap().unwrap()
+    }
+
+    pub(crate) fn has(&self, image: &Digest) -> bool {
+        store(self.data.path()).has(image)
+    }
+
+    /// Removes images that have no name, as nobody does while a machine runs.
+    pub(crate) fn collect(&self) {
+        store(self.data.path()).collect().unwrap();
     }
 
     pub(crate) fn start(&self) -> Running {
@@ -96,6 +117,11 @@ impl Place {
 }
 
 impl Running {
+    /// Removes images that nothing needs.
+    pub(crate) fn tidy(&self) {
+        self.host.tidy();
+    }
+
     /// Removes all that the test has made, and fails if it cannot.
     pub(crate) async fn clear(self) {
         for seen in self.control.instances() {
@@ -190,7 +216,9 @@ fn make_images(data: &Path, wanted: &[&str]) {
         "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/:/bin/sh\n",
     )
     .unwrap();
-    add_tools(&root);
+    if !root.join("bin").exists() {
+        add_tools(&root);
+    }
     let archive =
         Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap().stdout;
     let shell =

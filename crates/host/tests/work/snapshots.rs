@@ -1,6 +1,6 @@
 //! Snapshots as the management side asks for them.
 
-use crate::place::{HUMBLE, Place, SHELL, shell};
+use crate::place::{Place, SHELL, shell};
 use control::machine::{Launch, LaunchFault, Machine};
 use control::snapshot_store::{NewSnapshot, SnapshotFault};
 use types::ids::ResourceId;
@@ -34,29 +34,5 @@ async fn an_instance_begins_with_what_another_wrote() {
     let refused = machine.control.launch(fork("late")).await;
     let Err(LaunchFault::Broken(why)) = refused else { panic!("{refused:?}") };
     assert!(why.contains("snapshot"), "{why}");
-    machine.clear().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_begins_with_a_snapshot_over_another_image_of_the_same_name() {
-    let place = Place::new(&[SHELL, HUMBLE]);
-    let machine = place.start();
-    let snapshots = machine.control.snapshots().unwrap();
-    let id = ResourceId::known("res_first");
-    let parent = machine.launch(shell("parent", "echo kept > /a")).await;
-    machine.attend(&parent, 0).await.unwrap();
-    snapshots.take(wanted(&id, &parent)).await.unwrap();
-    machine.control.retire(&parent).await.unwrap();
-    let fork = |name: &str| Launch { snapshot: Some(id.clone()), ..shell(name, "cat /a") };
-    assert!(snapshots.lies_over(&id, SHELL, None));
-    assert!(!snapshots.lies_over(&id, HUMBLE, None));
-    assert_eq!(machine.outcome(fork("before")).await.out, b"kept\n");
-
-    place.move_tag(HUMBLE, SHELL);
-    assert!(!snapshots.lies_over(&id, SHELL, None));
-    let refused = machine.control.launch(fork("after")).await;
-    let Err(LaunchFault::Pull(why)) = refused else { panic!("{refused:?}") };
-    assert!(why.contains("was taken over"), "{why}");
-    assert!(machine.control.instances().is_empty());
     machine.clear().await;
 }
