@@ -8,6 +8,7 @@ mod random;
 mod servers;
 mod transparent;
 
+use crate::Known;
 use crate::fixture;
 use crate::settings::{Limits, Ports, Settings};
 use crate::{Egress, Upstream};
