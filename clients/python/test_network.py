@@ -60,8 +60,10 @@ def packages() -> bytes:
 LIBRARIES = {
     "requests": "import requests; print(requests.get(url).text)",
     "httpx": "import httpx; print(httpx.get(url).text)",
-    "urllib3": "import urllib3, os; print(urllib3.ProxyManager(os.environ['HTTPS_PROXY'], ca_certs=os.environ['SSL_CERT_FILE']"
-    ").request('GET', url).data.decode())",
+    "urllib3": "import urllib3, os; from urllib.parse import unquote, urlsplit; p = os.environ['HTTPS_PROXY']; u = urlsplit(p)\n"
+    "headers = urllib3.make_headers(proxy_basic_auth=f'{u.username}:{unquote(u.password)}')\n"
+    "proxy = urllib3.ProxyManager(p, proxy_headers=headers, ca_certs=os.environ['SSL_CERT_FILE'])\n"
+    "print(proxy.request('GET', url).data.decode())",
     "urllib": "import urllib.request as r; print(r.build_opener(r.ProxyHandler({})).open(url).read().decode())",
     "aiohttp": "import aiohttp, asyncio\nasync def main():\n  async with aiohttp.ClientSession(trust_env=True) as s:\n"
     "    async with s.get(url) as a: print(await a.text())\nasyncio.run(main())",
