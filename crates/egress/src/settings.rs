@@ -39,12 +39,6 @@ pub struct Ports {
     pub names: u16,
 }
 
-impl Default for Ports {
-    fn default() -> Self {
-        Self { proxy: 3128, transparent: 3129, names: 53 }
-    }
-}
-
 /// A proxy that connects by `CONNECT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {

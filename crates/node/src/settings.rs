@@ -83,10 +83,11 @@ impl Egress {
 
 /// Where the server whose node this is listens for its instances, on the node's own address
 /// ([`Node::proxy_address`](crate::Node::proxy_address)): for what asks for a proxy, for what was led
-/// there, and for questions for names.
+/// there, and for questions for names. These are led there from port 53, which a resolver of the machine's
+/// own may have on all addresses.
 pub const PROXY_PORT: u16 = 3_128;
 pub const TRANSPARENT_PORT: u16 = 3_129;
-pub const NAMES_PORT: u16 = 53;
+pub const NAMES_PORT: u16 = 3_130;
 /// The mark (`SO_MARK`) of all sockets that reach out for instances. They do not reach what is closed to
 /// these, whoever they are made by and for.
 pub const EGRESS_MARK: u32 = 0x486f_6c6d;

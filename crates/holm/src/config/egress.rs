@@ -97,7 +97,11 @@ impl WayOut {
         };
         Ok(egress::Settings {
             address,
-            ports: Ports::default(),
+            ports: Ports {
+                proxy: node::PROXY_PORT,
+                transparent: node::TRANSPARENT_PORT,
+                names: node::NAMES_PORT,
+            },
             folder: data.join("egress"),
             nameservers: if own.is_empty() { usual.to_vec() } else { own },
             inside: self.inside.clone(),
