@@ -90,6 +90,7 @@ impl LocalMachine {
         rules: EgressRules,
     ) -> Result<(), MachineFault> {
         let fault = |error: node::Error| MachineFault(chain(&error));
+        self.0.require_way_out(&rules).map_err(MachineFault)?;
         // The rules first: whatever the firewall leads to the proxy from now on finds them.
         self.put_rules(id, rules.clone()).await.map_err(fault)?;
         let of = id.clone();
@@ -168,6 +169,21 @@ impl LocalMachine {
 }
 
 impl Inner {
+    /// Refuses rules that nobody here could see to.
+    pub(crate) fn require_way_out(&self, rules: &EgressRules) -> Result<(), String> {
+        let needs_proxy = self.firewall(rules).level != Level::Open;
+        // Without an address for it nothing gets out at all.
+        let may_get_out = self.node.proxy_address().is_some();
+        match needs_proxy && may_get_out && self.way_out.parts.get().is_none() {
+            true => {
+                Err("this machine has no proxy, and runs nothing whose network has rules; the \
+                         server's log says why"
+                    .to_owned())
+            }
+            false => Ok(()),
+        }
+    }
+
     /// What the firewall does for these rules.
     pub(crate) fn firewall(&self, rules: &EgressRules) -> Firewall {
         let level = match rules {

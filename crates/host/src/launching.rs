@@ -49,6 +49,7 @@ impl LocalMachine {
         }
         let _here = self.bring_snapshot(&launch).await?;
         let (id, rules) = (launch.instance.clone(), launch.egress.clone());
+        self.0.require_way_out(&rules).map_err(LaunchFault::Broken)?;
         self.on_node(move |inner| inner.start(&launch)).await?;
         // Until then the proxy holds what the instance asks for.
         let begun = self.put_rules(&id, rules).await;

@@ -57,13 +57,16 @@ impl WayOut {
         if let Err(message) = self.pool() {
             return wrong("egress.addresses", &message);
         }
-        if self.proxy.is_none() && (self.proxy_user.is_some() || self.proxy_password_file.is_some())
-        {
-            return wrong("egress.proxy", "is missing: egress.proxy_user belongs to it");
+        let belongs = [
+            ("egress.proxy_user", self.proxy_user.is_some()),
+            ("egress.proxy_password_file", self.proxy_password_file.is_some()),
+        ];
+        if let Some((key, _)) = belongs.into_iter().find(|(_, set)| *set && self.proxy.is_none()) {
+            return wrong(key, "belongs to egress.proxy, which is missing");
         }
         let Some(proxy) = &self.proxy else { return Ok(()) };
         let plain = |url: &reqwest::Url| {
-            matches!(url.scheme(), "http" | "https")
+            url.scheme() == "http"
                 && url.has_host()
                 && url.path() == "/"
                 && url.username().is_empty()

@@ -255,4 +255,8 @@ fn an_object_service_is_whole_or_absent() {
         refused(&format!("[objects]\nendpoint = \"{endpoint}\""), &["`objects.endpoint`"]);
     }
     refused("[objects]\nparallel = 0", &["`objects.parallel`"]);
+    refused("[egress]\naddresses = [\"10.0.0.1/8\"]", &["`egress.addresses`", "10.0.0.1/8"]);
+    refused("[egress]\nproxy_user = \"u\"", &["`egress.proxy_user`", "egress.proxy"]);
+    refused("[egress]\nproxy = \"https://p.example:3128\"", &["`egress.proxy`", "http://"]);
+    refused("[egress]\nidle = \"0s\"", &["`egress.idle`"]);
 }

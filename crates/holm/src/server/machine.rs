@@ -12,6 +12,7 @@ use egress::Egress;
 use files::Readers;
 use gateway::Gateway;
 use host::{ImageBuilder, LocalMachine, MachineControl, Surroundings};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,8 +114,22 @@ async fn open_egress(
         usual.into_iter().map(|server| SocketAddr::new(server, NAMESERVER_PORT)).collect();
     let settings = config.egress.settings(&config.data.folder, address, &usual, hosts_of(urls));
     let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
-    let egress = Egress::open(settings, world.clone())
-        .map_err(|error| cannot("lead workloads out ([egress])", &error))?;
+    let egress = match Egress::open(settings, world.clone()) {
+        Ok(egress) => egress,
+        // Another server has it, whose instances share this one's addresses. What needs no proxy goes
+        // on all the same, as it did before there was one.
+        Err(egress::OpenError::Bind { address, port, source })
+            if source.kind() == ErrorKind::AddrInUse =>
+        {
+            tracing::error!(
+                %address, port,
+                "nothing is started whose network has rules: another program listens there; give \
+                 each server of this machine a `node.subnet` of its own"
+            );
+            return Ok(());
+        }
+        Err(error) => return Err(cannot("lead workloads out ([egress])", &error)),
+    };
     let authorities = config.egress.authorities.as_ref().map(std::fs::read_to_string).transpose();
     let authorities = authorities.map_err(Error::io("read egress.authorities".to_owned()))?;
     let own_hosts = hosts_of(urls);
@@ -273,7 +288,7 @@ fn name(data: &Path, world: &World) -> Result<String, Error> {
             act: format!("read {}", file.display()),
             message: "it is empty".into(),
         }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             let name = world.random_text(NAME_CHARACTERS);
             // On disk before anything is named after it: what an earlier run left is found by it.
             files::replace(&file, Readers::Anyone, name.as_bytes())

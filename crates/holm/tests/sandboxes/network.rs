@@ -46,10 +46,6 @@ impl World {
         ]
     }
 
-    fn url(&self, host: &str) -> String {
-        format!("http://{host}:{}/", self.port)
-    }
-
     fn asked(&self, host: &str) -> bool {
         self.asked.lock().unwrap().iter().any(|asked| asked.starts_with(host))
     }
@@ -94,9 +90,31 @@ fn allowed(domain: &str) -> Value {
     json!({"network": {"allowedDomains": [domain]}})
 }
 
-/// What a request in a sandbox is told, or nothing.
-fn reaches(client: &Client, name: &str, url: &str) -> String {
-    client.run(name, &format!("wget -T 15 -qO- {url} 2>/dev/null || true"))
+/// A request by somebody who asks neither a proxy nor for names.
+fn request(to: &str, host: &str, port: u16) -> String {
+    let head =
+        format!("GET / HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nConnection: close\\r\\n\\r\\n");
+    format!("printf '{head}' | nc -w 15 {to} {port}")
+}
+
+/// What a request in a sandbox is told, or nothing. Its name says where it goes, and not the address,
+/// at which nobody is.
+fn asks(client: &Client, name: &str, host: &str, world: &World) -> String {
+    let request = request("203.0.113.9", host, world.port);
+    client.run(name, &format!("({request}) 2>/dev/null || true"))
+}
+
+#[track_caller]
+fn passes(client: &Client, name: &str, host: &str, world: &World) {
+    let told = asks(client, name, host, world);
+    assert!(told.contains("200 OK") && told.contains(host), "{told}");
+}
+
+#[track_caller]
+fn is_blocked(client: &Client, name: &str, host: &str, world: &World) {
+    let told = asks(client, name, host, world);
+    assert!(told.contains(" 403 ") && told.contains("firewall_blocked"), "{told}");
+    assert!(!world.asked(host), "{host} was reached");
 }
 
 #[test]
@@ -105,28 +123,32 @@ fn rules_hold_while_the_server_is_killed_and_when_it_comes_back() {
     let mut place = Place::new("600s");
     let (mut server, mut client) = start(&mut place, &world);
     client.create("box", &allowed("good.test"));
-    assert!(reaches(&client, "box", &world.url("good.test")).contains("good.test"));
-    assert_eq!(reaches(&client, "box", &world.url("bad.test")), "");
-    let literal = world.url(&world.address.to_string());
-    assert_eq!(reaches(&client, "box", &literal), "");
+    passes(&client, "box", "good.test", &world);
+    is_blocked(&client, "box", "bad.test", &world);
+    let literal = world.address.to_string();
+    is_blocked(&client, "box", &literal, &world);
     // It goes on while nobody is there to refuse it.
-    let bad = world.url("leak.test");
-    let (one, two) = (format!("wget -T 1 -qO- {literal}"), format!("wget -T 1 -qO- {bad}"));
+    let tries = [
+        request(&literal, "leak.test", world.port),
+        request(&literal, &literal, world.port),
+        request("203.0.113.9", "leak.test", world.port),
+    ];
     let tries = format!(
-        "while true; do ({one}; {two}) >>/tmp/leaks 2>/dev/null; echo x >>/tmp/tries; done"
+        "while true; do ({}) 2>/dev/null | grep '200 OK' >>/tmp/leaks; echo x >>/tmp/tries; done",
+        tries.join("; ")
     );
     let trying = json!({"command": tries, "name": "trying", "keepAlive": true});
     client.done("POST", "/main/sandboxes/box/process", Some(&trying));
     for _ in 0..3 {
         server.kill();
         (server, client) = start(&mut place, &world);
-        assert!(reaches(&client, "box", &world.url("good.test")).contains("good.test"));
-        assert_eq!(reaches(&client, "box", &world.url("bad.test")), "");
+        passes(&client, "box", "good.test", &world);
+        is_blocked(&client, "box", "bad.test", &world);
         let before = client.run("box", "wc -l </tmp/tries");
         eventually("it goes on trying", || client.run("box", "wc -l </tmp/tries") != before);
         assert_eq!(client.run("box", "cat /tmp/leaks"), "");
     }
-    for host in ["bad.test", "leak.test", &world.address.to_string()] {
+    for host in ["bad.test", "leak.test", &literal] {
         assert!(!world.asked(host), "{host} was reached");
     }
     place.clear(server, &client);
@@ -139,16 +161,23 @@ fn a_change_of_rules_holds_when_it_is_answered_and_makes_nothing_anew() {
     let (server, client) = start(&mut place, &world);
     client.create("box", &json!({}));
     client.run("box", "echo kept >/tmp/kept");
-    // Without rules nothing inside is reached, whatever `inside` says.
-    assert_eq!(reaches(&client, "box", &world.url("one.test")), "");
-    for (allowed_one, refused) in [("one", "two"), ("two", "one"), ("one", "two")] {
+    let set = |network: Value| {
         let mut wish = client.get("box");
-        wish["spec"]["network"] = json!({"allowedDomains": [format!("{allowed_one}.test")]});
+        wish["spec"]["network"] = network;
         client.done("PUT", "/v0/sandboxes/box", Some(&wish));
-        let name = format!("{allowed_one}.test");
-        assert!(reaches(&client, "box", &world.url(&name)).contains(&name));
-        assert_eq!(reaches(&client, "box", &world.url(&format!("{refused}.test"))), "");
+    };
+    for (one, other) in [("one.test", "two.test"), ("three.test", "four.test")] {
+        set(json!({"allowedDomains": [one]}));
+        passes(&client, "box", one, &world);
+        is_blocked(&client, "box", other, &world);
     }
+    set(json!({"forbiddenDomains": ["three.test"]}));
+    passes(&client, "box", "four.test", &world);
+    let told = asks(&client, "box", "three.test", &world);
+    assert!(told.contains("firewall_blocked"), "{told}");
+    // Without rules nothing inside is reached, whatever `inside` says.
+    set(json!({}));
+    assert_eq!(asks(&client, "box", "one.test", &world), "");
     assert_eq!(client.run("box", "cat /tmp/kept"), "kept\n");
     place.clear(server, &client);
 }
@@ -162,10 +191,19 @@ fn a_secret_reaches_its_destination_and_not_the_sandbox_that_uses_it() {
     let made = client.create("box", &json!({"network": {"proxy": {"routing": [rule]}}}));
     assert_eq!(made["spec"]["network"]["proxy"]["routing"][0]["secrets"]["key"], "s3cret-4711");
     assert!(!client.get("box").to_string().contains("s3cret"));
-    assert!(reaches(&client, "box", &world.url("api.test")).contains("x-key: s3cret-4711"));
-    assert!(!reaches(&client, "box", &world.url("other.test")).contains("s3cret"));
-    let search = "! grep -rlsF s3cret-47 /proc/[0-9]*/environ /proc/[0-9]*/cmdline /etc /var /run";
+    assert!(asks(&client, "box", "api.test", &world).contains("x-key: s3cret-4711"));
+    assert!(!asks(&client, "box", "other.test", &world).contains("s3cret"));
+    let search =
+        "part=s3cret; ! grep -rlsF $part-47 /proc/[0-9]*/environ /proc/[0-9]*/cmdline /etc /var";
     client.run("box", search);
+    // What the rules did is in its log, by name.
+    let mut log = String::new();
+    eventually("it is in the log", || {
+        let path = "/v0/observability/logs?resourceType=sandboxes&workloadIds=box";
+        log = client.done("GET", path, None).to_string();
+        log.contains("api.test")
+    });
+    assert!(log.contains("injected") && !log.contains("s3cret"), "{log}");
     place.clear(server, &client);
 }
 
@@ -180,8 +218,8 @@ fn forks_keep_to_rules_of_their_own() {
     client.done("POST", "/v0/sandboxes/box/fork", Some(&fork));
     eventually("the fork runs", || client.get("fork")["status"] == "DEPLOYED");
     assert_eq!(client.run("fork", "cat /tmp/kept"), "kept\n");
-    assert!(reaches(&client, "fork", &world.url("good.test")).contains("good.test"));
-    assert_eq!(reaches(&client, "fork", &world.url("bad.test")), "");
+    passes(&client, "fork", "good.test", &world);
+    is_blocked(&client, "fork", "bad.test", &world);
     // The credential of one opens nothing for the other.
     let proxies = ["box", "fork"].map(|name| client.run(name, "echo $HTTP_PROXY"));
     assert_ne!(proxies[0], proxies[1]);
