@@ -236,6 +236,8 @@ fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks
     builder
         .http1()
         .timer(TokioTimer::new())
+        // Some programs say by that that they have asked all they want to ask.
+        .half_close(true)
         .header_read_timeout(shared.limits.head_timeout)
         .max_buf_size(head_bytes_max);
     builder
