@@ -40,6 +40,11 @@ impl Own {
         format!("10.{}.{}.0/20", 40 + self.number / 16, self.number % 16 * 16)
     }
 
+    /// The one of them at which a server listens for its instances, on the interface `lo`.
+    fn proxy(&self) -> String {
+        format!("10.{}.{}.1/32", 40 + self.number / 16, self.number % 16 * 16)
+    }
+
     pub fn first_uid(&self) -> u32 {
         1_000_000_000 + self.number * IDS_EACH
     }
@@ -203,6 +208,8 @@ pub fn sweep(data: &Path) -> io::Result<()> {
             thread::sleep(LOOK_EVERY);
         }
     }
+    // Gone already where the server ended in order.
+    Command::new("ip").args(["address", "delete", &own().proxy(), "dev", "lo"]).output()?;
     let name = name(data)?;
     for controller in fs::read_dir(CONTROLLERS)? {
         let folder = controller?.path().join(&name);

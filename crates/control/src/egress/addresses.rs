@@ -11,6 +11,7 @@ use store::Tx;
 use store::egress_addresses::{self, Taken};
 use types::kinds::EgressIp;
 use types::kinds::egress_ip::IpFamily;
+use types::parts::Status;
 use types::wire::PublicIp;
 
 pub(super) const fn name_of(family: IpFamily) -> &'static str {
@@ -21,7 +22,8 @@ pub(super) const fn name_of(family: IpFamily) -> &'static str {
 }
 
 /// Takes an address for a row that is being made. Sandboxes behind the gateway leave with it if they
-/// had none of its family.
+/// had none of its family. Where the operator has none at all, the row says so, and no sandbox can
+/// leave by it.
 pub(crate) fn take(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -33,6 +35,15 @@ pub(crate) fn take(
     let family = draft.wish.spec.ip_family;
     let holder = (&context.member.workspace, draft.id);
     let Egress { pool, workspace_max } = &context.control.settings.egress;
+    if pool.of(family).next().is_none() {
+        let message = format!(
+            "this server has no {} addresses: its operator lists those that it may give in `egress.addresses`",
+            name_of(family)
+        );
+        let now = context.world().now();
+        draft.state.lifecycle.record("address", Status::Failed, message, now);
+        return Ok(());
+    }
     let max = *workspace_max;
     let address = match egress_addresses::take(tx, holder, max, pool.of(family))? {
         Taken::Address(address) => address.to_string(),

@@ -186,12 +186,12 @@ pub(crate) fn addresses_changed(
     draft: &Draft<'_, EgressIp>,
 ) -> Result<(), Error> {
     let Some((gateway, _)) = draft.parents.split_last() else { return Ok(()) };
+    let Some(address) = draft.state.public_ip.as_deref() else { return Ok(()) };
     let family = draft.wish.spec.ip_family;
     if source_of(context, tx, draft.parents)?.iter().any(|it| family_of(*it) == family) {
         return Ok(());
     }
     let now = context.world().now();
-    let address = draft.state.public_ip.as_deref().unwrap_or_default();
     let why = format!("the gateway `{gateway}` has the address {address}");
     for user in users(context, tx, gateway)? {
         let Some(held) = rows::lock::<Sandbox>(tx, &user.row.id)? else { continue };
