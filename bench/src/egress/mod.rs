@@ -13,7 +13,6 @@ use anyhow::Context as _;
 use internet::{Internet, NAME};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const STANDBY: Duration = Duration::from_secs(600);
@@ -31,12 +30,14 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let place = tempfile::Builder::new().prefix("holm-bench-egress-").tempdir()?;
     let mut report = machine::begin(place.path()).await?;
     let internet = Internet::start(place.path())?;
+    // Made ready before there is a connection to the server that would be idle meanwhile.
+    let mut peer = mitmproxy::Mitmproxy::start(place.path(), &internet)?;
     let mut more = vec![("HOLM_GATEWAY__STANDBY", format!("{}s", STANDBY.as_secs()))];
     more.extend(internet.settings());
     let setting = Setting { program, parts, database: None, more };
     with_setting(setting, async |cloud| {
         let mut client = cloud.client().await?;
-        requests(&mut report, &mut client, &internet, place.path()).await?;
+        requests(&mut report, &mut client, &internet, &mut peer).await?;
         let mut client = cloud.client().await?;
         creates(&mut report, &mut client).await?;
         memory(&mut report, cloud).await
@@ -104,7 +105,7 @@ async fn requests(
     report: &mut Report,
     client: &mut Client,
     internet: &Internet,
-    place: &Path,
+    peer: &mut mitmproxy::Mitmproxy,
 ) -> anyhow::Result<()> {
     let caller = Form::new(&fs::read(program::build_caller()?)?);
     let authority = Form::new(&fs::read(internet.authority())?);
@@ -114,7 +115,6 @@ async fn requests(
         client.write(name, "/root/authority.pem", &authority).await?;
         client.run(name, "chmod 755 /usr/local/bin/caller").await?;
     }
-    let mut peer = mitmproxy::Mitmproxy::start(place, internet)?;
     let (mut rates, mut added, mut of_peer) = (Vec::new(), Vec::new(), Vec::new());
     let (mut plain, mut free) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

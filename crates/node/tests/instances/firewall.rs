@@ -424,9 +424,9 @@ fn the_next_node_does_the_same_and_what_is_gone_leaves_nothing() {
     node.stop(&kept.id, Duration::ZERO).unwrap();
     node.set_firewall(&kept.id, at(Level::Names)).unwrap();
     node.destroy(&kept.id).unwrap();
-    // One that cannot be started, because its program is none.
-    let mut broken = sleeper(&machine, "broken", firewall);
-    broken.first.program = node::Program::new(b"nothing").unwrap();
+    // One that cannot be started, because what it begins with is not there.
+    let layers = vec!["/nowhere".into()];
+    let broken = Spec { layers, ..sleeper(&machine, "broken", firewall) };
     node.create(&broken).unwrap_err();
     assert!(!elements().contains("elements"), "{}", elements());
     assert!(node.firewall(&kept.id).is_err());
