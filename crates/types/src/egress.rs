@@ -6,10 +6,11 @@ use crate::ids::ResourceId;
 use crate::instance::InstanceName;
 use crate::kinds::network::ProxyTarget;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
 
 /// The rules of one instance. The default is none: the internet, with addresses of the machine.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct EgressRules {
     /// If there are any, nothing else is reached. What is here passes, even if it is forbidden as well.
     pub allowed_domains: Vec<String>,
@@ -32,6 +33,17 @@ pub struct VpcMember {
     pub vpc_name: String,
     /// What the others call it: `host.vpc_name.internal`.
     pub host: String,
+}
+
+/// What is added to requests may be a key, also where it is no secret of a rule.
+impl fmt::Debug for EgressRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EgressRules")
+            .field("allowed_domains", &self.allowed_domains)
+            .field("forbidden_domains", &self.forbidden_domains)
+            .field("proxy_only", &self.proxy_only)
+            .finish_non_exhaustive()
+    }
 }
 
 impl EgressRules {
