@@ -40,6 +40,14 @@ pub const COUNT_MAX: i64 = 9_007_199_254_740_991;
 
 /// No control characters: what is shown in tables and written to logs.
 pub const ONE_LINE: &str = r"^[^\x00-\x1f\x7f]*$";
+/// Models that one model leads to, and what may be set of that.
+pub const MODEL_TARGETS_MAX: usize = 16;
+pub const MODEL_RETRIES_MAX: i64 = 5;
+pub const MODEL_TIMEOUT_MS_MAX: i64 = 900_000;
+pub const MODEL_CACHE_S_MAX: i64 = 86_400;
+pub const MODEL_HOOKS_MAX: usize = 16;
+/// Of a pattern that is ready to be looked for.
+pub const MODEL_PATTERN_BYTES_MAX: usize = 1 << 20;
 /// What may stand in a path of the API.
 pub const PATH_SEGMENT: &str = r"^[A-Za-z0-9._-]*$";
 pub const DNS_LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";

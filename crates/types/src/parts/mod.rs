@@ -6,6 +6,7 @@ pub mod addresses;
 mod building;
 pub mod cron;
 mod deployment;
+pub mod dollars;
 pub mod duration;
 mod env;
 mod event;

@@ -1,0 +1,191 @@
+//! What servers and the store say to each other of the limits and the usage of models.
+
+use crate::Timestamp;
+use crate::ids::{ResourceId, WorkspaceId};
+use crate::kinds::model::ModelType;
+use crate::models::{LimitMeasure, ModelCall, ModelOutcome};
+use serde::{Deserialize, Serialize};
+
+/// One window of a limit, of one of those whose use it counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LimitAccount {
+    pub limit: String,
+    pub measure: LimitMeasure,
+    /// Whose use is counted: a model, a workspace, a key, an end user.
+    pub subject: String,
+    pub starts_at: Timestamp,
+    pub ends_at: Timestamp,
+}
+
+/// What one server moves into the store and asks of it, in one transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// The ledger of the server, by its own name.
+    pub ledger: String,
+    /// Rises by one with each batch. A batch that is known is not taken in again.
+    pub number: i64,
+    /// Records of the ledger's journal up to this one are in it.
+    pub position: i64,
+    /// What was used of accounts. Comes off what the ledger was granted of them.
+    pub used: Vec<(LimitAccount, i64)>,
+    /// What was granted and is not needed.
+    pub given_back: Vec<(LimitAccount, i64)>,
+    pub wants: Vec<Want>,
+    pub usage: Vec<(UsageKey, UsageSum)>,
+}
+
+/// A wish to hold some of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    pub account: LimitAccount,
+    /// Of the limit.
+    pub amount: i64,
+    /// What the ledger wants to hold of it when the batch is done.
+    pub hold: i64,
+}
+
+/// How an account stands when a batch is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub account: LimitAccount,
+    /// Used by all.
+    pub used: i64,
+    /// What the ledger that asked holds of it.
+    pub held: i64,
+    /// What other ledgers hold.
+    pub elsewhere: i64,
+}
+
+/// Where a ledger goes on after a start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beginning {
+    pub number: i64,
+    pub position: i64,
+    pub held: Vec<(LimitAccount, i64)>,
+}
+
+/// What usage is counted by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UsageKey {
+    /// Hours since 1970.
+    pub hour: i64,
+    pub workspace: WorkspaceId,
+    pub model: String,
+    pub model_id: ResourceId,
+    pub key: String,
+    pub end_user: Option<String>,
+    pub tag: Option<String>,
+    pub provider: ModelType,
+    pub provider_model: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageSum {
+    pub calls: i64,
+    /// Of the calls, those that got no answer from the provider.
+    pub failed: i64,
+    /// Of the calls, those of which something was counted here.
+    pub estimated: i64,
+    pub input: i64,
+    pub output: i64,
+    pub cached: i64,
+    pub cache_written: i64,
+    pub reasoning: i64,
+    /// Nanodollars.
+    pub cost: i64,
+}
+
+const HOUR_MS: i64 = 3_600_000;
+/// A sum that grows no more: two of it can still be added.
+pub const SUM_MAX: i64 = 1 << 61;
+
+impl UsageKey {
+    pub fn of(call: &ModelCall) -> Self {
+        Self {
+            hour: call.at.ms().div_euclid(HOUR_MS),
+            workspace: call.workspace.clone(),
+            model: word(&call.model),
+            model_id: call.model_id.clone(),
+            key: word(&call.key),
+            end_user: call.end_user.as_deref().map(word).filter(|user| !user.is_empty()),
+            tag: call.tag.as_deref().map(word).filter(|tag| !tag.is_empty()),
+            provider: call.provider,
+            provider_model: word(&call.provider_model),
+        }
+    }
+}
+
+impl UsageSum {
+    pub fn of(call: &ModelCall) -> Self {
+        let usage = &call.usage;
+        Self {
+            calls: 1,
+            failed: i64::from(matches!(call.outcome, ModelOutcome::Failed(_))),
+            estimated: i64::from(usage.estimated),
+            input: whole(usage.input),
+            output: whole(usage.output),
+            cached: whole(usage.cached),
+            cache_written: whole(usage.cache_written),
+            reasoning: whole(usage.reasoning),
+            cost: whole(call.cost),
+        }
+    }
+
+    pub fn add(&mut self, more: &Self) {
+        let sum = |a: &mut i64, b: i64| *a = a.saturating_add(b).min(SUM_MAX);
+        sum(&mut self.calls, more.calls);
+        sum(&mut self.failed, more.failed);
+        sum(&mut self.estimated, more.estimated);
+        sum(&mut self.input, more.input);
+        sum(&mut self.output, more.output);
+        sum(&mut self.cached, more.cached);
+        sum(&mut self.cache_written, more.cache_written);
+        sum(&mut self.reasoning, more.reasoning);
+        sum(&mut self.cost, more.cost);
+    }
+}
+
+/// What one call used by a measure.
+pub fn used_by(call: &ModelCall, measure: LimitMeasure) -> i64 {
+    match measure {
+        LimitMeasure::Cost => whole(call.cost),
+        LimitMeasure::Requests => 1,
+        LimitMeasure::InputTokens => whole(call.usage.input),
+        LimitMeasure::OutputTokens => whole(call.usage.output),
+        LimitMeasure::TotalTokens => whole(call.usage.total()),
+    }
+}
+
+/// What no provider can mean is cut to what a sum can hold many of.
+fn whole(count: u64) -> i64 {
+    const MOST: i64 = 1 << 45;
+    i64::try_from(count).unwrap_or(MOST).min(MOST)
+}
+
+/// What callers and providers call something, as every database can hold and index it.
+pub fn word(text: &str) -> String {
+    const BYTES_MAX: usize = 256;
+    let mut ends = (0..=text.len().min(BYTES_MAX)).rev();
+    let end = ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text[..end].replace('\0', "?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_cut_between_letters() {
+        assert_eq!(word("a\0b"), "a?b");
+        let long = format!("x{}", "ä".repeat(200));
+        assert_eq!(word(&long), format!("x{}", "ä".repeat(127)));
+        assert_eq!(word(&long[..256 - 1]), &long[..255]);
+    }
+
+    #[test]
+    fn sums_stop_growing() {
+        let mut sum = UsageSum { cost: SUM_MAX - 1, ..UsageSum::default() };
+        sum.add(&UsageSum { cost: i64::MAX, calls: 1, ..UsageSum::default() });
+        assert_eq!((sum.cost, sum.calls), (SUM_MAX, 1));
+    }
+}
