@@ -1,5 +1,6 @@
 //! Policies: where, on what, and how much of it others may run.
 
+use crate::models::{Amounts, ModelLimit, window_step};
 use crate::parts::{Flavor, Head, Metadata, limits};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
 use schemars::JsonSchema;
@@ -69,7 +70,9 @@ pub struct PolicyLocation {
     pub kind: Option<LocationType>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
     Minute,
@@ -78,16 +81,51 @@ pub enum Granularity {
     Month,
 }
 
-/// Tokens in each window of `step` times `granularity`. A limit of 0 is none.
+/// Whose use is counted together.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "camelCase")]
+pub enum LimitPer {
+    /// That of each model.
+    #[default]
+    Model,
+    /// That of all models with the policy.
+    Workspace,
+    /// That of each key or signed-in caller.
+    Key,
+    /// That of each end user, as requests name them.
+    EndUser,
+}
+
+/// What models may use in each window of `step` times `granularity`. A limit of 0 is none.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyMaxTokens {
+    /// US dollars, such as `12.50`. Never passed: what a request may cost at most has to be left.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub cost: Option<String>,
     pub granularity: Option<Granularity>,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub input: Option<i64>,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub output: Option<i64>,
+    /// Whose use is counted together. Default: that of each model.
+    pub per: Option<LimitPer>,
+    #[schemars(range(min = 0, max = limits::COUNT_MAX))]
+    pub requests: Option<i64>,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub ratio_input_over_output: Option<i64>,
     #[schemars(range(min = 1, max = limits::SCALE_MAX))]
@@ -133,6 +171,7 @@ impl Kind for Policy {
                         "spec.maxTokens.granularity",
                         message,
                     );
+                    limit.amounts().check("spec.maxTokens", problems);
                 }
             },
         }
@@ -147,6 +186,44 @@ impl Kind for Policy {
 
     fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
         self.metadata.stamp(stamp);
+    }
+}
+
+impl PolicyMaxTokens {
+    fn amounts(&self) -> Amounts<'_> {
+        Amounts {
+            cost: self.cost.as_deref(),
+            requests: self.requests,
+            input: self.input,
+            output: self.output,
+            total: self.total,
+        }
+    }
+}
+
+impl PolicySpec {
+    /// Whether it says anything of resources of this type. One that names no types is for all.
+    pub fn concerns(&self, resource: PolicyResourceType) -> bool {
+        let types = self.resource_types.as_deref().unwrap_or_default();
+        types.is_empty() || types.contains(&resource)
+    }
+
+    /// What models under it may use: a limit for each of its amounts.
+    pub fn model_limits(&self, id: &str, name: &str) -> Vec<ModelLimit> {
+        let limits = self.max_tokens.as_ref().filter(|_| self.kind == Some(PolicyType::MaxToken));
+        let Some((limits, granularity)) = limits.and_then(|it| Some((it, it.granularity?))) else {
+            return Vec::new();
+        };
+        let limit = |(measure, amount)| ModelLimit {
+            id: id.to_owned(),
+            name: format!("policy `{name}`"),
+            measure,
+            amount,
+            per: limits.per.unwrap_or_default(),
+            granularity,
+            step: window_step(limits.step),
+        };
+        limits.amounts().measured().into_iter().map(limit).collect()
     }
 }
 

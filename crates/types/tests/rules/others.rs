@@ -43,10 +43,15 @@ fn policies_hold_what_their_type_needs() {
         &["spec.maxTokens.granularity"],
     );
     check_spec::<Policy>(
-        json!({"type": "maxToken", "maxTokens": {"granularity": "day", "step": 0}}),
+        json!({"type": "maxToken", "maxTokens": {"granularity": "day", "step": 0, "total": 1}}),
         &["spec.maxTokens.step"],
     );
-    let policy: Policy = made(json!({"type": "maxToken", "maxTokens": {"granularity": "day"}}));
+    check_spec::<Policy>(
+        json!({"type": "maxToken", "maxTokens": {"granularity": "day", "total": 0}}),
+        &["spec.maxTokens"],
+    );
+    let limit = json!({"granularity": "day", "total": 1});
+    let policy: Policy = made(json!({"type": "maxToken", "maxTokens": limit}));
     assert_eq!(policy.spec.max_tokens.unwrap().step, Some(1));
 }
 
