@@ -1,7 +1,9 @@
 //! People, service accounts and their keys.
 
 use crate::Timestamp;
-use crate::parts::{Sensitive, duration, limits};
+use crate::kinds::policy::Granularity;
+use crate::models::{Amounts, KeyModels};
+use crate::parts::{Sensitive, duration, limits, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -126,6 +128,9 @@ pub struct ApiKey {
     #[schemars(extend("readOnly" = true))]
     pub id: Option<String>,
     pub name: Option<String>,
+    /// The key opens these models and nothing else. Empty: all models.
+    pub models: Option<Vec<String>>,
+    pub budget: Option<ApiKeyBudget>,
     #[schemars(extend("readOnly" = true))]
     pub sub: Option<String>,
     pub sub_type: Option<String>,
@@ -139,9 +144,62 @@ pub struct ApiKeyRequest {
     pub expires_in: Option<String>,
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
+    /// Names of models. The key then opens these and nothing else; an empty list stands for all models.
+    #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
+    pub models: Option<Vec<String>>,
+    /// What may be used with the key in each window. A key with a budget is for models alone.
+    pub budget: Option<ApiKeyBudget>,
+}
+
+/// What may be used with a key in each window of `step` times `granularity`. A limit of 0 is none.
+#[skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApiKeyBudget {
+    /// US dollars, such as `5`. Never passed: what a request may cost at most has to be left.
+    #[schemars(length(max = limits::WORD_MAX))]
+    pub cost: Option<String>,
+    pub granularity: Granularity,
+    #[schemars(range(min = 0, max = limits::COUNT_MAX))]
+    pub input: Option<i64>,
+    #[schemars(range(min = 0, max = limits::COUNT_MAX))]
+    pub output: Option<i64>,
+    #[schemars(range(min = 0, max = limits::COUNT_MAX))]
+    pub requests: Option<i64>,
+    #[schemars(range(min = 1, max = limits::SCALE_MAX))]
+    pub step: Option<i64>,
+    #[schemars(range(min = 0, max = limits::COUNT_MAX))]
+    pub total: Option<i64>,
+}
+
+impl ApiKeyBudget {
+    pub fn amounts(&self) -> Amounts<'_> {
+        Amounts {
+            cost: self.cost.as_deref(),
+            requests: self.requests,
+            input: self.input,
+            output: self.output,
+            total: self.total,
+        }
+    }
 }
 
 impl ApiKeyRequest {
+    /// What it is for, if that is models alone.
+    pub fn key_models(&self) -> Result<Option<KeyModels>, crate::Problems> {
+        let mut problems = crate::Problems::default();
+        for (index, name) in self.models.iter().flatten().enumerate() {
+            let rule = "must be the name of a model";
+            problems.require(names::is_dns_label(name), format!("models[{index}]"), rule);
+        }
+        if let Some(budget) = &self.budget {
+            budget.amounts().check("budget", &mut problems);
+        }
+        problems.into_result()?;
+        let wished = self.models.is_some() || self.budget.is_some();
+        let models = self.models.clone().unwrap_or_default();
+        Ok(wished.then(|| KeyModels { models, budget: self.budget.clone() }))
+    }
+
     /// How long it lives, in seconds; `None` for ever.
     pub fn expires_in_s(&self) -> Result<Option<i64>, crate::Problems> {
         let mut problems = crate::Problems::default();

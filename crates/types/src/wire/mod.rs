@@ -12,6 +12,7 @@ mod integration;
 mod invitation;
 mod log;
 mod metrics;
+mod model_usage;
 mod requests;
 mod sandbox;
 mod workspace;
@@ -37,7 +38,7 @@ pub use execution::{
     JobExecutionTaskStatus, TASKS_MAX,
 };
 pub use identity::{
-    Account, ApiKey, ApiKeyRequest, Role, ServiceAccount, ServiceAccountRequest,
+    Account, ApiKey, ApiKeyBudget, ApiKeyRequest, Role, ServiceAccount, ServiceAccountRequest,
     ServiceAccountUpdate, UserRoleRequest, UserSource, WorkspaceUser,
 };
 pub use image::{
@@ -57,6 +58,9 @@ pub use log::{LogAnswer, LogLine, LogTime, WorkloadLogs};
 pub use metrics::{
     AccountMetrics, AccountMetricsDataEntry, AccountMetricsMeta, AccountMetricsPoint,
     AccountMetricsSummary, EntrySummary, GroupBy, MetricsValues, Resolution,
+};
+pub use model_usage::{
+    ModelUsage, ModelUsageBy, ModelUsageEntry, ModelUsageResolution, ModelUsageSum,
 };
 pub use requests::{RequestAnswer, RequestCounts, WorkloadRequests};
 pub use sandbox::{
