@@ -4,6 +4,7 @@
 //! all of them can route and guard without asking anybody.
 
 use crate::ids::{ResourceId, WorkspaceId};
+use crate::models::ModelRoute;
 use crate::parts::TextMap;
 use crate::{KindName, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ pub enum RouteChange {
     Workload(WorkloadRoute),
     Preview(PreviewRoute),
     Domain(DomainRoute),
+    Model(Box<ModelRoute>),
     /// The resource, of whatever kind, is no more.
     Gone(ResourceId),
 }

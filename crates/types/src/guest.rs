@@ -34,6 +34,16 @@ pub const SECRET_HEADER: &str = "x-holm-machine";
 /// Where the machine says how programs that start from now on get out: a PUT of [`ProxySettings`].
 pub const PROXY_PATH: &str = "/machine/proxy";
 
+/// Where images have their certificates, by what they are made of. Paths from the root.
+pub const BUNDLES: [&str; 6] = [
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/pki/tls/certs/ca-bundle.crt",
+    "etc/ssl/ca-bundle.pem",
+    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "etc/ssl/cert.pem",
+    "usr/lib/ssl/cert.pem",
+];
+
 /// How programs of an instance find the proxy, and whom they have to trust for it. The default takes
 /// back what was said before.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

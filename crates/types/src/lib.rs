@@ -18,6 +18,8 @@ pub mod ids;
 pub mod instance;
 pub mod kind;
 pub mod kinds;
+pub mod model_books;
+pub mod models;
 pub mod own_image;
 pub mod parts;
 pub mod problems;
