@@ -22,6 +22,7 @@ pub mod identity;
 pub mod image_rights;
 pub mod logs;
 mod migrations;
+pub mod models;
 pub mod prices;
 pub mod references;
 pub mod resources;

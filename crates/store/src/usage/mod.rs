@@ -51,7 +51,7 @@ fn places(rows: usize, columns: usize) -> String {
 
 /// Writes many rows with few statements. `into` names table and columns, `clash` says what happens
 /// to rows that are there.
-fn insert(
+pub(crate) fn insert(
     tx: &mut Tx<'_>,
     table: &'static str,
     into: &str,

@@ -1,0 +1,178 @@
+//! Accounts of limits and who holds what of them.
+//!
+//! Of each account `used` and all that is `held` never exceed the amount by a grant: whoever grants
+//! has the account's row, and sees what all others hold. To use or give back what one holds needs no
+//! more than one's own row.
+
+use super::{read_word, written};
+use crate::{Error, Row, Tx, Value, params};
+use types::Timestamp;
+use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, Standing, Want};
+
+const LIMITS: &str = "model_limits";
+const GRANTS: &str = "model_grants";
+const LEDGERS: &str = "model_ledgers";
+/// How long it counts that somebody needs more.
+const WANTED_MS: i64 = 5_000;
+
+/// The account of a row, by `$1` to `$5`.
+const ACCOUNT: &str =
+    "limit_id = $1 AND measure = $2 AND subject = $3 AND starts_at = $4 AND ends_at = $5";
+
+/// Where a ledger goes on after a start.
+pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
+    let sql = "SELECT number, position FROM model_ledgers WHERE ledger = $1";
+    let (number, position) = match tx.find(LEDGERS, sql, params![ledger])? {
+        Some(row) => (row.int(0)?, row.int(1)?),
+        None => (0, 0),
+    };
+    let sql = "SELECT limit_id, measure, subject, starts_at, ends_at, held FROM model_grants
+               WHERE ledger = $1 AND held > 0 ORDER BY limit_id, measure, subject, starts_at";
+    let held = tx.query(GRANTS, sql, params![ledger])?;
+    let held =
+        held.iter().map(|row| Ok((account(row)?, row.int(5)?))).collect::<Result<_, Error>>()?;
+    Ok(Beginning { number, position, held })
+}
+
+/// Takes a batch in, once, and answers its wants, in their order, also when it comes again.
+pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
+    let is_new = note(tx, batch)?;
+    let used: &[(LimitAccount, i64)] = if is_new { &batch.used } else { &[] };
+    // Rows of accounts in one order everywhere, so that two servers do not lock each other out.
+    let mut accounts: Vec<(&LimitAccount, i64)> =
+        used.iter().map(|(account, used)| (account, *used)).collect();
+    accounts.extend(batch.wants.iter().map(|want| (&want.account, 0)));
+    accounts.sort_unstable();
+    for (account, used) in accounts {
+        add_used(tx, account, used)?;
+    }
+    if is_new {
+        for (account, amount) in batch.used.iter().chain(&batch.given_back) {
+            take_off(tx, &batch.ledger, account, *amount)?;
+        }
+        super::usage::add(tx, &batch.usage)?;
+    }
+    batch.wants.iter().map(|want| grant(tx, &batch.ledger, want)).collect()
+}
+
+/// Whether the batch is new. From then on it is not.
+fn note(tx: &mut Tx<'_>, batch: &Batch) -> Result<bool, Error> {
+    let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, $2, $3, $4)
+               ON CONFLICT (ledger) DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at,
+                   position = CASE WHEN excluded.position > model_ledgers.position
+                       THEN excluded.position ELSE model_ledgers.position END
+               WHERE model_ledgers.number < excluded.number";
+    let now = tx.world().now();
+    let values = params![batch.ledger.as_str(), batch.number, batch.position, now];
+    Ok(tx.execute(LEDGERS, sql, values)? == 1)
+}
+
+fn key(account: &LimitAccount) -> Result<Vec<Value>, Error> {
+    Ok(vec![
+        account.limit.as_str().into(),
+        written(LIMITS, &account.measure)?.into(),
+        account.subject.as_str().into(),
+        account.starts_at.into(),
+        account.ends_at.into(),
+    ])
+}
+
+/// Holds the account's row until the end of the transaction.
+fn add_used(tx: &mut Tx<'_>, account: &LimitAccount, used: i64) -> Result<(), Error> {
+    let sql = format!(
+        "INSERT INTO model_limits (limit_id, measure, subject, starts_at, ends_at, used)
+         VALUES ($1, $2, $3, $4, $5, $6)
+         ON CONFLICT (limit_id, measure, subject, starts_at, ends_at) DO UPDATE SET
+             used = CASE WHEN model_limits.used > {SUM_MAX} THEN model_limits.used
+                 ELSE model_limits.used + excluded.used END"
+    );
+    let mut values = key(account)?;
+    values.push(used.clamp(0, SUM_MAX).into());
+    tx.execute(LIMITS, &sql, &values).map(drop)
+}
+
+fn take_off(
+    tx: &mut Tx<'_>,
+    ledger: &str,
+    account: &LimitAccount,
+    amount: i64,
+) -> Result<(), Error> {
+    let sql = format!(
+        "UPDATE model_grants SET held = CASE WHEN held > $7 THEN held - $7 ELSE 0 END
+         WHERE {ACCOUNT} AND ledger = $6"
+    );
+    let mut values = key(account)?;
+    values.extend([ledger.into(), amount.into()]);
+    tx.execute(GRANTS, &sql, &values).map(drop)
+}
+
+/// Gives a ledger what it wants, as far as there is enough. Its account must be held.
+fn grant(tx: &mut Tx<'_>, ledger: &str, want: &Want) -> Result<Standing, Error> {
+    let sql = format!(
+        "SELECT used,
+             COALESCE((SELECT held FROM model_grants WHERE {ACCOUNT} AND ledger = $6), 0),
+             COALESCE((SELECT CAST(SUM(held) AS BIGINT) FROM model_grants WHERE {ACCOUNT} AND ledger <> $6), 0)
+         FROM model_limits WHERE {ACCOUNT}"
+    );
+    let mut values = key(&want.account)?;
+    values.push(ledger.into());
+    let row = tx.find(LIMITS, &sql, &values)?;
+    let row = row.ok_or_else(|| Error::corrupt(LIMITS, &want.account.limit, "it is gone"))?;
+    let (used, held, elsewhere) = (row.int(0)?, row.int(1)?, row.int(2)?);
+    let spare = want.amount.saturating_sub(used).saturating_sub(elsewhere).saturating_sub(held);
+    let held = held + want.hold.saturating_sub(held).min(spare).max(0);
+    let sql = "INSERT INTO model_grants
+                   (limit_id, measure, subject, starts_at, ends_at, ledger, held, wanted_at)
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+               ON CONFLICT (limit_id, measure, subject, starts_at, ends_at, ledger)
+               DO UPDATE SET held = excluded.held, wanted_at = excluded.wanted_at";
+    let now = tx.world().now();
+    let wanted_at = (held < want.hold && elsewhere > 0).then_some(now);
+    values.extend([held.into(), wanted_at.into()]);
+    tx.execute(GRANTS, sql, &values)?;
+    Ok(Standing { account: want.account.clone(), used, held, elsewhere })
+}
+
+/// Accounts of which a ledger holds some, and of which others got less than they need: with the
+/// first of these, by its name.
+pub fn asked_for(tx: &mut Tx<'_>, ledger: &str) -> Result<Vec<(LimitAccount, String)>, Error> {
+    let sql = "SELECT g.limit_id, g.measure, g.subject, g.starts_at, g.ends_at, MIN(o.ledger) FROM model_grants g
+               JOIN model_grants o ON o.limit_id = g.limit_id AND o.measure = g.measure
+                   AND o.subject = g.subject AND o.starts_at = g.starts_at AND o.ends_at = g.ends_at
+               WHERE g.ledger = $1 AND g.held > 0 AND o.ledger <> $1 AND o.wanted_at > $2
+               GROUP BY g.limit_id, g.measure, g.subject, g.starts_at, g.ends_at";
+    let after = tx.world().now().plus_ms(-WANTED_MS);
+    let asked = tx.query(GRANTS, sql, params![ledger, after])?;
+    asked.iter().map(|row| Ok((account(row)?, row.text(5)?))).collect()
+}
+
+fn account(row: &Row) -> Result<LimitAccount, Error> {
+    Ok(LimitAccount {
+        limit: row.text(0)?,
+        measure: read_word(LIMITS, &row.text(1)?)?,
+        subject: row.text(2)?,
+        starts_at: row.time(3)?,
+        ends_at: row.time(4)?,
+    })
+}
+
+/// Forgets windows that ended before. What a server that is gone for good held of them goes with
+/// them; until then it counts as used.
+pub fn trim_limits(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
+    let sql = "DELETE FROM model_grants WHERE (limit_id, measure, subject, starts_at, ends_at, ledger) IN (
+                   SELECT limit_id, measure, subject, starts_at, ends_at, ledger FROM model_grants
+                   WHERE ends_at < $1 LIMIT $2)";
+    let grants = tx.execute(GRANTS, sql, params![before, limit])?;
+    let sql = "DELETE FROM model_limits WHERE (limit_id, measure, subject, starts_at, ends_at) IN (
+                   SELECT limit_id, measure, subject, starts_at, ends_at FROM model_limits
+                   WHERE ends_at < $1 LIMIT $2)";
+    Ok(grants + tx.execute(LIMITS, sql, params![before, limit])?)
+}
+
+/// Forgets ledgers that nobody has heard of since, and that hold nothing.
+pub(super) fn trim_ledgers(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
+    let sql = "DELETE FROM model_ledgers WHERE ledger IN (
+                   SELECT l.ledger FROM model_ledgers l WHERE l.seen_at < $1
+                   AND NOT EXISTS (SELECT 1 FROM model_grants g WHERE g.ledger = l.ledger) LIMIT $2)";
+    tx.execute(LEDGERS, sql, params![before, limit])
+}
