@@ -36,6 +36,8 @@ pub enum Printer {
     /// The rules of its network, which say what they did. The workload is known by its row: others may
     /// have its name later.
     Network(ResourceId),
+    /// The data plane, which tells of requests to a model. The model is known by its row too.
+    Requests(ResourceId),
 }
 
 impl Printer {
@@ -47,7 +49,7 @@ impl Printer {
             }
             Self::Replica(instance) => (instance.as_str(), 0, 0),
             Self::Build { build, attempt } => (build.as_str(), 0, i64::from(*attempt)),
-            Self::Network(workload) => (workload.as_str(), 0, 0),
+            Self::Network(of) | Self::Requests(of) => (of.as_str(), 0, 0),
         }
     }
 
@@ -55,7 +57,7 @@ impl Printer {
     fn execution_name(&self) -> &str {
         match self {
             Self::Task { execution_name, .. } => execution_name,
-            Self::Replica(_) | Self::Build { .. } | Self::Network(_) => "",
+            Self::Replica(_) | Self::Build { .. } | Self::Network(_) | Self::Requests(_) => "",
         }
     }
 }

@@ -73,6 +73,12 @@ const ALL: &[Migration] = &[
         name: "egress addresses",
         sql: include_str!("../migrations/0021_egress_addresses.sql"),
     },
+    Migration { number: 22, name: "models", sql: include_str!("../migrations/0022_models.sql") },
+    Migration {
+        number: 23,
+        name: "api key models",
+        sql: include_str!("../migrations/0023_api_key_models.sql"),
+    },
 ];
 
 /// The number of the newest step.

@@ -1,6 +1,6 @@
 //! What keeps the database from growing for ever.
 
-use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, idempotency};
+use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, idempotency, models};
 use std::ops::AddAssign;
 use types::Timestamp;
 
@@ -14,6 +14,10 @@ const DELIVERIES_KEPT_MS: i64 = 30 * 24 * 3_600_000;
 const CROSSINGS_KEPT_MS: i64 = 400 * 24 * 3_600_000;
 /// How long it can be told that an address for an upload was used.
 const BUILDS_KEPT_MS: i64 = 30 * 24 * 3_600_000;
+/// What was used of a window matters while calls that began in it go on.
+const LIMITS_KEPT_MS: i64 = 2 * 24 * 3_600_000;
+/// The same year as of budgets. A server that was away for longer begins anew.
+const MODEL_USAGE_KEPT_MS: i64 = 400 * 24 * 3_600_000;
 /// Rows that one transaction forgets.
 const BATCH: i64 = 1000;
 
@@ -25,6 +29,8 @@ pub struct Tidied {
     pub deliveries: u64,
     pub crossings: u64,
     pub builds: u64,
+    pub model_limits: u64,
+    pub model_usage: u64,
 }
 
 impl AddAssign for Tidied {
@@ -34,6 +40,8 @@ impl AddAssign for Tidied {
         self.deliveries += more.deliveries;
         self.crossings += more.crossings;
         self.builds += more.builds;
+        self.model_limits += more.model_limits;
+        self.model_usage += more.model_usage;
     }
 }
 
@@ -60,5 +68,7 @@ fn forget_some(tx: &mut Tx<'_>, now: Timestamp) -> Result<Tidied, Error> {
         deliveries: deliveries::trim(tx, now.plus_ms(-DELIVERIES_KEPT_MS), BATCH)?,
         crossings: budgets::trim(tx, now.plus_ms(-CROSSINGS_KEPT_MS), BATCH)?,
         builds: builds::trim(tx, now.plus_ms(-BUILDS_KEPT_MS), BATCH)?,
+        model_limits: models::trim_limits(tx, now.plus_ms(-LIMITS_KEPT_MS), BATCH)?,
+        model_usage: models::trim_usage(tx, now.plus_ms(-MODEL_USAGE_KEPT_MS), BATCH)?,
     })
 }

@@ -5,6 +5,7 @@ use crate::feed::Act;
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
 use types::ids::ApiKeyId;
+use types::models::KeyModels;
 
 #[derive(Debug, Clone)]
 pub struct ApiKey {
@@ -15,12 +16,13 @@ pub struct ApiKey {
     /// As its owner wrote it, such as `30d`.
     pub expires_in: Option<String>,
     pub expires_at: Option<Timestamp>,
+    /// What it may do, if it is for models alone.
+    pub models: Option<KeyModels>,
     pub created_at: Timestamp,
     pub created_by: String,
 }
 
-const COLUMNS: &str =
-    "id, digest, name, subject_type, subject_id, expires_in, expires_at, created_at, created_by";
+const COLUMNS: &str = "id, digest, name, subject_type, subject_id, expires_in, expires_at, created_at, created_by, models";
 
 fn read(row: &Row) -> Result<ApiKey, Error> {
     Ok(ApiKey {
@@ -32,12 +34,21 @@ fn read(row: &Row) -> Result<ApiKey, Error> {
         expires_at: row.opt_time(6)?,
         created_at: row.time(7)?,
         created_by: row.text(8)?,
+        models: row.opt_text(9)?.map(|text| read_models(&row.text(0)?, &text)).transpose()?,
     })
 }
 
+/// A text that cannot be read opens nothing, rather than everything.
+fn read_models(id: &str, text: &str) -> Result<KeyModels, Error> {
+    serde_json::from_str(text).map_err(|error| Error::corrupt("api_keys", id, error))
+}
+
 pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
-    let sql =
-        format!("INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
+    let sql = format!(
+        "INSERT INTO api_keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+    );
+    let models = key.models.as_ref().map(serde_json::to_string).transpose();
+    let models = models.map_err(|error| Error::corrupt("api_keys", key.id.as_str(), error))?;
     tx.execute(
         "api_keys",
         &sql,
@@ -50,7 +61,8 @@ pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
             key.expires_in.as_deref(),
             key.expires_at,
             key.created_at,
-            key.created_by.as_str()
+            key.created_by.as_str(),
+            models
         ],
     )?;
     announce(tx, None, "api-key", key.id.as_str(), Act::Created, &key.created_by)
