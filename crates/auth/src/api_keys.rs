@@ -1,12 +1,13 @@
 //! API keys of people and of service accounts.
 
-use crate::{Error, Grant, Identity, Member, Subject, identity, secrets, service_accounts};
+use crate::{Denied, Error, Grant, Identity, Member, Subject, identity, secrets, service_accounts};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::Digest;
 use store::identity::api_keys;
 pub use store::identity::api_keys::ApiKey;
 use types::ids::{ApiKeyId, ServiceAccountId};
+use types::models::KeyModels;
 use types::parts::duration;
 use zeroize::Zeroizing;
 
@@ -19,6 +20,8 @@ pub struct NewKey {
     pub name: String,
     /// Such as `30d`; never when absent or empty.
     pub expires_in: Option<String>,
+    /// What it may do, if it is to be for models alone.
+    pub models: Option<KeyModels>,
 }
 
 /// Makes a personal key. The second value is the key itself, which cannot be read again.
@@ -35,8 +38,11 @@ pub fn create_of_service_account(
     new: NewKey,
 ) -> Result<(ApiKey, String), Error> {
     let subject = owned(tx, member, id)?;
+    let signs = new.models.is_none();
     let (key, value) = create_for(tx, subject, new, &member.who.name)?;
-    api_keys::keep_secret(tx, &key.id, &value)?;
+    if signs {
+        api_keys::keep_secret(tx, &key.id, &value)?;
+    }
     Ok((key, value))
 }
 
@@ -52,6 +58,8 @@ pub struct SigningKey {
 pub enum NoSigningKey {
     #[error("there is no such key, or it has expired")]
     Unknown,
+    #[error("{}", Denied::ForModels)]
+    ForModels,
     #[error("only API keys of service accounts sign requests; this one is a person's")]
     NotServiceAccount,
     #[error("the key was made before this server kept keys for signing; make a new one")]
@@ -65,6 +73,9 @@ pub fn signing_key(tx: &mut Tx<'_>, id: &str) -> Result<SigningKey, NoSigningKey
     let (id, now) = (ApiKeyId::known(id.to_owned()), tx.world().now());
     let good = |key: &ApiKey| key.expires_at.is_none_or(|end| end > now);
     let key = api_keys::find(tx, &id)?.filter(good).ok_or(NoSigningKey::Unknown)?;
+    if key.models.is_some() {
+        return Err(NoSigningKey::ForModels);
+    }
     if !matches!(key.subject, Subject::ServiceAccount(_)) {
         return Err(NoSigningKey::NotServiceAccount);
     }
@@ -107,6 +118,7 @@ pub(crate) fn create_with(
         subject,
         expires_in,
         expires_at: life_s.map(|life_s| now.plus_s(life_s)),
+        models: new.models,
         created_at: now,
         created_by: by.to_owned(),
     };

@@ -210,8 +210,14 @@ impl Auth {
         self.0.memory.cache.forget();
     }
 
-    /// Who stands behind an API key or an access token.
+    /// Who stands behind an API key or an access token. A key that is for models alone is refused.
     pub async fn identify(&self, token: &str) -> Result<Arc<Identity>, Denied> {
+        let identity = self.identify_for_models(token).await?;
+        if identity.models.is_some() { Err(Denied::ForModels) } else { Ok(identity) }
+    }
+
+    /// The same, for those who hold the caller to what [`Identity::models`] says.
+    pub async fn identify_for_models(&self, token: &str) -> Result<Arc<Identity>, Denied> {
         let digest = Digest::of(token);
         let known = match self.0.memory.cache.get(&digest) {
             Some(known) => known,
@@ -291,8 +297,10 @@ impl Auth {
 
 fn by_key(tx: &mut Tx<'_>, digest: &Digest) -> Result<Entry, Denied> {
     let key = api_keys::find_by_digest(tx, digest)?.ok_or(Denied::Unknown)?;
-    let identity =
+    let right = key.models.map(|models| Arc::new(models.right(key.id.as_str(), &key.name)));
+    let mut identity =
         identity::load(tx, &key.subject, Grant::Key, Some(key.id))?.ok_or(Denied::Unknown)?;
+    identity.models = right;
     Ok(Entry { identity: Arc::new(identity), expires_at: key.expires_at })
 }
 

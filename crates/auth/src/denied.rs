@@ -17,6 +17,10 @@ pub enum Denied {
     Scope { needed: Scope },
     #[error("this needs the role `{}` in the workspace", needed.name())]
     Role { needed: Role },
+    #[error(
+        "this key is for models alone: it opens `/{{workspace}}/models/{{name}}/` and nothing else; use another key"
+    )]
+    ForModels,
     #[error("only admins of the account may do this")]
     NotAccountAdmin,
     #[error("only people may do this, not service accounts")]
@@ -55,6 +59,7 @@ impl Denied {
             Self::Missing | Self::Unknown | Self::Expired => Blame::Credentials,
             Self::Scope { .. }
             | Self::Role { .. }
+            | Self::ForModels
             | Self::NotAccountAdmin
             | Self::NotPerson
             | Self::AddressUnproven

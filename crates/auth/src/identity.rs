@@ -7,6 +7,7 @@ use store::identity::api_keys::{self, ApiKey};
 use store::identity::{Role, Subject, accounts, members, service_accounts, users, workspaces};
 use types::Scope;
 use types::ids::{AccountId, ApiKeyId, UserId, WorkspaceId};
+use types::models::ModelRight;
 
 /// A caller with valid credentials.
 #[derive(Debug, Clone)]
@@ -17,6 +18,10 @@ pub struct Identity {
     pub grant: Grant,
     /// The key that was sent, if it was one.
     pub key: Option<ApiKeyId>,
+    /// What the key may do, if it is for models alone. [`Auth::identify`] refuses such keys.
+    ///
+    /// [`Auth::identify`]: crate::Auth::identify
+    pub models: Option<Arc<ModelRight>>,
     pub memberships: Vec<Membership>,
     pub administers: Vec<AccountId>,
 }
@@ -57,6 +62,7 @@ impl Identity {
             name: "holm".into(),
             grant: Grant::Key,
             key: None,
+            models: None,
             memberships: Vec::new(),
             administers: Vec::new(),
         }
@@ -171,7 +177,8 @@ pub(crate) fn load(
             (account.name, vec![membership(tx, workspace, account.role)?], Vec::new())
         }
     };
-    Ok(Some(Identity { subject: subject.clone(), name, grant, key, memberships, administers }))
+    let subject = subject.clone();
+    Ok(Some(Identity { subject, name, grant, key, models: None, memberships, administers }))
 }
 
 fn membership(

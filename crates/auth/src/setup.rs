@@ -146,7 +146,7 @@ fn make(tx: &mut Tx<'_>, plan: &Plan) -> Result<(), Error> {
     accounts::add_admin(tx, &account.id, &user.id, email)?;
     workspaces::create(tx, &workspace)?;
     members::add(tx, &workspace.id, &user.id, Role::Admin, None, email)?;
-    let key = api_keys::NewKey { name: "first".into(), expires_in: None };
+    let key = api_keys::NewKey { name: "first".into(), expires_in: None, models: None };
     api_keys::create_with(tx, Subject::User(user.id), key, email, &first.api_key)?;
     Ok(())
 }

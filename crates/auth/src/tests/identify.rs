@@ -37,7 +37,7 @@ async fn token(town: &Town, scope: &str) -> String {
 async fn a_revoked_key_stops_at_once(town: Town) {
     let admin = town.admin().await;
     let who = admin.clone();
-    let new = api_keys::NewKey { name: "laptop".into(), expires_in: None };
+    let new = api_keys::NewKey { name: "laptop".into(), expires_in: None, models: None };
     let (key, value) =
         town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
     assert_eq!(town.auth.identify(&value).await.unwrap().key, Some(key.id.clone()));
@@ -95,7 +95,7 @@ async fn a_ticket_is_for_one_workspace_and_one_right(town: Town) {
 
 async fn a_key_expires_when_it_was_told_to(town: Town) {
     let who = town.admin().await;
-    let new = api_keys::NewKey { name: String::new(), expires_in: Some("1h".into()) };
+    let new = api_keys::NewKey { name: String::new(), expires_in: Some("1h".into()), models: None };
     let (_, value) = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await.unwrap();
     town.clock.advance_s(3599);
     town.auth.identify(&value).await.unwrap();

@@ -273,7 +273,11 @@ async fn a_deleted_workspace_takes_everything_of_it_along(town: Town) {
 async fn a_key_of_a_bad_duration_is_refused_by_name(town: Town) {
     for expires_in in ["0d", "-1d", "11000d", "soon", "1y"] {
         let who = town.admin().await;
-        let new = api_keys::NewKey { name: String::new(), expires_in: Some(expires_in.into()) };
+        let new = api_keys::NewKey {
+            name: String::new(),
+            expires_in: Some(expires_in.into()),
+            models: None,
+        };
         let made = town.change(move |tx| api_keys::create(tx, &who, new.clone())).await;
         assert!(
             matches!(made, Err(Error::Invalid(problems)) if problems.to_string().contains("expires_in")),

@@ -38,8 +38,10 @@ async fn neither_kind_of_token_is_taken_for_the_other(town: Town) {
 
 async fn a_token_ends_with_its_time_and_what_it_opened_with_its_key(town: Town) {
     let admin = town.admin().await;
-    let (owner, new) =
-        (admin.clone(), api_keys::NewKey { name: "ci".into(), expires_in: Some("1h".into()) });
+    let (owner, new) = (
+        admin.clone(),
+        api_keys::NewKey { name: "ci".into(), expires_in: Some("1h".into()), models: None },
+    );
     let (key, value) =
         town.change(move |tx| api_keys::create(tx, &owner, new.clone())).await.unwrap();
     let who = town.auth.identify(&value).await.unwrap();
