@@ -1,0 +1,283 @@
+//! What is known of providers, as data: one file for each of them in `data/providers`.
+
+use crate::dialect::Dialect;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use types::kinds::model::ModelType;
+use types::parts::TextMap;
+
+macro_rules! files {
+    ($($kind:ident $name:literal),* $(,)?) => {
+        /// Type, its name and its file.
+        const FILES: &[(ModelType, &str, &str)] = &[
+            $((ModelType::$kind, $name, include_str!(concat!("../data/providers/", $name, ".toml"))),)*
+        ];
+    };
+}
+
+files! {
+    Openai "openai",
+    Anthropic "anthropic",
+    Gemini "gemini",
+    Vertexai "vertexai",
+    Mistral "mistral",
+    Cohere "cohere",
+    Xai "xai",
+    Deepseek "deepseek",
+    Groq "groq",
+    Cerebras "cerebras",
+    AzureOpenaiService "azure-openai-service",
+    AzureAiInference "azure-ai-inference",
+    AzureMarketplace "azure-marketplace",
+    Huggingface "huggingface",
+    HfPublicEndpoint "hf_public_endpoint",
+    HfPrivateEndpoint "hf_private_endpoint",
+    PublicModel "public_model",
+    Mcp "mcp",
+}
+
+const SERVICES: &str = include_str!("../data/services.toml");
+
+/// All providers of models, and the other services that connections are made to.
+#[derive(Debug)]
+pub struct Catalogue {
+    models: BTreeMap<ModelType, Entry>,
+    services: Vec<Service>,
+}
+
+/// The one that is compiled in.
+pub fn catalogue() -> &'static Catalogue {
+    static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+        #[expect(clippy::expect_used, reason = "the files are compiled in, and a test reads them")]
+        Catalogue::read().expect("the catalogue of providers can be read")
+    });
+    &CATALOGUE
+}
+
+impl Catalogue {
+    fn read() -> Result<Self, toml::de::Error> {
+        #[derive(Deserialize)]
+        struct Services {
+            service: Vec<Service>,
+        }
+        let models = FILES.iter().map(|(kind, name, text)| {
+            let mut entry: Entry = toml::from_str(text)?;
+            entry.name = name;
+            if entry.integrations.is_empty() {
+                entry.integrations = vec![(*name).to_owned()];
+            }
+            Ok((*kind, entry))
+        });
+        let services: Services = toml::from_str(SERVICES)?;
+        Ok(Self { models: models.collect::<Result<_, _>>()?, services: services.service })
+    }
+
+    pub fn entry(&self, kind: ModelType) -> &Entry {
+        // Every type has a file: a test goes through all of them.
+        &self.models[&kind]
+    }
+
+    pub fn service(&self, integration: &str) -> Option<&Service> {
+        self.services.iter().find(|service| service.name == integration)
+    }
+
+    /// By the name of its type.
+    pub fn named(&self, name: &str) -> Option<&Entry> {
+        self.models.values().find(|entry| entry.name == name)
+    }
+
+    /// The provider whose models a connection of this type has, where it has any.
+    pub fn of_integration(&self, integration: &str) -> Option<(ModelType, &Entry)> {
+        let found = self.models.iter().find(|(_, entry)| entry.name == integration)?;
+        found.1.is_integration().then_some((*found.0, found.1))
+    }
+
+    /// Whether a model of this type may use a connection of that one.
+    pub fn fits(&self, integration: &str, kind: ModelType) -> bool {
+        self.entry(kind).integrations.iter().any(|fits| fits == integration)
+    }
+
+    /// What connections can be made to, by name.
+    pub fn integrations(&self) -> Vec<&str> {
+        let models =
+            self.models.values().filter(|entry| entry.is_integration()).map(|entry| entry.name);
+        models.chain(self.services.iter().map(|service| service.name.as_str())).collect()
+    }
+}
+
+/// One provider of models.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    #[serde(skip)]
+    pub name: &'static str,
+    pub display_name: String,
+    /// Types of connections that fit. None: the one of its own name.
+    #[serde(default)]
+    pub integrations: Vec<String>,
+    /// Where it is, if the connection does not say.
+    pub base: Option<String>,
+    #[serde(default)]
+    pub(crate) base_of_region: TextMap,
+    /// Whether the connection has to say where it is.
+    #[serde(default)]
+    pub needs_endpoint: bool,
+    /// Ends of addresses that people copy, and that are in the paths already.
+    #[serde(default)]
+    pub(crate) cuts: Vec<String>,
+    /// What requests in a dialect that it does not have are translated into.
+    speaks: Spoken,
+    /// Paths below a model that lead to an answer, for those who ask what there is.
+    pub endpoints: Vec<String>,
+    /// Headers of callers that are passed on to it, besides those that go to all.
+    #[serde(default)]
+    pub(crate) keeps: Vec<String>,
+    /// Of the connection's settings.
+    #[serde(default)]
+    pub(crate) defaults: TextMap,
+    pub credentials: Credentials,
+    /// Left out where what they name is not there.
+    #[serde(default)]
+    pub(crate) headers: TextMap,
+    pub(crate) paths: Paths,
+    pub(crate) token: Option<TokenService>,
+}
+
+impl Entry {
+    pub fn speaks(&self) -> Dialect {
+        match self.speaks {
+            Spoken::OpenAi => Dialect::OpenAi,
+            Spoken::Anthropic => Dialect::Anthropic,
+            Spoken::Gemini => Dialect::Gemini,
+            Spoken::Cohere => Dialect::Cohere,
+        }
+    }
+
+    fn is_integration(&self) -> bool {
+        self.integrations.iter().any(|integration| integration == self.name)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Spoken {
+    OpenAi,
+    Anthropic,
+    Gemini,
+    Cohere,
+}
+
+/// How a provider wants to see a key.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    pub(crate) header: String,
+    pub(crate) form: String,
+    /// Names of the connection's secrets that hold it. The first one that is there counts.
+    pub secrets: Vec<String>,
+    /// Whether it can be asked without one.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Paths {
+    pub(crate) chat: ByDialect,
+    #[serde(default)]
+    pub(crate) embeddings: ByDialect,
+    pub(crate) models: Option<String>,
+    /// Where every other path goes: `{path}` as it was sent, or `{rest}` without its version.
+    pub(crate) other: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ByDialect {
+    openai: Option<String>,
+    responses: Option<String>,
+    anthropic: Option<String>,
+    gemini: Option<String>,
+    cohere: Option<String>,
+}
+
+impl ByDialect {
+    pub(crate) fn get(&self, dialect: Dialect) -> Option<&str> {
+        let path = match dialect {
+            Dialect::OpenAi => &self.openai,
+            Dialect::Responses => &self.responses,
+            Dialect::Anthropic => &self.anthropic,
+            Dialect::Gemini => &self.gemini,
+            Dialect::Cohere => &self.cohere,
+        };
+        path.as_deref()
+    }
+}
+
+/// Who gives access tokens.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenService {
+    pub(crate) url: String,
+    pub(crate) scope: Option<String>,
+}
+
+/// A service without models.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    pub name: String,
+    pub display_name: String,
+    pub(crate) token: Option<TokenService>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A type without a file would be found out by its first user.
+    #[test]
+    fn every_type_of_model_has_an_entry() {
+        let schema = serde_json::to_value(schemars::schema_for!(ModelType)).unwrap();
+        let names = schema["enum"].as_array().expect("the schema of an enumeration");
+        assert_eq!(names.len(), FILES.len());
+        for name in names {
+            let kind: ModelType = serde_json::from_value(name.clone()).unwrap();
+            let entry = catalogue().entry(kind);
+            assert_eq!(&Value::from(entry.name), name);
+            assert_eq!(json!(kind), *name);
+            assert!(entry.paths.chat.get(entry.speaks()).is_some(), "{name} cannot be asked");
+            assert!(entry.base.is_some() != entry.needs_endpoint, "{name} is nowhere");
+            assert!(entry.credentials.form.contains("{secret}"), "{name}");
+            assert!(
+                entry
+                    .integrations
+                    .iter()
+                    .all(|fits| catalogue().integrations().contains(&fits.as_str()))
+            );
+        }
+    }
+
+    #[test]
+    fn connections_are_made_to_providers_and_services() {
+        let names = catalogue().integrations();
+        for name in ["openai", "azure-ai-inference", "huggingface", "gmail", "slack"] {
+            assert!(names.contains(&name), "{name}");
+        }
+        assert!(!names.contains(&"mcp") && !names.contains(&"hf_private_endpoint"), "{names:?}");
+        assert!(catalogue().fits("huggingface", ModelType::HfPrivateEndpoint));
+        assert!(!catalogue().fits("openai", ModelType::Anthropic));
+    }
+
+    /// The first path, in the order of the alphabet, is what the published command line asks.
+    #[test]
+    fn the_first_endpoint_answers_messages() {
+        use crate::operation::Operation;
+        for entry in catalogue().models.values() {
+            let first = entry.endpoints.iter().min().expect("an endpoint");
+            assert_eq!(Operation::of(first), Operation::Chat(Dialect::OpenAi), "{}", entry.name);
+        }
+    }
+}
