@@ -1,0 +1,212 @@
+//! Access tokens: what a connection holds is given to a service, which gives a token for a while. Only
+//! what is said there and back; who asks, and when again, is decided elsewhere.
+
+use super::BadProvider;
+use super::paths::Base;
+use crate::catalogue::{TokenService, catalogue};
+use jose::Rsa;
+use serde::Deserialize;
+use serde_json::json;
+use types::Timestamp;
+use types::models::OutsideRequest;
+use types::parts::{Sensitive, TextMap};
+
+/// The secret under which a connection has a token that was fetched. Where it is there it is shown, as
+/// a bearer's.
+pub const ACCESS_TOKEN: &str = "accessToken";
+
+/// How long a signed wish for a token counts. Google takes an hour at most.
+const ASSERTION_S: i64 = 3600;
+const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+
+/// What shows who may ask for tokens.
+enum Grant<'s> {
+    Refresh { id: &'s str, secret: &'s str, token: &'s str },
+    Account(Box<ServiceAccount>),
+}
+
+/// The file that Google gives out for programs.
+#[derive(Deserialize)]
+struct ServiceAccount {
+    client_email: String,
+    private_key: String,
+    project_id: Option<String>,
+    token_uri: Option<String>,
+}
+
+pub(super) fn held(secrets: &TextMap) -> Option<&str> {
+    find(secrets, &[ACCESS_TOKEN, "ACCESS_TOKEN"])
+}
+
+/// Whether these secrets are not to be shown, but to be exchanged for a token.
+pub fn is_exchanged(secrets: &TextMap) -> bool {
+    grant(secrets).is_some()
+}
+
+/// The project that a service account belongs to.
+pub(super) fn project(secrets: &TextMap) -> Option<String> {
+    match grant(secrets)? {
+        Grant::Account(account) => account.project_id,
+        Grant::Refresh { .. } => None,
+    }
+}
+
+fn find<'s>(secrets: &'s TextMap, names: &[&str]) -> Option<&'s str> {
+    names
+        .iter()
+        .find_map(|name| secrets.get(*name))
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty())
+}
+
+fn grant(secrets: &TextMap) -> Option<Grant<'_>> {
+    let id = find(secrets, &["CLIENT_ID", "clientId", "client_id"]);
+    let secret = find(secrets, &["CLIENT_SECRET", "clientSecret", "client_secret"]);
+    let token = find(secrets, &["REFRESH_TOKEN", "refreshToken", "refresh_token"]);
+    if let (Some(id), Some(secret), Some(token)) = (id, secret, token) {
+        return Some(Grant::Refresh { id, secret, token });
+    }
+    let is_account =
+        |text: &&String| text.trim_start().starts_with('{') && text.contains("private_key");
+    let account = secrets.values().find(is_account)?;
+    serde_json::from_str(account).ok().map(|account| Grant::Account(Box::new(account)))
+}
+
+/// How a token is asked for with what a connection of this type holds. None: it needs none.
+pub fn token_request(
+    integration: &str,
+    config: &TextMap,
+    secrets: &TextMap,
+    now: Timestamp,
+) -> Option<Result<OutsideRequest, BadProvider>> {
+    let grant = grant(secrets)?;
+    let (provider, service) = match catalogue().of_integration(integration) {
+        Some((_, entry)) => (entry.display_name.as_str(), entry.token.as_ref()),
+        None => match catalogue().service(integration) {
+            Some(service) => (service.display_name.as_str(), service.token.as_ref()),
+            None => ("this service", None),
+        },
+    };
+    Some(asked(provider, service, config, &grant, now))
+}
+
+fn asked(
+    provider: &'static str,
+    service: Option<&TokenService>,
+    config: &TextMap,
+    grant: &Grant<'_>,
+    now: Timestamp,
+) -> Result<OutsideRequest, BadProvider> {
+    let wrong = |what: String| BadProvider::Wrong { provider, what };
+    let said = config.get("tokenUrl").or_else(|| config.get("token_url")).map(String::as_str);
+    let of_account = match grant {
+        Grant::Account(account) => account.token_uri.as_deref(),
+        Grant::Refresh { .. } => None,
+    };
+    let url = said.or(of_account).or(service.map(|service| service.url.as_str()));
+    let Some(url) = url else {
+        return Err(BadProvider::Lacks { provider, what: "`tokenUrl` in its config".into() });
+    };
+    let base = Base::parse(url).map_err(|why| wrong(format!("a `tokenUrl` that {why}")))?;
+    let target = base.target("", None, &[])?;
+    // Only a setting of the connection says that a secret may cross a network in plain.
+    if !target.is_tls && said.is_none() {
+        return Err(wrong("a service of tokens without https".into()));
+    }
+    let scope = config.get("scope").map(String::as_str);
+    let scope = scope.or(service.and_then(|service| service.scope.as_deref()));
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    match grant {
+        Grant::Refresh { id, secret, token } => {
+            form.append_pair("grant_type", "refresh_token");
+            form.append_pair("client_id", id);
+            form.append_pair("client_secret", secret);
+            form.append_pair("refresh_token", token);
+        }
+        Grant::Account(account) => {
+            let Some(scope) = scope else {
+                return Err(BadProvider::Lacks { provider, what: "`scope` in its config".into() });
+            };
+            let signed = assertion(account, scope, url, now)
+                .map_err(|_| wrong("a service account whose private key is none".into()))?;
+            form.append_pair("grant_type", JWT_BEARER);
+            form.append_pair("assertion", &signed);
+        }
+    }
+    let header = |name: &str, value: &str| (name.to_owned(), Sensitive(value.to_owned()));
+    Ok(OutsideRequest {
+        method: "POST",
+        url: target.url.to_string(),
+        headers: vec![
+            header("content-type", "application/x-www-form-urlencoded"),
+            header("accept", "application/json"),
+        ],
+        body: Sensitive(form.finish().into_bytes()),
+    })
+}
+
+fn assertion(
+    account: &ServiceAccount,
+    scope: &str,
+    audience: &str,
+    now: Timestamp,
+) -> Result<String, jose::BadKey> {
+    let now = now.seconds();
+    let claims = json!({
+        "iss": account.client_email,
+        "scope": scope,
+        "aud": audience,
+        "iat": now,
+        "exp": now.saturating_add(ASSERTION_S),
+    });
+    Rsa::from_pem(&account.private_key)?.sign(&claims)
+}
+
+/// A token and how long it is good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessToken {
+    pub value: Sensitive<String>,
+    pub expires_in_s: u64,
+    /// In place of the one that was shown, which may not count any more.
+    pub refresh_token: Option<Sensitive<String>>,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadToken {
+    /// What was shown does not count, or not any more: asking again does not help.
+    #[error("the token was refused: {0}")]
+    Refused(String),
+    #[error("the answer has no access token")]
+    Unreadable,
+}
+
+/// Reads the answer to [`token_request`], whatever its status.
+pub fn read_token(body: &[u8]) -> Result<AccessToken, BadToken> {
+    #[derive(Deserialize)]
+    struct Answer {
+        access_token: Option<String>,
+        expires_in: Option<serde_json::Value>,
+        refresh_token: Option<String>,
+        error: Option<serde_json::Value>,
+    }
+    // Some services give tokens that do not end, and say nothing.
+    const HOUR_S: u64 = 3600;
+    let answer: Answer = serde_json::from_slice(body).map_err(|_| BadToken::Unreadable)?;
+    if let Some(value) = answer.access_token.filter(|token| !token.is_empty()) {
+        let seconds = answer.expires_in.as_ref().and_then(|seconds| {
+            seconds.as_u64().or_else(|| seconds.as_str().and_then(|text| text.parse().ok()))
+        });
+        return Ok(AccessToken {
+            value: Sensitive(value),
+            expires_in_s: seconds.unwrap_or(HOUR_S),
+            refresh_token: answer.refresh_token.map(Sensitive),
+        });
+    }
+    // The word is one of a short list (RFC 6749, 5.2); the description may repeat what was sent.
+    let word = answer.error.as_ref().and_then(serde_json::Value::as_str);
+    match word {
+        Some(word) => Err(BadToken::Refused(word.chars().take(60).collect())),
+        None => Err(BadToken::Unreadable),
+    }
+}

@@ -1,0 +1,260 @@
+//! Where a provider is and what it wants to see: a connection, made ready to be asked.
+
+mod access;
+mod fields;
+mod headers;
+mod paths;
+
+pub use access::{ACCESS_TOKEN, AccessToken, BadToken, is_exchanged, read_token, token_request};
+
+use crate::catalogue::{Entry, catalogue};
+use crate::dialect::Dialect;
+use crate::operation::Operation;
+use fields::{Fields, Place};
+use headers::Headers;
+use http::{HeaderMap, Uri};
+use paths::Base;
+use std::fmt;
+use types::models::{ModelProvider, OutsideRequest};
+use types::parts::Sensitive;
+
+/// A provider, ready to be asked with the secrets of one connection.
+pub struct Provider {
+    entry: &'static Entry,
+    fields: Fields,
+    base: Base,
+    headers: Headers,
+    /// Of the dialects that it has, those that the connection says are there.
+    only: Option<Vec<Dialect>>,
+}
+
+/// The secrets are in the headers.
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider")
+            .field("name", &self.entry.name)
+            .field("base", &self.base)
+            .finish()
+    }
+}
+
+/// How a provider takes an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// As it was asked.
+    Passes,
+    /// In this dialect.
+    Translates(Dialect),
+    Unsupported,
+}
+
+/// Where one call goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub url: Uri,
+    /// Without the brackets of IPv6.
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+}
+
+/// Why a provider cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadProvider {
+    #[error("the connection to {provider} lacks {what}")]
+    Lacks { provider: &'static str, what: String },
+    #[error("the connection to {provider} has {what}")]
+    Wrong { provider: &'static str, what: String },
+    /// The background has not fetched one yet, or cannot.
+    #[error("the connection to {provider} has no access token at the moment")]
+    NoToken { provider: &'static str },
+    /// The caller's, or the model's.
+    #[error("`{0}` is no name of a model that can be asked for")]
+    BadModel(String),
+    /// The caller's.
+    #[error("a path that {0} is not passed on")]
+    BadPath(&'static str),
+    #[error("{provider} does not serve this path")]
+    Unsupported { provider: &'static str },
+}
+
+impl Provider {
+    /// Says what the connection lacks.
+    pub fn new(of: &ModelProvider) -> Result<Self, BadProvider> {
+        let entry = catalogue().entry(of.kind);
+        let fields = Fields::new(entry, of);
+        let base = base(entry, &fields)?;
+        let headers = Headers::new(entry, &fields, &of.secrets.0)?;
+        let only = only(entry, &fields)?;
+        Ok(Self { entry, fields, base, headers, only })
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &'static str {
+        &self.entry.display_name
+    }
+
+    pub fn native(&self, operation: Operation) -> Way {
+        let speaks = self.entry.speaks();
+        let way = |has: bool, other: bool| match (has, other) {
+            (true, _) => Way::Passes,
+            (false, true) => Way::Translates(speaks),
+            (false, false) => Way::Unsupported,
+        };
+        let paths = &self.entry.paths;
+        match operation {
+            Operation::Chat(dialect) => {
+                let has = paths.chat.get(dialect).is_some() && self.may_speak(dialect);
+                way(has, dialect != speaks)
+            }
+            Operation::GeminiStream => self.native(Operation::Chat(Dialect::Gemini)),
+            Operation::Embeddings(dialect) => {
+                let has = paths.embeddings.get(dialect).is_some() && self.may_speak(dialect);
+                way(has, dialect != speaks && paths.embeddings.get(speaks).is_some())
+            }
+            // A list of models is told in the words of OpenAI.
+            Operation::Models => match paths.models {
+                Some(_) => way(speaks == Dialect::OpenAi, true),
+                None => Way::Unsupported,
+            },
+            Operation::Other => way(paths.other.is_some(), false),
+        }
+    }
+
+    fn may_speak(&self, dialect: Dialect) -> bool {
+        dialect == self.entry.speaks()
+            || self.only.as_ref().is_none_or(|only| only.contains(&dialect))
+    }
+
+    /// Where a call goes. `path` is what follows the name of the model and `query` what follows that,
+    /// as the caller sent them; `spoken` is what the body is in, where that is another dialect than the
+    /// operation's own; `model` is the provider's name for the model.
+    pub fn target(
+        &self,
+        operation: Operation,
+        spoken: Option<Dialect>,
+        path: &str,
+        query: Option<&str>,
+        model: &str,
+        is_stream: bool,
+    ) -> Result<Target, BadProvider> {
+        let unsupported = BadProvider::Unsupported { provider: self.name() };
+        let paths = &self.entry.paths;
+        let own = own_dialect(operation);
+        let dialect = spoken.or(own);
+        let is_own = dialect == own;
+        let template = match (operation, dialect) {
+            (Operation::Chat(_) | Operation::GeminiStream, Some(dialect)) => {
+                paths.chat.get(dialect)
+            }
+            (Operation::Embeddings(_), Some(dialect)) => paths.embeddings.get(dialect),
+            (Operation::Models, _) => paths.models.as_deref(),
+            _ => paths.other.as_deref(),
+        };
+        let verb = match operation {
+            Operation::Embeddings(_) if is_own => verb(path).unwrap_or("embedContent"),
+            Operation::Embeddings(_) => "batchEmbedContents",
+            Operation::GeminiStream => "streamGenerateContent",
+            _ if is_stream => "streamGenerateContent",
+            _ => "generateContent",
+        };
+        let place = Place::Path { model, path, verb };
+        let filled = self.fields.fill(self.entry, template.ok_or(unsupported)?, place)?;
+        let (below, asked) = filled.split_once('?').unwrap_or((&filled, ""));
+        let mut defaults: Vec<&str> = asked.split('&').filter(|pair| !pair.is_empty()).collect();
+        if dialect == Some(Dialect::Gemini) && verb == "streamGenerateContent" && !is_own {
+            defaults.push("alt=sse");
+        }
+        self.base.target(below, query.filter(|_| is_own), &defaults)
+    }
+
+    /// Makes the provider's headers of a caller's: no credential, no cookie and no header of the
+    /// connection is left, and nothing that is not known to mean something to the provider. Length,
+    /// host and encodings of the message are the sender's to say.
+    pub fn dresses(&self, headers: &mut HeaderMap) {
+        self.headers.dress(headers);
+    }
+
+    /// The same for a request that no caller sent.
+    fn outside(&self, method: &'static str, url: &Uri) -> OutsideRequest {
+        let mut headers = HeaderMap::new();
+        self.dresses(&mut headers);
+        let headers = headers.iter().filter_map(|(name, value)| {
+            Some((name.as_str().to_owned(), Sensitive(value.to_str().ok()?.to_owned())))
+        });
+        let accept = ("accept".to_owned(), Sensitive("application/json".to_owned()));
+        OutsideRequest {
+            method,
+            url: url.to_string(),
+            headers: headers.chain([accept]).collect(),
+            body: Sensitive(Vec::new()),
+        }
+    }
+}
+
+/// How the provider is asked for its models.
+pub fn list_models(of: &ModelProvider) -> Result<OutsideRequest, BadProvider> {
+    let provider = Provider::new(of)?;
+    let target = provider.target(Operation::Models, None, "/v1/models", None, "", false)?;
+    Ok(provider.outside("GET", &target.url))
+}
+
+/// The address that the connection says, or else the provider's own.
+fn base(entry: &'static Entry, fields: &Fields) -> Result<Base, BadProvider> {
+    let provider = entry.display_name.as_str();
+    if let Some(endpoint) = fields.config("endpoint") {
+        let whole = endpoint.trim_end_matches('/');
+        let cut = entry.cuts.iter().find_map(|end| whole.strip_suffix(end.as_str()));
+        let endpoint = cut.unwrap_or(endpoint);
+        return Base::parse(endpoint).map_err(|why| BadProvider::Wrong {
+            provider,
+            what: format!("an `endpoint` that {why}"),
+        });
+    }
+    let of_region = fields.config("region").and_then(|region| entry.base_of_region.get(region));
+    let Some(template) = of_region.or(entry.base.as_ref()) else {
+        return Err(BadProvider::Lacks { provider, what: "`endpoint` in its config".into() });
+    };
+    let filled = fields.fill(entry, template, Place::Host)?;
+    Base::parse(&filled)
+        .map_err(|why| BadProvider::Wrong { provider, what: format!("an address that {why}") })
+}
+
+/// Servers that speak some of a provider's dialects say so in `dialects`.
+fn only(entry: &'static Entry, fields: &Fields) -> Result<Option<Vec<Dialect>>, BadProvider> {
+    let Some(named) = fields.config("dialects") else { return Ok(None) };
+    let provider = entry.display_name.as_str();
+    let dialects = named.split(',').map(|name| match name.trim() {
+        "openai" => Ok(Dialect::OpenAi),
+        "responses" => Ok(Dialect::Responses),
+        "anthropic" => Ok(Dialect::Anthropic),
+        "gemini" => Ok(Dialect::Gemini),
+        "cohere" => Ok(Dialect::Cohere),
+        _ => {
+            let what = "`dialects` that are not among openai, responses, anthropic, gemini, cohere";
+            Err(BadProvider::Wrong { provider, what: what.into() })
+        }
+    });
+    dialects.collect::<Result<_, _>>().map(Some)
+}
+
+/// What a body of this operation is in, as it was asked.
+fn own_dialect(operation: Operation) -> Option<Dialect> {
+    match operation {
+        Operation::Chat(dialect) | Operation::Embeddings(dialect) => Some(dialect),
+        Operation::GeminiStream => Some(Dialect::Gemini),
+        Operation::Models | Operation::Other => None,
+    }
+}
+
+/// What a path of Google's asks for.
+fn verb(path: &str) -> Option<&'static str> {
+    match path.trim_end_matches('/').rsplit_once(':')?.1 {
+        "embedContent" => Some("embedContent"),
+        "batchEmbedContents" => Some("batchEmbedContents"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
