@@ -1,0 +1,99 @@
+//! Errors of providers: what they publish, and what stands before them (proxies, balancers)
+//! besides.
+
+use crate::chat::Fault;
+use serde_json::Value;
+
+/// Of a message that is no JSON, or has no end.
+const MESSAGE_MAX: usize = 4096;
+
+/// What makes agents shorten their conversation and try again.
+pub(crate) const TOO_LONG: &str = "context_length_exceeded";
+
+/// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, a list of one of them, or any text.
+pub(crate) fn read(status: u16, body: &[u8]) -> Fault {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Array(list)) if !list.is_empty() => of_json(status, &list[0]),
+        Ok(body) => of_json(status, &body),
+        Err(_) => {
+            Fault { status, message: cut(&String::from_utf8_lossy(body)), ..Fault::default() }
+        }
+    }
+}
+
+pub(crate) fn of_json(status: u16, body: &Value) -> Fault {
+    let error = match &body["error"] {
+        Value::Null => body,
+        error => error,
+    };
+    let text = |name: &str| match &error[name] {
+        Value::String(text) if !text.is_empty() => Some(cut(text)),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let message = match error {
+        Value::String(message) => Some(cut(message)),
+        _ => text("message").or_else(|| text("detail")),
+    };
+    Fault {
+        status,
+        kind: text("type").or_else(|| text("status")),
+        code: text("code"),
+        parameter: text("param"),
+        message: message.unwrap_or_else(|| cut(&body.to_string())),
+    }
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().find(|(at, _)| *at >= MESSAGE_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// What OpenAI and those who speak like it call errors of this status.
+pub(crate) const fn openai_kind(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        429 => "rate_limit_error",
+        400..500 => "invalid_request_error",
+        _ => "server_error",
+    }
+}
+
+pub(crate) const fn anthropic_kind(status: u16) -> &'static str {
+    match status {
+        401 => "authentication_error",
+        402 => "billing_error",
+        403 => "permission_error",
+        404 => "not_found_error",
+        413 => "request_too_large",
+        429 => "rate_limit_error",
+        400..500 => "invalid_request_error",
+        504 => "timeout_error",
+        503 | 529 => "overloaded_error",
+        _ => "api_error",
+    }
+}
+
+/// Within a stream the status is gone, and only the word is there.
+pub(crate) fn status_of(kind: Option<&str>, code: Option<&str>) -> u16 {
+    match kind.or(code).unwrap_or_default() {
+        "invalid_request_error" => 400,
+        "authentication_error" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" => 404,
+        "request_too_large" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" | "tokens" | "requests" => 429,
+        "timeout_error" => 504,
+        "overloaded_error" => 529,
+        _ => match code {
+            Some("rate_limit_exceeded") => 429,
+            Some("invalid_prompt" | TOO_LONG) => 400,
+            _ => 500,
+        },
+    }
+}
