@@ -1,0 +1,268 @@
+//! Requests, written.
+
+use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolCall, ToolChoice};
+use crate::dialect::members::{At, Object};
+use crate::dialect::{Losses, Unsayable, parts};
+use serde_json::{Value, json};
+
+pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
+    let mut body = Object::default();
+    body.put("model", chat.model.as_str());
+    body.put("messages", messages(&chat.messages, losses)?);
+    if !chat.tools.is_empty() {
+        body.put("tools", chat.tools.iter().map(|found| tool(found, losses)).collect::<Vec<_>>());
+        body.maybe("tool_choice", chat.tool_choice.as_ref().map(tool_choice));
+        body.maybe("parallel_tool_calls", chat.parallel_tools);
+    }
+    let newer = super::is_reasoning_model(&chat.model);
+    body.maybe(if newer { "max_completion_tokens" } else { "max_tokens" }, chat.max_tokens);
+    body.maybe("temperature", chat.temperature.clone());
+    body.maybe("top_p", chat.top_p.clone());
+    body.maybe("top_k", chat.top_k);
+    body.maybe("presence_penalty", chat.presence_penalty.clone());
+    body.maybe("frequency_penalty", chat.frequency_penalty.clone());
+    if !chat.stop.is_empty() {
+        body.put("stop", chat.stop.clone());
+    }
+    body.maybe("seed", chat.seed);
+    body.maybe("response_format", chat.format.as_ref().map(format));
+    body.maybe("n", chat.choices);
+    body.maybe("user", chat.end_user.as_deref());
+    reasoning(chat, &mut body, losses);
+    if chat.stream {
+        body.put("stream", true);
+        if chat.stream_usage {
+            body.put("stream_options", json!({"include_usage": true}));
+        }
+    }
+    parts::others(&chat.others, knows, losses, |name, value| body.put(name, value.clone()));
+    Ok(body.into())
+}
+
+/// Members that the newer dialect of OpenAI says in the same words.
+fn knows(name: &str, value: &Value) -> bool {
+    match name {
+        "metadata" | "prompt_cache_key" | "prompt_cache_retention" | "store" | "verbosity" => true,
+        "service_tier" => matches!(value.as_str(), Some("default" | "flex" | "priority")),
+        _ => false,
+    }
+}
+
+fn reasoning(chat: &Chat, body: &mut Object, losses: &mut Losses) {
+    let Some(reasoning) = &chat.reasoning else { return };
+    let derived = reasoning.budget_tokens.map(|budget| {
+        losses.note("reasoning.budget_tokens");
+        parts::effort_of(budget).to_owned()
+    });
+    body.maybe("reasoning_effort", reasoning.effort.clone().or(derived));
+    if reasoning.summary.is_some() {
+        losses.note("reasoning.summary");
+    }
+}
+
+fn format(format: &Format) -> Value {
+    match format {
+        Format::Text => json!({"type": "text"}),
+        Format::Json => json!({"type": "json_object"}),
+        Format::Schema { name, description, schema, strict } => {
+            let mut body = Object::default();
+            body.put("name", name.as_str());
+            body.maybe("description", description.as_deref());
+            body.put("schema", schema.clone());
+            body.maybe("strict", *strict);
+            json!({"type": "json_schema", "json_schema": Value::from(body)})
+        }
+    }
+}
+
+fn tool(tool: &Tool, losses: &mut Losses) -> Value {
+    parts::lose(&tool.others, losses);
+    let mut function = Object::default();
+    function.put("name", tool.name.as_str());
+    function.maybe("description", tool.description.as_deref());
+    function.maybe("parameters", tool.parameters.clone());
+    function.maybe("strict", tool.strict);
+    json!({"type": "function", "function": Value::from(function)})
+}
+
+fn tool_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Named(name) => json!({"type": "function", "function": {"name": name}}),
+    }
+}
+
+fn messages(messages: &[Message], losses: &mut Losses) -> Result<Vec<Value>, Unsayable> {
+    let all = At::BODY.name("messages");
+    let mut written = Vec::with_capacity(messages.len());
+    for (index, message) in messages.iter().enumerate() {
+        let at = all.index(index);
+        match message.role {
+            Role::System => written.push(spoken("system", message, at, losses)?),
+            Role::User => written.push(spoken("user", message, at, losses)?),
+            Role::Assistant => written.extend(assistant(message, at, losses)?),
+            Role::Tool => results(message, at, losses, &mut written)?,
+        }
+    }
+    Ok(written)
+}
+
+fn spoken(
+    role: &str,
+    message: &Message,
+    at: At<'_>,
+    losses: &mut Losses,
+) -> Result<Value, Unsayable> {
+    let mut body = Object::default();
+    body.put("role", role);
+    body.maybe("name", message.name.as_deref());
+    let contents: Vec<&Content> = message.parts.iter().map(|part| &part.content).collect();
+    message.parts.iter().for_each(|part| parts::lose(&part.others, losses));
+    body.put("content", content(&contents, at)?);
+    Ok(body.into())
+}
+
+/// Plain text where that is all there is: not everybody reads lists of parts.
+fn content(contents: &[&Content], at: At<'_>) -> Result<Value, Unsayable> {
+    if let [Content::Text(text)] = contents {
+        return Ok(json!(text));
+    }
+    let content_at = at.name("content");
+    let written =
+        contents.iter().enumerate().map(|(index, found)| part(found, content_at.index(index)));
+    written.collect::<Result<Vec<_>, _>>().map(Value::Array)
+}
+
+fn part(content: &Content, at: At<'_>) -> Result<Value, Unsayable> {
+    match content {
+        Content::Text(text) => Ok(json!({"type": "text", "text": text})),
+        Content::Refusal(text) => Ok(json!({"type": "refusal", "refusal": text})),
+        Content::Image { source, detail } => {
+            let mut image = Object::default();
+            image.put("url", url(source, &at)?);
+            image.maybe("detail", detail.as_deref());
+            Ok(json!({"type": "image_url", "image_url": Value::from(image)}))
+        }
+        Content::File { source, name } => file(source, name.as_deref(), &at),
+        Content::Audio { source: Source::Data { media_type, data } } => Ok(json!({
+            "type": "input_audio",
+            "input_audio": {"data": data, "format": parts::audio_format(media_type)},
+        })),
+        Content::Audio { .. } => {
+            Err(at.wrong("audio has to be sent along: only its data can be said"))
+        }
+        Content::Reasoning { .. } | Content::ToolCall(_) | Content::ToolResult { .. } => {
+            Err(at.wrong("does not belong into a message of this role"))
+        }
+    }
+}
+
+fn url(source: &Source, at: &At<'_>) -> Result<String, Unsayable> {
+    match source {
+        Source::Url(url) => Ok(url.clone()),
+        Source::Data { media_type, data } => Ok(parts::data_url(media_type, data)),
+        Source::Id(_) => Err(at.wrong("an image that was uploaded before cannot be said")),
+    }
+}
+
+fn file(source: &Source, name: Option<&str>, at: &At<'_>) -> Result<Value, Unsayable> {
+    let mut file = Object::default();
+    match source {
+        Source::Id(id) => file.put("file_id", id.as_str()),
+        Source::Url(_) => {
+            return Err(at.wrong("a file has to be sent along: its address cannot be said"));
+        }
+        Source::Data { media_type, data } => {
+            file.put("filename", name.unwrap_or("document.pdf"));
+            file.put("file_data", parts::data_url(media_type, data));
+        }
+    }
+    Ok(json!({"type": "file", "file": Value::from(file)}))
+}
+
+/// None: it thought, and said nothing.
+fn assistant(
+    message: &Message,
+    at: At<'_>,
+    losses: &mut Losses,
+) -> Result<Option<Value>, Unsayable> {
+    let (mut contents, mut calls) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        parts::lose(&part.others, losses);
+        match &part.content {
+            // Providers of this dialect refuse to be told what they thought.
+            Content::Reasoning { .. } => losses.note("reasoning"),
+            Content::ToolCall(found) => calls.push(call(found)),
+            other => contents.push(other),
+        }
+    }
+    if contents.is_empty() && calls.is_empty() {
+        return Ok(None);
+    }
+    let mut body = Object::default();
+    body.put("role", "assistant");
+    body.maybe("name", message.name.as_deref());
+    match contents.as_slice() {
+        [] => body.put("content", Value::Null),
+        [Content::Refusal(text)] => {
+            body.put("content", Value::Null);
+            body.put("refusal", text.as_str());
+        }
+        some => body.put("content", content(some, at)?),
+    }
+    if !calls.is_empty() {
+        body.put("tool_calls", calls);
+    }
+    Ok(Some(body.into()))
+}
+
+pub(super) fn call(call: &ToolCall) -> Value {
+    let mut body = Object::default();
+    body.put("id", call.id.as_str());
+    body.put("type", "function");
+    body.put("function", json!({"name": call.name, "arguments": call.arguments}));
+    if let Some(signature) = &call.signature {
+        body.put("extra_content", json!({"google": {"thought_signature": signature}}));
+    }
+    body.into()
+}
+
+/// Results have text alone here. Their images follow as the user's, after all of the results.
+fn results(
+    message: &Message,
+    at: At<'_>,
+    losses: &mut Losses,
+    written: &mut Vec<Value>,
+) -> Result<(), Unsayable> {
+    let mut shown = Vec::new();
+    for (index, Part { content, others }) in message.parts.iter().enumerate() {
+        parts::lose(others, losses);
+        let part_at = at.index(index);
+        let Content::ToolResult { call, content, is_error, .. } = content else {
+            return Err(part_at.wrong("only results of tools belong here"));
+        };
+        if *is_error {
+            losses.note("tool_result.is_error");
+        }
+        let is_text = |content: &&Content| matches!(content, Content::Text(_));
+        let (texts, rest): (Vec<&Content>, Vec<&Content>) = content.iter().partition(is_text);
+        let text = match texts.as_slice() {
+            [] => json!(""),
+            texts => self::content(texts, part_at)?,
+        };
+        written.push(json!({"role": "tool", "tool_call_id": call, "content": text}));
+        if !rest.is_empty() {
+            losses.note("tool_result.content");
+            shown.push(json!({"type": "text", "text": format!("From the result of {call}:")}));
+        }
+        for found in rest {
+            shown.push(part(found, part_at)?);
+        }
+    }
+    if !shown.is_empty() {
+        written.push(json!({"role": "user", "content": shown}));
+    }
+    Ok(())
+}
