@@ -1,0 +1,91 @@
+//! Answers.
+
+use super::{Counts, read, read_finish, write, write_finish, write_usage};
+use crate::chat::{Answer, Choice, Content, Finish, Part};
+use crate::dialect::members::{At, Members, Object};
+use crate::dialect::{Losses, Unreadable, parts};
+use serde_json::{Value, json};
+
+pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
+    let mut members = Members::of(body, At::BODY)?;
+    let at = At::BODY.name("content");
+    let Some(Value::Array(blocks)) = members.value("content") else {
+        return Err(at.wrong("is missing").into());
+    };
+    let sequence = members.text("stop_sequence")?;
+    let finish = members.text("stop_reason")?.map(|word| read_finish(word, sequence));
+    let mut parts = Vec::with_capacity(blocks.len());
+    for (index, value) in blocks.iter().enumerate() {
+        let part = read::block(value, at.index(index))?;
+        if part.content != Content::Text(String::new()) {
+            parts.push(part);
+        }
+    }
+    let usage = members.value("usage").map(|usage| {
+        let mut counts = Counts::default();
+        counts.read(usage);
+        counts.usage()
+    });
+    Ok(Answer {
+        id: members.owned("id")?.unwrap_or_default(),
+        model: members.owned("model")?.unwrap_or_default(),
+        created: None,
+        choices: vec![Choice { parts, finish: finish.unwrap_or(Finish::Stop) }],
+        usage,
+        ..Answer::default()
+    })
+}
+
+pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
+    let empty = Choice { parts: Vec::new(), finish: Finish::Stop };
+    let choice = answer.choices.first().unwrap_or(&empty);
+    if answer.choices.len() > 1 {
+        losses.note("choices");
+    }
+    let content: Vec<Value> =
+        choice.parts.iter().filter_map(|part| block(part, losses)).map(Value::from).collect();
+    let (reason, sequence) = write_finish(&choice.finish);
+    json!({
+        "id": answer.id,
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": content,
+        "stop_reason": reason,
+        "stop_sequence": sequence,
+        "usage": write_usage(answer.usage.unwrap_or_default()),
+    })
+}
+
+fn block(part: &Part, losses: &mut Losses) -> Option<Object> {
+    parts::lose(&part.others, losses);
+    let mut body = Object::default();
+    match &part.content {
+        Content::Text(text) | Content::Refusal(text) => {
+            body.put("type", "text");
+            body.put("text", text.as_str());
+        }
+        Content::Reasoning { text, .. } => {
+            body = write::thought(&part.content).unwrap_or_else(|| {
+                let mut body = Object::default();
+                body.put("type", "thinking");
+                body.put("thinking", text.as_str());
+                body.put("signature", "");
+                body
+            });
+        }
+        Content::ToolCall(call) => {
+            body.put("type", "tool_use");
+            body.put("id", write::id(&call.id).as_ref());
+            body.put("name", call.name.as_str());
+            // Models write what is no JSON now and then; who asked for the tool sees what it was.
+            let input = write::input(&call.arguments, &At::BODY);
+            body.put("input", input.unwrap_or_else(|_| json!({"arguments": call.arguments})));
+        }
+        Content::Image { .. } => losses.note("image"),
+        Content::File { .. } => losses.note("file"),
+        Content::Audio { .. } => losses.note("audio"),
+        Content::ToolResult { .. } => losses.note("tool_result"),
+    }
+    (!body.0.is_empty()).then_some(body)
+}

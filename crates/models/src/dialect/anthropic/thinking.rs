@@ -1,0 +1,93 @@
+//! How much it thinks. The newer models are told an effort and think as much as they need; the
+//! older ones are told a number of tokens, which counts towards those of the answer.
+
+use super::version;
+use crate::chat::{Chat, Content, Reasoning, Role, ToolChoice};
+use crate::dialect::members::Object;
+use crate::dialect::{Losses, parts};
+use serde_json::json;
+
+/// What the provider demands at least.
+const BUDGET_MIN: u64 = 1024;
+
+/// Whether it thinks, which the oldest models cannot. Puts what has to be said of that.
+pub(super) fn put(
+    chat: &Chat,
+    max_tokens: u64,
+    output_config: &mut Object,
+    body: &mut Object,
+    losses: &mut Losses,
+) -> bool {
+    let Some(reasoning) = chat.reasoning.as_ref().filter(|found| !is_off(found)) else {
+        return false;
+    };
+    let version = version(&chat.model);
+    if !may(chat) || version.is_some_and(|version| version < (3, 7)) {
+        losses.note("reasoning");
+        return false;
+    }
+    if version.is_some_and(|version| version >= (4, 6)) {
+        adaptive(reasoning, output_config, body, losses);
+        return true;
+    }
+    let wanted = reasoning.budget_tokens;
+    let wanted =
+        wanted.unwrap_or_else(|| parts::budget_of(reasoning.effort.as_deref().unwrap_or("medium")));
+    // Something has to be left for the answer itself.
+    let most = if reasoning.budget_tokens.is_some() {
+        max_tokens.saturating_sub(1)
+    } else {
+        max_tokens / 2
+    };
+    if most < BUDGET_MIN {
+        losses.note("reasoning");
+        return false;
+    }
+    let budget = wanted.clamp(BUDGET_MIN, most);
+    if reasoning.budget_tokens.is_some_and(|wanted| wanted != budget) {
+        losses.note("reasoning.budget_tokens");
+    }
+    body.put("thinking", json!({"type": "enabled", "budget_tokens": budget}));
+    true
+}
+
+fn adaptive(
+    reasoning: &Reasoning,
+    output_config: &mut Object,
+    body: &mut Object,
+    losses: &mut Losses,
+) {
+    if reasoning.budget_tokens.is_some() {
+        losses.note("reasoning.budget_tokens");
+    }
+    let derived = reasoning.budget_tokens.map(parts::effort_of);
+    let effort = match reasoning.effort.as_deref().or(derived) {
+        Some("minimal") => {
+            losses.note("reasoning.effort");
+            Some("low")
+        }
+        Some("xhigh") => Some("max"),
+        effort => effort,
+    };
+    output_config.maybe("effort", effort);
+    body.put("thinking", json!({"type": "adaptive"}));
+}
+
+fn is_off(reasoning: &Reasoning) -> bool {
+    reasoning.effort.as_deref() == Some("none") || reasoning.budget_tokens == Some(0)
+}
+
+/// Who is made to call a tool cannot think before, and in the middle of calls only who has thought
+/// before them, and can prove it.
+fn may(chat: &Chat) -> bool {
+    if matches!(chat.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
+        return false;
+    }
+    let is_in_calls = chat.messages.last().is_some_and(|last| last.role == Role::Tool);
+    let turn = chat.messages.iter().rev().find(|message| message.role == Role::Assistant);
+    let is_proven = |content: &Content| match content {
+        Content::Reasoning { signature, sealed, .. } => signature.is_some() || sealed.is_some(),
+        _ => false,
+    };
+    !is_in_calls || turn.is_none_or(|turn| turn.parts.iter().any(|part| is_proven(&part.content)))
+}
