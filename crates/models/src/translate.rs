@@ -1,0 +1,307 @@
+//! One call from one dialect into another: the request there, the answer, error or stream back.
+
+#[cfg(test)]
+mod pairs;
+mod proofs;
+mod schema_tool;
+#[cfg(test)]
+mod table;
+#[cfg(test)]
+mod tests;
+mod uploads;
+
+use crate::chat::{Answer, Chat, Delta, Fault, Finish};
+use crate::dialect::{Dialect, Losses, StreamReader, StreamWriter, Unreadable, Unsayable};
+use crate::events::Events;
+use bytes::BytesMut;
+use schema_tool::SchemaTool;
+use serde_json::Value;
+use types::models::TokenUsage;
+
+pub use proofs::{has_proofs, open_in_place};
+
+/// What a provider may make us hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of one event of a stream.
+    pub event: usize,
+    /// Bytes of text in one stream: some dialects say all of it again at its end.
+    pub answer: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { event: 16 << 20, answer: 64 << 20 }
+    }
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Translation {
+    from: Dialect,
+    to: Dialect,
+    /// Without its messages and tools.
+    asked: Chat,
+    losses: Losses,
+    schema_tool: Option<SchemaTool>,
+    bounds: Bounds,
+    created: i64,
+}
+
+impl Translation {
+    /// `model` is what the provider calls it.
+    pub fn request(
+        from: Dialect,
+        to: Dialect,
+        body: &Value,
+        model: &str,
+        is_stream: bool,
+    ) -> Result<(Self, Vec<u8>), Unsayable> {
+        let mut chat = from.words().read_request(body)?;
+        let (mut losses, says_usage) = (Losses::default(), chat.stream_usage);
+        model.clone_into(&mut chat.model);
+        (chat.stream, chat.stream_usage) = (is_stream, is_stream);
+        uploads::refuse(&chat, from, to)?;
+        proofs::open(&mut chat, to, &mut losses);
+        let schema_tool = match to.words().says_schema_as_tool(&chat) {
+            true => Some(SchemaTool::put(&mut chat)?),
+            false => None,
+        };
+        let written = to.words().write_request(&chat, &mut losses)?;
+        (chat.messages, chat.tools, chat.stream_usage) = (Vec::new(), Vec::new(), says_usage);
+        let (bounds, created) = (Bounds::default(), 0);
+        let translation = Self { from, to, asked: chat, losses, schema_tool, bounds, created };
+        Ok((translation, written.to_string().into_bytes()))
+    }
+
+    #[must_use]
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// Seconds since 1970, for dialects that say when an answer was made, if the provider does not.
+    #[must_use]
+    pub fn created(self, created: i64) -> Self {
+        Self { created, ..self }
+    }
+
+    /// What the request to the provider could not say, by the names that the request has for it.
+    pub fn losses(&self) -> &[String] {
+        &self.losses.0
+    }
+
+    /// Of a call that was answered as a whole.
+    pub fn answer(&self, body: &[u8]) -> Result<Vec<u8>, Unreadable> {
+        let body: Value =
+            serde_json::from_slice(body).map_err(|_| Unreadable("it is not JSON".to_owned()))?;
+        let mut answer = self.to.words().read_answer(&body)?;
+        self.adapt(&mut answer);
+        // What was left out of an answer has no place in it.
+        let written = self.from.words().write_answer(&answer, &mut Losses::default());
+        Ok(written.to_string().into_bytes())
+    }
+
+    fn adapt(&self, answer: &mut Answer) {
+        answer.created.get_or_insert(self.created);
+        if answer.model.is_empty() {
+            answer.model.clone_from(&self.asked.model);
+        }
+        if let Some(tool) = &self.schema_tool {
+            tool.take(answer);
+        }
+        if self.from != self.to {
+            proofs::seal(answer, self.to);
+        }
+    }
+
+    /// A provider's error for the caller. The status stays.
+    pub fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
+        fault_body(self.from, &self.to.words().read_fault(status, body))
+    }
+
+    pub fn stream(self) -> StreamTranslation {
+        StreamTranslation {
+            events: Events::new(self.bounds.event),
+            reader: self.to.words().reader(),
+            writer: self.from.words().writer(&self.asked),
+            deltas: Vec::new(),
+            left: self.bounds.answer,
+            state: State::Running,
+            has_begun: false,
+            is_finished: false,
+            usage: None,
+            translation: self,
+        }
+    }
+}
+
+/// An error made here, in the words of who asked.
+pub fn fault_body(dialect: Dialect, fault: &Fault) -> Vec<u8> {
+    dialect.words().write_fault(fault).to_string().into_bytes()
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum State {
+    Running,
+    Ended,
+    /// Nothing follows.
+    Failed(Fault),
+}
+
+/// An answer as it passes. Whatever goes wrong is also said in the stream, once, as its last event.
+pub struct StreamTranslation {
+    translation: Translation,
+    events: Events,
+    reader: Box<dyn StreamReader>,
+    writer: Box<dyn StreamWriter>,
+    deltas: Vec<Delta>,
+    /// Bytes of text that may still come.
+    left: usize,
+    state: State,
+    has_begun: bool,
+    is_finished: bool,
+    usage: Option<TokenUsage>,
+}
+
+impl StreamTranslation {
+    /// An error is already said in `out`; the caller reads no further, and the provider is let go.
+    pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> Result<(), Unreadable> {
+        let (reader, deltas) = (&mut self.reader, &mut self.deltas);
+        let mut read = Ok(());
+        let events = self.events.push(bytes, |event| {
+            if read.is_ok() {
+                read = reader.read(&event, deltas);
+            }
+        });
+        let found = read.and(events.map_err(|bad| Unreadable(bad.to_string())));
+        let passed = self.pass(out);
+        let result = found.and(passed);
+        if let Err(wrong) = &result {
+            self.fail(wrong, out);
+        }
+        result
+    }
+
+    /// The provider's stream is over. A cut one is told as an error in the stream.
+    pub fn end(&mut self, out: &mut BytesMut) -> Result<(), Unreadable> {
+        if self.state != State::Running {
+            return Ok(());
+        }
+        // The empty line behind the last event may be missing.
+        self.push(b"\n\n", out)?;
+        let read = self.reader.end(&mut self.deltas);
+        let passed = self.pass(out);
+        if let Err(wrong) = read.and(passed) {
+            self.fail(&wrong, out);
+            return Err(wrong);
+        }
+        if self.state != State::Running {
+            return Ok(());
+        }
+        // Not all of them say so themselves.
+        if self.is_finished {
+            self.write(&Delta::End, out);
+            return Ok(());
+        }
+        let wrong = Unreadable("its stream ended in the middle".to_owned());
+        self.fail(&wrong, out);
+        Err(wrong)
+    }
+
+    /// What the provider says was used, so far.
+    pub fn usage(&self) -> Option<TokenUsage> {
+        self.usage
+    }
+
+    /// The error that ended the stream.
+    pub fn fault(&self) -> Option<&Fault> {
+        match &self.state {
+            State::Failed(fault) => Some(fault),
+            State::Running | State::Ended => None,
+        }
+    }
+
+    /// Whether nothing of the provider's matters any more.
+    pub fn is_over(&self) -> bool {
+        self.state != State::Running
+    }
+
+    fn pass(&mut self, out: &mut BytesMut) -> Result<(), Unreadable> {
+        let mut deltas = std::mem::take(&mut self.deltas);
+        for mut delta in deltas.drain(..) {
+            if let Some(tool) = &mut self.translation.schema_tool
+                && !tool.stream(&mut delta)
+            {
+                continue;
+            }
+            self.left = match self.left.checked_sub(size(&delta)) {
+                Some(left) => left,
+                None => {
+                    let max = self.translation.bounds.answer;
+                    return Err(Unreadable(format!("its stream has more than {max} bytes")));
+                }
+            };
+            if self.translation.from != self.translation.to {
+                proofs::seal_delta(&mut delta, self.translation.to);
+            }
+            self.write(&delta, out);
+        }
+        self.deltas = deltas;
+        Ok(())
+    }
+
+    fn write(&mut self, delta: &Delta, out: &mut BytesMut) {
+        if self.state != State::Running {
+            return;
+        }
+        match delta {
+            Delta::Begin { id, model, created } => return self.begin(id, model, *created, out),
+            Delta::Ping | Delta::Fault(_) => {}
+            _ => self.begin("", "", None, out),
+        }
+        match delta {
+            Delta::Usage(usage) => self.usage = Some(*usage),
+            Delta::Finish { .. } => self.is_finished = true,
+            Delta::End => self.state = State::Ended,
+            Delta::Fault(fault) => self.state = State::Failed(fault.clone()),
+            _ => {}
+        }
+        self.writer.write(delta, out);
+    }
+
+    /// Once, also where the provider does not say how its answer begins.
+    fn begin(&mut self, id: &str, model: &str, created: Option<i64>, out: &mut BytesMut) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
+        let asked = self.translation.asked.model.as_str();
+        let model = if model.is_empty() { asked } else { model }.to_owned();
+        let created = created.or(Some(self.translation.created));
+        self.writer.write(&Delta::Begin { id: id.to_owned(), model, created }, out);
+    }
+
+    fn fail(&mut self, wrong: &Unreadable, out: &mut BytesMut) {
+        let message = wrong.to_string();
+        self.write(&Delta::Fault(Fault { status: 502, message, ..Fault::default() }), out);
+    }
+}
+
+fn size(delta: &Delta) -> usize {
+    // What one delta costs beside its text.
+    const OVERHEAD: usize = 16;
+    OVERHEAD
+        + match delta {
+            Delta::Text { text, .. }
+            | Delta::Refusal { text, .. }
+            | Delta::Reasoning { text, .. }
+            | Delta::ToolArguments { text, .. } => text.len(),
+            Delta::ToolBegin { id, name, .. } => id.len() + name.len(),
+            Delta::ReasoningProof { signature, sealed, .. } => {
+                signature.as_ref().map_or(0, String::len) + sealed.as_ref().map_or(0, String::len)
+            }
+            Delta::Finish { finish: Finish::StopSequence(text) | Finish::Other(text), .. } => {
+                text.len()
+            }
+            _ => 0,
+        }
+}
