@@ -1,0 +1,441 @@
+use super::*;
+use crate::chat::{Choice, Content, ToolCall};
+use crate::dialect::generators::{answer, assembled, chat, deltas, read, written};
+use proptest::prelude::*;
+use serde_json::json;
+
+pub(super) const ALL: [Dialect; 5] =
+    [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Cohere];
+
+pub(super) fn model(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::OpenAi | Dialect::Responses => "gpt-5",
+        Dialect::Anthropic => "claude-sonnet-4-5",
+        Dialect::Gemini => "gemini-2.5-pro",
+        Dialect::Cohere => "command-a-03-2025",
+    }
+}
+
+/// A call that was asked for in one dialect, and is made in another.
+fn call(from: Dialect, to: Dialect) -> Translation {
+    let body = match from {
+        Dialect::Responses => json!({"input": "hi", "stream": true}),
+        Dialect::Gemini => json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+        _ => json!({
+            "model": "m", "messages": [{"role": "user", "content": "hi"}],
+            "stream_options": {"include_usage": true},
+        }),
+    };
+    let body = match from {
+        Dialect::OpenAi => body,
+        _ => without(body, "stream_options"),
+    };
+    Translation::request(from, to, &body, model(to), true).unwrap().0
+}
+
+fn without(mut body: Value, name: &str) -> Value {
+    body.as_object_mut().unwrap().shift_remove(name);
+    body
+}
+
+/// What all dialects keep of an answer: they differ in what they prove, count and date.
+fn kept(mut answer: Answer) -> (Vec<Choice>, u64, u64) {
+    for choice in &mut answer.choices {
+        choice.parts.retain(|part| !matches!(part.content, Content::Reasoning { .. }));
+        for part in &mut choice.parts {
+            part.others.clear();
+            if let Content::ToolCall(ToolCall { signature, arguments, .. }) = &mut part.content {
+                *signature = None;
+                // Some say it as JSON, and not as its text.
+                let value: Value = serde_json::from_str(arguments).unwrap();
+                *arguments = value.to_string();
+            }
+        }
+    }
+    let usage = answer.usage.unwrap_or_default();
+    (answer.choices, usage.input, usage.output)
+}
+
+proptest! {
+    /// Every request that one dialect can say is put into every other one, or refused with a
+    /// reason; and it is understood there.
+    #[test]
+    fn requests_are_understood(chat in chat()) {
+        for from in ALL {
+            let mut chat = chat.clone();
+            chat.model = model(from).to_owned();
+            let Ok(body) = from.words().write_request(&chat, &mut Losses::default()) else {
+                continue;
+            };
+            for to in ALL {
+                match Translation::request(from, to, &body, model(to), chat.stream) {
+                    Ok((_, written)) => {
+                        let written = serde_json::from_slice(&written).unwrap();
+                        let found = to.words().read_request(&written);
+                        prop_assert!(found.is_ok(), "{:?} in {}", found, written);
+                        // Some say which tool is wanted by leaving out the others.
+                        prop_assert_eq!(found.unwrap().tools.is_empty(), chat.tools.is_empty());
+                    }
+                    Err(refused) => prop_assert!(!refused.at.is_empty() && !refused.why.is_empty()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn answers_are_understood(answer in answer()) {
+        for from in ALL {
+            for to in ALL {
+                let body = to.words().write_answer(&answer, &mut Losses::default());
+                let body = call(from, to).answer(body.to_string().as_bytes()).unwrap();
+                let body = serde_json::from_slice(&body).unwrap();
+                let found = from.words().read_answer(&body).unwrap();
+                prop_assert_eq!(kept(found), kept(answer.clone()), "{:?} {:?}: {}", from, to, body);
+            }
+        }
+    }
+
+    #[test]
+    fn streams_are_understood(answer in answer(), length in 1usize..9, at in 0usize..6000) {
+        for from in ALL {
+            for to in ALL {
+                let bytes = written(to, &deltas(&answer, length));
+                let (mut stream, mut out) = (call(from, to).stream(), BytesMut::new());
+                let (one, two) = bytes.split_at(at.min(bytes.len()));
+                stream.push(one, &mut out).unwrap();
+                stream.push(two, &mut out).unwrap();
+                stream.end(&mut out).unwrap();
+                prop_assert!(stream.fault().is_none());
+                let found = assembled(&read(from, &out, at));
+                let text = String::from_utf8_lossy(&out);
+                prop_assert_eq!(kept(found), kept(answer.clone()), "{:?} {:?}: {}", from, to, text);
+            }
+        }
+    }
+}
+
+fn claude(body: &Value) -> (Translation, Value) {
+    let (to, model) = (Dialect::Anthropic, "claude-sonnet-4-5");
+    let (call, written) = Translation::request(Dialect::OpenAi, to, body, model, true).unwrap();
+    (call, serde_json::from_slice(&written).unwrap())
+}
+
+fn hello() -> Value {
+    json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+}
+
+/// The events that a caller of chat completions gets.
+fn chunks(out: &[u8]) -> Vec<Value> {
+    let (mut found, mut events) = (Vec::new(), Events::new(1 << 20));
+    let take = |event: crate::events::Event<'_>| {
+        found.push(serde_json::from_str(event.data).unwrap_or(json!(event.data)));
+    };
+    events.push(out, take).unwrap();
+    found
+}
+
+const START: &str = concat!(
+    "event: message_start\n",
+    r#"data: {"type":"message_start","message":{"id":"msg_1","model":"claude","#,
+    r#""usage":{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":1}}}"#,
+    "\n\nevent: content_block_start\n",
+    r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+    "\n\nevent: content_block_delta\n",
+    r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel"}}"#,
+    "\n\n",
+);
+
+#[test]
+fn a_cut_stream_is_an_error_in_the_stream() {
+    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
+    stream.push(START.as_bytes(), &mut out).unwrap();
+    assert!(stream.end(&mut out).is_err());
+    let found = chunks(&out);
+    assert_eq!(found[1]["choices"][0]["delta"]["content"], "Hel");
+    let last = found.last().unwrap();
+    assert_eq!(last["error"]["type"], "server_error");
+    assert!(last["error"]["message"].as_str().unwrap().contains("ended in the middle"));
+    assert_eq!(stream.usage().unwrap().input, 7);
+    assert_eq!(stream.fault().unwrap().status, 502);
+    // Said once, and nothing more.
+    let length = out.len();
+    stream.end(&mut out).unwrap();
+    stream.push(START.as_bytes(), &mut out).unwrap();
+    assert_eq!(out.len(), length);
+}
+
+#[test]
+fn an_error_in_the_middle_keeps_its_meaning() {
+    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
+    stream.push(START.as_bytes(), &mut out).unwrap();
+    let event = concat!(
+        "event: error\n",
+        r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        "\n\n",
+    );
+    stream.push(event.as_bytes(), &mut out).unwrap();
+    assert!(stream.is_over());
+    stream.end(&mut out).unwrap();
+    let error = &chunks(&out).pop().unwrap()["error"];
+    assert_eq!((&error["message"], &error["type"]), (&json!("Overloaded"), &json!("server_error")));
+    assert_eq!(stream.fault().unwrap().status, 529);
+}
+
+#[test]
+fn the_last_line_may_be_missing() {
+    let end = concat!(
+        r#"data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        "\n\n",
+        r#"data: {"type":"message_stop"}"#,
+    );
+    // Also the last event, if it was said why the answer ends.
+    for cut in ["", r#"data: {"type":"message_stop"}"#] {
+        let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
+        stream.push(START.as_bytes(), &mut out).unwrap();
+        stream.push(end.strip_suffix(cut).unwrap().as_bytes(), &mut out).unwrap();
+        stream.end(&mut out).unwrap();
+        assert_eq!(chunks(&out).pop().unwrap(), "[DONE]");
+    }
+    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
+    stream.push(&end.as_bytes()[..end.len() - 4], &mut out).unwrap();
+    assert!(stream.end(&mut out).is_err());
+}
+
+#[test]
+fn many_names_are_not_told() {
+    let mut body = hello();
+    for index in 0..200 {
+        body[format!("\u{1f980}{index}, x\n{}", "y".repeat(100))] = json!(1);
+    }
+    let (call, _) = claude(&body);
+    assert_eq!(call.losses().len(), 32);
+    assert!(call.losses()[0].starts_with("?0??x?yyy") && call.losses()[0].len() == 64);
+}
+
+#[test]
+fn a_stream_has_bounds() {
+    let bounds = Bounds { event: 200, answer: 1 << 20 };
+    let (mut stream, mut out) = (claude(&hello()).0.bounded(bounds).stream(), BytesMut::new());
+    assert!(stream.push(&[b'x'; 300], &mut out).is_err());
+    assert_eq!(chunks(&out)[0]["error"]["type"], "server_error");
+    let bounds = Bounds { event: 1 << 20, answer: 100 };
+    let (mut stream, mut out) = (claude(&hello()).0.bounded(bounds).stream(), BytesMut::new());
+    let mut pushed = Ok(());
+    for _ in 0..100 {
+        pushed = pushed.and_then(|()| stream.push(START.as_bytes(), &mut out));
+    }
+    assert!(pushed.is_err() && stream.is_over());
+    assert!(
+        chunks(&out).pop().unwrap()["error"]["message"].as_str().unwrap().contains("100 bytes")
+    );
+}
+
+#[test]
+fn nonsense_is_not_passed_on() {
+    for nonsense in ["data: {\n\n", "data: 7\n\n\u{0}", "<html>"] {
+        let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
+        let pushed = stream.push(nonsense.as_bytes(), &mut out);
+        let ended = stream.end(&mut out);
+        assert!(pushed.is_err() || ended.is_err(), "{nonsense}");
+        assert!(!chunks(&out).pop().unwrap()["error"].is_null());
+    }
+    let (call, _) = claude(&hello());
+    assert!(call.answer(b"<html>").is_err());
+    assert!(call.answer(b"{}").is_err());
+}
+
+#[test]
+fn usage_is_said_to_whom_asked_for_it() {
+    let end = concat!(
+        r#"data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"#,
+        r#""usage":{"output_tokens":9}}"#,
+        "\n\n",
+        r#"data: {"type":"message_stop"}"#,
+        "\n\n",
+    );
+    let mut asked = hello();
+    asked["stream_options"] = json!({"include_usage": true});
+    for (body, is_said) in [(hello(), false), (asked, true)] {
+        let (call, written) = claude(&body);
+        assert_eq!(written["stream"], true);
+        let (mut stream, mut out) = (call.created(77).stream(), BytesMut::new());
+        stream.push(START.as_bytes(), &mut out).unwrap();
+        stream.push(end.as_bytes(), &mut out).unwrap();
+        stream.end(&mut out).unwrap();
+        let found = chunks(&out);
+        assert_eq!(found[0]["created"], 77);
+        let says = found.iter().filter(|chunk| !chunk["usage"].is_null()).count();
+        assert_eq!(says, usize::from(is_said));
+        if is_said {
+            let usage = &found[found.len() - 2]["usage"];
+            assert_eq!(
+                (&usage["prompt_tokens"], &usage["completion_tokens"]),
+                (&json!(7), &json!(9))
+            );
+        }
+        assert_eq!(found.last().unwrap(), "[DONE]");
+        assert_eq!(stream.usage().unwrap().output, 9);
+    }
+}
+
+#[test]
+fn thoughts_go_through_a_caller_and_back_to_their_maker() {
+    let (call, _) = claude(&hello());
+    let answer = json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
+        "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "Eq8B+/=="},
+            {"type": "redacted_thinking", "data": "EmwK"},
+            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "it"}},
+        ],
+        "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4},
+    });
+    let told: Value =
+        serde_json::from_slice(&call.answer(answer.to_string().as_bytes()).unwrap()).unwrap();
+    let message = &told["choices"][0]["message"];
+    assert_eq!(message["reasoning_content"], "Hm.");
+    assert!(!message.to_string().contains("Eq8B"));
+    let mut next = hello();
+    let messages = next["messages"].as_array_mut().unwrap();
+    messages.push(message.clone());
+    messages.push(json!({"role": "tool", "tool_call_id": "toolu_1", "content": "a cat"}));
+    assert!(has_proofs(next.to_string().as_bytes()));
+    next["reasoning_effort"] = json!("low");
+    next["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
+    let (call, written) = claude(&next);
+    assert_eq!(call.losses(), Vec::<String>::new());
+    assert_eq!(written["messages"][1]["content"], answer["content"]);
+    assert_eq!(written["thinking"]["budget_tokens"], 2048);
+    // Another provider does not get what it could not open.
+    let (call, written) =
+        Translation::request(Dialect::OpenAi, Dialect::Responses, &next, "gpt-5", false).unwrap();
+    assert_eq!(call.losses(), ["reasoning.signature", "reasoning"]);
+    assert!(!has_proofs(&written));
+    // Nor does who is asked in its own words.
+    let losses = open_in_place(Dialect::OpenAi, &mut next);
+    assert_eq!(losses, ["reasoning.signature"]);
+    assert_eq!(next["messages"][1]["thinking_blocks"], json!([]));
+    assert!(!has_proofs(next.to_string().as_bytes()));
+}
+
+#[test]
+fn who_has_not_proven_a_thought_does_not_think_between_calls() {
+    let mut body = hello();
+    body["reasoning_effort"] = json!("high");
+    body["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
+        {"id": "c:1", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+    ]}));
+    messages.push(json!({"role": "tool", "tool_call_id": "c:1", "content": "a cat"}));
+    let (call, written) = claude(&body);
+    assert_eq!(call.losses(), ["reasoning"]);
+    assert!(written["thinking"].is_null());
+    assert_eq!(written["messages"][1]["content"][0]["id"], "c_1");
+    assert_eq!(written["messages"][2]["content"][0]["tool_use_id"], "c_1");
+}
+
+#[test]
+fn a_schema_is_a_tool_where_there_is_no_other_way() {
+    let mut body = hello();
+    body["response_format"] = json!({"type": "json_schema", "json_schema": {
+        "name": "cat", "schema": {"type": "object"}, "strict": true,
+    }});
+    let old = "claude-3-5-haiku-latest";
+    let (call, written) =
+        Translation::request(Dialect::OpenAi, Dialect::Anthropic, &body, old, true).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!(written["tool_choice"]["name"], "cat");
+    assert_eq!(written["tools"][0]["input_schema"], json!({"type": "object"}));
+    let answer = json!({
+        "id": "msg_1", "model": old, "stop_reason": "tool_use",
+        "content": [{"type": "tool_use", "id": "t", "name": "cat", "input": {"a": 1}}],
+    });
+    let told: Value =
+        serde_json::from_slice(&call.answer(answer.to_string().as_bytes()).unwrap()).unwrap();
+    assert_eq!(told["choices"][0]["message"]["content"], r#"{"a":1}"#);
+    assert_eq!(told["choices"][0]["finish_reason"], "stop");
+    let streamed = concat!(
+        r#"data: {"type":"content_block_start","content_block":"#,
+        r#"{"type":"tool_use","id":"t","name":"cat","input":{}}}"#,
+        "\n\n",
+        r#"data: {"type":"content_block_delta","delta":"#,
+        r#"{"type":"input_json_delta","partial_json":"{\"a\":1}"}}"#,
+        "\n\n",
+        r#"data: {"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#,
+        "\n\n",
+        r#"data: {"type":"message_stop"}"#,
+        "\n\n",
+    );
+    let (mut stream, mut out) = (call.stream(), BytesMut::new());
+    stream.push(streamed.as_bytes(), &mut out).unwrap();
+    let found = chunks(&out);
+    assert_eq!(found[1]["choices"][0]["delta"]["content"], r#"{"a":1}"#);
+    assert_eq!(found[2]["choices"][0]["finish_reason"], "stop");
+    body["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
+    let refused = Translation::request(Dialect::OpenAi, Dialect::Anthropic, &body, old, true);
+    assert_eq!(refused.unwrap_err().at, "response_format");
+}
+
+#[test]
+fn uploads_stay_with_their_provider() {
+    let body = json!({"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"file_id": "file-1"}},
+    ]}]});
+    let to = |to| Translation::request(Dialect::OpenAi, to, &body, model(to), false);
+    assert_eq!(to(Dialect::Anthropic).unwrap_err().at, "messages[0]");
+    assert!(to(Dialect::Responses).is_ok());
+}
+
+#[test]
+fn errors_are_told_in_the_words_of_who_asked() {
+    let (call, _) = claude(&hello());
+    let body = r#"{"type":"error","error":{"type":"invalid_request_error",
+        "message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
+    let told: Value = serde_json::from_slice(&call.fault(400, body.as_bytes())).unwrap();
+    assert_eq!(told["error"]["code"], "context_length_exceeded");
+    assert_eq!(told["error"]["type"], "invalid_request_error");
+    let told: Value = serde_json::from_slice(&call.fault(503, b"upstream down")).unwrap();
+    assert_eq!(told["error"]["message"], "upstream down");
+    let fault = Fault {
+        status: 429,
+        code: Some("MODEL_LIMIT_REACHED".to_owned()),
+        message: "no more".to_owned(),
+        ..Fault::default()
+    };
+    let told = |dialect| -> Value { serde_json::from_slice(&fault_body(dialect, &fault)).unwrap() };
+    assert_eq!(told(Dialect::OpenAi)["error"]["code"], "MODEL_LIMIT_REACHED");
+    let anthropic = told(Dialect::Anthropic);
+    assert_eq!(anthropic["error"]["type"], "rate_limit_error");
+    assert_eq!(anthropic["error"]["code"], "MODEL_LIMIT_REACHED");
+    assert_eq!(anthropic["type"], "error");
+}
+
+#[test]
+fn a_proof_is_opened_in_a_body_that_is_passed_on() {
+    let (made, told) = (Dialect::Anthropic, Dialect::Responses);
+    let mut delta =
+        Delta::ReasoningProof { choice: 0, signature: Some("c2ln".to_owned()), sealed: None };
+    proofs::seal_delta(&mut delta, made);
+    let Delta::ReasoningProof { signature: Some(proof), .. } = delta else { panic!() };
+    let block = |proof: &str| {
+        json!({"messages": [
+            {"role": "user", "content": proof},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": proof},
+                {"type": "text", "text": "Hi"},
+            ]},
+        ]})
+    };
+    let mut same = block(&proof);
+    assert_eq!(open_in_place(made, &mut same), Vec::<String>::new());
+    assert_eq!(same["messages"][1]["content"][0]["signature"], "c2ln");
+    let mut other = block(&proof);
+    assert_eq!(open_in_place(told, &mut other), ["reasoning.signature"]);
+    // What the caller says stays as it is.
+    assert_eq!(other["messages"][0]["content"], proof);
+    assert_eq!(other["messages"][1]["content"], json!([{"type": "text", "text": "Hi"}]));
+    let mut call = json!({"tool_calls": [{"id": "a", "signature": proof}]});
+    assert_eq!(open_in_place(told, &mut call), ["tool_call.signature"]);
+    assert_eq!(call, json!({"tool_calls": [{"id": "a"}]}));
+}
