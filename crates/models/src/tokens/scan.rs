@@ -1,0 +1,429 @@
+//! Finds values in JSON as it passes, in pieces of any size, without keeping it. It is no judge of JSON:
+//! what is broken leads to values that are not found.
+
+use super::keys::Key;
+use memchr::memchr2;
+
+/// Levels of objects of which a path is known. Nothing that is looked for lies deeper.
+const PATH_MAX: usize = 12;
+/// Levels of objects and arrays that are followed at all.
+const DEPTH_MAX: u32 = 128;
+/// Bytes that a key or a word may have to be looked at.
+const WORD_MAX: usize = 128;
+
+/// What becomes of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Take {
+    Skip,
+    /// Handed over in pieces.
+    Text,
+    /// Handed over whole, if it is short.
+    Word,
+}
+
+/// What is told of a document. A path has the names of the members that lead to a value; arrays are not
+/// in it.
+pub(super) trait Sink {
+    /// A value begins with this byte. The answer counts if it is a text.
+    fn value(&mut self, path: &[Key], first: u8) -> Take;
+    /// The next part of a text that was asked for, without its escapes.
+    fn text(&mut self, piece: &[u8]);
+    fn word(&mut self, _path: &[Key], _word: &str) {}
+    fn number(&mut self, _path: &[Key], _number: u64) {}
+    /// A member has this name. It is in the path already.
+    fn key(&mut self, _path: &[Key], _name: &[u8]) {}
+    /// A document is whole. Elements of an array at the top are documents.
+    fn end(&mut self) {}
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Between,
+    /// In a text. None: it is the name of a member.
+    Text(Option<Take>),
+    Escape(Option<Take>),
+    /// Digits that were read, and their value.
+    Unicode(Option<Take>, u8, u16),
+    Number {
+        value: u64,
+        is_whole: bool,
+    },
+    /// `true`, `false` or `null`.
+    Literal,
+}
+
+#[derive(Debug)]
+pub(super) struct Scan {
+    state: State,
+    /// Which of the open levels are objects: a bit for each.
+    objects: u128,
+    depth: u32,
+    path: [Key; PATH_MAX],
+    /// Objects that are open.
+    levels: usize,
+    expects_key: bool,
+    word: Vec<u8>,
+    /// The first half of a character that is written as two.
+    high: Option<u16>,
+    /// Nothing more can be understood of this document.
+    is_lost: bool,
+    pub(super) is_list: bool,
+    pub(super) is_list_closed: bool,
+    pub(super) documents: u64,
+}
+
+impl Scan {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Between,
+            objects: 0,
+            depth: 0,
+            path: [Key::Other; PATH_MAX],
+            levels: 0,
+            expects_key: false,
+            word: Vec::new(),
+            high: None,
+            is_lost: false,
+            is_list: false,
+            is_list_closed: false,
+            documents: 0,
+        }
+    }
+
+    /// Begins with another document.
+    pub(super) fn reset(&mut self) {
+        let word = std::mem::take(&mut self.word);
+        let (is_list, is_list_closed) = (self.is_list, self.is_list_closed);
+        *self = Self { word, is_list, is_list_closed, documents: self.documents, ..Self::new() };
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.depth > 0
+    }
+
+    pub(super) fn push(&mut self, mut bytes: &[u8], sink: &mut impl Sink) {
+        while let ([first, rest @ ..], false) = (bytes, self.is_lost) {
+            match self.state {
+                State::Text(take) => bytes = self.in_text(bytes, take, sink),
+                State::Between => {
+                    self.between(*first, sink);
+                    bytes = rest;
+                }
+                State::Number { value, is_whole } => match first {
+                    b'0'..=b'9' if is_whole => {
+                        let value =
+                            value.saturating_mul(10).saturating_add(u64::from(first - b'0'));
+                        self.state = State::Number { value, is_whole };
+                        bytes = rest;
+                    }
+                    b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-' => {
+                        self.state = State::Number { value, is_whole: false };
+                        bytes = rest;
+                    }
+                    _ => {
+                        self.state = State::Between;
+                        sink.number(self.path(), value);
+                    }
+                },
+                State::Literal if first.is_ascii_lowercase() => bytes = rest,
+                State::Literal => self.state = State::Between,
+                State::Escape(take) => {
+                    self.escaped(*first, take, sink);
+                    bytes = rest;
+                }
+                State::Unicode(take, digits, value) => {
+                    self.unicode(*first, take, digits, value, sink);
+                    bytes = rest;
+                }
+            }
+        }
+    }
+
+    fn path(&self) -> &[Key] {
+        &self.path[..self.levels.min(PATH_MAX)]
+    }
+
+    fn in_object(&self) -> bool {
+        self.depth > 0 && self.objects & 1 == 1
+    }
+
+    fn between(&mut self, byte: u8, sink: &mut impl Sink) {
+        match byte {
+            b'"' if self.in_object() && self.expects_key => {
+                self.word.clear();
+                self.state = State::Text(None);
+            }
+            b'"' => {
+                self.word.clear();
+                let take = sink.value(self.path(), byte);
+                self.state = State::Text(Some(take));
+            }
+            b'[' if self.depth == 0 => self.is_list = true,
+            b']' if self.depth == 0 => self.is_list_closed = self.is_list,
+            b'{' | b'[' => {
+                sink.value(self.path(), byte);
+                self.open(byte == b'{');
+            }
+            b'}' | b']' => self.close(sink),
+            b',' => self.expects_key = self.in_object(),
+            b':' => self.expects_key = false,
+            b'0'..=b'9' | b'-' => {
+                sink.value(self.path(), byte);
+                let value = if byte == b'-' { 0 } else { u64::from(byte - b'0') };
+                self.state = State::Number { value, is_whole: byte != b'-' };
+            }
+            b't' | b'f' | b'n' => {
+                sink.value(self.path(), byte);
+                self.state = State::Literal;
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, is_object: bool) {
+        if self.depth == DEPTH_MAX {
+            self.is_lost = true;
+            return;
+        }
+        self.depth += 1;
+        self.objects = self.objects << 1 | u128::from(is_object);
+        self.expects_key = is_object;
+        if is_object {
+            if let Some(key) = self.path.get_mut(self.levels) {
+                *key = Key::Other;
+            }
+            self.levels += 1;
+        }
+    }
+
+    fn close(&mut self, sink: &mut impl Sink) {
+        if self.depth == 0 {
+            return;
+        }
+        if self.in_object() {
+            self.levels -= 1;
+        }
+        self.objects >>= 1;
+        self.depth -= 1;
+        self.expects_key = false;
+        if self.depth == 0 {
+            self.documents += 1;
+            sink.end();
+        }
+    }
+
+    /// Up to the next end or escape of a text.
+    fn in_text<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        take: Option<Take>,
+        sink: &mut impl Sink,
+    ) -> &'b [u8] {
+        let end = memchr2(b'"', b'\\', bytes);
+        self.piece(&bytes[..end.unwrap_or(bytes.len())], take, sink);
+        let Some(end) = end else { return &[] };
+        if bytes[end] == b'\\' {
+            self.state = State::Escape(take);
+            return &bytes[end + 1..];
+        }
+        self.state = State::Between;
+        self.high = None;
+        match take {
+            None => {
+                if let Some(key) = self.levels.checked_sub(1).and_then(|at| self.path.get_mut(at)) {
+                    *key = Key::of(&self.word);
+                }
+                sink.key(self.path(), &self.word);
+            }
+            Some(Take::Word) => {
+                let word = std::mem::take(&mut self.word);
+                sink.word(self.path(), std::str::from_utf8(&word).unwrap_or_default());
+                self.word = word;
+            }
+            Some(_) => {}
+        }
+        &bytes[end + 1..]
+    }
+
+    fn piece(&mut self, piece: &[u8], take: Option<Take>, sink: &mut impl Sink) {
+        match take {
+            Some(Take::Text) => sink.text(piece),
+            Some(Take::Skip) => {}
+            Some(Take::Word) | None => {
+                // One more than fits, so that what is cut is no known name.
+                let room = (WORD_MAX + 1).saturating_sub(self.word.len());
+                self.word.extend_from_slice(&piece[..piece.len().min(room)]);
+            }
+        }
+    }
+
+    fn escaped(&mut self, byte: u8, take: Option<Take>, sink: &mut impl Sink) {
+        self.state = State::Text(take);
+        let byte = match byte {
+            b'u' => {
+                self.state = State::Unicode(take, 0, 0);
+                return;
+            }
+            b'n' => b'\n',
+            b't' => b'\t',
+            b'r' => b'\r',
+            b'b' => 8,
+            b'f' => 12,
+            other => other,
+        };
+        self.piece(&[byte], take, sink);
+    }
+
+    fn unicode(
+        &mut self,
+        byte: u8,
+        take: Option<Take>,
+        digits: u8,
+        value: u16,
+        sink: &mut impl Sink,
+    ) {
+        let digit = (byte as char).to_digit(16).unwrap_or_default() as u16;
+        let value = value << 4 | digit;
+        if digits < 3 {
+            self.state = State::Unicode(take, digits + 1, value);
+            return;
+        }
+        self.state = State::Text(take);
+        let decoded = match (self.high.take(), value) {
+            (_, 0xd800..=0xdbff) => {
+                self.high = Some(value);
+                return;
+            }
+            (Some(high), 0xdc00..=0xdfff) => char::decode_utf16([high, value]).next(),
+            _ => char::decode_utf16([value]).next(),
+        };
+        let decoded = decoded.and_then(Result::ok).unwrap_or(char::REPLACEMENT_CHARACTER);
+        self.piece(decoded.encode_utf8(&mut [0; 4]).as_bytes(), take, sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Writes down all that is told.
+    #[derive(Default, PartialEq, Debug)]
+    struct Notes {
+        texts: Vec<u8>,
+        words: Vec<(usize, String)>,
+        numbers: Vec<(Vec<Key>, u64)>,
+        ends: usize,
+    }
+
+    impl Sink for Notes {
+        fn value(&mut self, path: &[Key], _: u8) -> Take {
+            if path.last() == Some(&Key::Model) { Take::Word } else { Take::Text }
+        }
+        fn text(&mut self, piece: &[u8]) {
+            self.texts.extend_from_slice(piece);
+        }
+        fn word(&mut self, path: &[Key], word: &str) {
+            self.words.push((path.len(), word.to_owned()));
+        }
+        fn number(&mut self, path: &[Key], number: u64) {
+            self.numbers.push((path.to_vec(), number));
+        }
+        fn end(&mut self) {
+            self.ends += 1;
+        }
+    }
+
+    fn notes(text: &[u8], cut: usize) -> Notes {
+        let (mut scan, mut notes) = (Scan::new(), Notes::default());
+        let (one, two) = text.split_at(cut.min(text.len()));
+        scan.push(one, &mut notes);
+        scan.push(two, &mut notes);
+        notes
+    }
+
+    #[test]
+    fn values_are_found_by_their_path() {
+        let text = br#"{"usage": {"a": [1, {"total_tokens": 27}], "input_tokens":5}, "model" : "m\u00e9\ud83d\ude00\n", "x":"}{\"", "y":null}"#;
+        let found = notes(text, 0);
+        assert_eq!(found.words, [(1, "m\u{e9}\u{1f600}\n".to_owned())]);
+        assert_eq!(found.texts, b"}{\"");
+        let path = |keys: &[Key]| keys.to_vec();
+        assert_eq!(
+            found.numbers,
+            [
+                (path(&[Key::Usage, Key::Other]), 1),
+                (path(&[Key::Usage, Key::Other, Key::TotalTokens]), 27),
+                (path(&[Key::Usage, Key::InputTokens]), 5),
+            ]
+        );
+        assert_eq!(found.ends, 1);
+    }
+
+    #[test]
+    fn elements_of_an_array_at_the_top_are_documents() {
+        let (mut scan, mut found) = (Scan::new(), Notes::default());
+        scan.push(br#"[{"a":1},{"a":2.5}"#, &mut found);
+        assert_eq!((found.ends, scan.is_list, scan.is_list_closed), (2, true, false));
+        scan.push(b"]", &mut found);
+        assert!(scan.is_list_closed);
+    }
+
+    #[test]
+    fn endless_depth_ends_the_search() {
+        let deep = "[{\"a\":".repeat(100_000);
+        assert_eq!(notes(deep.as_bytes(), 7).ends, 0);
+    }
+
+    fn any_json() -> impl Strategy<Value = serde_json::Value> {
+        use serde_json::Value;
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<u32>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(5, 40, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                proptest::collection::hash_map(".{0,6}|usage|model", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    fn texts_of(value: &serde_json::Value, key: &str, texts: &mut String, words: &mut Vec<String>) {
+        use serde_json::Value;
+        match value {
+            Value::String(text) if key == "model" => {
+                words.push(if text.len() > WORD_MAX { String::new() } else { text.clone() });
+            }
+            Value::String(text) => texts.push_str(text),
+            Value::Array(list) => list.iter().for_each(|value| texts_of(value, key, texts, words)),
+            Value::Object(map) => {
+                map.iter().for_each(|(key, value)| texts_of(value, key, texts, words))
+            }
+            _ => {}
+        }
+    }
+
+    proptest! {
+        /// Any document, however it is cut, has the texts that a parser finds.
+        #[test]
+        fn texts_are_those_of_a_parser(value in any_json(), cut in 0..500_usize) {
+            let value = serde_json::json!({ "top": value });
+            let (mut texts, mut words) = (String::new(), Vec::new());
+            texts_of(&value, "", &mut texts, &mut words);
+            let found = notes(value.to_string().as_bytes(), cut);
+            prop_assert_eq!(String::from_utf8(found.texts).unwrap(), texts);
+            prop_assert_eq!(found.words.len(), words.len());
+            prop_assert_eq!(found.ends, 1);
+        }
+
+        #[test]
+        fn nonsense_does_no_harm(bytes: Vec<u8>, text in r#"[\[\]{}",:\\u0-9a-f]{0,80}"#, cut in 0..80_usize) {
+            notes(&bytes, cut);
+            notes(text.as_bytes(), cut);
+        }
+    }
+}
