@@ -1,0 +1,490 @@
+//! All accounts, the journal, and what is not in the store yet.
+
+use super::account::{Account, Fit};
+use super::apart::Apart;
+use super::journal::{self, Journal};
+use super::{Hold, OverLimit, Refused, Settings, Taken, subject, window};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, oneshot};
+use types::Timestamp;
+use types::kinds::model::ModelType;
+use types::model_books::{Batch, LimitAccount, Standing, UsageKey, UsageSum};
+use types::models::{ModelCall, ModelOutcome};
+
+pub(super) struct State {
+    /// Whose grants these are.
+    pub(super) ledger: String,
+    pub(super) journal: Journal,
+    accounts: HashMap<LimitAccount, Account>,
+    /// Accounts of each limit.
+    of_limits: HashMap<String, usize>,
+    /// Accounts that the next batch says something about.
+    dirty: HashSet<LimitAccount>,
+    /// Records of what is reserved.
+    open: HashMap<u64, Arc<[u8]>>,
+    usage: HashMap<UsageKey, UsageSum>,
+    apart: Apart,
+    /// What metrics have not been told.
+    counts: HashMap<(ModelType, ModelOutcome), UsageSum>,
+    next_id: u64,
+    next_ticket: u64,
+    waiting: usize,
+    /// The number of the last batch.
+    number: i64,
+    pub(super) is_closed: bool,
+    /// A batch was given up. What follows on it may not come into the store before it, so all of it
+    /// stays in the journal for the next start.
+    pub(super) is_stuck: bool,
+    told: Vec<oneshot::Sender<()>>,
+    /// Held while this process uses the folder.
+    _lock: std::fs::File,
+}
+
+/// What came of trying to reserve.
+pub(super) enum Attempt {
+    Taken { id: u64, accounts: Vec<Taken> },
+    Refused(Refused),
+    Wait(Wait),
+}
+
+pub(super) struct Tried {
+    pub(super) outcome: Attempt,
+    /// Whether the background has something to do at once.
+    pub(super) is_poke: bool,
+}
+
+pub(super) struct Wait {
+    pub(super) account: LimitAccount,
+    pub(super) ticket: u64,
+    pub(super) woken: Arc<Notify>,
+    pub(super) ends_at: Timestamp,
+}
+
+/// When and how a call tries.
+pub(super) struct Try<'t> {
+    pub(super) holds: &'t [Hold],
+    /// JSON.
+    pub(super) call: &'t [u8],
+    pub(super) now: Timestamp,
+    pub(super) uptime_ms: i64,
+    pub(super) ticket: Option<u64>,
+    /// It has waited for as long as it may.
+    pub(super) is_last: bool,
+}
+
+/// One hold, in the window of now.
+struct Asked<'h> {
+    account: LimitAccount,
+    hold: &'h Hold,
+    most: i64,
+}
+
+impl State {
+    pub(super) fn new(
+        ledger: String,
+        number: i64,
+        journal: Journal,
+        next_id: u64,
+        lock: std::fs::File,
+    ) -> Self {
+        Self {
+            ledger,
+            journal,
+            accounts: HashMap::new(),
+            of_limits: HashMap::new(),
+            dirty: HashSet::new(),
+            open: HashMap::new(),
+            usage: HashMap::new(),
+            apart: Apart::default(),
+            counts: HashMap::new(),
+            next_id,
+            next_ticket: 0,
+            waiting: 0,
+            number,
+            is_closed: false,
+            is_stuck: false,
+            told: Vec::new(),
+            _lock: lock,
+        }
+    }
+
+    pub(super) fn attempt(&mut self, settings: &Settings, of: &Try<'_>) -> Tried {
+        let mut is_poke = false;
+        let outcome = self.decide(settings, of, &mut is_poke);
+        let outcome = outcome.unwrap_or_else(Attempt::Refused);
+        Tried { outcome, is_poke }
+    }
+
+    fn decide(
+        &mut self,
+        settings: &Settings,
+        of: &Try<'_>,
+        is_poke: &mut bool,
+    ) -> Result<Attempt, Refused> {
+        if self.is_closed {
+            return Err(Refused::Unavailable("this server is ending".into()));
+        }
+        let asked = asked(of);
+        let mut taken = Vec::with_capacity(asked.len());
+        let mut lacking = None;
+        for asked in &asked {
+            let account = self.account(settings, asked, of.uptime_ms, is_poke)?;
+            match account.fit(asked.most, of.ticket) {
+                Fit::Take(reserved) => {
+                    let account = asked.account.clone();
+                    taken.push(Taken { account, most: asked.most, reserved });
+                }
+                Fit::Over => return Err(over(account, asked, of.now)),
+                Fit::Wait => {
+                    if account.ask() {
+                        self.dirty.insert(asked.account.clone());
+                        *is_poke = true;
+                    }
+                    lacking = lacking.or(Some(asked));
+                }
+            }
+        }
+        match lacking {
+            Some(asked) => self.wait(settings, asked, of),
+            None => self.take(settings, taken, of.call, is_poke),
+        }
+    }
+
+    fn account(
+        &mut self,
+        settings: &Settings,
+        asked: &Asked<'_>,
+        uptime_ms: i64,
+        is_poke: &mut bool,
+    ) -> Result<&mut Account, Refused> {
+        if !self.accounts.contains_key(&asked.account) {
+            let of_limit = self.of_limits.entry(asked.account.limit.clone()).or_default();
+            if self.accounts.len() >= settings.accounts_max
+                || *of_limit >= settings.accounts_each_max
+            {
+                *is_poke = true;
+                let message = "more is counted apart at this server than it has room for";
+                return Err(Refused::Unavailable(message.into()));
+            }
+            *of_limit += 1;
+        }
+        let new = || Account::new(asked.account.measure, uptime_ms);
+        let account = self.accounts.entry(asked.account.clone()).or_insert_with(new);
+        account.set_amount(&asked.hold.limit.name, asked.hold.limit.amount);
+        account.touched_ms = uptime_ms;
+        Ok(account)
+    }
+
+    fn take(
+        &mut self,
+        settings: &Settings,
+        taken: Vec<Taken>,
+        call: &[u8],
+        is_poke: &mut bool,
+    ) -> Result<Attempt, Refused> {
+        let id = self.next_id;
+        let holds: Vec<(LimitAccount, i64)> =
+            taken.iter().map(|taken| (taken.account.clone(), taken.most)).collect();
+        let record = journal::reserved(id, &holds, call);
+        let written = record.and_then(|record| {
+            self.journal.catch_up()?;
+            self.journal.append(&record)?;
+            Ok(record)
+        });
+        let record = written.map_err(|error| {
+            tracing::error!(%error, "the journal of models cannot be written");
+            *is_poke = true;
+            Refused::Unavailable("the journal cannot be written".into())
+        })?;
+        self.next_id += 1;
+        self.open.insert(id, record.into());
+        for taken in &taken {
+            let Some(account) = self.accounts.get_mut(&taken.account) else { continue };
+            account.take(taken.reserved);
+            if account.ask_ahead(settings.grants) {
+                self.dirty.insert(taken.account.clone());
+                *is_poke = true;
+            }
+        }
+        Ok(Attempt::Taken { id, accounts: taken })
+    }
+
+    fn wait(
+        &mut self,
+        settings: &Settings,
+        asked: &Asked<'_>,
+        of: &Try<'_>,
+    ) -> Result<Attempt, Refused> {
+        let is_full = of.ticket.is_none() && self.waiting >= settings.waiting_max;
+        let ticket = of.ticket.unwrap_or(self.next_ticket);
+        let Some(account) = self.accounts.get_mut(&asked.account) else {
+            return Err(Refused::Unavailable("the limit is not known".into()));
+        };
+        if of.is_last || is_full {
+            let is_known = account.is_looked_up();
+            let unknown = || Refused::Unavailable("the store does not answer".into());
+            return Err(if is_known { over(account, asked, of.now) } else { unknown() });
+        }
+        let (woken, is_new) = account.wait(ticket, asked.most);
+        self.waiting += usize::from(is_new);
+        self.next_ticket = self.next_ticket.max(ticket + 1);
+        let ends_at = asked.account.ends_at;
+        Ok(Attempt::Wait(Wait { account: asked.account.clone(), ticket, woken, ends_at }))
+    }
+
+    /// A call waits no more.
+    pub(super) fn leave(&mut self, account: &LimitAccount, ticket: u64) {
+        if let Some(account) = self.accounts.get_mut(account)
+            && account.leave(ticket)
+        {
+            self.waiting -= 1;
+        }
+    }
+
+    /// A call has ended. Says whether the background should know at once.
+    pub(super) fn settle(&mut self, settled: Settled<'_>, settings: &Settings) -> bool {
+        self.open.remove(&settled.id);
+        if let Some(record) = settled.record {
+            self.journal.append_late(record);
+        }
+        for (taken, used) in settled.accounts.iter().zip(settled.used) {
+            if let Some(account) = self.accounts.get_mut(&taken.account) {
+                account.settle(taken.reserved, *used);
+                account.touched_ms = settled.uptime_ms;
+                if *used != 0 && !self.dirty.contains(&taken.account) {
+                    self.dirty.insert(taken.account.clone());
+                }
+            }
+        }
+        if let Some((key, sum, outcome)) = settled.usage {
+            self.counts.entry((key.provider, outcome)).or_default().add(&sum);
+            self.count(key, &sum, settings);
+        }
+        self.usage.len() >= settings.usage_max
+    }
+
+    fn count(&mut self, key: UsageKey, sum: &UsageSum, settings: &Settings) {
+        let is_full = self.usage.len() >= settings.usage_max && !self.usage.contains_key(&key);
+        let key = self.apart.counted(key, is_full, settings.usage_each_max);
+        self.usage.entry(key).or_default().add(sum);
+    }
+
+    /// What is to be moved into the store and asked of it, if anything.
+    pub(super) fn batch(&mut self, settings: &Settings) -> Option<Batch> {
+        if self.journal.is_behind() || self.is_stuck {
+            return None;
+        }
+        let mut batch = Batch {
+            ledger: self.ledger.clone(),
+            number: self.number + 1,
+            position: self.journal.last(),
+            used: Vec::new(),
+            given_back: Vec::new(),
+            wants: Vec::new(),
+            usage: self.usage.drain().collect(),
+        };
+        for key in std::mem::take(&mut self.dirty) {
+            let Some(account) = self.accounts.get_mut(&key) else { continue };
+            match account.send() {
+                0 => {}
+                used => batch.used.push((key.clone(), used)),
+            }
+            batch.wants.extend(account.want(&key, settings.grants));
+        }
+        if batch.used.is_empty() && batch.wants.is_empty() && batch.usage.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        Some(batch)
+    }
+
+    /// Whether a batch cannot wait until it is due.
+    pub(super) fn is_urgent(&self, settings: &Settings) -> bool {
+        !self.told.is_empty()
+            || self.usage.len() >= settings.usage_max
+            || self.dirty.iter().any(|key| self.accounts.get(key).is_some_and(Account::is_asked))
+    }
+
+    /// A batch that gives back what is not needed of these accounts, or what is needed more by a
+    /// server that comes before this one.
+    pub(super) fn batch_back(
+        &mut self,
+        accounts: &[(LimitAccount, Option<String>)],
+    ) -> Option<Batch> {
+        let mut given_back = Vec::new();
+        if self.is_stuck {
+            return None;
+        }
+        for (key, needed_by) in accounts {
+            let is_after = needed_by.as_ref().is_some_and(|first| *first < self.ledger);
+            match self.accounts.get_mut(key).map_or(0, |account| account.give_back(is_after)) {
+                0 => {}
+                free => given_back.push((key.clone(), free)),
+            }
+        }
+        if given_back.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        Some(Batch {
+            ledger: self.ledger.clone(),
+            number: self.number,
+            // Nothing of the journal is in it that was not in the one before.
+            position: 0,
+            used: Vec::new(),
+            given_back,
+            wants: Vec::new(),
+            usage: Vec::new(),
+        })
+    }
+
+    /// A batch is in the store.
+    pub(super) fn kept(&mut self, batch: &Batch, standings: &[Standing]) {
+        for (key, _) in &batch.used {
+            if let Some(account) = self.accounts.get_mut(key) {
+                account.sent();
+            }
+        }
+        for (want, standing) in batch.wants.iter().zip(standings) {
+            if let Some(account) = self.accounts.get_mut(&want.account) {
+                account.look(standing, want.hold);
+            }
+        }
+    }
+
+    /// Nothing more is reserved: who waits hears so.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.accounts.values().for_each(Account::wake_all);
+    }
+
+    /// Has the store asked again for accounts that somebody waits for.
+    pub(super) fn ask_for_waiting(&mut self) {
+        if self.waiting == 0 {
+            return;
+        }
+        let waited_for = self.accounts.iter().filter(|(_, account)| account.is_waited_for());
+        self.dirty.extend(waited_for.map(|(key, _)| key.clone()));
+    }
+
+    /// Forgets accounts that nobody needs, and says which of the others have a grant that may go.
+    pub(super) fn idle(
+        &mut self,
+        now: Timestamp,
+        uptime_ms: i64,
+        after: Duration,
+    ) -> Vec<(LimitAccount, Option<String>)> {
+        let before = uptime_ms - super::ms(after);
+        let mut idle = Vec::new();
+        let of_limits = &mut self.of_limits;
+        self.accounts.retain(|key, account| {
+            let is_over = key.ends_at <= now;
+            if !account.is_at_rest() || (account.touched_ms > before && !is_over) {
+                return true;
+            }
+            // The grant of a window that is over is worth nothing.
+            let is_kept = account.has_grant() && !is_over;
+            if is_kept {
+                idle.push((key.clone(), None));
+            } else if let Some(count) = of_limits.get_mut(&key.limit) {
+                *count -= 1;
+            }
+            is_kept
+        });
+        self.of_limits.retain(|_, count| *count > 0);
+        self.apart.forget_before(now);
+        idle
+    }
+
+    pub(super) fn granted(&self) -> Vec<(LimitAccount, Option<String>)> {
+        let granted = self.accounts.iter().filter(|(_, account)| account.has_grant());
+        granted.map(|(key, _)| (key.clone(), None)).collect()
+    }
+
+    pub(super) fn has_grants(&self) -> bool {
+        self.accounts.values().any(Account::has_grant)
+    }
+
+    /// Goes on in a new file of the journal.
+    pub(super) fn rotate(&mut self) -> std::io::Result<()> {
+        self.journal.rotate(self.open.values())
+    }
+
+    pub(super) fn take_counts(&mut self) -> Vec<((ModelType, ModelOutcome), UsageSum)> {
+        self.counts.drain().collect()
+    }
+
+    /// Accounts, and rows of usage.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.accounts.len(), self.usage.len())
+    }
+
+    /// Tells when what is here now is in the store.
+    pub(super) fn tell(&mut self) -> oneshot::Receiver<()> {
+        let (tell, told) = oneshot::channel();
+        if !self.is_closed {
+            self.told.push(tell);
+        }
+        told
+    }
+
+    pub(super) fn take_told(&mut self) -> Vec<oneshot::Sender<()>> {
+        std::mem::take(&mut self.told)
+    }
+}
+
+/// What is known of a call that has ended.
+pub(super) struct Settled<'s> {
+    pub(super) id: u64,
+    pub(super) accounts: &'s [Taken],
+    pub(super) used: &'s [i64],
+    pub(super) record: Option<Vec<u8>>,
+    pub(super) usage: Option<(UsageKey, UsageSum, ModelOutcome)>,
+    pub(super) uptime_ms: i64,
+}
+
+impl Settled<'_> {
+    pub(super) fn usage_of(call: &ModelCall) -> (UsageKey, UsageSum, ModelOutcome) {
+        (UsageKey::of(call), UsageSum::of(call), call.outcome)
+    }
+}
+
+/// Holds in the windows of now. Two of the same account count once, as the larger one.
+fn asked<'h>(of: &Try<'h>) -> Vec<Asked<'h>> {
+    let mut all: Vec<Asked<'h>> = Vec::with_capacity(of.holds.len());
+    for hold in of.holds {
+        let limit = &hold.limit;
+        let (starts_at, ends_at) = window(of.now, limit.granularity, limit.step);
+        let account = LimitAccount {
+            limit: limit.id.clone(),
+            measure: limit.measure,
+            subject: subject(limit.per, &hold.subject),
+            starts_at,
+            ends_at,
+        };
+        let most = hold.most.max(0);
+        match all.iter_mut().find(|asked| asked.account == account) {
+            Some(asked) => asked.most = asked.most.max(most),
+            None => all.push(Asked { account, hold, most }),
+        }
+    }
+    all
+}
+
+fn over(account: &Account, asked: &Asked<'_>, now: Timestamp) -> Refused {
+    let ends_at = asked.account.ends_at;
+    let wait_ms = u64::try_from(ends_at.since(now)).unwrap_or(0);
+    Refused::OverLimit(OverLimit {
+        limit: asked.account.limit.clone(),
+        name: account.name.clone(),
+        measure: asked.account.measure,
+        amount: account.amount,
+        left: account.spare(),
+        needs: asked.most,
+        ends_at,
+        retry_after: Duration::from_millis(wait_ms),
+    })
+}
