@@ -1,0 +1,182 @@
+//! A start: what the journal has that the store has not, and what was in flight.
+
+use super::journal::{self, Journal, Record};
+use super::state::State;
+use super::{Books, OpenError, Settings, keeper};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use types::World;
+use types::model_books::{Batch, Beginning, LimitAccount, UsageKey, UsageSum};
+use types::models::{ModelCall, ModelOutcome};
+
+const LOCK: &str = "lock";
+const NAME: &str = "name";
+
+/// What the files say.
+#[derive(Default)]
+struct Found {
+    files: Vec<(PathBuf, i64)>,
+    /// The number of the last record.
+    last: i64,
+    next_id: u64,
+    open: BTreeMap<u64, (Vec<(LimitAccount, i64)>, ModelCall)>,
+    used: BTreeMap<LimitAccount, i64>,
+    usage: BTreeMap<UsageKey, UsageSum>,
+    /// Whether all of it was written since this machine started, so that nothing was lost.
+    is_complete: bool,
+}
+
+pub(super) async fn open(
+    settings: &Settings,
+    books: &dyn Books,
+    world: &World,
+) -> Result<State, OpenError> {
+    journal::make_folder(&settings.folder)?;
+    let lock = lock(&settings.folder)?;
+    let ledger = name(&settings.folder, world)?;
+    let beginning = books.begin(ledger.clone()).await?;
+    let (folder, boot) = (settings.folder.clone(), settings.boot.clone());
+    let position = beginning.position;
+    let work = move || begin(&folder, &boot, position);
+    let (mut found, journal) =
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)??;
+    let batch = batch(&ledger, &beginning, &mut found, journal.last());
+    let number = batch.number;
+    books.keep(Arc::new(batch)).await?;
+    let files: Vec<PathBuf> = found.files.drain(..).map(|(path, _)| path).collect();
+    keeper::remove(&settings.folder, &files)?;
+    Ok(State::new(ledger, number, journal, found.next_id, lock))
+}
+
+/// One process at a time.
+fn lock(folder: &Path) -> Result<File, OpenError> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(OpenError::InUse { folder: folder.display().to_string() })
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// What the store calls this ledger. A folder that is lost takes its name with it, so that nobody
+/// counts on what was in it.
+fn name(folder: &Path, world: &World) -> io::Result<String> {
+    let path = folder.join(NAME);
+    match fs::read_to_string(&path) {
+        Ok(name) if !name.is_empty() => Ok(name),
+        Ok(_) => Err(io::Error::other(format!("{} is empty", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = format!("ledger-{}", world.random_text(20));
+            files::replace(&path, files::Readers::Owner, name.as_bytes())?;
+            Ok(name)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads all files and begins a new one, in which calls that were in flight are settled in full: so
+/// a start that is killed after it told the store does not count them again.
+fn begin(folder: &Path, boot: &str, position: i64) -> io::Result<(Found, Journal)> {
+    let mut found = read(folder, boot, position)?;
+    let mut journal = Journal::begin(folder, boot, found.last.max(position) + 1)?;
+    for (id, (holds, mut call)) in std::mem::take(&mut found.open) {
+        call.outcome = ModelOutcome::Interrupted;
+        let used: Vec<i64> = holds.iter().map(|(_, most)| *most).collect();
+        let record = journal::settled(id, &used, &serde_json::to_vec(&call)?)?;
+        journal.append(&record)?;
+        found.settle(&holds, &used, Some(&call));
+    }
+    if let Some(file) = journal.unsynced() {
+        file.sync_all()?;
+    }
+    files::sync_folder_of(&folder.join(journal::ANY))?;
+    Ok((found, journal))
+}
+
+fn read(folder: &Path, boot: &str, position: i64) -> io::Result<Found> {
+    let mut found = Found::default();
+    let (mut is_complete, mut count) = (true, 0);
+    for path in journal::list(folder)? {
+        let read = journal::read(&path, |number, record| found.take(number, record, position))?;
+        let last = match read {
+            Some((header, last)) => {
+                // A store that was restored from earlier has taken in less than was removed here.
+                is_complete &= count > 0 || header.begins <= position + 1;
+                is_complete &= header.boot == boot;
+                count += 1;
+                last
+            }
+            // Nothing was written into it.
+            None => 0,
+        };
+        // A file without records has its name too.
+        found.last = found.last.max(last).max(journal::begins(&path));
+        found.files.push((path, last));
+    }
+    found.is_complete = is_complete && count > 0;
+    Ok(found)
+}
+
+impl Found {
+    fn take(&mut self, number: i64, record: Record, position: i64) {
+        match record {
+            Record::Reserved { id, holds, call } => {
+                self.next_id = self.next_id.max(id + 1);
+                self.open.insert(id, (holds, call));
+            }
+            Record::Settled { id, used, call } => {
+                let holds = self.open.remove(&id);
+                // What the store has is told here only because a file is kept whole.
+                if number > position
+                    && let Some((holds, _)) = holds
+                {
+                    self.settle(&holds, &used, call.as_ref());
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, holds: &[(LimitAccount, i64)], used: &[i64], call: Option<&ModelCall>) {
+        for ((account, _), used) in holds.iter().zip(used) {
+            *self.used.entry(account.clone()).or_default() += used;
+        }
+        if let Some(call) = call {
+            self.usage.entry(UsageKey::of(call)).or_default().add(&UsageSum::of(call));
+        }
+    }
+}
+
+/// All that was used, and what is left of the grants: given back, or counted as used where records
+/// may have been lost with the power.
+fn batch(ledger: &str, beginning: &Beginning, found: &mut Found, position: i64) -> Batch {
+    let mut given_back = Vec::new();
+    for (account, held) in &beginning.held {
+        let used = found.used.get(account).copied().unwrap_or(0);
+        let rest = held.saturating_sub(used);
+        if rest <= 0 {
+            continue;
+        }
+        if found.is_complete {
+            given_back.push((account.clone(), rest));
+        } else {
+            tracing::warn!(limit = account.limit, rest, "counted as used after a power cut");
+            *found.used.entry(account.clone()).or_default() += rest;
+        }
+    }
+    let used = std::mem::take(&mut found.used).into_iter().filter(|(_, used)| *used != 0);
+    Batch {
+        ledger: ledger.to_owned(),
+        number: beginning.number + 1,
+        position,
+        used: used.collect(),
+        given_back,
+        wants: Vec::new(),
+        usage: std::mem::take(&mut found.usage).into_iter().collect(),
+    }
+}
