@@ -1,0 +1,281 @@
+//! The background of a ledger: syncs the journal, moves it into the store, fetches and gives back
+//! grants. One batch at a time.
+
+use super::{BooksError, Shared, journal};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use types::model_books::{Batch, LimitAccount, UsageSum};
+use types::models::ModelOutcome;
+
+/// How often the last batch is tried while the server ends.
+const LAST_TRIES: u32 = 5;
+
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut due = Due::new(&shared);
+    loop {
+        tokio::select! {
+            () = shared.ending.cancelled() => break,
+            () = shared.poke.notified() => {}
+            () = tokio::time::sleep(shared.settings.sync_every) => {}
+        }
+        let is_due = due.is_kept_up(&shared);
+        let is_moved = round(&shared, is_due).await;
+        if is_moved && is_due {
+            look_after(&shared, due.is_idle(&shared)).await;
+        }
+    }
+    finish(&shared).await;
+}
+
+/// When something is to be done the next time.
+struct Due {
+    keep_up_ms: i64,
+    idle_ms: i64,
+}
+
+impl Due {
+    fn new(shared: &Shared) -> Self {
+        let now = shared.world.uptime_ms();
+        Self { keep_up_ms: now, idle_ms: now }
+    }
+
+    fn is_kept_up(&mut self, shared: &Shared) -> bool {
+        passed(&mut self.keep_up_ms, shared, shared.settings.keep_up_every)
+    }
+
+    fn is_idle(&mut self, shared: &Shared) -> bool {
+        passed(&mut self.idle_ms, shared, shared.settings.idle_after / 4)
+    }
+}
+
+fn passed(last: &mut i64, shared: &Shared, every: Duration) -> bool {
+    let now = shared.world.uptime_ms();
+    let is_passed = now.saturating_sub(*last) >= super::ms(every);
+    if is_passed {
+        *last = now;
+    }
+    is_passed
+}
+
+/// Syncs, and moves what there is when that is due or somebody waits for it. Says whether all went
+/// well.
+async fn round(shared: &Shared, is_due: bool) -> bool {
+    if !sync(shared).await {
+        return false;
+    }
+    let (batch, told) = {
+        let mut state = shared.state.lock();
+        if is_due {
+            state.ask_for_waiting();
+        }
+        if !is_due && !state.is_urgent(&shared.settings) {
+            return true;
+        }
+        let told = state.take_told();
+        (state.batch(&shared.settings), told)
+    };
+    tell_metrics(shared);
+    if let Some(batch) = batch {
+        let position = batch.position;
+        if !keep(shared, batch).await {
+            return false;
+        }
+        forget(shared, position).await;
+    }
+    for told in told {
+        // Whoever asked may be gone.
+        let _ = told.send(());
+    }
+    true
+}
+
+/// Writes to the disk what is in the journal.
+async fn sync(shared: &Shared) -> bool {
+    let file = {
+        let mut state = shared.state.lock();
+        if state.journal.is_torn()
+            && let Err(error) = state.rotate()
+        {
+            tracing::error!(%error, "the journal of models cannot go on in a new file");
+            return false;
+        }
+        if state.journal.catch_up().is_err() {
+            return false;
+        }
+        state.journal.unsynced()
+    };
+    let Some(file) = file else { return true };
+    let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
+    let synced = synced.map_err(std::io::Error::other).and_then(|synced| synced);
+    if let Err(error) = &synced {
+        shared.state.lock().journal.sync_failed();
+        tracing::error!(%error, "the journal of models cannot be synced");
+    }
+    synced.is_ok()
+}
+
+/// Brings a batch into the store, however often that has to be tried: whether an attempt that failed
+/// was taken in is known only to the store. Gives up only when the server ends.
+async fn keep(shared: &Shared, batch: Batch) -> bool {
+    let batch = Arc::new(batch);
+    let mut last_tries = 0;
+    loop {
+        match shared.books.keep(batch.clone()).await {
+            Ok(standings) => {
+                shared.state.lock().kept(&batch, &standings);
+                return true;
+            }
+            Err(BooksError(error)) => {
+                tracing::warn!(error, "the usage of models cannot be moved into the store");
+            }
+        }
+        last_tries += u32::from(shared.ending.is_cancelled());
+        if last_tries >= LAST_TRIES {
+            shared.state.lock().is_stuck = true;
+            return false;
+        }
+        tokio::time::sleep(shared.settings.keep_up_every).await;
+        // The journal goes on being synced while the store is away.
+        sync(shared).await;
+    }
+}
+
+/// Removes files of the journal that the store has, and begins a new one when this one is long.
+async fn forget(shared: &Shared, position: i64) {
+    let is_long = {
+        let mut state = shared.state.lock();
+        let is_long = state.journal.length() > shared.settings.file_max;
+        if is_long && let Err(error) = state.rotate() {
+            tracing::error!(%error, "the journal of models cannot go on in a new file");
+            return;
+        }
+        is_long
+    };
+    // What the new file has of the old must be on disk before the old one goes.
+    if is_long && !sync(shared).await {
+        return;
+    }
+    let (folder, done) = {
+        let mut state = shared.state.lock();
+        (state.journal.folder().to_owned(), state.journal.done(position))
+    };
+    if is_long || !done.is_empty() {
+        let removed = tokio::task::spawn_blocking(move || remove(&folder, &done)).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%error, "files of the journal of models cannot be removed");
+        }
+    }
+}
+
+/// Removes files once the names of the others are on disk.
+pub(super) fn remove(folder: &std::path::Path, files: &[PathBuf]) -> std::io::Result<()> {
+    files::sync_folder_of(&folder.join(journal::ANY))?;
+    files.iter().try_for_each(|path| files::remove(path))
+}
+
+/// Gives back what others need, and what nobody here does.
+async fn look_after(shared: &Shared, is_idle: bool) {
+    let (ledger, has_grants) = {
+        let state = shared.state.lock();
+        (state.ledger.clone(), state.has_grants())
+    };
+    let mut back = if has_grants { asked_for(shared, ledger).await } else { Vec::new() };
+    if is_idle {
+        let now = (shared.world.now(), shared.world.uptime_ms());
+        back.extend(shared.state.lock().idle(now.0, now.1, shared.settings.idle_after));
+    }
+    give_back(shared, &back).await;
+}
+
+async fn asked_for(shared: &Shared, ledger: String) -> Vec<(LimitAccount, Option<String>)> {
+    match shared.books.asked_for(ledger).await {
+        Ok(asked) => asked.into_iter().map(|(account, by)| (account, Some(by))).collect(),
+        Err(BooksError(error)) => {
+            tracing::warn!(error, "it cannot be seen who needs limits of models");
+            Vec::new()
+        }
+    }
+}
+
+async fn give_back(shared: &Shared, accounts: &[(LimitAccount, Option<String>)]) -> bool {
+    let batch = shared.state.lock().batch_back(accounts);
+    match batch {
+        Some(batch) => keep(shared, batch).await,
+        None => true,
+    }
+}
+
+/// The end: all that was used is moved, all that was not is given back.
+async fn finish(shared: &Shared) {
+    shared.state.lock().close();
+    if sync(shared).await && move_all(shared).await {
+        let granted = shared.state.lock().granted();
+        give_back(shared, &granted).await;
+    }
+    tell_metrics(shared);
+    // Whoever waits hears that nothing more comes.
+    shared.state.lock().take_told();
+}
+
+/// Moves what there is, and leaves a journal without records but of what is still open: so the next
+/// release need not read those of this one.
+async fn move_all(shared: &Shared) -> bool {
+    let (batch, position) = {
+        let mut state = shared.state.lock();
+        (state.batch(&shared.settings), state.journal.last())
+    };
+    if let Some(batch) = batch
+        && !keep(shared, batch).await
+    {
+        return false;
+    }
+    if shared.state.lock().is_stuck {
+        return false;
+    }
+    let rotated = shared.state.lock().rotate();
+    match rotated {
+        Ok(()) if sync(shared).await => forget(shared, position).await,
+        Ok(()) => {}
+        Err(error) => tracing::warn!(%error, "the journal of models keeps its old files"),
+    }
+    true
+}
+
+fn tell_metrics(shared: &Shared) {
+    let counts = shared.state.lock().take_counts();
+    for ((provider, outcome), sum) in counts {
+        let labels =
+            [("provider", serde_name(&provider)), ("outcome", outcome_name(outcome).to_owned())];
+        let add = |name: &'static str, amount: i64| {
+            if amount > 0 {
+                metrics::counter!(name, &labels).increment(amount.unsigned_abs());
+            }
+        };
+        let UsageSum { calls, input, output, cached, reasoning, cost, .. } = sum;
+        add("holm_model_calls_total", calls);
+        add("holm_model_input_tokens_total", input);
+        add("holm_model_output_tokens_total", output);
+        add("holm_model_cached_tokens_total", cached);
+        add("holm_model_reasoning_tokens_total", reasoning);
+        add("holm_model_cost_nanodollars_total", cost);
+    }
+}
+
+/// What a provider is called in messages of the interface.
+fn serde_name(provider: &types::kinds::model::ModelType) -> String {
+    serde_json::to_value(provider)
+        .ok()
+        .and_then(|name| name.as_str().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+const fn outcome_name(outcome: ModelOutcome) -> &'static str {
+    match outcome {
+        ModelOutcome::Answered => "answered",
+        ModelOutcome::Cached => "cached",
+        ModelOutcome::Aborted => "aborted",
+        ModelOutcome::Interrupted => "interrupted",
+        ModelOutcome::Failed(_) => "failed",
+    }
+}
