@@ -1,0 +1,728 @@
+//! The rules, against books in memory.
+
+use super::*;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use types::ids::{ResourceId, WorkspaceId};
+use types::kinds::model::ModelType;
+use types::kinds::policy::Granularity;
+use types::model_books::{UsageKey, UsageSum, Want};
+use types::models::TokenUsage;
+
+/// What the store does, without one.
+#[derive(Default)]
+struct Memory {
+    of: Mutex<Kept>,
+    /// Does what it is asked, and says that it failed.
+    is_forgetful: AtomicBool,
+    is_away: AtomicBool,
+    asked: AtomicI64,
+}
+
+#[derive(Default)]
+struct Kept {
+    used: BTreeMap<LimitAccount, i64>,
+    held: BTreeMap<(LimitAccount, String), i64>,
+    wanted: BTreeMap<(LimitAccount, String), bool>,
+    ledgers: BTreeMap<String, (i64, i64)>,
+    usage: BTreeMap<UsageKey, UsageSum>,
+}
+
+impl Kept {
+    fn take(&mut self, batch: &Batch) -> Vec<Standing> {
+        let known = self.ledgers.entry(batch.ledger.clone()).or_default();
+        if known.0 < batch.number {
+            *known = (batch.number, known.1.max(batch.position));
+            for (account, used) in &batch.used {
+                *self.used.entry(account.clone()).or_default() += used;
+            }
+            for (account, amount) in batch.used.iter().chain(&batch.given_back) {
+                let held = self.held.entry((account.clone(), batch.ledger.clone())).or_default();
+                *held = (*held - amount).max(0);
+            }
+            for (key, sum) in &batch.usage {
+                self.usage.entry(key.clone()).or_default().add(sum);
+            }
+        }
+        batch.wants.iter().map(|want| self.grant(&batch.ledger, want)).collect()
+    }
+
+    fn grant(&mut self, ledger: &str, want: &Want) -> Standing {
+        let used = *self.used.entry(want.account.clone()).or_default();
+        let of = |(key, _): &(&(LimitAccount, String), &i64)| key.0 == want.account;
+        let all: i64 = self.held.iter().filter(of).map(|(_, held)| held).sum();
+        let held = self.held.entry((want.account.clone(), ledger.to_owned())).or_default();
+        let elsewhere = all - *held;
+        *held += (want.hold - *held).min(want.amount - used - all).max(0);
+        let is_wanted = *held < want.hold && elsewhere > 0;
+        self.wanted.insert((want.account.clone(), ledger.to_owned()), is_wanted);
+        Standing { account: want.account.clone(), used, held: *held, elsewhere }
+    }
+}
+
+impl Books for Memory {
+    fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>> {
+        let kept = self.of.lock();
+        let (number, position) = kept.ledgers.get(&ledger).copied().unwrap_or_default();
+        let held = kept.held.iter().filter(|((_, of), held)| *of == ledger && **held > 0);
+        let held = held.map(|((account, _), held)| (account.clone(), *held)).collect();
+        Box::pin(std::future::ready(Ok(Beginning { number, position, held })))
+    }
+
+    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let error = || Err(BooksError("on purpose".into()));
+        if self.is_away.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(error()));
+        }
+        let standings = self.of.lock().take(&batch);
+        let is_lost = self.is_forgetful.swap(false, Ordering::Relaxed);
+        Box::pin(std::future::ready(if is_lost { error() } else { Ok(standings) }))
+    }
+
+    fn asked_for(
+        &self,
+        ledger: String,
+    ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
+        let kept = self.of.lock();
+        let asked = kept.wanted.iter().filter(|((_, by), is)| **is && *by != ledger);
+        let asked = asked.map(|(of, _)| of.clone()).collect();
+        Box::pin(std::future::ready(Ok(asked)))
+    }
+}
+
+impl Memory {
+    fn used(&self) -> i64 {
+        self.of.lock().used.values().sum()
+    }
+
+    fn held(&self) -> i64 {
+        self.of.lock().held.values().sum()
+    }
+
+    fn usage(&self) -> UsageSum {
+        let mut all = UsageSum::default();
+        self.of.lock().usage.values().for_each(|sum| all.add(sum));
+        all
+    }
+}
+
+struct Place {
+    folder: tempfile::TempDir,
+    books: Arc<Memory>,
+    now: Arc<AtomicI64>,
+}
+
+/// The middle of a minute.
+const NOW: i64 = 1_800_000_030_000;
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder, books: Arc::default(), now: Arc::new(AtomicI64::new(NOW)) }
+    }
+
+    /// A clock that the test sets; what is waited for is waited for in earnest.
+    fn world(&self) -> World {
+        let now = self.now.clone();
+        let uptime = std::time::Instant::now();
+        World::new(
+            move || Timestamp::from_ms(now.load(Ordering::Relaxed)),
+            |bytes| getrandom::fill(bytes).unwrap(),
+        )
+        .with_uptime(move || i64::try_from(uptime.elapsed().as_millis()).unwrap())
+    }
+
+    fn settings(&self, name: &str) -> Settings {
+        Settings {
+            sync_every: Duration::from_millis(5),
+            keep_up_every: Duration::from_millis(10),
+            wait_max: Duration::from_secs(5),
+            ..Settings::new(self.folder.path().join(name), "boot".into())
+        }
+    }
+
+    async fn open(&self) -> Ledger {
+        self.open_with(self.settings("a")).await
+    }
+
+    async fn open_with(&self, settings: Settings) -> Ledger {
+        Ledger::open(settings, self.books.clone(), self.world()).await.unwrap()
+    }
+
+    /// What a kill leaves: files as they are, and nobody who has them.
+    fn kill(&self, ledger: Ledger, to: &str) -> Settings {
+        let settings = self.settings(to);
+        std::fs::create_dir_all(&settings.folder).unwrap();
+        for entry in std::fs::read_dir(&ledger.0.settings.folder).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), settings.folder.join(entry.file_name())).unwrap();
+        }
+        if let Some(keeper) = ledger.0.keeper.lock().take() {
+            keeper.abort();
+        }
+        settings
+    }
+}
+
+fn limit(measure: LimitMeasure, amount: i64) -> Arc<ModelLimit> {
+    Arc::new(ModelLimit {
+        id: "policy".into(),
+        name: "policy `p`".into(),
+        measure,
+        amount,
+        per: LimitPer::Model,
+        granularity: Granularity::Minute,
+        step: 1,
+    })
+}
+
+fn hold(limit: &Arc<ModelLimit>, most: i64) -> Hold {
+    Hold { limit: limit.clone(), subject: "m".into(), most }
+}
+
+fn call(amount: i64) -> ModelCall {
+    let amount = u64::try_from(amount).unwrap();
+    ModelCall {
+        at: Timestamp::from_ms(NOW),
+        workspace: WorkspaceId::known("wsp_a"),
+        model: "m".into(),
+        model_id: ResourceId::known("res_m"),
+        provider: ModelType::Openai,
+        provider_model: "gpt".into(),
+        key: "key".into(),
+        end_user: None,
+        tag: None,
+        usage: TokenUsage { input: amount, ..TokenUsage::default() },
+        cost: amount,
+        prices: "1".into(),
+        outcome: ModelOutcome::Answered,
+    }
+}
+
+async fn reserve(
+    ledger: &Ledger,
+    limit: &Arc<ModelLimit>,
+    most: i64,
+) -> Result<Reservation, Refused> {
+    ledger.reserve(vec![hold(limit, most)], call(most)).await
+}
+
+fn over(refused: Result<Reservation, Refused>) -> OverLimit {
+    match refused {
+        Err(Refused::OverLimit(over)) => over,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was reserved"),
+    }
+}
+
+async fn is_waiting(future: impl Future<Output = Result<Reservation, Refused>>) -> bool {
+    tokio::time::timeout(Duration::from_millis(100), future).await.is_err()
+}
+
+#[tokio::test]
+async fn money_is_never_passed_and_what_was_not_used_comes_back() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
+    let first = reserve(&ledger, &money, 60).await.unwrap();
+    assert!(is_waiting(reserve(&ledger, &money, 60)).await);
+    first.settle(call(10));
+    let second = reserve(&ledger, &money, 90).await.unwrap();
+    second.settle(call(90));
+    let over = over(reserve(&ledger, &money, 1).await);
+    assert_eq!((over.left, over.needs, over.amount), (0, 1, 100));
+    assert_eq!(over.ends_at.ms(), NOW + 30_000);
+    assert_eq!(over.retry_after, Duration::from_secs(30));
+    // What costs nothing is served.
+    reserve(&ledger, &money, 0).await.unwrap().give_back();
+    place.now.fetch_add(30_000, Ordering::Relaxed);
+    reserve(&ledger, &money, 100).await.unwrap().give_back();
+    ledger.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (100, 0));
+    assert_eq!(place.books.usage().cost, 100);
+}
+
+#[tokio::test]
+async fn what_can_never_fit_is_refused_at_once() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
+    let _held = reserve(&ledger, &money, 50).await.unwrap();
+    let began = std::time::Instant::now();
+    assert_eq!(over(reserve(&ledger, &money, 101).await).left, 50);
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn the_call_that_crosses_a_limit_of_tokens_is_served_alone() {
+    let place = Place::new();
+    let (ledger, tokens) = (place.open().await, limit(LimitMeasure::InputTokens, 100));
+    let small = reserve(&ledger, &tokens, 30).await.unwrap();
+    let crossing = tokio::spawn({
+        let (ledger, tokens) = (ledger.clone(), tokens.clone());
+        async move { reserve(&ledger, &tokens, 500).await }
+    });
+    assert!(is_waiting(reserve(&ledger, &tokens, 200)).await);
+    assert!(!crossing.is_finished(), "something is reserved");
+    small.settle(call(30));
+    let crossing = crossing.await.unwrap().unwrap();
+    assert!(is_waiting(reserve(&ledger, &tokens, 1)).await);
+    crossing.settle(call(20));
+    // It used less than was feared.
+    reserve(&ledger, &tokens, 500).await.unwrap().settle(call(450));
+    assert_eq!(over(reserve(&ledger, &tokens, 1).await).left, 0);
+    ledger.close().await;
+    assert_eq!(place.books.used(), 500);
+}
+
+#[tokio::test]
+async fn who_waits_for_long_is_refused_and_keeps_no_place() {
+    let place = Place::new();
+    let settings =
+        Settings { wait_max: Duration::from_millis(60), waiting_max: 1, ..place.settings("a") };
+    let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 100));
+    let held = reserve(&ledger, &money, 80).await.unwrap();
+    let (one, two) = tokio::join!(reserve(&ledger, &money, 30), reserve(&ledger, &money, 30));
+    assert_eq!((over(one).left, over(two).left), (20, 20));
+    held.settle(call(80));
+    reserve(&ledger, &money, 20).await.unwrap().settle(call(20));
+}
+
+#[tokio::test]
+async fn the_first_in_the_queue_is_the_first_served() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
+    let held = reserve(&ledger, &money, 50).await.unwrap();
+    let large = reserve(&ledger, &money, 90);
+    tokio::pin!(large);
+    assert!(is_waiting(&mut large).await);
+    assert!(is_waiting(reserve(&ledger, &money, 10)).await, "it would pass the large one");
+    held.give_back();
+    large.await.unwrap().give_back();
+    reserve(&ledger, &money, 10).await.unwrap().give_back();
+}
+
+#[tokio::test]
+async fn all_limits_of_a_call_hold_or_nothing_is_taken() {
+    let place = Place::new();
+    let ledger = place.open().await;
+    let (money, tokens) = (limit(LimitMeasure::Cost, 100), limit(LimitMeasure::TotalTokens, 50));
+    let both = |most| vec![hold(&money, most), hold(&tokens, most)];
+    ledger.reserve(both(50), call(50)).await.unwrap().settle(call(50));
+    assert_eq!(over(ledger.reserve(both(1), call(1)).await).measure, LimitMeasure::TotalTokens);
+    let twice = vec![hold(&money, 30), hold(&money, 50)];
+    ledger.reserve(twice, call(50)).await.unwrap().give_back();
+}
+
+#[tokio::test]
+async fn a_lowered_amount_refuses_and_a_raised_one_serves() {
+    let place = Place::new();
+    let ledger = place.open().await;
+    let [few, many, more] = [10, 100, 1000].map(|amount| limit(LimitMeasure::Requests, amount));
+    for _ in 0..40 {
+        reserve(&ledger, &many, 1).await.unwrap().settle(call(7));
+    }
+    assert_eq!(over(reserve(&ledger, &few, 1).await).left, 0);
+    reserve(&ledger, &many, 1).await.unwrap().settle(call(7));
+    for _ in 0..900 {
+        reserve(&ledger, &more, 1).await.unwrap().settle(call(7));
+    }
+    ledger.close().await;
+    assert_eq!(place.books.used(), 941);
+}
+
+#[tokio::test]
+async fn what_is_dropped_counts_in_full() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
+    drop(reserve(&ledger, &money, 70).await.unwrap());
+    assert_eq!(over(reserve(&ledger, &money, 31).await).left, 30);
+    ledger.flush().await;
+    assert_eq!((place.books.used(), place.books.usage().cost), (70, 70));
+}
+
+#[tokio::test]
+async fn a_kill_counts_what_was_in_flight_and_loses_nothing() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    reserve(&ledger, &money, 100).await.unwrap().settle(call(40));
+    ledger.flush().await;
+    reserve(&ledger, &money, 100).await.unwrap().settle(call(20));
+    reserve(&ledger, &money, 100).await.unwrap().give_back();
+    let in_flight = reserve(&ledger, &money, 100).await.unwrap();
+    let settings = place.kill(ledger, "b");
+    std::mem::forget(in_flight);
+    for round in 0..3 {
+        let again = place.open_with(settings.clone()).await;
+        assert_eq!(place.books.used(), 160, "round {round}");
+        assert_eq!(place.books.held(), 0, "round {round}");
+        assert_eq!(place.books.usage().calls, 3, "round {round}");
+        assert_eq!(over(reserve(&again, &money, 841).await).left, 840);
+        again.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_is_killed_counts_once() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    let in_flight = reserve(&ledger, &money, 100).await.unwrap();
+    let settings = place.kill(ledger, "b");
+    std::mem::forget(in_flight);
+    // The store takes it in, but the answer is lost, and the files stay.
+    place.books.is_forgetful.store(true, Ordering::Relaxed);
+    let failed = Ledger::open(settings.clone(), place.books.clone(), place.world()).await;
+    assert!(matches!(failed, Err(OpenError::Books(_))));
+    assert_eq!(place.books.used(), 100);
+    place.open_with(settings).await.close().await;
+    assert_eq!((place.books.used(), place.books.usage().calls), (100, 1));
+}
+
+#[tokio::test]
+async fn after_a_power_cut_what_was_granted_counts_as_used() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
+    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    ledger.flush().await;
+    let held = place.books.held();
+    assert!((1..=200).contains(&held), "{held}");
+    let settings = place.kill(ledger, "b");
+    let settings = Settings { boot: "another".into(), ..settings };
+    place.open_with(settings.clone()).await.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (10 + held, 0));
+    place.open_with(Settings { boot: "third".into(), ..settings }).await.close().await;
+    assert_eq!(place.books.used(), 10 + held);
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_is_lost_counts_once() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    for _ in 0..10 {
+        place.books.is_forgetful.store(true, Ordering::Relaxed);
+        reserve(&ledger, &money, 100).await.unwrap().settle(call(100));
+        ledger.flush().await;
+    }
+    over(reserve(&ledger, &money, 1).await);
+    assert_eq!(place.books.used(), 1000);
+}
+
+#[tokio::test]
+async fn without_a_store_grants_are_used_up_and_then_it_is_said() {
+    let place = Place::new();
+    let settings = Settings { wait_max: Duration::from_millis(50), ..place.settings("a") };
+    let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 1600));
+    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    place.books.is_away.store(true, Ordering::Relaxed);
+    let mut served = 10;
+    while let Ok(reservation) = reserve(&ledger, &money, 10).await {
+        reservation.settle(call(10));
+        served += 10;
+    }
+    assert!((90..=210).contains(&served), "{served}");
+    let other = Arc::new(ModelLimit { id: "other".into(), ..(*money).clone() });
+    assert!(matches!(reserve(&ledger, &other, 1).await, Err(Refused::Unavailable(_))));
+    // Without limits nobody asks the store.
+    ledger.reserve(vec![], call(5)).await.unwrap().settle(call(5));
+    place.books.is_away.store(false, Ordering::Relaxed);
+    ledger.close().await;
+    assert_eq!(place.books.used(), served);
+    assert_eq!(place.books.usage().cost, served + 5);
+}
+
+#[tokio::test]
+async fn what_cannot_be_moved_at_the_end_is_moved_at_the_next_start() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
+    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    ledger.flush().await;
+    place.books.is_away.store(true, Ordering::Relaxed);
+    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    let waiting = tokio::spawn({
+        let (ledger, money) = (ledger.clone(), money.clone());
+        async move { reserve(&ledger, &money, 1500).await }
+    });
+    tokio::task::yield_now().await;
+    ledger.close().await;
+    assert!(matches!(waiting.await.unwrap(), Err(Refused::Unavailable(_))));
+    // Nobody hangs on one that is closed.
+    ledger.flush().await;
+    drop(ledger);
+    place.books.is_away.store(false, Ordering::Relaxed);
+    assert_eq!(place.books.used(), 10);
+    place.open().await.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (20, 0));
+    assert_eq!(place.books.usage().calls, 2);
+}
+
+#[tokio::test]
+async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    let open = reserve(&ledger, &money, 5).await.unwrap();
+    for _ in 0..10 {
+        reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    }
+    ledger.close().await;
+    let files = journal::list(&place.folder.path().join("a")).unwrap();
+    let mut records = 0;
+    for file in &files {
+        journal::read(file, |_, _| records += 1).unwrap();
+    }
+    assert_eq!((files.len(), records), (1, 1));
+    // It ends later than the server, and counts at the next start.
+    open.settle(call(3));
+    drop(ledger);
+    place.open().await.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (103, 0));
+}
+
+#[tokio::test]
+async fn two_servers_use_up_one_limit_together() {
+    let place = Place::new();
+    let money = limit(LimitMeasure::Cost, 1000);
+    let one = place.open_with(place.settings("one")).await;
+    let two = place.open_with(place.settings("two")).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..60 {
+        let ledger = if number % 2 == 0 { one.clone() } else { two.clone() };
+        let money = money.clone();
+        tasks.spawn(async move {
+            let mut served = 0;
+            for _ in 0..20 {
+                match reserve(&ledger, &money, 10).await {
+                    Ok(reservation) => {
+                        tokio::task::yield_now().await;
+                        reservation.settle(call(1));
+                        served += 1;
+                    }
+                    Err(error) => assert!(matches!(error, Refused::OverLimit(_)), "{error}"),
+                }
+            }
+            served
+        });
+    }
+    let served: i64 = tasks.join_all().await.into_iter().sum();
+    // Nobody was refused while there was enough with nothing in flight.
+    assert!(served > 990, "{served}");
+    one.close().await;
+    two.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (served, 0));
+}
+
+#[tokio::test]
+async fn one_server_gets_what_another_does_not_need() {
+    let place = Place::new();
+    let money = limit(LimitMeasure::Cost, 1000);
+    let one = place.open_with(place.settings("one")).await;
+    let two = place.open_with(place.settings("two")).await;
+    reserve(&one, &money, 900).await.unwrap().settle(call(1));
+    reserve(&two, &money, 999).await.unwrap().settle(call(999));
+    over(reserve(&one, &money, 1).await);
+    // Of tokens too, where the call that crosses must have all that is left.
+    let tokens = limit(LimitMeasure::TotalTokens, 1000);
+    reserve(&one, &tokens, 900).await.unwrap().settle(call(1));
+    reserve(&two, &tokens, 5000).await.unwrap().settle(call(5000));
+    over(reserve(&one, &tokens, 1).await);
+}
+
+#[tokio::test]
+async fn a_long_journal_goes_on_in_new_files() {
+    let place = Place::new();
+    let settings = Settings { file_max: 2000, ..place.settings("a") };
+    let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 100_000));
+    let open = reserve(&ledger, &money, 7).await.unwrap();
+    for _ in 0..20 {
+        for _ in 0..10 {
+            reserve(&ledger, &money, 5).await.unwrap().settle(call(3));
+        }
+        ledger.flush().await;
+    }
+    let files = journal::list(&place.folder.path().join("a")).unwrap();
+    assert!(files.len() <= 2, "{files:?}");
+    assert!(!files[0].ends_with("journal-00000000000000000001"), "{files:?}");
+    // What was open all the time is known after a kill.
+    let settings = place.kill(ledger, "b");
+    std::mem::forget(open);
+    place.open_with(settings).await.close().await;
+    assert_eq!((place.books.used(), place.books.usage().calls), (607, 201));
+}
+
+#[tokio::test]
+async fn a_folder_serves_one_process() {
+    let place = Place::new();
+    let _ledger = place.open().await;
+    let again = Ledger::open(place.settings("a"), place.books.clone(), place.world()).await;
+    assert!(matches!(again, Err(OpenError::InUse { .. })));
+}
+
+#[tokio::test]
+async fn subjects_without_end_do_not_fill_the_memory() {
+    let place = Place::new();
+    let settings = Settings {
+        accounts_max: 10,
+        usage_max: 10,
+        idle_after: Duration::from_millis(1),
+        ..place.settings("a")
+    };
+    let ledger = place.open_with(settings).await;
+    let users = Arc::new(ModelLimit {
+        per: LimitPer::EndUser,
+        ..(*limit(LimitMeasure::Requests, 5)).clone()
+    });
+    let mut served = 0;
+    for number in 0..100 {
+        let hold = Hold { limit: users.clone(), subject: format!("u{number}"), most: 1 };
+        let call = ModelCall { end_user: Some(format!("u{number}\0")), ..call(1) };
+        match ledger.reserve(vec![hold], call.clone()).await {
+            Ok(reservation) => {
+                reservation.settle(call);
+                served += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Refused::Unavailable(_)), "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        let sizes = ledger.0.state.lock().sizes();
+        assert!(sizes.0 <= 10 && sizes.1 <= 11, "{sizes:?}");
+    }
+    assert!(served > 10, "{served}");
+    ledger.close().await;
+    assert_eq!(place.books.usage().calls, served);
+    assert_eq!(place.books.used(), served);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever is torn off the end of a journal, what is before it is read, and nothing is made up.
+    #[test]
+    fn a_torn_journal_is_read_up_to_the_tear(count in 0u64..12, cut in 0usize..400, flip in any::<Option<u8>>()) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = journal::Journal::begin(folder.path(), "boot", 5).unwrap();
+        let json = serde_json::to_vec(&call(3)).unwrap();
+        for id in 0..count {
+            journal.append(&journal::settled(id, &[3], &json).unwrap()).unwrap();
+        }
+        let path = journal::list(folder.path()).unwrap().remove(0);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let length = bytes.len() - cut.min(bytes.len());
+        match flip {
+            Some(bits) if length < bytes.len() => bytes[length] ^= bits | 1,
+            Some(_) => {}
+            None => bytes.truncate(length),
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        let mut read = Vec::new();
+        let last = journal::read(&path, |number, record| read.push((number, record)));
+        let last = last.map_or(0, |found| found.map_or(0, |(_, last)| last));
+        for (place, (number, record)) in read.iter().enumerate() {
+            prop_assert_eq!(*number, 5 + i64::try_from(place).unwrap());
+            let id = u64::try_from(place).unwrap();
+            let wanted = journal::Record::Settled { id, used: vec![3], call: Some(call(3)) };
+            prop_assert_eq!(record, &wanted);
+        }
+        if cut == 0 {
+            prop_assert_eq!(last, 4 + i64::try_from(count).unwrap());
+        }
+    }
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    Reserve { measure: bool, most: i64 },
+    Settle { which: usize, used: i64 },
+    GiveBack { which: usize },
+    Drop { which: usize },
+    Pass,
+    Kill,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (any::<bool>(), 0i64..60).prop_map(|(measure, most)| Step::Reserve { measure, most }),
+        4 => (0usize..8, 0i64..60).prop_map(|(which, used)| Step::Settle { which, used }),
+        1 => (0usize..8).prop_map(|which| Step::GiveBack { which }),
+        1 => (0usize..8).prop_map(|which| Step::Drop { which }),
+        1 => Just(Step::Pass),
+        1 => Just(Step::Kill),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// Money is never passed, tokens by one call at most, a refusal is right, and the sum is what was
+    /// served, with kills at any place.
+    #[test]
+    fn the_rules_hold(steps in proptest::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(follow(steps));
+    }
+}
+
+async fn follow(steps: Vec<Step>) {
+    let place = Place::new();
+    let wait_max = Duration::from_millis(40);
+    let mut settings = Settings { wait_max, ..place.settings("a") };
+    let mut ledger = place.open_with(settings.clone()).await;
+    let (money, tokens) = (limit(LimitMeasure::Cost, 200), limit(LimitMeasure::InputTokens, 200));
+    let mut open: Vec<(Reservation, i64, bool)> = Vec::new();
+    // By money and tokens: used in this window, and over all.
+    let (mut used, mut sum, mut windows) = ([0i64; 2], 0, 0i64);
+    for (number, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Reserve { measure, most } => {
+                let limit = if measure { &money } else { &tokens };
+                let used = used[usize::from(!measure)];
+                match reserve(&ledger, limit, most).await {
+                    Ok(reservation) => open.push((reservation, most, measure)),
+                    Err(Refused::OverLimit(_)) => {
+                        let in_flight = open.iter().any(|(_, _, of)| *of == measure);
+                        let fits = if measure { used + most <= 200 } else { used < 200 };
+                        assert!(in_flight || !fits, "{used} and {most} of {measure}");
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Step::Settle { which, used: amount } if which < open.len() => {
+                let (reservation, most, measure) = open.swap_remove(which);
+                reservation.settle(call(amount.min(most)));
+                used[usize::from(!measure)] += amount.min(most);
+                sum += amount.min(most);
+            }
+            Step::GiveBack { which } if which < open.len() => open.swap_remove(which).0.give_back(),
+            Step::Drop { which } if which < open.len() => {
+                let (reservation, most, measure) = open.swap_remove(which);
+                drop(reservation);
+                used[usize::from(!measure)] += most;
+                sum += most;
+            }
+            Step::Pass if open.is_empty() => {
+                place.now.fetch_add(60_000, Ordering::Relaxed);
+                (used, windows) = ([0; 2], windows + 1);
+            }
+            Step::Kill => {
+                settings = Settings { wait_max, ..place.kill(ledger, &format!("{number}")) };
+                for (reservation, most, measure) in open.drain(..) {
+                    std::mem::forget(reservation);
+                    used[usize::from(!measure)] += most;
+                    sum += most;
+                }
+                ledger = place.open_with(settings.clone()).await;
+            }
+            _ => {}
+        }
+        assert!(used[0] <= 200 && used[1] < 260, "{used:?}");
+    }
+    for (reservation, ..) in open {
+        reservation.give_back();
+    }
+    ledger.close().await;
+    assert_eq!((place.books.used(), place.books.usage().cost), (sum, sum));
+    let passed = place.books.of.lock().used.values().any(|used| *used > 260);
+    assert!(!passed, "in {windows} windows");
+}
