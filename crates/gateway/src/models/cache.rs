@@ -1,0 +1,185 @@
+//! Answers that are given again to the same request, where a model asks for that.
+//!
+//! The key is made of all that decides on an answer: the workspace, the model and its revision, the
+//! path with its query, and the body, byte for byte as it is sent on. Whoever sets `spec.cache` wants
+//! the same answer again, also where a temperature would let another one come: so that is not
+//! looked at.
+
+use super::settings::ModelSettings;
+use admission::{Permit, Pool};
+use bytes::Bytes;
+use http::HeaderMap;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use types::kinds::model::ModelType;
+use types::models::ModelRoute;
+
+pub(crate) type Key = [u8; 32];
+
+pub(crate) struct Cache {
+    answers: Mutex<Answers>,
+    room: Pool<String>,
+    pub(crate) answer_max: usize,
+}
+
+#[derive(Default)]
+struct Answers {
+    by_key: HashMap<Key, Arc<Cached>>,
+    /// In the order in which they came.
+    order: VecDeque<(Key, Instant)>,
+}
+
+/// An answer as it went to the caller.
+pub(crate) struct Cached {
+    pub(crate) headers: HeaderMap,
+    /// As they came, so that a stream is a stream again.
+    pub(crate) pieces: Vec<Bytes>,
+    pub(crate) provider: ModelType,
+    pub(crate) provider_model: String,
+    came: Instant,
+    until: Instant,
+    owner: String,
+    _room: Permit<String>,
+}
+
+/// An answer on its way, which is kept if all of it comes.
+pub(crate) struct Keeping {
+    pub(crate) key: Key,
+    pub(crate) life: Duration,
+    pieces: Vec<Bytes>,
+    length: usize,
+    max: usize,
+}
+
+/// What else an entry takes.
+const OVERHEAD: usize = 1 << 10;
+
+impl Cache {
+    pub(crate) fn new(settings: &ModelSettings) -> Self {
+        Self {
+            answers: Mutex::default(),
+            room: Pool::new("bytes of cached answers of models", settings.cache),
+            answer_max: settings.cache_answer_max,
+        }
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Cached>> {
+        let found = self.answers.lock().by_key.get(key).cloned()?;
+        (found.until > Instant::now()).then_some(found)
+    }
+
+    pub(crate) fn keep(
+        &self,
+        keeping: Keeping,
+        owner: &String,
+        headers: HeaderMap,
+        (provider, provider_model): (ModelType, String),
+    ) {
+        let Keeping { key, life, pieces, length, .. } = keeping;
+        let amount = (length + OVERHEAD) as u64;
+        let now = Instant::now();
+        let room = self.room.take(owner, amount).ok().or_else(|| {
+            self.make_room(now, owner, amount);
+            self.room.take(owner, amount).ok()
+        });
+        let Some(room) = room else { return };
+        let cached = Cached {
+            headers,
+            pieces,
+            provider,
+            provider_model,
+            came: now,
+            until: now + life,
+            owner: owner.clone(),
+            _room: room,
+        };
+        let mut answers = self.answers.lock();
+        let before = answers.by_key.insert(key, Arc::new(cached));
+        answers.order.push_back((key, now));
+        drop(answers);
+        drop(before);
+    }
+
+    /// Forgets what is over, then the oldest, until this owner has room, or all have. What belongs to
+    /// others goes only when the whole cache is full.
+    fn make_room(&self, now: Instant, owner: &String, amount: u64) {
+        let mut gone = Vec::new();
+        let mut answers = self.answers.lock();
+        let Answers { by_key, order } = &mut *answers;
+        // Those that were replaced meanwhile have another time.
+        order.retain(|(key, came)| {
+            let Some(kept) = by_key.get(key).filter(|kept| kept.came == *came) else {
+                return false;
+            };
+            if kept.until <= now {
+                gone.extend(by_key.remove(key));
+                return false;
+            }
+            true
+        });
+        drop(answers);
+        gone.clear();
+        if self.room.limits().share < amount || self.has_room(owner, amount) {
+            return;
+        }
+        let is_own_limit =
+            self.room.held_by(owner).saturating_add(amount) > self.room.limits().share;
+        let mut answers = self.answers.lock();
+        let Answers { by_key, order } = &mut *answers;
+        order.retain(|(key, _)| {
+            let owned = by_key.get(key).is_some_and(|kept| kept.owner == *owner);
+            if self.has_room(owner, amount) || (is_own_limit && !owned) {
+                return true;
+            }
+            // Dropped under the lock: only that gives the room back that the next look counts.
+            drop(by_key.remove(key));
+            false
+        });
+    }
+
+    fn has_room(&self, owner: &String, amount: u64) -> bool {
+        let limits = self.room.limits();
+        self.room.held().saturating_add(amount) <= limits.total
+            && self.room.held_by(owner).saturating_add(amount) <= limits.share
+    }
+}
+
+impl Keeping {
+    pub(crate) fn new(key: Key, life: Duration, max: usize) -> Self {
+        Self { key, life, pieces: Vec::new(), length: 0, max }
+    }
+
+    /// Whether there is room for it still.
+    pub(crate) fn add(&mut self, piece: &Bytes) -> bool {
+        self.length += piece.len();
+        // A small piece of a large buffer would keep all of that.
+        self.pieces.push(Bytes::copy_from_slice(piece));
+        self.length <= self.max
+    }
+}
+
+/// Parts are told apart by their lengths.
+pub(crate) fn key<'b>(
+    route: &ModelRoute,
+    target: &str,
+    headers: &[Option<&[u8]>],
+    body: impl Iterator<Item = &'b Bytes>,
+) -> Key {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    for text in [route.workspace.as_str(), route.id.as_str(), &route.revision, target] {
+        part(text.as_bytes());
+    }
+    for header in headers {
+        part(header.unwrap_or(b"\0none"));
+    }
+    body.for_each(|piece| hash.update(piece));
+    hash.finalize().into()
+}

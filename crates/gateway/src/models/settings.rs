@@ -1,0 +1,131 @@
+//! The settings of requests to models, with all their limits.
+
+use super::upstream::{BadInside, Inside, Patience};
+use admission::Limits;
+use std::time::Duration;
+use types::kinds::model::ModelRouting;
+
+#[derive(Debug, Clone)]
+pub struct ModelSettings {
+    /// What may be reached although it is not on the internet.
+    pub inside: Inside,
+    /// Certificates of authorities that are trusted besides those of the machine, as PEM.
+    pub authorities: Option<Vec<u8>>,
+
+    /// Bytes of the body of one request.
+    pub body_max: usize,
+    /// Bytes of the bodies of all requests that are under way, in all and of one workspace.
+    pub bodies: Limits,
+    /// How long the body of a request may take to come.
+    pub body_time: Duration,
+
+    pub connect_timeout: Duration,
+    /// To the first byte of an answer, where a model does not say.
+    pub first_timeout: Duration,
+    /// Between two pieces of one.
+    pub between_timeout: Duration,
+    /// An answer may take so long in all.
+    pub time: Duration,
+    /// Bytes of the head of an answer.
+    pub head_bytes_max: usize,
+    /// Bytes of an answer that has to be read whole: translated, looked at by hooks, or an error.
+    pub answer_max: usize,
+    /// Bytes of one event of a stream.
+    pub event_max: usize,
+
+    /// Connections to providers that are kept for the next request: in all, and those that one
+    /// workspace made.
+    pub spares: Limits,
+    /// To one provider.
+    pub spare_place_max: usize,
+    pub spare_life: Duration,
+    /// Requests at a time on one connection of HTTP/2.
+    pub streams_max: usize,
+
+    /// Models that one request may be sent to, and each of them how often is up to the model.
+    pub attempts_max: usize,
+    /// Retries, as a share of the requests to a model.
+    pub retry_percent: u32,
+    /// Before the first retry. Each further one waits twice as long.
+    pub retry_pause: Duration,
+    /// The longest wait that a provider's `Retry-After` is given. Longer ones are failures.
+    pub retry_after_max: Duration,
+    /// Failures in a row, within the window, after which a model is not asked for a while.
+    pub breaker_failures: u32,
+    pub breaker_window: Duration,
+    pub breaker_pause: Duration,
+
+    /// Bytes of answers that are kept for the same request, in all and of one workspace.
+    pub cache: Limits,
+    /// Bytes of one of them.
+    pub cache_answer_max: usize,
+
+    /// How long a webhook may take.
+    pub hook_timeout: Duration,
+
+    /// Requests whose entries wait to be written to the log.
+    pub log_max: usize,
+    /// Bytes of a request, and of an answer, in an entry.
+    pub log_body_max: usize,
+
+    /// Tokens that an answer is taken to have at most, where neither the request nor the price table
+    /// says.
+    pub output_max: u64,
+    /// Whether a model without a price may be asked under a limit of money, where it costs nothing.
+    pub unpriced: bool,
+}
+
+impl ModelSettings {
+    /// Hosts, `*.suffix`, addresses and ranges.
+    pub fn with_inside(mut self, entries: &[String]) -> Result<Self, BadInside> {
+        self.inside = Inside::parse(entries)?;
+        Ok(self)
+    }
+
+    pub(crate) fn patience(&self, routing: &ModelRouting) -> Patience {
+        let asked =
+            |ms: Option<i64>| ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        Patience {
+            first: asked(routing.first_token_timeout_ms).unwrap_or(self.first_timeout),
+            between: asked(routing.token_timeout_ms).unwrap_or(self.between_timeout),
+            total: self.time,
+        }
+    }
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            inside: Inside::default(),
+            authorities: None,
+            body_max: 32 << 20,
+            bodies: Limits { total: 1 << 30, share: 256 << 20 },
+            body_time: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(10),
+            first_timeout: Duration::from_secs(300),
+            between_timeout: Duration::from_secs(120),
+            time: Duration::from_secs(3600),
+            head_bytes_max: 64 << 10,
+            answer_max: 32 << 20,
+            event_max: 4 << 20,
+            spares: Limits { total: 2048, share: 512 },
+            spare_place_max: 512,
+            spare_life: Duration::from_secs(30),
+            streams_max: 100,
+            attempts_max: 8,
+            retry_percent: 20,
+            retry_pause: Duration::from_millis(200),
+            retry_after_max: Duration::from_secs(5),
+            breaker_failures: 10,
+            breaker_window: Duration::from_secs(30),
+            breaker_pause: Duration::from_secs(10),
+            cache: Limits { total: 256 << 20, share: 32 << 20 },
+            cache_answer_max: 1 << 20,
+            hook_timeout: Duration::from_secs(5),
+            log_max: 10_000,
+            log_body_max: 16 << 10,
+            output_max: 16_384,
+            unpriced: false,
+        }
+    }
+}
