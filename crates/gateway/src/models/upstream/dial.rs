@@ -1,0 +1,199 @@
+//! Connections to providers: names are resolved here, and what is inside is refused at the moment of
+//! connecting, so that a name cannot lead elsewhere after it was looked at.
+
+use super::Unreachable;
+use super::inside::Inside;
+use crate::models::settings::ModelSettings;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Addresses of one name that are tried, one after the other.
+const ADDRESSES_MAX: usize = 8;
+/// Names that are looked up at the same time. Each takes a thread.
+const LOOKUPS_MAX: usize = 64;
+
+/// Where connections lead: the same for all requests that may share them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) secure: bool,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+pub(super) struct Dialer {
+    inside: Inside,
+    authorities: Option<Vec<u8>>,
+    tls: OnceLock<Result<TlsConnector, String>>,
+    lookups: Semaphore,
+    connect: Duration,
+}
+
+/// The transport of a connection.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Dialer {
+    pub(super) fn new(settings: &ModelSettings) -> Self {
+        Self {
+            inside: settings.inside.clone(),
+            authorities: settings.authorities.clone(),
+            tls: OnceLock::new(),
+            lookups: Semaphore::new(LOOKUPS_MAX),
+            connect: settings.connect_timeout,
+        }
+    }
+
+    /// A connection, and whether HTTP/2 is spoken on it.
+    pub(super) async fn dial(&self, place: &Place) -> Result<(Stream, bool), Unreachable> {
+        let dialled = timeout(self.connect, self.reach(place)).await;
+        dialled.map_err(|_| Unreachable::TooSlow(place.host.clone()))?
+    }
+
+    async fn reach(&self, place: &Place) -> Result<(Stream, bool), Unreachable> {
+        let stream = self.connect(place).await?;
+        stream.set_nodelay(true).map_err(|error| failed(place, error))?;
+        if !place.secure {
+            return Ok((Stream::Plain(stream), false));
+        }
+        let tls = self.tls.get_or_init(|| connector(self.authorities.as_deref()));
+        let tls = tls.as_ref().map_err(|why| failed(place, io::Error::other(why.clone())))?;
+        let bare = place.host.trim_matches(['[', ']']).to_owned();
+        let name =
+            ServerName::try_from(bare).map_err(|error| failed(place, io::Error::other(error)))?;
+        let stream = tls.connect(name, stream).await.map_err(|error| failed(place, error))?;
+        let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok((Stream::Tls(Box::new(stream)), is_two))
+    }
+
+    async fn connect(&self, place: &Place) -> Result<TcpStream, Unreachable> {
+        let addresses = self.addresses(place).await?;
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let share = self.connect / u32::try_from(addresses.len().max(1)).unwrap_or(1);
+        for address in addresses {
+            match timeout(share, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::Error::from(io::ErrorKind::TimedOut),
+            }
+        }
+        Err(failed(place, last))
+    }
+
+    async fn addresses(&self, place: &Place) -> Result<Vec<SocketAddr>, Unreachable> {
+        let host = place.host.trim_matches(['[', ']']);
+        let found: Vec<SocketAddr> = match host.parse() {
+            Ok(address) => vec![SocketAddr::new(address, place.port)],
+            Err(_) => {
+                let _lookup = self
+                    .lookups
+                    .acquire()
+                    .await
+                    .map_err(|closed| failed(place, io::Error::other(closed)))?;
+                let found = lookup_host((host, place.port)).await;
+                found.map_err(|error| failed(place, error))?.collect()
+            }
+        };
+        let mut permitted: Vec<SocketAddr> =
+            found.into_iter().filter(|at| self.inside.permits(host, at.ip())).collect();
+        permitted.truncate(ADDRESSES_MAX);
+        match permitted.is_empty() {
+            true => Err(Unreachable::Inside(place.host.clone())),
+            false => Ok(permitted),
+        }
+    }
+}
+
+fn failed(place: &Place, error: io::Error) -> Unreachable {
+    Unreachable::Failed { host: place.host.clone(), error }
+}
+
+/// Trusts whom this machine trusts, and the authorities of the settings.
+fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for certificate in authorities.into_iter().flat_map(CertificateDer::pem_slice_iter) {
+        let certificate = certificate.map_err(|error| format!("`models.authorities`: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("`models.authorities`: {error}"))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Self::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Plain(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Asks providers: over connections that are kept, with every wait and every length bounded.
+
+mod dial;
+mod inside;
+mod pieces;
+mod pool;
+mod wire;
+
+pub use inside::{BadInside, Inside};
+pub(crate) use pieces::Pieces;
+
+use super::settings::ModelSettings;
+use bytes::Bytes;
+use dial::{Dialer, Place};
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, response};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use pool::{Seat, Spares};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+use wire::{NoAnswer, Wire};
+
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+/// What may be under way on one stream of HTTP/2 before it is read. A connection has room for all of
+/// its streams, so that one whose caller reads slowly holds up no other.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// A request as a provider gets it.
+#[derive(Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    /// With scheme and authority.
+    pub(crate) uri: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Pieces,
+}
+
+/// Why there is no connection. The texts are for whoever named the address.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreachable {
+    #[error("{0} is no address of http or https")]
+    BadAddress(Uri),
+    #[error("{0} is not on the internet, and `models.inside` does not list it")]
+    Inside(String),
+    #[error("{0} did not answer in time")]
+    TooSlow(String),
+    #[error("{host} cannot be reached: {error}")]
+    Failed { host: String, error: io::Error },
+}
+
+/// Why a provider gave no answer, or not all of it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    #[error("the provider ended the connection: {}", types::chain(.0))]
+    Cut(#[source] hyper::Error),
+    #[error("the provider was silent for {} ms", .0.as_millis())]
+    Silent(Duration),
+    #[error("the provider took longer than the {} seconds that an answer may", .0.as_secs())]
+    OutOfTime(Duration),
+}
+
+impl Broken {
+    pub(crate) const fn is_timeout(&self) -> bool {
+        matches!(
+            self,
+            Self::Silent(_) | Self::OutOfTime(_) | Self::Unreachable(Unreachable::TooSlow(_))
+        )
+    }
+}
+
+/// How long a provider may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// To the head of its answer.
+    pub(crate) first: Duration,
+    /// Between two pieces of it.
+    pub(crate) between: Duration,
+    /// In all.
+    pub(crate) total: Duration,
+}
+
+pub(crate) struct Client {
+    dialer: Dialer,
+    spares: Spares,
+    head_bytes_max: usize,
+    streams_max: usize,
+    _tidying: AbortOnDropHandle<()>,
+}
+
+/// The body of a provider's answer. Dropped before its end, its connection ends.
+pub(crate) struct Answer {
+    incoming: Incoming,
+    way: Way,
+    place: Place,
+    owner: String,
+    spares: Spares,
+    timer: Pin<Box<Sleep>>,
+    patience: Patience,
+    until: Instant,
+    last: Instant,
+    /// Silence that is borne now: the first piece may take longer than the others.
+    bears: Duration,
+}
+
+enum Way {
+    One(Box<Wire>),
+    Two { _seat: Seat },
+    Over,
+}
+
+impl Client {
+    /// Within a runtime.
+    pub(crate) fn new(settings: &ModelSettings) -> Self {
+        let spares = Spares::new(settings);
+        Self {
+            dialer: Dialer::new(settings),
+            head_bytes_max: settings.head_bytes_max,
+            streams_max: settings.streams_max,
+            _tidying: AbortOnDropHandle::new(tokio::spawn(spares.clone().tidy())),
+            spares,
+        }
+    }
+
+    /// Sends a request for `owner`, and waits for the head of the answer. Redirects are answers.
+    pub(crate) async fn ask(
+        &self,
+        request: Outgoing,
+        owner: &str,
+        patience: Patience,
+    ) -> Result<Response<Answer>, Broken> {
+        let began = Instant::now();
+        let until = began + patience.total;
+        let asked = timeout_at(began + patience.first.min(patience.total), async {
+            let place = place(&request.uri)?;
+            let owner = owner.to_owned();
+            let (response, way) = self.exchange(&place, &owner, request).await?;
+            Ok::<_, Broken>((response, way, place, owner))
+        });
+        let (response, way, place, owner) =
+            asked.await.unwrap_or(Err(Broken::Silent(patience.first)))?;
+        let (last, bears) = (began, patience.first.max(patience.between));
+        let timer = Box::pin(sleep_until(until.min(last + bears)));
+        let spares = self.spares.clone();
+        Ok(response.map(|incoming| Answer {
+            incoming,
+            way,
+            place,
+            owner,
+            spares,
+            timer,
+            patience,
+            until,
+            last,
+            bears,
+        }))
+    }
+
+    async fn exchange(
+        &self,
+        place: &Place,
+        owner: &String,
+        request: Outgoing,
+    ) -> Result<(Response<Incoming>, Way), Broken> {
+        if let Some(seat) = self.spares.seat(place) {
+            return over_two(seat, second(request)).await;
+        }
+        let mut request = request;
+        while let Some(mut wire) = self.spares.take(place) {
+            let Outgoing { method, uri, headers, body } = request;
+            match wire.send(first(&method, &uri, headers, body)).await {
+                Ok(response) => return Ok((response, Way::One(wire))),
+                Err(NoAnswer::Broken(error)) => return Err(Broken::Cut(error)),
+                // The provider closed it meanwhile: the next one, or a new one.
+                Err(NoAnswer::Unsent(unsent)) => {
+                    let (head, body) = unsent.into_parts();
+                    request = Outgoing { method, uri, headers: head.headers, body };
+                }
+            }
+        }
+        // Boxed: connecting is rare, and requests over kept connections need not carry its state.
+        Box::pin(self.anew(place, owner, request)).await
+    }
+
+    async fn anew(
+        &self,
+        place: &Place,
+        owner: &String,
+        request: Outgoing,
+    ) -> Result<(Response<Incoming>, Way), Broken> {
+        let (stream, is_two) = self.dialer.dial(place).await?;
+        if !is_two {
+            let wire = Wire::open(stream, self.head_bytes_max).await;
+            let mut wire = wire.map_err(Broken::Cut)?;
+            let Outgoing { method, uri, headers, body } = request;
+            return match wire.send(first(&method, &uri, headers, body)).await {
+                Ok(response) => Ok((response, Way::One(wire))),
+                Err(NoAnswer::Broken(error)) => Err(Broken::Cut(error)),
+                Err(NoAnswer::Unsent(_)) => {
+                    let error = io::Error::from(io::ErrorKind::ConnectionReset);
+                    Err(Unreachable::Failed { host: place.host.clone(), error }.into())
+                }
+            };
+        }
+        let streams = u32::try_from(self.streams_max).unwrap_or(u32::MAX);
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW.saturating_mul(streams))
+            .max_header_list_size(u32::try_from(self.head_bytes_max).unwrap_or(u32::MAX))
+            .handshake(TokioIo::new(stream));
+        let (sender, connection) = handshake.await.map_err(Broken::Cut)?;
+        let driving = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to a provider ended");
+            }
+        });
+        let driving = AbortOnDropHandle::new(driving);
+        let seat = self.spares.share(place, owner, sender, driving);
+        over_two(seat, second(request)).await
+    }
+}
+
+async fn over_two(
+    seat: Seat,
+    request: Request<Pieces>,
+) -> Result<(Response<Incoming>, Way), Broken> {
+    let mut sender = seat.0.sender.clone();
+    let response = sender.send_request(request).await.map_err(Broken::Cut)?;
+    Ok((response, Way::Two { _seat: seat }))
+}
+
+fn place(uri: &Uri) -> Result<Place, Unreachable> {
+    let bad = || Unreachable::BadAddress(uri.clone());
+    let secure = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(bad()),
+    };
+    let authority = uri.authority().ok_or_else(bad)?;
+    if authority.as_str().contains('@') || authority.host().is_empty() {
+        return Err(bad());
+    }
+    let port = authority.port_u16().unwrap_or(if secure { HTTPS } else { HTTP });
+    Ok(Place { secure, host: authority.host().to_ascii_lowercase(), port })
+}
+
+/// As HTTP/1.1 wants it: the host in a field, the path in the first line.
+fn first(method: &Method, uri: &Uri, mut headers: HeaderMap, body: Pieces) -> Request<Pieces> {
+    if let Some(Ok(host)) = uri.authority().map(|at| HeaderValue::from_str(at.as_str())) {
+        headers.insert(HOST, host);
+    }
+    let target = uri.path_and_query().cloned();
+    let mut request = Request::new(body);
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = target.map_or_else(|| Uri::from_static("/"), Uri::from);
+    *request.headers_mut() = headers;
+    request
+}
+
+fn second(outgoing: Outgoing) -> Request<Pieces> {
+    let mut request = Request::new(outgoing.body);
+    *request.method_mut() = outgoing.method;
+    *request.uri_mut() = outgoing.uri;
+    *request.version_mut() = Version::HTTP_2;
+    *request.headers_mut() = outgoing.headers;
+    request
+}
+
+impl Answer {
+    /// The next piece. After an error, nothing more comes.
+    pub(crate) fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Broken>>> {
+        loop {
+            let polled = match &mut self.way {
+                Way::Over => return Poll::Ready(None),
+                Way::One(wire) => wire.poll_frame(&mut self.incoming, cx),
+                Way::Two { .. } => Pin::new(&mut self.incoming).poll_frame(cx),
+            };
+            match polled {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.last = Instant::now();
+                    self.bears = self.patience.between;
+                    let data = frame.into_data();
+                    if self.incoming.is_end_stream() {
+                        self.give_back();
+                    }
+                    match data {
+                        Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
+                        // Trailers say nothing of the answer itself.
+                        _ => {}
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    self.way = Way::Over;
+                    return Poll::Ready(Some(Err(Broken::Cut(error))));
+                }
+                Poll::Ready(None) => {
+                    self.give_back();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => return self.poll_patience(cx).map(Err).map(Some),
+            }
+        }
+    }
+
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<Broken> {
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let now = Instant::now();
+            let silent = self.last + self.bears;
+            let why = if now >= self.until {
+                Broken::OutOfTime(self.patience.total)
+            } else if now >= silent {
+                Broken::Silent(self.bears)
+            } else {
+                self.timer.as_mut().reset(self.until.min(silent));
+                continue;
+            };
+            self.way = Way::Over;
+            return Poll::Ready(why);
+        }
+    }
+
+    pub(crate) async fn piece(&mut self) -> Option<Result<Bytes, Broken>> {
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.way, Way::Over) || self.incoming.is_end_stream()
+    }
+
+    /// All of it, or as much as there is room for, and whether that is all.
+    pub(crate) async fn collect(&mut self, max: usize) -> Result<(Vec<Bytes>, bool), Broken> {
+        let (mut pieces, mut length) = (Vec::new(), 0);
+        while let Some(piece) = self.piece().await {
+            let piece = piece?;
+            length += piece.len();
+            pieces.push(piece);
+            if length > max {
+                return Ok((pieces, false));
+            }
+        }
+        Ok((pieces, true))
+    }
+
+    /// A connection whose answer was read to its end can have the next request.
+    fn give_back(&mut self) {
+        if let Way::One(mut wire) = std::mem::replace(&mut self.way, Way::Over)
+            && wire.is_free()
+        {
+            self.spares.put(&self.place, &self.owner, wire);
+        }
+    }
+}
+
+/// Whether an answer leads elsewhere, where nothing is followed.
+pub(crate) fn is_redirect(head: &response::Parts) -> bool {
+    head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED
+}
+
+/// So that a client of the whole server can be shared.
+pub(crate) type SharedClient = Arc<Client>;

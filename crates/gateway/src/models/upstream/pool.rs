@@ -1,0 +1,170 @@
+//! Connections to providers that wait for the next request, and those of HTTP/2, which carry many.
+
+use super::dial::Place;
+use super::pieces::Pieces;
+use super::wire::Wire;
+use crate::models::settings::ModelSettings;
+use admission::{Permit, Pool};
+use hyper::client::conn::http2::SendRequest;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::task::AbortOnDropHandle;
+
+#[derive(Clone)]
+pub(super) struct Spares(Arc<Inner>);
+
+struct Inner {
+    places: Mutex<HashMap<Place, Kept>>,
+    permits: Pool<String>,
+    place_max: usize,
+    life: Duration,
+    streams_max: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    wires: VecDeque<Spare>,
+    shared: Vec<Arc<Shared>>,
+}
+
+struct Spare {
+    wire: Box<Wire>,
+    since: Instant,
+    _permit: Permit<String>,
+}
+
+/// A connection of HTTP/2.
+pub(super) struct Shared {
+    pub(super) sender: SendRequest<Pieces>,
+    streams: AtomicUsize,
+    /// When it last had a stream.
+    used: Mutex<Instant>,
+    _driving: AbortOnDropHandle<()>,
+    _permit: Option<Permit<String>>,
+}
+
+/// A stream on a connection of HTTP/2.
+pub(super) struct Seat(pub(super) Arc<Shared>);
+
+impl Seat {
+    fn take(shared: &Arc<Shared>) -> Self {
+        shared.streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        *self.0.used.lock() = Instant::now();
+    }
+}
+
+impl Spares {
+    pub(super) fn new(settings: &ModelSettings) -> Self {
+        Self(Arc::new(Inner {
+            places: Mutex::default(),
+            permits: Pool::new("kept connections to model providers", settings.spares),
+            place_max: settings.spare_place_max,
+            life: settings.spare_life,
+            streams_max: settings.streams_max,
+        }))
+    }
+
+    /// The one that was used last, so that the others age and are closed.
+    pub(super) fn take(&self, place: &Place) -> Option<Box<Wire>> {
+        loop {
+            let mut spare = self.0.places.lock().get_mut(place)?.wires.pop_back()?;
+            if spare.since.elapsed() < self.0.life && spare.wire.is_free() {
+                return Some(spare.wire);
+            }
+        }
+    }
+
+    /// Keeps a connection, if there is room for `owner` to have it kept.
+    pub(super) fn put(&self, place: &Place, owner: &String, wire: Box<Wire>) {
+        let Ok(permit) = self.0.permits.take(owner, 1) else { return };
+        let spare = Spare { wire, since: Instant::now(), _permit: permit };
+        let mut places = self.0.places.lock();
+        let kept = match places.get_mut(place) {
+            Some(kept) => kept,
+            None => places.entry(place.clone()).or_default(),
+        };
+        if kept.wires.len() < self.0.place_max {
+            kept.wires.push_back(spare);
+        } else {
+            // Closing it is not done under the lock.
+            drop(places);
+            drop(spare);
+        }
+    }
+
+    pub(super) fn seat(&self, place: &Place) -> Option<Seat> {
+        let places = self.0.places.lock();
+        let free = |shared: &&Arc<Shared>| {
+            shared.sender.is_ready() && shared.streams.load(Ordering::Relaxed) < self.0.streams_max
+        };
+        places.get(place)?.shared.iter().find(free).map(Seat::take)
+    }
+
+    pub(super) fn share(
+        &self,
+        place: &Place,
+        owner: &String,
+        sender: SendRequest<Pieces>,
+        driving: AbortOnDropHandle<()>,
+    ) -> Seat {
+        let permit = self.0.permits.take(owner, 1).ok();
+        let is_kept = permit.is_some();
+        let shared = Arc::new(Shared {
+            sender,
+            streams: AtomicUsize::new(0),
+            used: Mutex::new(Instant::now()),
+            _driving: driving,
+            _permit: permit,
+        });
+        let seat = Seat::take(&shared);
+        let mut places = self.0.places.lock();
+        let kept = places.entry(place.clone()).or_default();
+        // Otherwise it lasts as long as its streams.
+        if is_kept && kept.shared.len() < self.0.place_max {
+            kept.shared.push(shared);
+        }
+        seat
+    }
+
+    /// Closes what nobody used for too long, for as long as there is anybody who could.
+    pub(super) async fn tidy(self) {
+        let every = (self.0.life / 2).max(Duration::from_millis(100));
+        let (inner, life) = (Arc::downgrade(&self.0), self.0.life);
+        drop(self);
+        loop {
+            tokio::time::sleep(every).await;
+            let Some(inner) = inner.upgrade() else { return };
+            inner.sweep(life);
+        }
+    }
+}
+
+impl Inner {
+    fn sweep(&self, life: Duration) {
+        let mut ended: (Vec<Spare>, Vec<Arc<Shared>>) = Default::default();
+        self.places.lock().retain(|_, kept| {
+            while kept.wires.front().is_some_and(|spare| spare.since.elapsed() >= life) {
+                ended.0.extend(kept.wires.pop_front());
+            }
+            let is_over = |shared: &mut Arc<Shared>| {
+                let idle = shared.streams.load(Ordering::Relaxed) == 0
+                    && shared.used.lock().elapsed() >= life;
+                idle || shared.sender.is_closed()
+            };
+            ended.1.extend(kept.shared.extract_if(.., is_over));
+            !kept.wires.is_empty() || !kept.shared.is_empty()
+        });
+        drop(ended);
+    }
+}
