@@ -1,0 +1,173 @@
+//! A request as one model's provider gets it.
+
+use super::asked::{Asked, BadBody};
+use super::served::Served;
+use super::upstream::{Outgoing, Pieces};
+use super::{ModelProblem, door};
+use crate::query;
+use ::models::dialect::{Dialect, Unreadable};
+use ::models::embeddings::{EmbeddingsTranslation, translate_request};
+use ::models::operation::Operation;
+use ::models::provider::{Provider, Way};
+use ::models::translate::{Translation, has_proofs, open_in_place};
+use http::header::ACCEPT_ENCODING;
+use http::{HeaderMap, HeaderValue, Method};
+use serde_json::Value;
+use std::borrow::Cow;
+use types::kinds::model::ModelType;
+
+/// What all attempts of one call have in common.
+pub(crate) struct Sent {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    /// What follows the name of the model.
+    pub(crate) path: String,
+    pub(crate) query: Option<String>,
+}
+
+pub(crate) struct Prepared {
+    pub(crate) outgoing: Outgoing,
+    /// What the provider calls the model.
+    pub(crate) model: String,
+    /// The words that the provider answers in.
+    pub(crate) spoken: Option<Dialect>,
+    pub(crate) translation: Option<Translated>,
+    /// Whether usage was asked for that the caller did not ask for.
+    pub(crate) hides_usage: bool,
+}
+
+/// What puts an answer into the words of the caller.
+pub(crate) enum Translated {
+    Chat(Box<Translation>),
+    Embeddings(Box<EmbeddingsTranslation>),
+}
+
+impl Translated {
+    pub(crate) fn losses(&self) -> &[String] {
+        match self {
+            Self::Chat(of) => of.losses(),
+            Self::Embeddings(of) => of.losses(),
+        }
+    }
+
+    pub(crate) fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Chat(of) => of.fault(status, body),
+            Self::Embeddings(of) => of.fault(status, body),
+        }
+    }
+
+    /// `counted` is said where the provider of embeddings does not say how many tokens it read.
+    pub(crate) fn answer(
+        &self,
+        body: &[u8],
+        counted: impl FnOnce() -> u64,
+    ) -> Result<Vec<u8>, Unreadable> {
+        match self {
+            Self::Chat(of) => of.answer(body),
+            Self::Embeddings(of) => of.answer(body, counted()),
+        }
+    }
+}
+
+impl Sent {
+    /// Without what only this edge reads.
+    pub(crate) fn new(method: Method, headers: HeaderMap, path: &str, query: Option<&str>) -> Self {
+        let query = query.map(|query| query::without(query, door::is_key).into_owned());
+        let query = query.filter(|query| !query.is_empty());
+        Self { method, headers, path: path.to_owned(), query }
+    }
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        served: &Served,
+        provider: &Provider,
+        asked: &Asked,
+        sent: &Sent,
+    ) -> Result<Self, ModelProblem> {
+        let replaced = served.route.provider.as_ref().and_then(|of| of.model.as_deref());
+        let model = replaced.or(asked.model.as_deref()).or_else(|| model_in(&sent.path));
+        let model = model.unwrap_or(&served.route.name).to_owned();
+        let operation = asked.operation;
+        let own = asked.dialect();
+        let (spoken, translation, body, hides_usage) = match provider.native(operation) {
+            Way::Unsupported => return Err(ModelProblem::Unsupported),
+            Way::Passes => {
+                let hides_usage = asked.is_stream
+                    && !tells_usage(served)
+                    && operation == Operation::Chat(Dialect::OpenAi)
+                    && !asked.wants_usage;
+                // Gemini's models are in paths, and a member that it does not know is an error.
+                let in_body = asked.is_chat() || matches!(operation, Operation::Embeddings(_));
+                let in_body = in_body && own != Some(Dialect::Gemini);
+                let filled = (replaced.is_some() || asked.model.is_none()) && in_body;
+                let asked = opened(asked, own)?;
+                let body = asked.spliced(filled.then_some(model.as_str()), hides_usage);
+                (own, None, body, hides_usage)
+            }
+            Way::Translates(to) => {
+                let from = own.ok_or(ModelProblem::Unsupported)?;
+                let (translation, body) = translated((from, to), asked, &model)?;
+                (Some(to), Some(translation), Pieces::from_iter([body.into()]), false)
+            }
+        };
+        let other = spoken.filter(|_| translation.is_some());
+        let query = sent.query.as_deref();
+        let target = provider.target(operation, other, &sent.path, query, &model, asked.is_stream);
+        let target = target.map_err(ModelProblem::Connection)?;
+        let mut headers = sent.headers.clone();
+        provider.dresses(&mut headers);
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let method = if translation.is_some() { Method::POST } else { sent.method.clone() };
+        let outgoing = Outgoing { method, uri: target.url, headers, body };
+        Ok(Self { outgoing, model, spoken, translation, hides_usage })
+    }
+}
+
+fn value_of(asked: &Asked) -> Result<Value, ModelProblem> {
+    serde_json::from_slice(&asked.body).map_err(|error| BadBody::NotJson(error).into())
+}
+
+/// A request in its own dialect. Proofs of thoughts that were told here are what its provider made
+/// again; those of others are taken out, since it would refuse them.
+fn opened(asked: &Asked, own: Option<Dialect>) -> Result<Cow<'_, Asked>, ModelProblem> {
+    let Some(own) = own.filter(|_| asked.is_chat() && has_proofs(&asked.body)) else {
+        return Ok(Cow::Borrowed(asked));
+    };
+    let mut value = value_of(asked)?;
+    open_in_place(own, &mut value);
+    Ok(Cow::Owned(asked.with_body(value.to_string().into())?))
+}
+
+fn translated(
+    (from, to): (Dialect, Dialect),
+    asked: &Asked,
+    model: &str,
+) -> Result<(Translated, Vec<u8>), ModelProblem> {
+    let value = value_of(asked)?;
+    match asked.operation {
+        Operation::Chat(_) | Operation::GeminiStream => {
+            let (translation, body) =
+                Translation::request(from, to, &value, model, asked.is_stream)?;
+            Ok((Translated::Chat(Box::new(translation)), body))
+        }
+        Operation::Embeddings(_) => {
+            let (translation, body) = translate_request(from, to, &value, model)?;
+            Ok((Translated::Embeddings(Box::new(translation)), body))
+        }
+        Operation::Models | Operation::Other => Err(ModelProblem::Unsupported),
+    }
+}
+
+/// Whether streams of the provider say what was used without being asked, which it would refuse.
+fn tells_usage(served: &Served) -> bool {
+    served.route.provider.as_ref().is_some_and(|of| of.kind == ModelType::Mistral)
+}
+
+/// The model in `/v1beta/models/{model}:generateContent`.
+fn model_in(path: &str) -> Option<&str> {
+    let (_, model) = path.rsplit_once("models/")?;
+    let model = model.rsplit_once(':').map_or(model, |(model, _)| model);
+    (!model.is_empty()).then_some(model)
+}
