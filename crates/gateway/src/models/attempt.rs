@@ -1,0 +1,362 @@
+//! One model is asked: what it may take is reserved, then it is asked, and asked again where that
+//! can help.
+
+use super::ModelProblem;
+use super::account::{Account, Entry};
+use super::asked::Asked;
+use super::call::{Call, Failed};
+use super::failure;
+use super::hooks::Stopped;
+use super::prepared::Prepared;
+use super::served::Served;
+use super::upstream::{Answer, Patience, is_redirect};
+use ::models::ledger::Hold;
+use ::models::operation::Operation;
+use ::models::prices::Price;
+use ::models::tokens::{UsageReader, input_bound};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use types::kinds::model::{ModelFailure, ModelHookTime, ModelRouting};
+use types::kinds::policy::LimitPer;
+use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome, TokenUsage};
+
+/// Bytes of an error that a provider answers.
+const ERROR_MAX: usize = 256 << 10;
+
+/// A provider has begun to answer.
+pub(crate) struct Begun {
+    pub(crate) prepared: Prepared,
+    pub(crate) head: http::response::Parts,
+    pub(crate) answer: Answer,
+    /// The first piece, where it was waited for.
+    pub(crate) first: Option<Bytes>,
+    pub(crate) account: Account,
+}
+
+/// What a model may take for this call at most.
+struct Most {
+    input: u64,
+    output: u64,
+    cost: u64,
+}
+
+impl Call<'_> {
+    /// `is_last`: whether no other model is asked after such a failure.
+    pub(crate) async fn attempt(
+        &self,
+        model: &Arc<Served>,
+        is_last: impl Fn(ModelFailure) -> bool,
+    ) -> Result<Begun, Failed> {
+        let models = self.models;
+        let settings = &models.settings;
+        let failed = |problem: ModelProblem| Failed::of(model, problem.into());
+        let provider = match &model.provider {
+            Some(Ok(provider)) => provider,
+            Some(Err(bad)) => return Err(failed(ModelProblem::Connection(bad.clone()))),
+            None => return Err(failed(ModelProblem::NoProvider)),
+        };
+        let Some(mut admitted) = model.state.breaker.admit(Instant::now()) else {
+            return Err(failed(ModelProblem::Resting));
+        };
+        let looked = self.looked_at_by(model).await.map_err(|stopped| failed(stopped.into()))?;
+        let asked = looked.as_ref().unwrap_or(&self.asked);
+        let prepared = Prepared::new(model, provider, asked, &self.sent).map_err(failed)?;
+        let routing = merged(&model.route.routing, &self.served.route.routing);
+        let patience = settings.patience(&routing);
+        let mut account =
+            self.reserve(model, &prepared).await.map_err(|refused| match refused {
+                // Another model may have something left.
+                refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
+                    Failed::of(model, refused.into()).by(ModelFailure::RateLimit)
+                }
+                refused => Failed::last(model, refused.into()),
+            })?;
+        model.state.budget.earn(settings.retry_percent);
+        let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
+        let mut pause = settings.retry_pause;
+        loop {
+            let began = self.ask(model, &prepared, patience, &mut account).await;
+            let (problem, failure, wait) = match began {
+                Ok((head, answer, first)) => {
+                    admitted.went_well();
+                    return Ok(Begun { prepared, head, answer, first, account });
+                }
+                Err(failure) => failure,
+            };
+            let now = Instant::now();
+            if failure::is_its_own(failure) {
+                admitted.failed(now, settings);
+            } else {
+                admitted.went_well();
+            }
+            let wait = wait.unwrap_or_else(|| self.jitter(pause));
+            let repeats = left > 0
+                && failure::may_pass(failure)
+                && wait <= settings.retry_after_max
+                // Another model answers sooner than one that wants to be left alone.
+                && (failure != ModelFailure::RateLimit || is_last(failure));
+            let again = match repeats && model.state.budget.spend() {
+                true => model.state.breaker.admit(now),
+                false => None,
+            };
+            let Some(again) = again else {
+                if is_last(failure) {
+                    account.settle(ModelOutcome::Failed(failure));
+                } else {
+                    account.give_back();
+                }
+                return Err(problem.by(failure).with(prepared));
+            };
+            admitted = again;
+            metrics::counter!("holm_model_retries_total").increment(1);
+            (left, pause) = (left - 1, pause * 2);
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// A model that is asked in the place of another looks at the request as well.
+    async fn looked_at_by(&self, model: &Served) -> Result<Option<Asked>, Stopped> {
+        let when = ModelHookTime::Before;
+        if model.route.id == self.served.route.id || !model.hooks.any(when) {
+            return Ok(None);
+        }
+        let body = model.hooks.look(when, self.asked.body.clone(), self.hooks_ask()).await?;
+        let read = Asked::read(&self.sent.path, body);
+        read.map(Some).map_err(|bad| Stopped::Failed { number: 0, why: bad.to_string() })
+    }
+
+    /// Asks once. For streams until the first byte is there, as long as others can be asked.
+    async fn ask(
+        &self,
+        model: &Arc<Served>,
+        prepared: &Prepared,
+        patience: Patience,
+        account: &mut Account,
+    ) -> Result<
+        (http::response::Parts, Answer, Option<Bytes>),
+        (Failed, ModelFailure, Option<Duration>),
+    > {
+        let broken = |broken| {
+            let failure = failure::of_broken(&broken);
+            (Failed::of(model, ModelProblem::Broken(broken).into()), failure, None)
+        };
+        let owner = &self.served.route.workspace_name;
+        let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
+        let (head, mut answer) = asked.map_err(broken)?.into_parts();
+        account.read_with(self.reader(prepared));
+        if head.status.is_success() {
+            let first = match self.asked.is_stream {
+                true => answer.piece().await.transpose().map_err(broken)?,
+                false => None,
+            };
+            return Ok((head, answer, first));
+        }
+        let (pieces, is_all) = answer.collect(ERROR_MAX).await.map_err(broken)?;
+        let body = super::Pieces::from_iter(pieces).whole();
+        let failure = failure::of_status(head.status, &body);
+        let wait = failure::retry_after(&head.headers);
+        let problem = match failure {
+            _ if is_redirect(&head) => Some(ModelProblem::Redirect),
+            // What it says of them may show a part of them.
+            ModelFailure::Credentials => Some(ModelProblem::Credentials),
+            _ if !is_all => Some(ModelProblem::LongAnswer(ERROR_MAX)),
+            _ => None,
+        };
+        let failed = match problem {
+            Some(problem) => Failed::of(model, problem.into()),
+            None => Failed::answered(model, head, body),
+        };
+        Err((failed, failure, wait))
+    }
+
+    /// What reads the usage of an answer as it passes.
+    fn reader(&self, prepared: &Prepared) -> Option<UsageReader> {
+        let dialect = prepared.spoken?;
+        let operation = match (self.asked.operation, prepared.translation.is_some()) {
+            (Operation::Chat(_) | Operation::GeminiStream, true) => Operation::Chat(dialect),
+            (Operation::Embeddings(_), true) => Operation::Embeddings(dialect),
+            (operation, _) => operation,
+        };
+        Some(UsageReader::new(dialect, operation, self.asked.is_stream))
+    }
+
+    /// Takes what the call may need at most of each limit that it is under.
+    async fn reserve(
+        &self,
+        model: &Arc<Served>,
+        prepared: &Prepared,
+    ) -> Result<Account, ModelProblem> {
+        let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
+        let provider = model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
+        let price = parts.prices.find(provider.kind, &prepared.model);
+        let most = self.most(price);
+        let usage = TokenUsage {
+            input: most.input,
+            output: most.output,
+            estimated: true,
+            ..TokenUsage::default()
+        };
+        let call = ModelCall {
+            at: self.models.world.now(),
+            workspace: self.served.route.workspace.clone(),
+            model: self.served.route.name.clone(),
+            model_id: self.served.route.id.clone(),
+            provider: provider.kind,
+            provider_model: prepared.model.clone(),
+            key: self.caller.holder.clone(),
+            end_user: self.end_user.clone(),
+            tag: self.tag.clone(),
+            usage,
+            cost: most.cost,
+            prices: parts.prices.version().to_owned(),
+            outcome: ModelOutcome::Interrupted,
+        };
+        let holds = self.holds(model, &most);
+        let is_money = holds.iter().any(|hold| hold.limit.measure == LimitMeasure::Cost);
+        if is_money && price.is_none() && self.costs() && !self.models.settings.unpriced {
+            return Err(ModelProblem::Unpriced(prepared.model.clone()));
+        }
+        if self.costs() && !self.is_counted() && holds.iter().any(|hold| is_of_use(&hold.limit)) {
+            return Err(ModelProblem::Uncounted);
+        }
+        let reservation = parts.ledger.reserve(holds, call.clone()).await?;
+        let request = self.asked.body.clone();
+        let models = Arc::clone(self.models);
+        let mut account = Account::new(models, call, price.copied(), request, self.began);
+        account.reserved(reservation);
+        Ok(account)
+    }
+
+    /// Whether somebody has to pay for it: reading and counting is free.
+    fn costs(&self) -> bool {
+        let is_count =
+            self.sent.path.ends_with("count_tokens") || self.sent.path.ends_with(":countTokens");
+        match self.asked.operation {
+            Operation::Other => self.sent.method == Method::POST && !is_count,
+            Operation::Models => false,
+            _ => true,
+        }
+    }
+
+    /// Whether it is known how many tokens it takes.
+    const fn is_counted(&self) -> bool {
+        self.asked.dialect().is_some()
+    }
+
+    fn most(&self, price: Option<&Price>) -> Most {
+        if !self.is_counted() || !self.costs() {
+            return Most { input: 0, output: 0, cost: 0 };
+        }
+        let input = input_bound(&self.asked.body);
+        let output = match self.asked.is_chat() {
+            true => {
+                let usual = price.map_or(0, |price| price.max_output);
+                let usual = if usual > 0 { usual } else { self.models.settings.output_max };
+                self.asked.max_output.unwrap_or(usual).saturating_mul(self.asked.choices)
+            }
+            false => 0,
+        };
+        let cost = price.map_or(0, |price| price.most(input, Some(output)));
+        Most { input, output, cost }
+    }
+
+    /// Limits of the model that was asked for, of the one that is asked, and of the key.
+    fn holds(&self, model: &Arc<Served>, most: &Most) -> Vec<Hold> {
+        let own = &self.served.route;
+        let mut holds: Vec<Hold> = Vec::new();
+        let mut add = |limit: &ModelLimit, subject: &str| {
+            let is_same = |hold: &Hold| {
+                hold.limit.id == limit.id
+                    && hold.limit.measure == limit.measure
+                    && hold.subject == subject
+            };
+            if !holds.iter().any(is_same) {
+                let most = match limit.measure {
+                    LimitMeasure::Cost => most.cost,
+                    LimitMeasure::Requests => 1,
+                    LimitMeasure::InputTokens => most.input,
+                    LimitMeasure::OutputTokens => most.output,
+                    LimitMeasure::TotalTokens => most.input.saturating_add(most.output),
+                };
+                let most = i64::try_from(most).unwrap_or(i64::MAX);
+                holds.push(Hold {
+                    limit: Arc::new(limit.clone()),
+                    subject: subject.to_owned(),
+                    most,
+                });
+            }
+        };
+        let nobody = String::new();
+        let of_routes = [own, &model.route];
+        for route in of_routes.iter().take(if own.id == model.route.id { 1 } else { 2 }) {
+            for limit in &route.limits {
+                let subject = match limit.per {
+                    LimitPer::Model => route.id.as_str(),
+                    LimitPer::Workspace => route.workspace.as_str(),
+                    LimitPer::Key => &self.caller.holder,
+                    LimitPer::EndUser => self.end_user.as_ref().unwrap_or(&nobody),
+                };
+                add(limit, subject);
+            }
+        }
+        for limit in self.caller.models.iter().flat_map(|right| &right.limits) {
+            add(limit, &self.caller.holder);
+        }
+        holds
+    }
+
+    /// Whether every other model would be under the same limit.
+    fn is_own_limit(&self, refused: &ModelProblem) -> bool {
+        let ModelProblem::OverLimit(over) = refused else { return false };
+        let of_key = self.caller.models.iter().flat_map(|right| &right.limits);
+        self.served.route.limits.iter().chain(of_key).any(|limit| limit.id == over.limit)
+    }
+
+    /// Half of it at least, so that those who failed together do not come back together.
+    fn jitter(&self, pause: Duration) -> Duration {
+        let [chance] = self.models.world.random_bytes::<1>();
+        pause.mul_f64(0.5 + f64::from(chance) / 510.0)
+    }
+
+    /// What the log gets of the call, if the model has one.
+    pub(crate) fn entry(&self, status: StatusCode) -> Option<Entry> {
+        let log = self.served.route.request_log.as_ref();
+        let log = log.filter(|log| log.enabled == Some(true))?;
+        let bodies = log.bodies == Some(true);
+        Some(Entry {
+            served: Arc::clone(self.served),
+            method: self.sent.method.to_string(),
+            path: self.sent.path.clone(),
+            status: status.as_u16(),
+            tried: self.tried.clone(),
+            request: bodies.then(|| self.asked.body.clone()),
+            answer: bodies.then(Vec::new),
+        })
+    }
+}
+
+/// Whether it limits what is used, and not how often.
+const fn is_of_use(limit: &ModelLimit) -> bool {
+    !matches!(limit.measure, LimitMeasure::Requests)
+}
+
+/// What a model does not say of itself is as the model says that was asked for.
+fn merged(own: &ModelRouting, asked: &ModelRouting) -> ModelRouting {
+    ModelRouting {
+        retries: own.retries.or(asked.retries),
+        first_token_timeout_ms: own.first_token_timeout_ms.or(asked.first_token_timeout_ms),
+        token_timeout_ms: own.token_timeout_ms.or(asked.token_timeout_ms),
+        ..ModelRouting::default()
+    }
+}
+
+/// So that the head of an answer can be put together anew.
+pub(crate) fn response<B>(status: StatusCode, headers: HeaderMap, body: B) -> Response<B> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}

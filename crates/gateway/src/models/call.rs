@@ -1,0 +1,471 @@
+//! A request for a model, from its arrival to its answer.
+
+use super::account::Account;
+use super::asked::{Asked, BadBody, point, word};
+use super::attempt::{Begun, response};
+use super::cache::{self, Cached, Key};
+use super::door::{self, Shown};
+use super::plan::{Plan, mix};
+use super::prepared::{Prepared, Sent};
+use super::room::Room;
+use super::served::Served;
+use super::upstream::SharedClient;
+use super::{ModelProblem, Models, Pieces, dialect_of};
+use crate::address::{Address, Endpoint};
+use crate::body::Body;
+use crate::gateway::Inner;
+use crate::guard::{Caller, Refused};
+use crate::headers;
+use crate::hold::Hold;
+use crate::origin;
+use crate::peer::Peer;
+use crate::problem::Problem;
+use crate::revocation;
+use crate::wire::BoxError;
+use ::models::operation::Operation;
+use ::models::provider::Way;
+use admission::Connection;
+use bytes::{Bytes, BytesMut};
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, SET_COOKIE, TRANSFER_ENCODING,
+};
+use http::request::Parts as Head;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, response as answers};
+use http_body::Body as HttpBody;
+use http_body_util::BodyExt;
+use serde_json::json;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use types::KindName;
+use types::kinds::model::{ModelFailure, ModelHookTime};
+use types::models::{ModelCall, ModelOutcome, TokenUsage};
+
+const END_USER: HeaderName = HeaderName::from_static("x-holm-end-user");
+const TAG: HeaderName = HeaderName::from_static("x-holm-tag");
+/// Who answered.
+const ANSWERED_BY: HeaderName = HeaderName::from_static("x-holm-model");
+/// What a translation could not say.
+const LEFT_OUT: HeaderName = HeaderName::from_static("x-holm-left-out");
+const CACHE: HeaderName = HeaderName::from_static("x-holm-cache");
+/// What else a provider has, such as files, belongs to all who use its connection.
+const KEY_FOR_ANSWERS: &str = "a key for models alone asks for answers, embeddings and lists of models, and for nothing else that a provider has";
+/// Headers of requests that change what is answered.
+const DECIDING: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
+
+/// A request that was let in and read.
+pub(crate) struct Call<'c> {
+    pub(crate) models: &'c Arc<Models>,
+    pub(crate) served: &'c Arc<Served>,
+    pub(crate) caller: &'c Caller,
+    pub(crate) asked: Asked,
+    pub(crate) sent: Sent,
+    pub(crate) began: Instant,
+    pub(crate) end_user: Option<String>,
+    pub(crate) tag: Option<String>,
+    pub(crate) tried: Vec<(String, ModelFailure)>,
+    thread: Option<u64>,
+}
+
+/// A model did not answer.
+pub(crate) struct Failed {
+    model: Arc<Served>,
+    /// `None`: no other is asked.
+    pub(crate) failure: Option<ModelFailure>,
+    what: What,
+}
+
+enum What {
+    Problem(Problem),
+    /// The provider's own words, and in whose words they are.
+    Answer {
+        head: answers::Parts,
+        body: Bytes,
+        prepared: Option<Box<Prepared>>,
+    },
+}
+
+impl Failed {
+    pub(crate) fn of(model: &Arc<Served>, problem: Problem) -> Self {
+        let failure = match &problem {
+            Problem::Model(problem) => problem.failure(),
+            _ => None,
+        };
+        Self { model: Arc::clone(model), failure, what: What::Problem(problem) }
+    }
+
+    pub(crate) fn last(model: &Arc<Served>, problem: Problem) -> Self {
+        Self { failure: None, ..Self::of(model, problem) }
+    }
+
+    pub(crate) fn answered(model: &Arc<Served>, head: answers::Parts, body: Bytes) -> Self {
+        let what = What::Answer { head, body, prepared: None };
+        Self { model: Arc::clone(model), failure: None, what }
+    }
+
+    pub(crate) fn by(self, failure: ModelFailure) -> Self {
+        Self { failure: Some(failure), ..self }
+    }
+
+    pub(crate) fn with(mut self, of: Prepared) -> Self {
+        if let What::Answer { prepared, .. } = &mut self.what {
+            *prepared = Some(Box::new(of));
+        }
+        self
+    }
+
+    /// What the caller is told.
+    fn response(self) -> Result<Response<Body>, Problem> {
+        let (head, body, prepared) = match self.what {
+            What::Problem(problem) => return Err(problem),
+            What::Answer { head, body, prepared } => (head, body, prepared),
+        };
+        let mut headers = HeaderMap::new();
+        let translation = prepared.and_then(|prepared| prepared.translation);
+        let body = match translation {
+            Some(translation) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                translation.fault(head.status.as_u16(), &body).into()
+            }
+            None => {
+                headers = head.headers.clone();
+                body
+            }
+        };
+        if let Some(wait) = head.headers.get(RETRY_AFTER) {
+            headers.insert(RETRY_AFTER, wait.clone());
+        }
+        let is_same = headers.contains_key(CONTENT_ENCODING);
+        dress(&mut headers, &self.model, is_same);
+        Ok(response(head.status, headers, Body::own(body)))
+    }
+}
+
+impl Inner {
+    /// Answers a request for a model. What goes wrong is said in the words of its client.
+    pub(crate) async fn serve_model<B>(
+        &self,
+        head: Head,
+        body: B,
+        address: Address,
+        peer: Peer,
+    ) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let dialect = dialect_of(address.split(&head.uri).1);
+        match self.model(head, body, &address, peer).await {
+            Ok(response) => response,
+            Err(problem) => {
+                let mut response = problem.response_in(
+                    dialect,
+                    self.context.world.now(),
+                    &self.context.settings.docs_url,
+                );
+                origin::confine(response.headers_mut(), true);
+                response
+            }
+        }
+    }
+
+    async fn model<B>(
+        &self,
+        mut head: Head,
+        body: B,
+        address: &Address,
+        _peer: Peer,
+    ) -> Result<Response<Body>, Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let began = Instant::now();
+        let Endpoint::Model { workspace, name } = &address.endpoint else {
+            return Err(Problem::NoRoute);
+        };
+        let shown = Shown::of(&head);
+        let place = (workspace.as_str(), name.as_str());
+        let (caller, served) = door::admit(&self.context, shown.as_ref(), place).await?;
+        if let Some(why) = &served.route.off {
+            return Err(Problem::Unavailable { kind: KindName::Model, why: why.clone() });
+        }
+        let mut hold = self.hold_model(&mut head, shown, &caller, &served)?;
+        let answered = async {
+            let (body, room) = self.model_body(&head, body, &served).await?;
+            let rest = address.split(&head.uri).1;
+            let call = self.read_call(&head, rest, body, &caller, &served, began)?;
+            call.answer(self, room).await
+        };
+        let mut response = tokio::select! {
+            biased;
+            response = Box::pin(answered) => response?,
+            end = hold.end() => return Err(Problem::ended(end, KindName::Model, None)),
+        };
+        response.body_mut().keep(hold);
+        Ok(response)
+    }
+
+    fn hold_model(
+        &self,
+        head: &mut Head,
+        shown: Option<Shown>,
+        caller: &Caller,
+        served: &Arc<Served>,
+    ) -> Result<Hold, Problem> {
+        let permit = self.open.take(&served.route.workspace_name, 1).map_err(Problem::Crowded)?;
+        let connection = head.extensions.remove::<Connection>();
+        if let Some(connection) = &connection {
+            connection.signed_in(&caller.holder);
+        }
+        let busy = connection.map(|connection| connection.begin());
+        let right = revocation::right_to_model(&self.context, shown, &served.route);
+        Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
+    }
+
+    /// The whole body, if it is not too long and comes soon enough.
+    async fn model_body<B>(
+        &self,
+        head: &Head,
+        body: B,
+        served: &Served,
+    ) -> Result<(Bytes, Room), Problem>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let settings = &self.models.settings;
+        let too_large = || Problem::TooLarge(settings.body_max as u64);
+        let length = head.headers.get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if length.is_some_and(|length| length > settings.body_max as u64) {
+            return Err(too_large());
+        }
+        let mut room = Room::new(&self.models.bodies, &served.route.workspace_name);
+        let read = async {
+            let mut body = pin!(body);
+            let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|_| ModelProblem::CutBody)?;
+                let Ok(data) = frame.into_data() else { continue };
+                room.grow(data.len()).map_err(Problem::Crowded)?;
+                if first.is_empty() && whole.is_empty() {
+                    first = data;
+                } else {
+                    if whole.is_empty() {
+                        // Its length is known in most cases: then it is copied once.
+                        let more = length.and_then(|length| usize::try_from(length).ok());
+                        whole.reserve(more.unwrap_or(0).min(first.len().saturating_mul(64)));
+                        whole.extend_from_slice(&first);
+                    }
+                    whole.extend_from_slice(&data);
+                }
+                if first.len().max(whole.len()) > settings.body_max {
+                    return Err(too_large());
+                }
+            }
+            Ok(if whole.is_empty() { first } else { whole.freeze() })
+        };
+        let read = timeout(settings.body_time, read).await;
+        let body = read.map_err(|_| Problem::from(ModelProblem::SlowBody))??;
+        Ok((body, room))
+    }
+
+    fn read_call<'c>(
+        &'c self,
+        head: &Head,
+        rest: &str,
+        body: Bytes,
+        caller: &'c Caller,
+        served: &'c Arc<Served>,
+        began: Instant,
+    ) -> Result<Call<'c>, Problem> {
+        let is_post = head.method == Method::POST;
+        let needs_post = !matches!(Operation::of(rest), Operation::Models | Operation::Other);
+        if needs_post && !is_post {
+            return Err(ModelProblem::Method.into());
+        }
+        let asked = Asked::read(rest, body).map_err(ModelProblem::from)?;
+        if caller.models.is_some() && asked.operation == Operation::Other {
+            return Err(Refused::Forbidden { why: KEY_FOR_ANSWERS.into() }.into());
+        }
+        let text = |name: &HeaderName| head.headers.get(name).and_then(|text| text.to_str().ok());
+        let end_user = text(&END_USER).and_then(word).or_else(|| asked.end_user.clone());
+        let tag = text(&TAG).and_then(word).or_else(|| asked.tag.clone());
+        let thread = [headers::THREAD, headers::NEUTRAL_THREAD];
+        let thread = thread.iter().find_map(text).map(|text| point(text.as_bytes()));
+        let sent = Sent::new(head.method.clone(), head.headers.clone(), rest, head.uri.query());
+        let models = &self.models;
+        let tried = Vec::new();
+        Ok(Call { models, served, caller, asked, sent, began, end_user, tag, tried, thread })
+    }
+}
+
+impl Call<'_> {
+    async fn answer(mut self, inner: &Inner, room: Room) -> Result<Response<Body>, Problem> {
+        if self.asked.operation == Operation::Models && !self.lists_models() {
+            return Ok(self.own_list());
+        }
+        if self.served.hooks.any(ModelHookTime::Before) {
+            let body = self.asked.body.clone();
+            let looked = self.served.hooks.look(ModelHookTime::Before, body, self.hooks_ask());
+            let body = looked.await.map_err(ModelProblem::from)?;
+            self.asked = Asked::read(&self.sent.path, body).map_err(ModelProblem::from)?;
+        }
+        let key = self.cache_key();
+        if let Some(cached) = key.as_ref().and_then(|key| self.models.cache.get(key)) {
+            return self.cached(&cached).await;
+        }
+        let mut plan = Plan::new(&inner.context.routes, self.served, self.point());
+        let (mut failure, mut last) = (None, None);
+        for _ in 0..self.models.settings.attempts_max {
+            let Some(model) = plan.next(failure) else { break };
+            let begun = self.attempt(&model, |failure| !plan.has_next(failure)).await;
+            let answered = match begun {
+                Ok(begun) => self.respond(&model, begun, key, &room).await,
+                Err(failed) => Err(failed),
+            };
+            match answered {
+                Ok(response) => return Ok(response),
+                Err(failed) => {
+                    let Some(why) = failed.failure else { return failed.response() };
+                    self.tried.push((model.route.name.clone(), why));
+                    failure = Some(why);
+                    last = Some(failed);
+                }
+            }
+        }
+        last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
+    }
+
+    pub(crate) fn hooks_ask(&self) -> (&SharedClient, &str, Duration) {
+        let owner = self.served.route.workspace_name.as_str();
+        (&self.models.client, owner, self.models.settings.hook_timeout)
+    }
+
+    /// Where the request falls among the weights of targets.
+    fn point(&self) -> u64 {
+        let turn = || mix(self.served.state.next_turn());
+        if self.served.route.routing.sticky != Some(true) {
+            return turn();
+        }
+        let user = || self.end_user.as_ref().map(|user| point(user.as_bytes()));
+        let bound = self.thread.or_else(user).or_else(|| self.asked.conversation());
+        bound.map_or_else(turn, mix)
+    }
+
+    fn lists_models(&self) -> bool {
+        let provider = self.served.provider.as_ref().and_then(|provider| provider.as_ref().ok());
+        provider.is_some_and(|provider| provider.native(Operation::Models) == Way::Passes)
+    }
+
+    /// A model that stands for others, or whose provider tells of its models in other words, tells of
+    /// itself.
+    fn own_list(&self) -> Response<Body> {
+        let of = json!({
+            "id": self.served.route.name,
+            "object": "model",
+            "created": 0,
+            "owned_by": self.served.route.workspace_name,
+        });
+        let body = json!({"object": "list", "data": [of]}).to_string();
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        dress(&mut headers, self.served, false);
+        response(StatusCode::OK, headers, Body::own(body))
+    }
+
+    fn cache_key(&self) -> Option<Key> {
+        self.served.route.cache.as_ref()?;
+        if !self.asked.is_chat() && !matches!(self.asked.operation, Operation::Embeddings(_)) {
+            return None;
+        }
+        let query = self.sent.query.as_deref().unwrap_or_default();
+        let target = format!("{}?{query}#{}", self.sent.path, self.served.version);
+        let deciding = DECIDING.map(|name| self.sent.headers.get(name).map(HeaderValue::as_bytes));
+        let body = [&self.asked.body];
+        Some(cache::key(&self.served.route, &target, &deciding, body.into_iter()))
+    }
+
+    /// Nobody is asked, and nothing is paid. It is counted all the same.
+    async fn cached(&self, cached: &Cached) -> Result<Response<Body>, Problem> {
+        let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
+        let call = ModelCall {
+            at: self.models.world.now(),
+            workspace: self.served.route.workspace.clone(),
+            model: self.served.route.name.clone(),
+            model_id: self.served.route.id.clone(),
+            provider: cached.provider,
+            provider_model: cached.provider_model.clone(),
+            key: self.caller.holder.clone(),
+            end_user: self.end_user.clone(),
+            tag: self.tag.clone(),
+            usage: TokenUsage::default(),
+            cost: 0,
+            prices: parts.prices.version().to_owned(),
+            outcome: ModelOutcome::Cached,
+        };
+        let reservation = parts.ledger.reserve(Vec::new(), call.clone()).await;
+        let reservation = reservation.map_err(ModelProblem::from)?;
+        let request = self.asked.body.clone();
+        let mut account = Account::new(Arc::clone(self.models), call, None, request, self.began);
+        account.reserved(reservation);
+        account.log(self.entry(StatusCode::OK));
+        cached.pieces.iter().for_each(|piece| account.sent(piece));
+        account.settle(ModelOutcome::Cached);
+        let mut headers = cached.headers.clone();
+        headers.insert(CACHE, HeaderValue::from_static("hit"));
+        let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()));
+        Ok(response(StatusCode::OK, headers, body))
+    }
+
+    /// The head of an answer as the caller gets it. `is_same`: its body is the provider's, byte for
+    /// byte.
+    pub(crate) fn answer_headers(
+        &self,
+        model: &Served,
+        begun: &Begun,
+        is_same: bool,
+        caches: bool,
+    ) -> HeaderMap {
+        let mut headers = begun.head.headers.clone();
+        dress(&mut headers, model, is_same);
+        if let Some(translation) = &begun.prepared.translation {
+            let losses = translation.losses().join(", ");
+            if let (false, Ok(losses)) = (losses.is_empty(), HeaderValue::try_from(losses)) {
+                headers.insert(LEFT_OUT, losses);
+            }
+        }
+        if caches {
+            headers.insert(CACHE, HeaderValue::from_static("miss"));
+        }
+        headers
+    }
+}
+
+/// Of a provider's headers, what is the caller's.
+fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
+    headers::remove_hop(headers);
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove(SET_COOKIE);
+    headers.remove(headers::SOURCE);
+    headers.remove(CONTENT_LENGTH);
+    if !is_same {
+        headers.remove(CONTENT_ENCODING);
+    }
+    for name in [ANSWERED_BY, LEFT_OUT, CACHE] {
+        headers.remove(name);
+    }
+    origin::confine(headers, true);
+    if let Ok(name) = HeaderValue::try_from(&model.route.name) {
+        headers.insert(ANSWERED_BY, name);
+    }
+}
+
+/// A body that is no JSON is the caller's to mend.
+impl From<BadBody> for Problem {
+    fn from(bad: BadBody) -> Self {
+        Self::Model(bad.into())
+    }
+}

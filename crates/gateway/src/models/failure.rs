@@ -1,0 +1,99 @@
+//! How a provider failed, by what it answered.
+
+use super::upstream::Broken;
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+use std::time::Duration;
+use types::kinds::model::ModelFailure;
+
+/// Words in errors of providers, in lower case.
+const TOO_LONG: [&[u8]; 8] = [
+    b"context_length_exceeded",
+    b"string_above_max_length",
+    b"maximum context length",
+    b"prompt is too long",
+    b"input token count",
+    b"too many tokens",
+    b"exceeds the maximum number of tokens",
+    b"context window",
+];
+const FILTERED: [&[u8]; 4] =
+    [b"content_filter", b"content_policy", b"responsibleaipolicy", b"moderation_blocked"];
+
+pub(crate) const fn of_broken(broken: &Broken) -> ModelFailure {
+    if broken.is_timeout() { ModelFailure::Timeout } else { ModelFailure::Unreachable }
+}
+
+/// `body` is as much of the answer as was read.
+pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
+    let says = |words: &[&[u8]]| {
+        let lower = body.to_ascii_lowercase();
+        words.iter().any(|word| memchr::memmem::find(&lower, word).is_some())
+    };
+    match status.as_u16() {
+        401 | 403 if !says(&FILTERED) => ModelFailure::Credentials,
+        408 => ModelFailure::Timeout,
+        429 => ModelFailure::RateLimit,
+        413 => ModelFailure::ContextLength,
+        300..=399 | 500.. => ModelFailure::ServerError,
+        _ if says(&TOO_LONG) => ModelFailure::ContextLength,
+        _ if says(&FILTERED) => ModelFailure::ContentFilter,
+        _ => ModelFailure::BadRequest,
+    }
+}
+
+/// Whether the same model may do better at the next try.
+pub(crate) const fn may_pass(failure: ModelFailure) -> bool {
+    matches!(
+        failure,
+        ModelFailure::Unreachable | ModelFailure::ServerError | ModelFailure::RateLimit
+    )
+}
+
+/// Whether a model that fails so should be left alone.
+pub(crate) const fn is_its_own(failure: ModelFailure) -> bool {
+    matches!(failure, ModelFailure::Unreachable | ModelFailure::ServerError | ModelFailure::Timeout)
+}
+
+/// How long a provider wants to be left alone. It says so in seconds, some in milliseconds.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let wait = number("retry-after-ms").map(|ms| ms / 1000.0);
+    let wait = wait.or_else(|| number(RETRY_AFTER.as_str()))?;
+    Duration::try_from_secs_f64(wait).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    #[test]
+    fn failures_are_told_apart() {
+        let of = |status: u16, body: &str| {
+            of_status(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+        };
+        assert_eq!(of(401, ""), ModelFailure::Credentials);
+        assert_eq!(of(429, "{}"), ModelFailure::RateLimit);
+        assert_eq!(of(529, ""), ModelFailure::ServerError);
+        assert_eq!(of(302, ""), ModelFailure::ServerError);
+        assert_eq!(of(400, r#"{"code":"context_length_exceeded"}"#), ModelFailure::ContextLength);
+        assert_eq!(of(400, "Prompt is too long: 1"), ModelFailure::ContextLength);
+        assert_eq!(of(400, r#"{"code":"content_filter"}"#), ModelFailure::ContentFilter);
+        assert_eq!(of(404, ""), ModelFailure::BadRequest);
+    }
+
+    #[test]
+    fn waits_are_read_in_seconds_and_milliseconds() {
+        let wait = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            retry_after(&headers)
+        };
+        assert_eq!(wait("retry-after", "2"), Some(Duration::from_secs(2)));
+        assert_eq!(wait("retry-after-ms", "1500"), Some(Duration::from_millis(1500)));
+        for bad in ["-1", "soon", "1e300", "NaN"] {
+            assert_eq!(wait("retry-after", bad), None, "{bad}");
+        }
+    }
+}
