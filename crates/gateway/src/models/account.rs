@@ -1,0 +1,192 @@
+//! What a call used: read out of its answer as that passes, counted when it is over, however it ends.
+
+use super::Models;
+use ::models::ledger::Reservation;
+use ::models::prices::Price;
+use ::models::tokens::{Seen, UsageReader, input_estimate};
+use bytes::Bytes;
+use std::sync::Arc;
+use tokio::time::{Duration, Instant};
+use types::kinds::model::ModelFailure;
+use types::models::{ModelCall, ModelLogEntry, ModelOutcome, TokenUsage};
+
+/// Settles its call once. Dropped before that, the caller has hung up.
+pub(crate) struct Account {
+    models: Arc<Models>,
+    reservation: Option<Reservation>,
+    call: Option<ModelCall>,
+    reader: Option<UsageReader>,
+    price: Option<Price>,
+    /// As it was sent, for the case that nobody says how long it was.
+    request: Bytes,
+    entry: Option<Entry>,
+    began: Instant,
+    first_byte: Option<Duration>,
+}
+
+/// What the log of the model gets.
+pub(crate) struct Entry {
+    pub(crate) served: Arc<super::Served>,
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) status: u16,
+    pub(crate) tried: Vec<(String, ModelFailure)>,
+    /// `None`: bodies are not logged.
+    pub(crate) request: Option<Bytes>,
+    pub(crate) answer: Option<Vec<u8>>,
+}
+
+impl Account {
+    pub(crate) fn new(
+        models: Arc<Models>,
+        call: ModelCall,
+        price: Option<Price>,
+        request: Bytes,
+        began: Instant,
+    ) -> Self {
+        Self {
+            models,
+            reservation: None,
+            call: Some(call),
+            reader: None,
+            price,
+            request,
+            entry: None,
+            began,
+            first_byte: None,
+        }
+    }
+
+    pub(crate) fn reserved(&mut self, reservation: Reservation) {
+        self.reservation = Some(reservation);
+    }
+
+    pub(crate) fn read_with(&mut self, reader: Option<UsageReader>) {
+        self.reader = reader;
+    }
+
+    pub(crate) fn log(&mut self, entry: Option<Entry>) {
+        self.entry = entry;
+    }
+
+    /// Bytes of the provider's answer.
+    pub(crate) fn see(&mut self, piece: &[u8]) {
+        if self.first_byte.is_none() {
+            self.first_byte = Some(self.began.elapsed());
+        }
+        if let Some(reader) = &mut self.reader {
+            reader.push(piece);
+        }
+    }
+
+    /// Bytes that go to the caller.
+    pub(crate) fn sent(&mut self, piece: &[u8]) {
+        let max = self.models.settings.log_body_max * 2;
+        if let Some(answer) = self.entry.as_mut().and_then(|entry| entry.answer.as_mut()) {
+            let room = max.saturating_sub(answer.len()).min(piece.len());
+            answer.extend_from_slice(&piece[..room]);
+        }
+    }
+
+    /// The call did not reach anybody.
+    pub(crate) fn give_back(mut self) {
+        self.call = None;
+        if let Some(reservation) = self.reservation.take() {
+            reservation.give_back();
+        }
+    }
+
+    pub(crate) fn settle(&mut self, outcome: ModelOutcome) {
+        let Some(mut call) = self.call.take() else { return };
+        call.outcome = outcome;
+        let ended = Ended {
+            models: Arc::clone(&self.models),
+            reservation: self.reservation.take(),
+            price: self.price,
+            request: std::mem::take(&mut self.request),
+            entry: self.entry.take(),
+            first_byte: self.first_byte,
+            took: self.began.elapsed(),
+        };
+        let seen = match outcome {
+            ModelOutcome::Cached | ModelOutcome::Failed(_) => None,
+            _ => self.reader.take().map(UsageReader::finish),
+        };
+        match seen {
+            None => ended.settle(call, TokenUsage::default()),
+            Some(Seen { usage: Some(usage), .. }) => ended.settle(call, usage),
+            Some(seen) => {
+                let count = move || {
+                    let input = || input_estimate(&call.provider_model, &ended.request);
+                    let usage = seen.settle(&call.provider_model, input);
+                    ended.settle(call, usage);
+                };
+                // Counting takes milliseconds, for which no other request should wait. At the end of the
+                // program there is nobody else.
+                match tokio::runtime::Handle::try_current() {
+                    Ok(runtime) => drop(runtime.spawn_blocking(count)),
+                    Err(_) => count(),
+                }
+            }
+        }
+    }
+}
+
+/// A call that is over.
+struct Ended {
+    models: Arc<Models>,
+    reservation: Option<Reservation>,
+    price: Option<Price>,
+    request: Bytes,
+    entry: Option<Entry>,
+    first_byte: Option<Duration>,
+    took: Duration,
+}
+
+impl Ended {
+    fn settle(self, mut call: ModelCall, usage: TokenUsage) {
+        call.usage = usage;
+        call.cost = self.price.map_or(0, |price| price.cost(&call.usage));
+        if let Some(reservation) = self.reservation {
+            reservation.settle(call.clone());
+        }
+        self.models.counted(&call, self.first_byte.unwrap_or(self.took));
+        if let Some(entry) = self.entry {
+            self.models.log.tell(entry.told(&self.models, call, self.first_byte, self.took));
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.settle(ModelOutcome::Aborted);
+    }
+}
+
+impl Entry {
+    fn told(
+        self,
+        models: &Models,
+        call: ModelCall,
+        first_byte: Option<Duration>,
+        took: Duration,
+    ) -> ModelLogEntry {
+        let max = models.settings.log_body_max;
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let hooks = &self.served.hooks;
+        // Longer ones are cut before they are looked at: that is bounded work.
+        let shown = |body: &[u8]| hooks.redacted(&body[..body.len().min(2 * max)], max);
+        ModelLogEntry {
+            call,
+            method: self.method,
+            path: self.path,
+            status: self.status,
+            first_byte_ms: ms(first_byte.unwrap_or(took)),
+            took_ms: ms(took),
+            tried: self.tried,
+            request: self.request.as_deref().map(shown),
+            answer: self.answer.as_deref().map(shown),
+            left_out: 0,
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The body of a model's answer: each piece is handed on as it comes, while it is counted.
+
+use super::account::Account;
+use super::cache::Keeping;
+use super::decode::Decoder;
+use super::hooks::Watch;
+use super::problem::fault;
+use super::upstream::Answer;
+use super::{Models, Served};
+use crate::hold::Hold;
+use crate::problem::Problem;
+use ::models::chat::Delta;
+use ::models::dialect::{Dialect, StreamReader};
+use ::models::events::Events;
+use ::models::translate::StreamTranslation;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use types::models::ModelOutcome;
+
+/// How pieces of a provider's answer become pieces of ours.
+pub(crate) enum Flow {
+    /// Byte for byte.
+    Same,
+    /// Without the event that says what was used, for which the caller did not ask.
+    WithoutUsage(Held),
+    Translated(Box<StreamTranslation>),
+}
+
+/// Events of which the end has not come yet.
+#[derive(Default)]
+pub(crate) struct Held(BytesMut);
+
+/// The text of a stream, for hooks.
+pub(crate) struct Watched {
+    pub(crate) watch: Watch,
+    pub(crate) events: Events,
+    pub(crate) reader: Box<dyn StreamReader>,
+}
+
+/// Where an answer is kept if all of it comes.
+pub(crate) struct Kept {
+    pub(crate) keeping: Keeping,
+    pub(crate) served: Arc<Served>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) provider_model: String,
+}
+
+pub(crate) struct ModelBody {
+    pub(crate) models: Arc<Models>,
+    /// `None`: it is over.
+    pub(crate) answer: Option<Answer>,
+    pub(crate) ready: VecDeque<Bytes>,
+    pub(crate) decoder: Option<Decoder>,
+    pub(crate) flow: Flow,
+    pub(crate) is_events: bool,
+    /// The words in which the caller reads errors.
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) watched: Option<Watched>,
+    pub(crate) kept: Option<Kept>,
+    pub(crate) last: u8,
+    /// Settled before what it holds is given back.
+    pub(crate) account: Account,
+    /// Last of all: the exchange is over when it is dropped.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) _open: Open,
+}
+
+/// Counts streams that are open.
+pub(crate) struct Open(());
+
+impl Open {
+    pub(crate) fn new() -> Self {
+        metrics::gauge!("holm_model_streams_open").increment(1.0);
+        Self(())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        metrics::gauge!("holm_model_streams_open").decrement(1.0);
+    }
+}
+
+impl ModelBody {
+    pub(crate) fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, crate::body::BodyError>>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(piece)));
+            }
+            let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
+            if let Some(Poll::Ready(end)) = self.hold.as_mut().map(|hold| hold.poll_end(cx)) {
+                self.answer = None;
+                self.account.settle(ModelOutcome::Aborted);
+                return Poll::Ready(Some(Err(end.into())));
+            }
+            match ready!(answer.poll_piece(cx)) {
+                Some(Ok(piece)) => {
+                    let is_over = answer.is_over();
+                    self.take(piece);
+                    // So that what was used is counted before the caller sees the end.
+                    if is_over && self.answer.is_some() {
+                        self.end();
+                    }
+                }
+                Some(Err(broken)) => self.break_off(&Problem::Model(broken.into())),
+                None => self.end(),
+            }
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.answer.is_none() && self.ready.is_empty()
+    }
+
+    /// A piece of the provider's.
+    pub(crate) fn take(&mut self, piece: Bytes) {
+        let piece = match &mut self.decoder {
+            None => piece,
+            Some(decoder) => match decoder.push(&piece, self.models.settings.answer_max) {
+                Ok(piece) => piece,
+                Err(bad) => return self.break_off(&Problem::Model(bad.into())),
+            },
+        };
+        if piece.is_empty() {
+            return;
+        }
+        self.account.see(&piece);
+        self.last = piece.last().copied().unwrap_or(self.last);
+        if let Err(stopped) = self.watched.as_mut().map_or(Ok(()), |watched| watched.look(&piece)) {
+            return self.break_off(&Problem::Model(stopped.into()));
+        }
+        match &mut self.flow {
+            Flow::Same => self.send(piece),
+            Flow::WithoutUsage(held) => {
+                let max = self.models.settings.event_max;
+                let pieces = held.push(piece, max);
+                pieces.into_iter().for_each(|piece| self.send(piece));
+            }
+            Flow::Translated(translation) => {
+                let mut out = BytesMut::new();
+                let pushed = translation.push(&piece, &mut out);
+                let is_over = translation.is_over();
+                self.send(out.freeze());
+                if pushed.is_err() {
+                    self.over(ModelOutcome::Interrupted);
+                } else if is_over {
+                    self.over(ModelOutcome::Answered);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        self.account.sent(&piece);
+        if let Some(kept) = &mut self.kept
+            && !kept.keeping.add(&piece)
+        {
+            self.kept = None;
+        }
+        self.ready.push_back(piece);
+    }
+
+    /// The provider's answer is there.
+    pub(crate) fn end(&mut self) {
+        match &mut self.flow {
+            Flow::Same => {}
+            Flow::WithoutUsage(held) => {
+                let rest = held.rest();
+                self.send(rest);
+            }
+            Flow::Translated(translation) => {
+                let mut out = BytesMut::new();
+                let ended = translation.end(&mut out);
+                self.send(out.freeze());
+                if ended.is_err() {
+                    return self.over(ModelOutcome::Interrupted);
+                }
+            }
+        }
+        if self.is_events && self.decoder.is_none() && !is_end(self.last) {
+            return self.break_off(&Problem::Model(super::ModelProblem::BadAnswer(
+                "its stream ended in the middle of an event",
+            )));
+        }
+        if let Some(kept) = self.kept.take() {
+            let Kept { keeping, served, headers, provider_model } = kept;
+            if let Some(provider) = &served.route.provider {
+                let owner = &served.route.workspace_name;
+                let answered = (provider.kind, provider_model);
+                self.models.cache.keep(keeping, owner, headers, answered);
+            }
+        }
+        self.over(ModelOutcome::Answered);
+    }
+
+    /// Nothing more comes of the provider's. The caller of a stream is told why in the stream; whoever
+    /// waits for a length sees that it is not reached.
+    fn break_off(&mut self, problem: &Problem) {
+        tracing::debug!(%problem, "the answer of a model ends early");
+        self.kept = None;
+        if self.is_events {
+            let status = problem.status().as_u16();
+            let told = match self.dialect {
+                Some(dialect) => fault(dialect, status, problem.code(), problem.to_string()),
+                None => problem.to_string().into_bytes(),
+            };
+            let begin: &[u8] = match self.last {
+                b'\n' | 0 => b"",
+                _ => b"\n\n",
+            };
+            let name: &[u8] = match self.dialect {
+                Some(Dialect::Anthropic | Dialect::Responses) => b"event: error\n",
+                _ => b"",
+            };
+            let event = [begin, name, b"data: ", &told, b"\n\n"].concat();
+            self.send(event.into());
+        }
+        self.over(ModelOutcome::Interrupted);
+    }
+
+    fn over(&mut self, outcome: ModelOutcome) {
+        self.answer = None;
+        self.kept = None;
+        self.account.settle(outcome);
+        self.hold = None;
+    }
+}
+
+/// Whether a stream may end with this: some leave out the last line break.
+const fn is_end(last: u8) -> bool {
+    matches!(last, b'\n' | b'\r' | b']' | b'}' | 0)
+}
+
+impl Watched {
+    fn look(&mut self, piece: &[u8]) -> Result<(), super::hooks::Stopped> {
+        let Self { watch, events, reader } = self;
+        let (mut deltas, mut text) = (Vec::new(), String::new());
+        // What cannot be read is the translator's to complain about, or the caller's.
+        let _ = events.push(piece, |event| {
+            let _ = reader.read(&event, &mut deltas);
+        });
+        for delta in &deltas {
+            if let Delta::Text { text: more, .. }
+            | Delta::Refusal { text: more, .. }
+            | Delta::Reasoning { text: more, .. }
+            | Delta::ToolArguments { text: more, .. } = delta
+            {
+                text.push_str(more);
+            }
+        }
+        if text.is_empty() { Ok(()) } else { watch.look(&text) }
+    }
+}
+
+impl Held {
+    /// The events that are complete. Where none is cut off, the bytes are passed on as they are.
+    fn push(&mut self, piece: Bytes, max: usize) -> Vec<Bytes> {
+        let bytes = if self.0.is_empty() {
+            piece
+        } else {
+            self.0.extend_from_slice(&piece);
+            self.0.split().freeze()
+        };
+        let Some(end) = end_of_events(&bytes) else {
+            // Too long to wait for its end: then it is not the one that says what was used.
+            if bytes.len() > max {
+                return vec![bytes];
+            }
+            self.0 = BytesMut::from(bytes);
+            return Vec::new();
+        };
+        if end < bytes.len() {
+            self.0.extend_from_slice(&bytes[end..]);
+        }
+        without_usage(bytes.slice(..end))
+    }
+
+    fn rest(&mut self) -> Bytes {
+        self.0.split().freeze()
+    }
+}
+
+/// Behind the last empty line.
+fn end_of_events(bytes: &[u8]) -> Option<usize> {
+    let one = memchr::memmem::rfind(bytes, b"\n\n").map(|at| at + 2);
+    let two = memchr::memmem::rfind(bytes, b"\r\n\r\n").map(|at| at + 4);
+    one.max(two)
+}
+
+/// Whole events, without those that have usage and no choices.
+fn without_usage(bytes: Bytes) -> Vec<Bytes> {
+    if memchr::memmem::find(&bytes, b"\"usage\"").is_none() {
+        return vec![bytes];
+    }
+    let (mut kept, mut from, mut at) = (Vec::new(), 0, 0);
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let one = memchr::memmem::find(rest, b"\n\n").map(|end| end + 2);
+        let two = memchr::memmem::find(rest, b"\r\n\r\n").map(|end| end + 4);
+        let length = match (one, two) {
+            (Some(one), Some(two)) => one.min(two),
+            (end, other) => end.or(other).unwrap_or(rest.len()),
+        };
+        if is_usage_alone(&rest[..length]) {
+            kept.push(bytes.slice(from..at));
+            from = at + length;
+        }
+        at += length;
+    }
+    kept.push(bytes.slice(from..));
+    kept
+}
+
+fn is_usage_alone(event: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Chunk {
+        choices: Vec<serde::de::IgnoredAny>,
+        usage: Option<serde::de::IgnoredAny>,
+    }
+    if memchr::memmem::find(event, b"\"usage\"").is_none() {
+        return false;
+    }
+    let line = event.trim_ascii();
+    let Some(data) = line.strip_prefix(b"data:") else { return false };
+    serde_json::from_slice::<Chunk>(data)
+        .is_ok_and(|chunk| chunk.choices.is_empty() && chunk.usage.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const USAGE: &str = "data: {\"id\":\"1\",\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\n";
+
+    fn passed(pieces: &[&[u8]]) -> String {
+        let mut held = Held::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            held.push(Bytes::copy_from_slice(piece), 1 << 20)
+                .iter()
+                .for_each(|piece| out.extend_from_slice(piece));
+        }
+        out.extend_from_slice(&held.rest());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn usage_that_comes_with_an_answer_stays() {
+        for kept in [
+            "data: {\"choices\":[{}],\"usage\":{}}\n\n",
+            "data: {\"choices\":[],\"usage\":null}\n\n",
+            ": ping\n\n",
+            "data: \"usage\"\n\n",
+        ] {
+            assert_eq!(passed(&[kept.as_bytes()]), kept);
+        }
+    }
+
+    #[test]
+    fn an_endless_event_is_not_gathered() {
+        let mut held = Held::default();
+        assert!(held.push(Bytes::from_static(b"data: 12345678901"), 20).is_empty());
+        assert_eq!(held.push(Bytes::from_static(b"1234567890"), 20).len(), 1);
+        assert!(held.0.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn wherever_a_stream_is_cut_only_usage_is_missing(at in 0usize..400, crlf in any::<bool>()) {
+            let text = |usage: &str| {
+                let first = "data: {\"choices\":[{\"delta\":{\"content\":\"a \\\"usage\\\" b\"}}]}\n\n";
+                let text = format!("{first}{first}{usage}data: [DONE]\n\n");
+                if crlf { text.replace('\n', "\r\n") } else { text }
+            };
+            let whole = text(USAGE);
+            let (one, two) = whole.as_bytes().split_at(at.min(whole.len()));
+            prop_assert_eq!(passed(&[one, two]), text(""));
+        }
+    }
+}

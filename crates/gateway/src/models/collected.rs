@@ -1,0 +1,258 @@
+//! From what a provider answers to what the caller gets: as a stream, or read whole first where it
+//! has to be understood.
+
+use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
+use super::attempt::{Begun, response};
+use super::cache::{Keeping, Key};
+use super::call::{Call, Failed};
+use super::decode::Coding;
+use super::hooks::Stopped;
+use super::prepared::Translated;
+use super::room::Room;
+use super::served::Served;
+use super::{ModelProblem, Pieces};
+use crate::body::Body;
+use crate::problem::Problem;
+use ::models::events::Events;
+use ::models::operation::Operation;
+use ::models::tokens::input_estimate;
+use ::models::translate::Bounds;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Response};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use types::kinds::model::ModelHookTime;
+use types::models::ModelOutcome;
+
+const EVENTS: &[u8] = b"text/event-stream";
+
+impl Call<'_> {
+    pub(crate) async fn respond(
+        &self,
+        model: &Arc<Served>,
+        mut begun: Begun,
+        key: Option<Key>,
+        room: &Room,
+    ) -> Result<Response<Body>, Failed> {
+        begun.account.log(self.entry(begun.head.status));
+        let is_counted =
+            self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
+        let is_events = is_events(&begun.head.headers);
+        if self.asked.is_stream && (is_events || begun.prepared.translation.is_none()) {
+            return self
+                .stream(model, begun, key, is_events)
+                .map_err(|problem| Failed::of(model, problem));
+        }
+        if !is_counted {
+            return self
+                .stream(model, begun, None, is_events)
+                .map_err(|problem| Failed::of(model, problem));
+        }
+        self.whole(model, begun, key, room).await
+    }
+
+    /// Passes an answer on as it comes.
+    fn stream(
+        &self,
+        model: &Arc<Served>,
+        begun: Begun,
+        key: Option<Key>,
+        is_events: bool,
+    ) -> Result<Response<Body>, Problem> {
+        let settings = &self.models.settings;
+        let coding = Coding::of(&begun.head.headers);
+        let is_same = matches!(coding, Coding::Unknown);
+        let looks = begun.prepared.translation.is_some() || self.looks_at_answers(model);
+        if is_same && looks {
+            let problem = ModelProblem::BadAnswer("it is compressed in a way that is not known");
+            return Err(problem.into());
+        }
+        let mut headers = self.answer_headers(model, &begun, is_same, key.is_some());
+        let Begun { prepared, head, answer, first, account } = begun;
+        let translated = prepared.translation.is_some();
+        if translated {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        }
+        let flow = match prepared.translation {
+            Some(Translated::Chat(translation)) => {
+                let bounds = Bounds { event: settings.event_max, answer: settings.answer_max };
+                let now = self.models.world.now().ms() / 1000;
+                Flow::Translated(Box::new(translation.bounded(bounds).created(now).stream()))
+            }
+            _ if prepared.hides_usage && is_events && !is_same => {
+                Flow::WithoutUsage(Held::default())
+            }
+            // Embeddings are no streams.
+            Some(Translated::Embeddings(_)) | None => Flow::Same,
+        };
+        let watched = prepared.spoken.filter(|_| is_events).and_then(|spoken| {
+            let watch = self.served.hooks.watch().or_else(|| model.hooks.watch())?;
+            let events = Events::new(settings.event_max);
+            Some(Watched { watch, events, reader: spoken.words().reader() })
+        });
+        let kept = key.map(|key| Kept {
+            keeping: Keeping::new(key, self.cache_life(), self.models.cache.answer_max),
+            served: Arc::clone(model),
+            headers: headers.clone(),
+            provider_model: prepared.model.clone(),
+        });
+        let mut body = ModelBody {
+            models: Arc::clone(self.models),
+            answer: Some(answer),
+            ready: VecDeque::new(),
+            decoder: match coding {
+                Coding::Known(decoder) => Some(decoder),
+                Coding::Plain | Coding::Unknown => None,
+            },
+            flow,
+            is_events: is_events && !is_same,
+            dialect: self.asked.dialect(),
+            watched,
+            kept,
+            last: 0,
+            account,
+            hold: None,
+            _open: Open::new(),
+        };
+        if let Some(first) = first {
+            body.take(first);
+        }
+        Ok(response(head.status, headers, Body::of_model(body)))
+    }
+
+    /// Reads an answer to its end before any of it is passed on.
+    async fn whole(
+        &self,
+        model: &Arc<Served>,
+        mut begun: Begun,
+        key: Option<Key>,
+        _room: &Room,
+    ) -> Result<Response<Body>, Failed> {
+        let pieces = match self.gather(&mut begun).await {
+            Ok(pieces) => pieces,
+            Err(problem) => return Err(self.unread(model, begun, problem)),
+        };
+        let mut headers = self.answer_headers(model, &begun, false, key.is_some());
+        let read = self.read_whole(model, &mut begun, pieces).await;
+        let body = match read {
+            Ok(body) => body,
+            Err(problem) => {
+                // The provider has done its work, which is paid for.
+                begun.account.settle(ModelOutcome::Answered);
+                return Err(Failed::last(model, problem));
+            }
+        };
+        body.iter().for_each(|piece| begun.account.sent(piece));
+        begun.account.settle(ModelOutcome::Answered);
+        if begun.prepared.translation.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let (Some(key), Some(provider)) = (key, &model.route.provider) {
+            let mut keeping = Keeping::new(key, self.cache_life(), self.models.cache.answer_max);
+            if body.iter().all(|piece| keeping.add(piece)) {
+                let owner = &self.served.route.workspace_name;
+                let answered = (provider.kind, begun.prepared.model.clone());
+                self.models.cache.keep(keeping, owner, headers.clone(), answered);
+            }
+        }
+        Ok(response(begun.head.status, headers, Body::pieces(body)))
+    }
+
+    /// All of an answer, not compressed. It is not counted as answered before it is JSON.
+    async fn gather(&self, begun: &mut Begun) -> Result<Pieces, ModelProblem> {
+        let max = self.models.settings.answer_max;
+        let mut coding = Coding::of(&begun.head.headers);
+        if matches!(coding, Coding::Unknown) {
+            return Err(ModelProblem::BadAnswer("it is compressed in a way that is not known"));
+        }
+        let mut room = Room::new(&self.models.bodies, &self.served.route.workspace_name);
+        let (mut pieces, mut length) = (Vec::new(), 0);
+        let mut next = begun.first.take();
+        loop {
+            let piece = match next.take() {
+                Some(piece) => piece,
+                None => match begun.answer.piece().await {
+                    Some(piece) => piece?,
+                    None => break,
+                },
+            };
+            let piece = match &mut coding {
+                Coding::Known(decoder) => decoder.push(&piece, max)?,
+                Coding::Plain | Coding::Unknown => piece,
+            };
+            length += piece.len();
+            if length > max || room.grow(piece.len()).is_err() {
+                return Err(ModelProblem::LongAnswer(max.min(length)));
+            }
+            begun.account.see(&piece);
+            pieces.push(piece);
+        }
+        let pieces = Pieces::from_iter(pieces);
+        let begins = pieces.iter().flatten().find(|byte| !byte.is_ascii_whitespace());
+        if !matches!(begins, Some(b'{' | b'[')) {
+            return Err(ModelProblem::BadAnswer("it is not JSON"));
+        }
+        if serde_json::from_slice::<serde::de::IgnoredAny>(&pieces.whole()).is_err() {
+            return Err(ModelProblem::BadAnswer("it is not JSON, or not all of it"));
+        }
+        Ok(pieces)
+    }
+
+    /// What cannot be read was not answered: another model may be asked, and nothing is paid.
+    fn unread(&self, model: &Arc<Served>, begun: Begun, problem: ModelProblem) -> Failed {
+        let failed = Failed::of(model, problem.into());
+        let mut account = begun.account;
+        match failed.failure {
+            Some(failure) => account.settle(ModelOutcome::Failed(failure)),
+            None => account.give_back(),
+        }
+        failed
+    }
+
+    async fn read_whole(
+        &self,
+        model: &Arc<Served>,
+        begun: &mut Begun,
+        pieces: Pieces,
+    ) -> Result<Pieces, Problem> {
+        let body = match &begun.prepared.translation {
+            Some(translation) => {
+                let counted = || input_estimate(&begun.prepared.model, &self.asked.body);
+                let translated = translation.answer(&pieces.whole(), counted);
+                Pieces::from(Bytes::from(translated.map_err(ModelProblem::from)?))
+            }
+            None => pieces,
+        };
+        if !self.looks_at_answers(model) {
+            return Ok(body);
+        }
+        let looked = self.look_at(model, body.whole()).await;
+        Ok(Pieces::from(looked.map_err(ModelProblem::from)?))
+    }
+
+    fn looks_at_answers(&self, model: &Served) -> bool {
+        self.served.hooks.any(ModelHookTime::After) || model.hooks.any(ModelHookTime::After)
+    }
+
+    async fn look_at(&self, model: &Served, mut body: Bytes) -> Result<Bytes, Stopped> {
+        let when = ModelHookTime::After;
+        if model.route.id != self.served.route.id {
+            body = model.hooks.look(when, body, self.hooks_ask()).await?;
+        }
+        self.served.hooks.look(when, body, self.hooks_ask()).await
+    }
+
+    fn cache_life(&self) -> Duration {
+        let ttl = self.served.route.cache.as_ref().map_or(0, |cache| cache.ttl);
+        Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
+    }
+}
+
+fn is_events(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.as_bytes();
+        kind.len() >= EVENTS.len() && kind[..EVENTS.len()].eq_ignore_ascii_case(EVENTS)
+    })
+}
