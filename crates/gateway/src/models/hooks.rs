@@ -1,0 +1,342 @@
+//! What looks at requests before they go out, and at answers before they come in.
+
+use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+use std::time::Duration;
+use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
+use types::models::ModelRoute;
+
+/// Bytes of a pattern when it is compiled, and what it may remember while it looks.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// What stands in the place of what was found.
+pub(crate) const MASK: &str = "***";
+/// Of a stream, what a pattern may lie across.
+const WINDOW: usize = 4 << 10;
+/// A webhook may answer so much.
+const ANSWER_MAX: usize = 8 << 20;
+
+#[derive(Default)]
+pub(crate) struct Hooks {
+    hooks: Vec<Hook>,
+    /// Of the request log.
+    redacts: Vec<Result<Regex, String>>,
+}
+
+struct Hook {
+    /// As the model's wish counts them, from 0.
+    number: usize,
+    when: ModelHookTime,
+    what: What,
+    optional: bool,
+}
+
+enum What {
+    Pattern {
+        pattern: Regex,
+        action: ModelHookAction,
+    },
+    Webhook(Uri),
+    /// It cannot be used. What it should have seen does not pass.
+    Broken(String),
+}
+
+/// Why something does not pass.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Stopped {
+    #[error("hook {number} of the model refuses {what}{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Blocked { number: usize, what: &'static str, why: Option<String> },
+    #[error("hook {number} of the model does not work: {why}")]
+    Failed { number: usize, why: String },
+}
+
+impl Hooks {
+    pub(crate) fn new(route: &ModelRoute) -> Self {
+        let hooks = route.hooks.iter().enumerate().map(|(number, hook)| Hook {
+            number,
+            when: hook.when,
+            what: What::of(hook),
+            optional: hook.optional == Some(true),
+        });
+        let redact = route.request_log.iter().flat_map(|log| log.redact.iter().flatten());
+        Self { hooks: hooks.collect(), redacts: redact.map(|text| compiled(text)).collect() }
+    }
+
+    fn at(&self, when: ModelHookTime) -> impl Iterator<Item = &Hook> {
+        self.hooks.iter().filter(move |hook| hook.when == when)
+    }
+
+    pub(crate) fn any(&self, when: ModelHookTime) -> bool {
+        self.at(when).next().is_some()
+    }
+
+    /// A body as it may pass.
+    pub(crate) async fn look(
+        &self,
+        when: ModelHookTime,
+        body: Bytes,
+        (client, owner, time): (&SharedClient, &str, Duration),
+    ) -> Result<Bytes, Stopped> {
+        let mut body = body;
+        for hook in self.at(when) {
+            let looked = match &hook.what {
+                What::Pattern { pattern, action } => hook.pattern(pattern, *action, &body),
+                What::Webhook(uri) => hook.webhook(uri, &body, (client, owner, time)).await,
+                What::Broken(why) => Err(hook.failed(why.clone())),
+            };
+            match looked {
+                Ok(Some(changed)) => body = changed,
+                Ok(None) => {}
+                Err(Stopped::Failed { .. }) if hook.optional => {}
+                Err(stopped) => return Err(stopped),
+            }
+        }
+        Ok(body)
+    }
+
+    /// What of a body may be written down.
+    pub(crate) fn redacted(&self, body: &[u8], max: usize) -> String {
+        // Looked at whole: what is cut off could not be recognised.
+        let mut text = String::from_utf8_lossy(body).into_owned();
+        for redact in &self.redacts {
+            match redact {
+                Ok(pattern) => {
+                    if let std::borrow::Cow::Owned(changed) = pattern.replace_all(&text, MASK) {
+                        text = changed;
+                    }
+                }
+                // Without it nothing is known to be harmless.
+                Err(_) => return MASK.to_owned(),
+            }
+        }
+        let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        text
+    }
+
+    /// For the text of a stream, as it passes.
+    pub(crate) fn watch(&self) -> Option<Watch> {
+        let patterns = self.at(ModelHookTime::After).filter_map(|hook| match &hook.what {
+            What::Pattern { pattern, .. } => Some((hook.number, pattern.clone())),
+            _ => None,
+        });
+        let patterns: Vec<_> = patterns.collect();
+        (!patterns.is_empty()).then(|| Watch { patterns, window: String::new() })
+    }
+}
+
+/// Looks at text that was sent already: it can only end what would follow.
+pub(crate) struct Watch {
+    patterns: Vec<(usize, Regex)>,
+    window: String,
+}
+
+impl Watch {
+    pub(crate) fn look(&mut self, text: &str) -> Result<(), Stopped> {
+        self.window.push_str(text);
+        if let Some((number, _)) =
+            self.patterns.iter().find(|(_, pattern)| pattern.is_match(&self.window))
+        {
+            return Err(Stopped::Blocked { number: *number, what: "the answer", why: None });
+        }
+        if self.window.len() > 2 * WINDOW {
+            let from = self.window.len() - WINDOW;
+            let from = (from..=self.window.len()).find(|at| self.window.is_char_boundary(*at));
+            self.window.drain(..from.unwrap_or(0));
+        }
+        Ok(())
+    }
+}
+
+impl What {
+    fn of(hook: &ModelHook) -> Self {
+        match (&hook.pattern, &hook.webhook) {
+            (Some(pattern), _) => match compiled(pattern) {
+                Ok(pattern) => {
+                    let action = hook.action.unwrap_or(ModelHookAction::Block);
+                    Self::Pattern { pattern, action }
+                }
+                Err(why) => Self::Broken(why),
+            },
+            (None, Some(url)) => match url.parse() {
+                Ok(uri) => Self::Webhook(uri),
+                Err(_) => Self::Broken("its address is none".to_owned()),
+            },
+            (None, None) => Self::Broken("it has neither a pattern nor an address".to_owned()),
+        }
+    }
+}
+
+fn compiled(pattern: &str) -> Result<Regex, String> {
+    let built = RegexBuilder::new(pattern)
+        .size_limit(PATTERN_BYTES_MAX)
+        .dfa_size_limit(PATTERN_BYTES_MAX)
+        .build();
+    built.map_err(|error| error.to_string())
+}
+
+impl Hook {
+    const fn seen(&self) -> &'static str {
+        match self.when {
+            ModelHookTime::Before => "the request",
+            ModelHookTime::After => "the answer",
+        }
+    }
+
+    fn failed(&self, why: impl Into<String>) -> Stopped {
+        Stopped::Failed { number: self.number, why: why.into() }
+    }
+
+    /// Texts are compared as they mean, however they are written: so what is JSON is read as such.
+    fn pattern(
+        &self,
+        pattern: &Regex,
+        action: ModelHookAction,
+        body: &Bytes,
+    ) -> Result<Option<Bytes>, Stopped> {
+        let mut value: Value = match serde_json::from_slice(body) {
+            Ok(value) => value,
+            Err(_) => Value::String(String::from_utf8_lossy(body).into_owned()),
+        };
+        let is_plain = value.is_string();
+        let mut found = false;
+        each_text(&mut value, &mut |text| {
+            if !pattern.is_match(text) {
+                return;
+            }
+            found = true;
+            if action == ModelHookAction::Mask {
+                *text = pattern.replace_all(text, MASK).into_owned();
+            }
+        });
+        match (found, action) {
+            (false, _) => Ok(None),
+            (true, ModelHookAction::Block) => {
+                let Self { number, .. } = *self;
+                Err(Stopped::Blocked { number, what: self.seen(), why: None })
+            }
+            (true, ModelHookAction::Mask) => match (value, is_plain) {
+                (Value::String(text), true) => Ok(Some(text.into())),
+                (value, _) => Ok(Some(value.to_string().into())),
+            },
+        }
+    }
+
+    async fn webhook(
+        &self,
+        uri: &Uri,
+        body: &Bytes,
+        (client, owner, time): (&SharedClient, &str, Duration),
+    ) -> Result<Option<Bytes>, Stopped> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let body = Pieces::from(body.clone());
+        let request = Outgoing { method: Method::POST, uri: uri.clone(), headers, body };
+        let patience = Patience { first: time, between: time, total: time };
+        let answer = client.ask(request, owner, patience).await;
+        let mut answer = answer.map_err(|error| self.failed(error.to_string()))?;
+        let status = answer.status();
+        let read = answer.body_mut().collect(ANSWER_MAX).await;
+        let (pieces, is_all) = read.map_err(|error| self.failed(error.to_string()))?;
+        let answer = Pieces::from_iter(pieces).whole();
+        if status.is_success() && is_all {
+            let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer).is_ok();
+            return match (answer.is_empty(), is_json) {
+                (true, _) => Ok(None),
+                (false, true) => Ok(Some(answer)),
+                (false, false) => Err(self.failed("it answers something else than JSON")),
+            };
+        }
+        if status.is_client_error() {
+            let why = Some(String::from_utf8_lossy(&answer).chars().take(200).collect::<String>());
+            let why = why.filter(|why| !why.trim().is_empty());
+            return Err(Stopped::Blocked { number: self.number, what: self.seen(), why });
+        }
+        Err(self.failed(format!("it answers {}", status.as_u16())))
+    }
+}
+
+/// Every text of a value, but not the names of members.
+fn each_text(value: &mut Value, see: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => see(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, see)),
+        Value::Object(members) => members.values_mut().for_each(|value| each_text(value, see)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::served::tests::route;
+    use types::kinds::model::ModelRequestLog;
+
+    fn hooks(pattern: &str, action: Option<ModelHookAction>) -> Hooks {
+        let mut route = route("m", None);
+        route.hooks = vec![ModelHook {
+            when: ModelHookTime::Before,
+            pattern: Some(pattern.into()),
+            action,
+            webhook: None,
+            optional: None,
+        }];
+        Hooks::new(&route)
+    }
+
+    fn look(hooks: &Hooks, body: &'static str) -> Result<Option<Bytes>, Stopped> {
+        let hook = &hooks.hooks[0];
+        match &hook.what {
+            What::Pattern { pattern, action } => {
+                hook.pattern(pattern, *action, &Bytes::from_static(body.as_bytes()))
+            }
+            _ => Err(hook.failed("no pattern")),
+        }
+    }
+
+    #[test]
+    fn a_pattern_finds_what_is_written_in_any_way() {
+        let blocks = hooks("secret", None);
+        assert!(look(&blocks, r#"{"a":[{"b":"a secret"}]}"#).is_err());
+        assert!(look(&blocks, r#"{"a":"\u0073ecret"}"#).is_err());
+        assert!(look(&blocks, r#"{"secret":"a"}"#).unwrap().is_none());
+        assert!(look(&blocks, "no JSON, but a secret").is_err());
+        let masks = hooks("[0-9]{4}", Some(ModelHookAction::Mask));
+        let masked = look(&masks, r#"{"a":"pin 1234","n":1234}"#).unwrap().unwrap();
+        assert_eq!(&masked[..], br#"{"a":"pin ***","n":1234}"#);
+        assert!(matches!(hooks("(", None).hooks[0].what, What::Broken(_)));
+    }
+
+    #[test]
+    fn a_stream_is_looked_at_across_its_pieces() {
+        let mut route = route("m", None);
+        route.hooks = vec![ModelHook {
+            when: ModelHookTime::After,
+            pattern: Some("abc".into()),
+            action: None,
+            webhook: None,
+            optional: None,
+        }];
+        let mut watch = Hooks::new(&route).watch().unwrap();
+        for _ in 0..10_000 {
+            watch.look("a b c é ").unwrap();
+        }
+        watch.look("xa").unwrap();
+        watch.look("b").unwrap();
+        assert!(watch.look("c").is_err());
+    }
+
+    #[test]
+    fn what_is_written_down_is_redacted_and_short() {
+        let mut route = route("m", None);
+        let redact = Some(vec!["k-[a-z]+".to_owned()]);
+        route.request_log =
+            Some(ModelRequestLog { enabled: Some(true), bodies: Some(true), redact });
+        let hooks = Hooks::new(&route);
+        assert_eq!(hooks.redacted(b"a k-xyz b", 100), "a *** b");
+        assert_eq!(hooks.redacted("é".as_bytes(), 1), "");
+    }
+}
