@@ -5,8 +5,10 @@ use crate::body::Body;
 use crate::guard::Refused;
 use crate::headers;
 use crate::hold::End;
+use crate::models::{ModelProblem, Stopped, fault};
 use crate::standby::EnterError;
 use crate::wire::Unanswered;
+use ::models::dialect::Dialect;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
@@ -50,6 +52,8 @@ pub(crate) enum Problem {
     SessionLost,
     #[error("{}", .why.message(.kind.name()))]
     Unanswered { kind: KindName, why: Unanswered },
+    #[error(transparent)]
+    Model(#[from] ModelProblem),
 }
 
 /// What all problems of one code have in common.
@@ -169,6 +173,83 @@ const SESSION_LOST: Page = page(
     "Open another session, by `initialize` without `Mcp-Session-Id`.",
     "Do not repeat the request in the same session.",
 );
+const LIMIT_REACHED: Page = page(
+    "MODEL_LIMIT_REACHED",
+    StatusCode::TOO_MANY_REQUESTS,
+    true,
+    "Wait as long as `Retry-After` says, or have the limit raised.",
+    "Do not repeat the request before the window of the limit has ended.",
+);
+const LIMITS_UNAVAILABLE: Page = page(
+    "MODEL_LIMITS_UNAVAILABLE",
+    StatusCode::SERVICE_UNAVAILABLE,
+    true,
+    "Try again in a moment; if it stays, tell the operator of this server.",
+    "Do not change the request: it is not at fault.",
+);
+const UNPRICED: Page = page(
+    "MODEL_WITHOUT_PRICE",
+    StatusCode::FORBIDDEN,
+    false,
+    "Have the operator add the model to the price table (`models.prices`), or use another model.",
+    "Do not repeat the request unchanged.",
+);
+const UNCOUNTED: Page = page(
+    "MODEL_PATH_UNCOUNTED",
+    StatusCode::FORBIDDEN,
+    false,
+    "Ask for answers or embeddings, or use a model without a limit of tokens or money.",
+    "Do not repeat the request unchanged.",
+);
+const HOOK_BLOCKED: Page = page(
+    "MODEL_HOOK_BLOCKED",
+    StatusCode::BAD_REQUEST,
+    false,
+    "Leave out what the hook refuses, or have `spec.hooks` of the model changed.",
+    "Do not repeat the request unchanged.",
+);
+const HOOK_FAILED: Page = page(
+    "MODEL_HOOK_FAILED",
+    StatusCode::BAD_GATEWAY,
+    true,
+    "Look at the address or the pattern in `spec.hooks` of the model; `optional` lets requests pass without it.",
+    "Do not change the request: it is not at fault.",
+);
+const BAD_CONNECTION: Page = page(
+    "MODEL_CONNECTION_INVALID",
+    StatusCode::BAD_GATEWAY,
+    false,
+    "Mend the integration connection that the model names.",
+    "Do not change the request: it is not at fault.",
+);
+const RESTING: Page = page(
+    "MODEL_RESTING",
+    StatusCode::SERVICE_UNAVAILABLE,
+    true,
+    "Wait as long as `Retry-After` says; give the model fallbacks, so that others answer meanwhile.",
+    "Do not repeat the request at once.",
+);
+const PROVIDER_FAILED: Page = page(
+    "MODEL_PROVIDER_FAILED",
+    StatusCode::BAD_GATEWAY,
+    true,
+    "Look at the state of the provider and at the address in the model's connection, then try again.",
+    "Do not change the request: it is not at fault.",
+);
+const PROVIDER_SLOW: Page = page(
+    "MODEL_PROVIDER_TIMEOUT",
+    StatusCode::GATEWAY_TIMEOUT,
+    true,
+    "Try again, or have the time-outs in `spec.routing` of the model raised.",
+    "Do not wait longer on this connection: it has ended.",
+);
+const SLOW_BODY: Page = page(
+    "REQUEST_TIMEOUT",
+    StatusCode::REQUEST_TIMEOUT,
+    true,
+    "Send the whole request at once.",
+    "Do not wait longer on this connection.",
+);
 const BROKEN: Page = page(
     "INTERNAL_ERROR",
     StatusCode::INTERNAL_SERVER_ERROR,
@@ -212,7 +293,39 @@ impl Problem {
             },
             Self::Unasked => &NO_ANSWER,
             Self::SessionLost => &SESSION_LOST,
+            Self::Model(problem) => Self::page_of_model(problem),
         }
+    }
+
+    fn page_of_model(problem: &ModelProblem) -> &'static Page {
+        use ModelProblem as P;
+        match problem {
+            P::BadBody(_) | P::CutBody | P::Method | P::Unsayable(_) | P::Unsupported => {
+                &BAD_REQUEST
+            }
+            P::SlowBody => &SLOW_BODY,
+            P::NoProvider => &UNAVAILABLE,
+            P::Connection(_) | P::Credentials => &BAD_CONNECTION,
+            P::OverLimit(_) => &LIMIT_REACHED,
+            P::Limits(_) => &LIMITS_UNAVAILABLE,
+            P::Unpriced(_) => &UNPRICED,
+            P::Uncounted => &UNCOUNTED,
+            P::Stopped(Stopped::Blocked { .. }) => &HOOK_BLOCKED,
+            P::Stopped(Stopped::Failed { .. }) => &HOOK_FAILED,
+            P::Resting => &RESTING,
+            P::Broken(broken) if broken.is_timeout() => &PROVIDER_SLOW,
+            P::Broken(_)
+            | P::Redirect
+            | P::Unreadable(_)
+            | P::BadCoding(_)
+            | P::BadAnswer(_)
+            | P::LongAnswer(_) => &PROVIDER_FAILED,
+            P::NotReady => &NO_CAPACITY,
+        }
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.page().code
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -222,13 +335,48 @@ impl Problem {
     fn retry_after_s(&self) -> u64 {
         match self {
             Self::Refused(Refused::TooMany { retry_after_s }) => *retry_after_s,
+            Self::Model(ModelProblem::OverLimit(over)) => {
+                over.retry_after.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX).max(1)
+            }
             _ => RETRY_AFTER_S,
         }
     }
 
     pub(crate) fn response(&self, now: Timestamp, docs_url: &str) -> Response<Body> {
-        let Page { code, status, retryable, action, do_not } = *self.page();
+        self.response_in(None, now, docs_url)
+    }
+
+    /// In the words of whoever asked for a model, so that its client knows what to make of it.
+    pub(crate) fn response_in(
+        &self,
+        dialect: Option<Dialect>,
+        now: Timestamp,
+        docs_url: &str,
+    ) -> Response<Body> {
+        let Page { code, status, retryable, .. } = *self.page();
         metrics::counter!("holm_gateway_errors_total", "code" => code).increment(1);
+        let mut response = Response::new(match dialect {
+            Some(dialect) => Body::own(fault(dialect, status.as_u16(), code, self.to_string())),
+            None => Body::own(self.body(now, docs_url)),
+        });
+        *response.status_mut() = status;
+        if refuses_or_fails(status) {
+            response.extensions_mut().insert(Refusal::new(code, self.to_string()));
+        }
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(headers::SOURCE, HeaderValue::from_static("platform"));
+        if retryable {
+            headers.insert(RETRY_AFTER, self.retry_after_s().into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+
+    fn body(&self, now: Timestamp, docs_url: &str) -> String {
+        let Page { code, status, retryable, action, do_not } = *self.page();
         let mut body = json!({"error": {
             "action": action,
             "code": code,
@@ -247,21 +395,7 @@ impl Problem {
             body["jsonrpc"] = "2.0".into();
             body["id"] = serde_json::Value::Null;
         }
-        let mut response = Response::new(Body::own(body.to_string()));
-        *response.status_mut() = status;
-        if refuses_or_fails(status) {
-            response.extensions_mut().insert(Refusal::new(code, self.to_string()));
-        }
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(headers::SOURCE, HeaderValue::from_static("platform"));
-        if retryable {
-            headers.insert(RETRY_AFTER, self.retry_after_s().into());
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        body.to_string()
     }
 }
 
