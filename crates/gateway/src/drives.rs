@@ -1,22 +1,20 @@
 //! The part of the sandbox API that the server answers and not the sandbox: which drives are mounted,
 //! where. Root inside of a sandbox must not decide that.
 
+use crate::answered::{self, Answered, respond};
 use crate::body::Body;
 use crate::destination::Destination;
 use crate::guard::BoxFuture;
-use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
+use http::header::ALLOW;
 use http::{HeaderValue, Method, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::json;
-use types::KindName;
 use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
 use types::ids::ResourceId;
-use types::instance::GUEST_PORT;
 use types::parts::mount_place;
 
 /// Of an order: two paths, a name and two numbers.
-pub(crate) const ORDER_BYTES_MAX: usize = 16 << 10;
+const ORDER_BYTES_MAX: usize = 16 << 10;
 const PATH: &str = "/drives/mount";
 
 /// Whoever gives drives to sandboxes. The sandbox is awake, and stays so, while something is changed.
@@ -53,11 +51,9 @@ pub(crate) enum Asked {
 }
 
 impl Asked {
-    /// `None`: the request is about something else, or comes from somebody of whom nothing is known but
-    /// that a preview lets him in.
+    /// `None`: the request is about something else.
     pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
-        let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
-        (own && to.pass.caller.is_some()).then(|| Self::read(method, to.target.path()))?
+        answered::may_be(to).then(|| Self::read(method, to.target.path()))?
     }
 
     fn read(method: &Method, path: &str) -> Option<Self> {
@@ -76,13 +72,18 @@ impl Asked {
             _ => return None,
         })
     }
+}
 
-    pub(crate) fn needs_instance(&self) -> bool {
+impl Answered for Asked {
+    type By = dyn Drives;
+    const BODY_BYTES_MAX: usize = ORDER_BYTES_MAX;
+
+    fn needs_instance(&self) -> bool {
         matches!(self, Self::Mount | Self::Unmount { .. })
     }
 
-    /// The answer, as the sandbox API has it. `order` is the body of a [`Asked::Mount`].
-    pub(crate) async fn answer(
+    /// `order` is the body of a [`Asked::Mount`].
+    async fn answer(
         self,
         drives: &dyn Drives,
         sandbox: &ResourceId,
@@ -129,13 +130,6 @@ fn status(refusal: &DriveRefusal) -> StatusCode {
         DriveRefusal::Busy(_) => StatusCode::CONFLICT,
         DriveRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
-}
-
-fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

@@ -1,21 +1,18 @@
 //! The part of the sandbox API that brings a tunnel up and down. The server answers it and not the
 //! sandbox: nothing inside of one has rights over its network.
 
+use crate::answered::{self, Answered, respond};
 use crate::body::Body;
 use crate::destination::Destination;
 use crate::guard::BoxFuture;
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
-use types::KindName;
 use types::ids::ResourceId;
-use types::instance::GUEST_PORT;
 use types::tunnel::{NotATunnel, TunnelRefusal};
 
 /// Of settings: a thousand networks in base64, and a few words.
-pub(crate) const CONFIG_BYTES_MAX: usize = 128 << 10;
+const CONFIG_BYTES_MAX: usize = 128 << 10;
 
 /// Whoever gives tunnels to sandboxes. The sandbox is awake, and stays so, while something is changed.
 pub trait Tunnels: Send + Sync + 'static {
@@ -40,11 +37,9 @@ struct Order {
 }
 
 impl Asked {
-    /// `None`: the request is about something else, or comes from somebody of whom nothing is known but
-    /// that a preview lets him in. What is left to the sandbox is refused there.
+    /// `None`: the request is about something else.
     pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
-        let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
-        (own && to.pass.caller.is_some()).then(|| Self::read(method, to.target.path()))?
+        answered::may_be(to).then(|| Self::read(method, to.target.path()))?
     }
 
     fn read(method: &Method, path: &str) -> Option<Self> {
@@ -54,9 +49,18 @@ impl Asked {
             _ => None,
         }
     }
+}
 
-    /// The answer, as the sandbox API has it. `body` is that of a [`Asked::Set`].
-    pub(crate) async fn answer(
+impl Answered for Asked {
+    type By = dyn Tunnels;
+    const BODY_BYTES_MAX: usize = CONFIG_BYTES_MAX;
+
+    fn needs_instance(&self) -> bool {
+        true
+    }
+
+    /// `body` is that of a [`Asked::Set`].
+    async fn answer(
         self,
         tunnels: &dyn Tunnels,
         sandbox: &ResourceId,
@@ -93,13 +97,6 @@ fn status(refusal: &TunnelRefusal) -> StatusCode {
         TunnelRefusal::Rules(_) => StatusCode::CONFLICT,
         TunnelRefusal::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
-}
-
-fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
-    let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 #[cfg(test)]

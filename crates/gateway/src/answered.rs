@@ -1,0 +1,44 @@
+//! The parts of the sandbox API that the server answers and not the sandbox: root inside of one must not
+//! decide them.
+
+use crate::body::Body;
+use crate::destination::Destination;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use std::future::Future;
+use types::KindName;
+use types::ids::ResourceId;
+use types::instance::GUEST_PORT;
+
+/// What is asked of such a part.
+pub(crate) trait Answered: Send + 'static {
+    /// Whoever does it.
+    type By: Send + Sync + ?Sized + 'static;
+    const BODY_BYTES_MAX: usize;
+
+    /// Whether the sandbox has to be awake, and to stay so, while this is answered.
+    fn needs_instance(&self) -> bool;
+
+    /// The answer, as the sandbox API has it.
+    fn answer(
+        self,
+        by: &Self::By,
+        sandbox: &ResourceId,
+        body: &[u8],
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// Whether a request may be for one of these parts. Who comes by a preview, and of whom nothing else is
+/// known, is left to the sandbox, which refuses him.
+pub(crate) fn may_be(to: &Destination) -> bool {
+    let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
+    own && to.pass.caller.is_some()
+}
+
+pub(crate) fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
+    let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
