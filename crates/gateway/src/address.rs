@@ -43,6 +43,8 @@ pub(crate) enum Endpoint {
     Host(String),
     /// A path of a trigger, from the name of the workspace on.
     Trigger(String),
+    /// `/{workspace}/models/{name}`
+    Model { workspace: String, name: String },
 }
 
 /// What a parser has to ask whoever knows the routes.
@@ -165,6 +167,10 @@ fn by_path(uri: &Uri, known: &impl Known) -> Option<Address> {
         let (endpoint, rest) = label_path(behind)?;
         return Some(Address { endpoint, prefix: path.len() - rest.len() });
     }
+    let model = model_path(path).or_else(|| model_path(path.strip_prefix(RUN)?));
+    if let Some((endpoint, rest)) = model {
+        return Some(Address { endpoint, prefix: path.len() - rest.len() });
+    }
     let found = workload_path(path).or_else(|| workload_path(path.strip_prefix(RUN)?));
     let kind = found.as_ref().and_then(|(endpoint, _)| match endpoint {
         Endpoint::Workload { kind, .. } => Some(*kind),
@@ -211,16 +217,27 @@ fn is_label(text: &str) -> bool {
 
 /// `/{workspace}/sandboxes/{name}` and what follows.
 fn workload_path(path: &str) -> Option<(Endpoint, &str)> {
-    let (workspace, behind) = segment(path.strip_prefix('/')?);
-    let (kind, behind) = segment(behind.strip_prefix('/')?);
+    let (workspace, kind, name, rest) = named_path(path)?;
     let mut by_path = WORKLOADS.iter().filter(|workload| workload.by_path);
     let kind = by_path.find(|workload| workload.kind.plural() == kind)?.kind;
-    let (name, rest) = segment(behind.strip_prefix('/')?);
-    if workspace.is_empty() || name.is_empty() || MANAGEMENT.contains(&workspace) {
-        return None;
-    }
     let (workspace, name) = (workspace.to_owned(), name.to_owned());
     Some((Endpoint::Workload { kind, workspace, name }, rest))
+}
+
+/// Models have nothing that runs, no host of their own, and nobody calls them later.
+fn model_path(path: &str) -> Option<(Endpoint, &str)> {
+    let (workspace, kind, name, rest) = named_path(path)?;
+    let (workspace, name) = (workspace.to_owned(), name.to_owned());
+    (kind == KindName::Model.plural()).then_some((Endpoint::Model { workspace, name }, rest))
+}
+
+/// `/{workspace}/{plural of a kind}/{name}`, and what follows.
+fn named_path(path: &str) -> Option<(&str, &str, &str, &str)> {
+    let (workspace, behind) = segment(path.strip_prefix('/')?);
+    let (kind, behind) = segment(behind.strip_prefix('/')?);
+    let (name, rest) = segment(behind.strip_prefix('/')?);
+    let is_named = !workspace.is_empty() && !name.is_empty() && !MANAGEMENT.contains(&workspace);
+    is_named.then_some((workspace, kind, name, rest))
 }
 
 /// Up to the next slash, and the rest with it.

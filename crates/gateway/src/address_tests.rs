@@ -63,6 +63,21 @@ fn triggers_have_paths_of_their_own() {
     check("h", "/w/sandboxes/n/x?async=true", Ok(Some((sandbox("w", "n"), "/x"))));
 }
 
+#[test]
+fn models_answer_by_path_alone() {
+    let model = |workspace: &str, name: &str| Endpoint::Model {
+        workspace: workspace.into(),
+        name: name.into(),
+    };
+    check("h", "/w/models/m", Ok(Some((model("w", "m"), ""))));
+    check("h", "/w/models/m/v1/chat", Ok(Some((model("w", "m"), "/v1/chat"))));
+    check("h", "/run/w/models/m/v1", Ok(Some((model("w", "m"), "/v1"))));
+    check("h", "/w/models/m/v1?async=true", Ok(Some((model("w", "m"), "/v1"))));
+    check("h", "/v0/models/m", Ok(None));
+    check("h", "/w/models/", Ok(None));
+    check("h", "/w/models//v1", Ok(None));
+}
+
 fn domains() -> Vec<String> {
     vec!["holm.test".into(), "localhost".into()]
 }

@@ -1,6 +1,7 @@
 //! The bodies of answers: nothing is gathered, each frame is handed on as it comes.
 
 use crate::hold::{End, Hold};
+use crate::models::{ModelBody, Pieces};
 use crate::standby::Visit;
 use crate::tool_lists::Listen;
 use crate::wire::{ReadError, Wire};
@@ -17,6 +18,8 @@ pub struct Body(Source);
 enum Source {
     Own(Full<Bytes>),
     Relayed(Box<Relay>),
+    Pieces(Pieces),
+    Model(Box<ModelBody>),
 }
 
 /// Why an answer ended before its end.
@@ -58,9 +61,19 @@ impl Body {
     /// Keeps `hold` until the answer is over, and ends the answer with the right to it. An answer
     /// that is over already needs neither.
     pub(crate) fn keep(&mut self, hold: Hold) {
-        if let Source::Relayed(relay) = &mut self.0 {
-            relay.hold = Some(hold);
+        match &mut self.0 {
+            Source::Relayed(relay) => relay.hold = Some(hold),
+            Source::Model(body) if !body.is_over() => body.hold = Some(hold),
+            Source::Model(_) | Source::Own(_) | Source::Pieces(_) => {}
         }
+    }
+
+    pub(crate) fn pieces(pieces: Pieces) -> Self {
+        Self(Source::Pieces(pieces))
+    }
+
+    pub(crate) fn of_model(body: ModelBody) -> Self {
+        Self(Source::Model(Box::new(body)))
     }
 
     /// Has an answer that comes from a workload copied as it passes.
@@ -96,21 +109,29 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Source::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Source::Pieces(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
             Source::Relayed(relay) => relay.poll_frame(cx),
+            Source::Model(body) => {
+                body.poll_piece(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Own(body) => body.is_end_stream(),
+            Source::Pieces(body) => body.is_end_stream(),
             Source::Relayed(relay) => relay.incoming.is_end_stream(),
+            Source::Model(body) => body.is_over(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Own(body) => body.size_hint(),
+            Source::Pieces(body) => body.size_hint(),
             Source::Relayed(relay) => relay.incoming.size_hint(),
+            Source::Model(_) => SizeHint::default(),
         }
     }
 }

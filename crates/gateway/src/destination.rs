@@ -116,6 +116,8 @@ pub(crate) async fn decide(
             by_preview_label(context, head, (label, rest), (root, origin), peer).await
         }
         Endpoint::Host(host) => by_own_host(context, head, (host, rest), origin, peer).await,
+        // Nothing runs behind it: see `models`.
+        Endpoint::Model { .. } => Err(Problem::NoRoute),
     }
 }
 

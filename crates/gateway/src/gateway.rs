@@ -1,16 +1,18 @@
 //! How a request passes through the data plane.
 
 use crate::address::{Address, BadAddress, Endpoint};
+use crate::answered::Answered;
 use crate::body::Body;
 use crate::call::CallError;
 use crate::context::Context;
 use crate::deployment::{Chooser, Deployed};
 use crate::destination::{Decision, Destination, decide};
-use crate::drives::{self, Asked, Drives};
+use crate::drives::{Asked, Drives};
 use crate::exchange::{Answer, Ask};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::machine::Machine;
+use crate::models::{ModelParts, Models, OutsideError};
 use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::routes::Routes;
@@ -39,6 +41,7 @@ use types::World;
 use types::edge::{Demand, Load, RequestStats, Serving, Window};
 use types::ids::ResourceId;
 use types::instance::{InstanceName, RunsFor};
+use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
 /// The data plane. Cheap to clone.
 #[derive(Clone)]
@@ -57,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) open: Pool<String>,
     pub(crate) standby: Standby,
     pub(crate) machine_name: String,
+    pub(crate) models: Arc<Models>,
     /// Tells exchanges that go on when they are due for a recheck.
     _telling: AbortOnDropHandle<()>,
 }
@@ -75,6 +79,7 @@ impl Gateway {
     pub fn new(parts: Parts) -> Self {
         let Parts { settings, guard, machine, world } = parts;
         let settings = Arc::new(settings);
+        let models = Arc::new(Models::new(&settings.models, world.clone()));
         let machine_name = machine.name().to_owned();
         let open = Pool::new("open requests to sandboxes", settings.open);
         let standby = Standby::new(Arc::clone(&settings), machine);
@@ -97,7 +102,7 @@ impl Gateway {
             recheck,
             recheck_due,
         });
-        Self(Arc::new(Inner { context, open, standby, machine_name, _telling: telling }))
+        Self(Arc::new(Inner { context, open, standby, machine_name, models, _telling: telling }))
     }
 
     pub fn routes(&self) -> &Routes {
@@ -121,6 +126,26 @@ impl Gateway {
         if self.0.context.tunnels.set(Arc::downgrade(tunnels)).is_err() {
             tracing::error!("somebody gives tunnels to sandboxes already");
         }
+    }
+
+    /// Says who keeps the limits of models, and what they cost, once. Until then, no model answers.
+    pub fn serve_models(&self, parts: ModelParts) {
+        if self.0.models.parts.set(parts).is_err() {
+            tracing::error!("somebody keeps the limits of models already");
+        }
+    }
+
+    /// Asks a service out there. What is inside is refused, as it is to models.
+    pub async fn ask_outside(
+        &self,
+        request: &OutsideRequest,
+    ) -> Result<OutsideAnswer, OutsideError> {
+        self.0.models.ask_outside(request).await
+    }
+
+    /// Waits for requests of models whose log is on, and hands over what is to be written of them.
+    pub async fn model_log(&self) -> Vec<ModelLogEntry> {
+        self.0.models.log_entries().await
     }
 
     /// Waits for requests that want replicas which are not there, and hands over all that is wanted.
@@ -221,6 +246,11 @@ impl Inner {
         check_message(&head)?;
         let address = address.ok_or(Problem::NoRoute)??;
         let peer = self.peer(&head);
+        if let Endpoint::Model { .. } = &address.endpoint {
+            let peer = peer.unwrap_or(Peer::UNKNOWN);
+            // Boxed, so that requests to workloads carry nothing of it.
+            return Ok(Box::pin(self.serve_model(head, body, address, peer)).await);
+        }
         let to = match decide(&self.context, &head, &address, peer.unwrap_or(Peer::UNKNOWN)).await?
         {
             Decision::Forward(to) => to,
@@ -253,11 +283,11 @@ impl Inner {
         let limits = self.context.settings.exchange_limits(&to.workload);
         let mut hold = self.hold(&mut head, address, from, &to)?;
         hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
-        if let Some((asked, drives)) = self.drives(&head, &to) {
-            return self.answer_drives((asked, drives), body, to, began, hold).await;
+        if let Some(asked) = self.drives(&head, &to) {
+            return self.answer_here(asked, body, to, began, hold).await;
         }
-        if let Some((asked, tunnels)) = self.tunnels(&head, &to) {
-            return self.answer_tunnels((asked, tunnels), body, to, began, hold).await;
+        if let Some(asked) = self.tunnels(&head, &to) {
+            return self.answer_here(asked, body, to, began, hold).await;
         }
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
@@ -321,49 +351,15 @@ impl Inner {
         Some((Asked::of(&head.method, to)?, self.context.drives.get()?.upgrade()?))
     }
 
-    /// Answers in the place of a sandbox, which is awake meanwhile.
-    async fn answer_drives<B>(
-        &self,
-        (asked, drives): (Asked, Arc<dyn Drives>),
-        body: B,
-        to: Destination,
-        began: Instant,
-        mut hold: Hold,
-    ) -> Result<Response<Body>, Problem>
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
-        let answered = async {
-            let order = Limited::new(body, drives::ORDER_BYTES_MAX).collect().await;
-            let order = order.map_err(|_| Problem::TooLarge(drives::ORDER_BYTES_MAX as u64))?;
-            let mut visit = None;
-            if asked.needs_instance() {
-                visit = Some(self.visit(&to.workload, began, &mut timing).await?);
-            }
-            let answer = asked.answer(&*drives, &id, &order.to_bytes()).await;
-            drop(visit);
-            Ok::<_, Problem>(answer)
-        };
-        let mut response = tokio::select! {
-            biased;
-            response = Box::pin(answered) => response?,
-            end = hold.end() => return Err(Problem::ended(end, kind, None)),
-        };
-        rewrite::response_headers(response.headers_mut(), to, timing);
-        Ok(response)
-    }
-
     fn tunnels(&self, head: &Head, to: &Destination) -> Option<(tunnels::Asked, Arc<dyn Tunnels>)> {
         let asked = tunnels::Asked::of(&head.method, to)?;
         Some((asked, self.context.tunnels.get()?.upgrade()?))
     }
 
-    /// Answers in the place of a sandbox, which is awake meanwhile.
-    async fn answer_tunnels<B>(
+    /// Answers in the place of a sandbox.
+    async fn answer_here<A: Answered, B>(
         &self,
-        (asked, tunnels): (tunnels::Asked, Arc<dyn Tunnels>),
+        (asked, by): (A, Arc<A::By>),
         body: B,
         to: Destination,
         began: Instant,
@@ -375,10 +371,13 @@ impl Inner {
     {
         let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
         let answered = async {
-            let config = Limited::new(body, tunnels::CONFIG_BYTES_MAX).collect().await;
-            let config = config.map_err(|_| Problem::TooLarge(tunnels::CONFIG_BYTES_MAX as u64))?;
-            let visit = self.visit(&to.workload, began, &mut timing).await?;
-            let answer = asked.answer(&*tunnels, &id, &config.to_bytes()).await;
+            let body = Limited::new(body, A::BODY_BYTES_MAX).collect().await;
+            let body = body.map_err(|_| Problem::TooLarge(A::BODY_BYTES_MAX as u64))?;
+            let mut visit = None;
+            if asked.needs_instance() {
+                visit = Some(self.visit(&to.workload, began, &mut timing).await?);
+            }
+            let answer = asked.answer(&by, &id, &body.to_bytes()).await;
             drop(visit);
             Ok::<_, Problem>(answer)
         };

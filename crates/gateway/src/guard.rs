@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use tokio::sync::watch;
 use types::KindName;
+use types::models::ModelRight;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -29,6 +31,8 @@ pub struct Caller {
     pub subject_id: String,
     pub subject_type: &'static str,
     pub auth_method: &'static str,
+    /// Set by keys that are for models alone.
+    pub models: Option<Arc<ModelRight>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,8 +9,10 @@
 //! Gateway::serve ── address       where to: parsed once, for every decision that follows
 //!                ├─ destination   whether it may, and what is asked of which workload
 //!                │  origin        whose origin a browser takes the answer for
-//!                ├─ drives        what the server answers itself: drives of a sandbox
-//!                ├─ tunnels       and its tunnel
+//!                ├─ models        requests that no workload answers: has a map of its own
+//!                ├─ answered      what the server answers itself and not a sandbox:
+//!                │  drives        its drives
+//!                │  tunnels       and its tunnel
 //!                ├─ rewrite       what changes in the messages
 //!                ├─ deployment    which replica gets the request, and waiting for one
 //!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
@@ -29,6 +31,7 @@
 //! all connections spare and closes them.
 
 mod address;
+mod answered;
 mod body;
 mod call;
 mod choice;
@@ -45,6 +48,7 @@ mod guard;
 mod headers;
 mod hold;
 mod machine;
+mod models;
 mod origin;
 mod peer;
 mod preview;
@@ -74,6 +78,7 @@ pub use drives::Drives;
 pub use gateway::{Gateway, Parts};
 pub use guard::{BoxFuture, Caller, Guard, Refused};
 pub use machine::{Machine, MachineError};
+pub use models::{BadInside, Inside, ModelParts, ModelSettings, OutsideError};
 pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;

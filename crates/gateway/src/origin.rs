@@ -31,7 +31,9 @@ pub(crate) fn of(endpoint: &Endpoint, site: Site) -> Origin {
         (Endpoint::Label { by_path: false, .. } | Endpoint::Preview { by_path: false, .. }, _) => {
             Origin::OwnHost
         }
-        (Endpoint::Workload { .. } | Endpoint::Trigger(_), _) => Origin::Shared,
+        (Endpoint::Workload { .. } | Endpoint::Trigger(_) | Endpoint::Model { .. }, _) => {
+            Origin::Shared
+        }
         (Endpoint::Label { .. } | Endpoint::Preview { .. }, Site::Content) => Origin::Shared,
         (Endpoint::Label { .. } | Endpoint::Preview { .. }, Site::Management) => Origin::Elsewhere,
     }

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::destination::{Decision, Destination, decide};
 use crate::guard::Refused;
 use crate::hold::Right;
+use crate::models::{Shown, admit};
 use crate::peer::Peer;
 use crate::problem::Problem;
 use admission::{Due, Verdict};
@@ -16,6 +17,7 @@ use http::Request;
 use http::request::Parts as Head;
 use std::sync::Arc;
 use types::ids::ResourceId;
+use types::models::ModelRoute;
 
 /// `head` is the request as it came.
 pub(crate) fn right(
@@ -35,6 +37,40 @@ pub(crate) fn right(
         metrics::counter!("holm_gateway_ended_total").increment(1);
         tracing::debug!(%why, "an exchange ends with the right to it");
     })
+}
+
+/// The right to the answer of a model: of a key that may still use it, as long as it is served.
+pub(crate) fn right_to_model(
+    context: &Arc<Context>,
+    shown: Option<Shown>,
+    route: &ModelRoute,
+) -> Right {
+    let context = Arc::clone(context);
+    let (id, workspace, name) =
+        (route.id.clone(), route.workspace_name.clone(), route.name.clone());
+    let due = Due::Told(context.recheck_due.subscribe());
+    Right::until(async move {
+        let look = || Box::pin(look_at_model(&context, shown.as_ref(), &id, (&workspace, &name)));
+        let why = context.recheck.until_refused(due, look).await;
+        metrics::counter!("holm_gateway_ended_total").increment(1);
+        tracing::debug!(%why, "the answer of a model ends with the right to it");
+    })
+}
+
+async fn look_at_model(
+    context: &Context,
+    shown: Option<&Shown>,
+    id: &ResourceId,
+    place: (&str, &str),
+) -> Verdict<Problem> {
+    match admit(context, shown, place).await {
+        Ok((_, served)) if served.route.id == *id && served.route.off.is_none() => Verdict::Good,
+        Ok(_) => Verdict::Refused(Problem::NoRoute),
+        Err(why @ Problem::Refused(Refused::Broken | Refused::TooMany { .. })) => {
+            Verdict::Unsure(why)
+        }
+        Err(why) => Verdict::Refused(why),
+    }
 }
 
 /// What the decision depends on. The extensions hold the connection, which must not be held by what

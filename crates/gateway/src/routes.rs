@@ -3,6 +3,7 @@
 use crate::address::Known;
 use crate::demands::Demands;
 use crate::headers;
+use crate::models::Served;
 use crate::traffic::Traffic;
 use crate::wait_queue::WaitQueues;
 use http::HeaderMap;
@@ -36,6 +37,8 @@ struct Table {
     preview_labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
+    /// By workspace, then by name.
+    models: HashMap<String, HashMap<String, Arc<Served>>>,
     /// By their paths, from the names of the workspaces on.
     triggers: HashMap<String, (Arc<WorkloadRoute>, TriggerRoute)>,
 }
@@ -52,6 +55,7 @@ enum Resource {
     Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
     Domain(Arc<DomainRoute>),
+    Model(Arc<Served>),
 }
 
 /// What has a whole host name below a custom domain.
@@ -81,12 +85,20 @@ impl Routes {
         let waited_for = match &change {
             RouteChange::Workload(route) => Some(route.id.clone()),
             RouteChange::Gone(id) => Some(id.clone()),
-            RouteChange::Preview(_) | RouteChange::Domain(_) => None,
+            RouteChange::Preview(_) | RouteChange::Domain(_) | RouteChange::Model(_) => None,
         };
         if let RouteChange::Gone(id) = &change {
             self.demands.forget(id);
         }
-        self.table.write().apply(change);
+        match change {
+            // What is made of it takes a while, so that is done before.
+            RouteChange::Model(route) => {
+                let state = self.served(&route.id).map(|served| Arc::clone(&served.state));
+                let served = Arc::new(Served::new(*route, state.unwrap_or_default()));
+                self.table.write().insert_model(served);
+            }
+            change => self.table.write().apply(change),
+        }
         if changes_access {
             self.access.send_replace(());
         }
@@ -115,7 +127,19 @@ impl Routes {
     pub(crate) fn workload_by_id(&self, id: &ResourceId) -> Option<Arc<WorkloadRoute>> {
         match self.table.read().resources.get(id)? {
             Resource::Workload(route) => Some(Arc::clone(route)),
-            Resource::Preview(_) | Resource::Domain(_) => None,
+            Resource::Preview(_) | Resource::Domain(_) | Resource::Model(_) => None,
+        }
+    }
+
+    /// `None`: there is no such model.
+    pub(crate) fn model(&self, workspace: &str, name: &str) -> Option<Arc<Served>> {
+        self.table.read().models.get(workspace)?.get(name).cloned()
+    }
+
+    fn served(&self, id: &ResourceId) -> Option<Arc<Served>> {
+        match self.table.read().resources.get(id)? {
+            Resource::Model(served) => Some(Arc::clone(served)),
+            Resource::Workload(_) | Resource::Preview(_) | Resource::Domain(_) => None,
         }
     }
 
@@ -207,11 +231,22 @@ impl Table {
                 self.resources.insert(route.id.clone(), Resource::Domain(Arc::clone(&route)));
                 self.domains.insert(route.name.to_ascii_lowercase(), route);
             }
+            RouteChange::Model(route) => {
+                self.insert_model(Arc::new(Served::new(*route, Arc::default())));
+            }
             RouteChange::Gone(id) => {
                 self.traffic.remove(&id);
                 self.remove(&id);
             }
         }
+    }
+
+    fn insert_model(&mut self, served: Arc<Served>) {
+        let route = &served.route;
+        self.remove(&route.id);
+        self.resources.insert(route.id.clone(), Resource::Model(Arc::clone(&served)));
+        let models = self.models.entry(route.workspace_name.clone()).or_default();
+        models.insert(route.name.clone(), served);
     }
 
     /// What goes on at a deployment outlasts the changes of its route.
@@ -242,6 +277,15 @@ impl Table {
                 match &preview.route.at {
                     PreviewAddress::Label(label) => remove_if(&mut self.preview_labels, label, own),
                     PreviewAddress::Host(host) => self.remove_host(host, id),
+                }
+            }
+            Some(Resource::Model(served)) => {
+                let route = &served.route;
+                if let Some(models) = self.models.get_mut(&route.workspace_name) {
+                    remove_if(models, &route.name, |kept| kept.route.id == *id);
+                    if models.is_empty() {
+                        self.models.remove(&route.workspace_name);
+                    }
                 }
             }
             Some(Resource::Domain(route)) => {
@@ -277,7 +321,7 @@ impl Table {
         match fallback {
             Fallback::Preview(id) => match self.resources.get(id)? {
                 Resource::Preview(preview) => Some(AtHost::Preview(Arc::clone(preview))),
-                Resource::Workload(_) | Resource::Domain(_) => None,
+                Resource::Workload(_) | Resource::Domain(_) | Resource::Model(_) => None,
             },
             // By its name: one that is made anew takes the place of the one before.
             Fallback::Application { workspace_name, name } => {

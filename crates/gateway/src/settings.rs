@@ -1,5 +1,6 @@
 //! The settings of the data plane, with all its limits.
 
+use crate::models::ModelSettings;
 use admission::Limits;
 use std::time::Duration;
 use types::KindName;
@@ -79,6 +80,8 @@ pub struct Settings {
     pub socket_idle: Duration,
     /// How long one side of a socket may go on after the other has ended, without traffic.
     pub socket_linger: Duration,
+
+    pub models: ModelSettings,
 }
 
 /// What one exchange with a workload may take.
@@ -139,6 +142,7 @@ impl Default for Settings {
             spare_life: Duration::from_secs(4),
             socket_idle: Duration::from_secs(15 * 60),
             socket_linger: Duration::from_secs(30),
+            models: ModelSettings::default(),
         }
     }
 }

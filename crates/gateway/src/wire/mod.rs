@@ -22,3 +22,4 @@ pub(crate) use connection::{NoAnswer, ReadError, Wire};
 pub(crate) use request_body::{BodyLimit, BoxError, RequestBody};
 pub(crate) use silence::LastSent;
 pub(crate) use spares::Spares;
+pub(crate) use wakes::Wakes;

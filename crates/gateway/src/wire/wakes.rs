@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// Polls in a row before other tasks get their turn.
 const POLLS_MAX: usize = 8;
 
-pub(super) struct Wakes {
+pub(crate) struct Wakes {
     shared: Arc<Shared>,
     /// Wakes `shared`.
     waker: Waker,
@@ -25,7 +25,7 @@ struct Shared {
 }
 
 impl Wakes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let shared = Arc::new(Shared {
             task: Mutex::new(Waker::noop().clone()),
             polling: AtomicBool::new(false),
@@ -35,7 +35,7 @@ impl Wakes {
     }
 
     /// Polls until it is ready, or until nothing was woken by it.
-    pub(super) fn poll<T>(
+    pub(crate) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
