@@ -55,6 +55,7 @@ impl Guard for OneKey {
                     subject_id: "usr_1".into(),
                     subject_type: "user",
                     auth_method: "api_key",
+                    models: None,
                 }),
                 (KEY | AGENTS_KEY, _) => {
                     Err(Refused::Forbidden { why: "not a member of this workspace".into() })

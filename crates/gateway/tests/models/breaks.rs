@@ -1,0 +1,183 @@
+//! Providers that are slow, cut off, compressed or talk nonsense, and callers that hang up.
+
+use crate::stage::{CHAT, HI, HI_STREAM, KEY, Stage, settings};
+use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use gateway::ModelSettings;
+use http_body_util::BodyExt;
+use std::io::{self, Write};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[tokio::test]
+async fn answers_that_are_no_json_are_the_provider_s_fault() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => with(200, "text/html", "<h1>Welcome</h1>"),
+        1 => json(200, "{\"half\":"),
+        2 => json(200, ""),
+        _ => json(200, ANSWER),
+    })
+    .await;
+    stage.model("m", &standin);
+    for _ in 0..3 {
+        stage.chat("m", HI).await.is(502, "MODEL_PROVIDER_FAILED");
+    }
+    assert_eq!(stage.chat("m", HI).await.text, ANSWER);
+    // Each connection was returned clean.
+    assert_eq!(standin.connections.load(Ordering::Relaxed), 1);
+    let usage = stage.usage(4).await;
+    assert_eq!((usage.failed, usage.input), (3, 10));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_says_so_and_is_counted() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| {
+        let (sender, answer) = events();
+        sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+        sender.send(Ok(Bytes::from_static(b"data: {\"choices\":[{\"del"))).unwrap();
+        answer
+    })
+    .await;
+    stage.model("m", &standin);
+    let answer = stage.chat("m", HI_STREAM).await;
+    assert!(answer.text.starts_with(STREAM[0]), "{answer:?}");
+    assert!(answer.text.contains("MODEL_PROVIDER_FAILED"), "{answer:?}");
+    assert!(answer.text.ends_with("\n\n") && !answer.broken);
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.calls, usage.estimated), (1, 1));
+    assert!(usage.input > 0 && usage.output > 0, "{usage:?}");
+}
+
+#[tokio::test]
+async fn a_provider_that_hangs_up_half_way_is_told_of_in_the_stream() {
+    let stage = Stage::start().await;
+    let (sender, answer) = events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    stage.model("m", &standin);
+    sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str())];
+    let mut response = stage.open(&format!("/acme/models/m{CHAT}"), &headers, HI_STREAM).await;
+    assert!(response.body_mut().frame().await.unwrap().is_ok());
+    sender.send(Err(io::Error::other("gone"))).unwrap();
+    let rest = response.into_body().collect().await.unwrap().to_bytes();
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(
+        rest.starts_with("data: {\"error\"") && rest.contains("MODEL_PROVIDER_FAILED"),
+        "{rest}"
+    );
+    assert_eq!(stage.usage(1).await.estimated, 1);
+}
+
+#[tokio::test]
+async fn a_caller_who_hangs_up_is_counted_and_the_provider_let_go() {
+    let stage = Stage::start().await;
+    let (sender, answer) = events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    stage.model("m", &standin);
+    sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str())];
+    let path = format!("/acme/models/m{CHAT}");
+    let mut response = stage.open(&path, &headers, HI_STREAM).await;
+    assert!(response.body_mut().frame().await.unwrap().is_ok());
+    drop(response);
+    tokio::time::timeout(Duration::from_secs(20), sender.closed()).await.unwrap();
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.calls, usage.estimated, usage.failed), (1, 1, 0));
+    assert!(usage.output > 0, "{usage:?}");
+}
+
+#[tokio::test]
+async fn silence_ends_in_time() {
+    let settings = ModelSettings {
+        first_timeout: Duration::from_millis(200),
+        between_timeout: Duration::from_millis(200),
+        ..settings()
+    };
+    let stage = Stage::with(settings).await;
+    let kept = parking_lot::Mutex::new(Vec::new());
+    let standin = Standin::start(move |number, _, _| {
+        let (sender, answer) = events();
+        if number > 0 {
+            sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+        }
+        kept.lock().push(sender);
+        answer
+    })
+    .await;
+    stage.model("m", &standin);
+    stage.chat("m", HI_STREAM).await.is(504, "MODEL_PROVIDER_TIMEOUT");
+    let answer = stage.chat("m", HI_STREAM).await;
+    assert!(answer.text.contains("MODEL_PROVIDER_TIMEOUT"), "{answer:?}");
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn what_is_compressed_all_the_same_is_read() {
+    let settings = ModelSettings { answer_max: 1 << 20, ..settings() };
+    let stage = Stage::with(settings).await;
+    let standin = Standin::start(|number, head, _| {
+        assert_eq!(head.headers["accept-encoding"], "identity");
+        let (sender, mut answer) = events();
+        let text = match number {
+            0 => ANSWER.to_owned(),
+            1 => STREAM.concat(),
+            _ => format!("{{\"a\":\"{}\"}}", "x".repeat(8 << 20)),
+        };
+        if number != 1 {
+            answer.headers_mut().insert("content-type", "application/json".parse().unwrap());
+        }
+        answer.headers_mut().insert("content-encoding", "gzip".parse().unwrap());
+        sender.send(Ok(Bytes::from(gzip(&text)))).unwrap();
+        answer
+    })
+    .await;
+    stage.model("m", &standin);
+    let answer = stage.chat("m", HI).await;
+    assert_eq!((answer.text.as_str(), answer.header("content-encoding")), (ANSWER, None));
+    let body = HI_STREAM
+        .replace("\"stream\":true", "\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    assert_eq!(stage.chat("m", &body).await.text, STREAM.concat());
+    stage.chat("m", HI).await.is(502, "MODEL_PROVIDER_FAILED");
+    let usage = stage.usage(3).await;
+    assert_eq!((usage.input, usage.output, usage.failed), (20, 10, 1));
+}
+
+#[tokio::test]
+async fn a_provider_that_leaves_usage_out_is_estimated() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| streamed(&[STREAM[0], STREAM[1], STREAM[3]])).await;
+    stage.model("m", &standin);
+    assert_eq!(stage.chat("m", HI_STREAM).await.status.as_u16(), 200);
+    let usage = stage.usage(1).await;
+    assert_eq!(usage.estimated, 1);
+    assert!(usage.input > 0 && usage.output > 0, "{usage:?}");
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_not_a_failed_request() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| {
+        let mut answer = json(200, ANSWER);
+        answer.headers_mut().insert("connection", "close".parse().unwrap());
+        answer
+    })
+    .await;
+    stage.model("m", &standin);
+    for _ in 0..5 {
+        assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    }
+    assert_eq!(standin.count(), 5);
+}

@@ -1,0 +1,61 @@
+//! Limits hold at the edge: what does not fit is refused, and what was not used is given back.
+
+use crate::stage::{HI, Stage, limit, model, settings};
+use crate::standin::{ANSWER, Standin, json};
+use gateway::ModelSettings;
+use types::kinds::model::ModelType;
+use types::models::LimitMeasure;
+
+#[tokio::test]
+async fn requests_beyond_a_limit_are_refused_until_its_window_ends() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.limits = vec![limit(LimitMeasure::Requests, 3)];
+    stage.route(route);
+    for _ in 0..3 {
+        assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    }
+    let answer = stage.chat("m", HI).await;
+    answer.is(429, "MODEL_LIMIT_REACHED");
+    assert!(answer.text.contains("policy `tight`"), "{answer:?}");
+    assert_eq!(answer.header("x-blaxel-source"), Some("platform"));
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3600).contains(&wait), "{wait}");
+    assert_eq!(standin.count(), 3);
+}
+
+#[tokio::test]
+async fn what_failed_takes_nothing_of_a_limit_of_tokens() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0..3 => json(400, r#"{"error":{"message":"no"}}"#),
+        _ => json(200, ANSWER),
+    })
+    .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.limits = vec![limit(LimitMeasure::TotalTokens, 16)];
+    stage.route(route);
+    for _ in 0..3 {
+        assert_eq!(stage.chat("m", HI).await.status.as_u16(), 400);
+    }
+    // 15 of 16, then the one that crosses the limit.
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    stage.chat("m", HI).await.is(429, "MODEL_LIMIT_REACHED");
+}
+
+#[tokio::test]
+async fn money_has_a_limit_only_where_there_is_a_price() {
+    let stage = Stage::with(ModelSettings { unpriced: false, ..settings() }).await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.limits = vec![limit(LimitMeasure::Cost, 1_000_000_000)];
+    stage.route(route.clone());
+    stage.chat("m", HI).await.is(403, "MODEL_WITHOUT_PRICE");
+    assert_eq!(standin.count(), 0);
+    route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
+    stage.route(route);
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    assert!(stage.usage(1).await.cost > 0);
+}

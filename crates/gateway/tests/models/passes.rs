@@ -1,0 +1,175 @@
+//! What reaches a provider, and what of its answer reaches the caller.
+
+use crate::stage::{CHAT, HI, HI_STREAM, KEY, NARROW_KEY, Stage, model, settings};
+use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};
+use bytes::Bytes;
+use gateway::ModelSettings;
+use http_body_util::BodyExt;
+use std::sync::atomic::Ordering;
+use types::kinds::model::ModelType;
+
+#[tokio::test]
+async fn an_answer_passes_byte_for_byte_and_is_counted() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("m", &standin);
+    let answer = stage.chat("m", HI).await;
+    assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ANSWER));
+    assert_eq!(answer.header("x-holm-model"), Some("m"));
+    let (head, body) = standin.asked.lock()[0].clone();
+    assert_eq!(head.headers["authorization"], "Bearer sk-provider");
+    assert_eq!(body, HI.replace("any", "gpt-x"));
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.calls, usage.input, usage.output, usage.estimated), (1, 10, 5, 0));
+}
+
+#[tokio::test]
+async fn no_key_of_a_caller_is_passed_on() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("m", &standin);
+    let bearer = format!("Bearer {KEY}");
+    for slot in ["x-blaxel-authorization", "x-service-authorization", "authorization"] {
+        let headers = [
+            (slot, bearer.as_str()),
+            ("x-api-key", "theirs"),
+            ("cookie", "a=b"),
+            ("openai-organization", "o"),
+        ];
+        let answer = stage.ask_with(&format!("/acme/models/m{CHAT}"), &headers, HI).await;
+        assert_eq!(answer.status.as_u16(), 200, "{slot}");
+    }
+    for slot in ["x-api-key", "api-key", "x-goog-api-key"] {
+        let answer = stage.ask_with(&format!("/acme/models/m{CHAT}"), &[(slot, KEY)], HI).await;
+        assert_eq!(answer.status.as_u16(), 200, "{slot}");
+    }
+    let answer = stage.ask_with(&format!("/acme/models/m{CHAT}?a=b&key={KEY}"), &[], HI).await;
+    assert_eq!(answer.status.as_u16(), 200);
+    for (head, _) in standin.asked.lock().iter() {
+        let text = format!("{:?} {}", head.headers, head.uri);
+        assert!(!text.contains(KEY) && !text.contains("theirs"), "{text}");
+        assert!(!head.headers.contains_key("cookie"));
+        assert_eq!(head.headers["authorization"], "Bearer sk-provider");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_passes_piece_by_piece_without_usage_that_was_not_asked_for() {
+    let stage = Stage::start().await;
+    let (sender, answer) = events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    stage.model("m", &standin);
+    sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str())];
+    let mut response = stage.open(&format!("/acme/models/m{CHAT}"), &headers, HI_STREAM).await;
+    let piece = |frame: Option<_>| {
+        let frame: Result<http_body::Frame<Bytes>, hyper::Error> = frame.unwrap();
+        frame.unwrap().into_data().unwrap()
+    };
+    assert_eq!(piece(response.body_mut().frame().await), STREAM[0]);
+    for event in &STREAM[1..] {
+        sender.send(Ok(Bytes::from_static(event.as_bytes()))).unwrap();
+    }
+    drop(sender);
+    let rest = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(rest, [STREAM[1], STREAM[3]].concat());
+    let (_, body) = standin.asked.lock()[0].clone();
+    assert!(String::from_utf8_lossy(&body).contains(r#""include_usage":true"#));
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.input, usage.output, usage.estimated), (10, 5, 0));
+}
+
+#[tokio::test]
+async fn usage_that_was_asked_for_passes() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| streamed(&STREAM)).await;
+    stage.model("m", &standin);
+    let body = HI_STREAM
+        .replace("\"stream\":true", "\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    assert_eq!(stage.chat("m", &body).await.text, STREAM.concat());
+    assert_eq!(standin.asked.lock()[0].1, body.replace("any", "gpt-x"));
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number % 2 {
+        0 => json(200, ANSWER),
+        _ => json(400, r#"{"error":{"message":"no"}}"#),
+    })
+    .await;
+    stage.model("m", &standin);
+    for number in 0..20 {
+        let answer = stage.chat("m", HI).await;
+        assert_eq!(answer.status.as_u16(), if number % 2 == 0 { 200 } else { 400 });
+    }
+    assert_eq!(standin.connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn http_2_carries_many_at_once() {
+    let standin =
+        Standin::secure(|_, _, body| match body.windows(6).any(|text| text == b"stream") {
+            false => json(200, ANSWER),
+            true => streamed(&STREAM),
+        })
+        .await;
+    let settings = ModelSettings { authorities: standin.authority.clone(), ..settings() };
+    let stage = Stage::with(settings).await;
+    stage.model("m", &standin);
+    assert_eq!(stage.chat("m", HI).await.text, ANSWER);
+    let both = |number| stage.chat("m", if number % 2 == 0 { HI } else { HI_STREAM });
+    let answers = futures_util::future::join_all((0..50).map(both)).await;
+    assert!(answers.iter().all(|answer| answer.status.as_u16() == 200), "{answers:?}");
+    assert_eq!(standin.connections.load(Ordering::Relaxed), 1);
+    assert!(standin.asked.lock().iter().all(|(head, _)| head.version == http::Version::HTTP_2));
+}
+
+#[tokio::test]
+async fn certificates_of_nobody_are_refused() {
+    let standin = Standin::secure(|_, _, _| json(200, ANSWER)).await;
+    let stage = Stage::start().await;
+    stage.model("m", &standin);
+    stage.chat("m", HI).await.is(502, "MODEL_PROVIDER_FAILED");
+}
+
+#[tokio::test]
+async fn other_paths_pass_as_they_are() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, head, _| match head.uri.path() {
+        "/v1/files/f1/content" => with(200, "text/html", "<script>"),
+        _ => json(200, r#"{"data":[]}"#),
+    })
+    .await;
+    stage.model("m", &standin);
+    let answer = stage.ask("/acme/models/m/v1/files/f1/content", "").await;
+    assert_eq!(answer.text, "<script>");
+    // Beside the server's own pages it must not act as one of them.
+    assert!(answer.header("content-security-policy").unwrap().contains("sandbox"));
+    assert_eq!(stage.ask("/acme/models/m/v1/models", "").await.text, r#"{"data":[]}"#);
+}
+
+#[tokio::test]
+async fn a_key_for_some_models_opens_no_others() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("narrow", &standin);
+    stage.model("other", &standin);
+    let headers = [("x-api-key", NARROW_KEY)];
+    let ask = async |name: &str| {
+        stage.ask_with(&format!("/acme/models/{name}{CHAT}"), &headers, HI).await
+    };
+    assert_eq!(ask("narrow").await.status.as_u16(), 200);
+    ask("other").await.is(403, "other models");
+    assert_eq!(standin.count(), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_stands_for_others_tells_of_itself() {
+    let stage = Stage::start().await;
+    stage.route(model("v", ModelType::Openai, None));
+    let list = stage.ask("/acme/models/v/v1/models", "").await.json();
+    assert_eq!(list["data"][0]["id"], "v");
+}

@@ -1,0 +1,147 @@
+//! Fallbacks, weights, retries and models that are left alone.
+
+use crate::stage::{HI, HI_STREAM, Stage, model, settings};
+use crate::standin::{ANSWER, Standin, json, streamed};
+use gateway::ModelSettings;
+use std::time::Duration;
+use types::kinds::model::{ModelFailure, ModelFallback, ModelTarget, ModelType};
+use types::models::ModelRoute;
+
+fn fallback(name: &str, on: Option<Vec<ModelFailure>>) -> ModelFallback {
+    ModelFallback { model: name.into(), on }
+}
+
+fn with_fallback(mut route: ModelRoute, to: ModelFallback, retries: i64) -> ModelRoute {
+    route.routing.fallbacks = Some(vec![to]);
+    route.routing.retries = Some(retries);
+    route
+}
+
+#[tokio::test]
+async fn another_model_answers_when_one_fails() {
+    let stage = Stage::start().await;
+    let bad = Standin::start(|_, _, _| json(500, "{}")).await;
+    let good = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let first = model("first", ModelType::Openai, Some(&bad.url));
+    stage.route(with_fallback(first, fallback("second", None), 0));
+    stage.model("second", &good);
+    let answer = stage.chat("first", HI).await;
+    assert_eq!((answer.text.as_str(), answer.header("x-holm-model")), (ANSWER, Some("second")));
+    assert_eq!((bad.count(), good.count()), (1, 1));
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.calls, usage.input), (1, 10));
+}
+
+#[tokio::test]
+async fn the_caller_s_own_faults_are_not_repeated() {
+    let stage = Stage::start().await;
+    let bad = Standin::start(|_, _, _| json(400, r#"{"error":{"message":"no"}}"#)).await;
+    let good = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let first = model("first", ModelType::Openai, Some(&bad.url));
+    stage.route(with_fallback(first.clone(), fallback("second", None), 3));
+    stage.model("second", &good);
+    let answer = stage.chat("first", HI).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.text.as_str()),
+        (400, r#"{"error":{"message":"no"}}"#)
+    );
+    assert_eq!((bad.count(), good.count()), (1, 0));
+    let on = Some(vec![ModelFailure::BadRequest]);
+    stage.route(with_fallback(first, fallback("second", on), 0));
+    assert_eq!(stage.chat("first", HI).await.text, ANSWER);
+}
+
+#[tokio::test]
+async fn a_model_is_asked_again_where_that_can_help() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => json(503, "{}"),
+        1 => {
+            let mut answer = json(429, "{}");
+            answer.headers_mut().insert("retry-after-ms", "5".parse().unwrap());
+            answer
+        }
+        _ => json(200, ANSWER),
+    })
+    .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.routing.retries = Some(2);
+    stage.route(route);
+    assert_eq!(stage.chat("m", HI).await.text, ANSWER);
+    assert_eq!(standin.count(), 3);
+}
+
+#[tokio::test]
+async fn a_model_that_only_fails_is_left_alone() {
+    let settings = ModelSettings {
+        breaker_failures: 3,
+        breaker_pause: Duration::from_secs(600),
+        ..settings()
+    };
+    let stage = Stage::with(settings).await;
+    let bad = Standin::start(|_, _, _| json(500, "{}")).await;
+    let mut route = model("m", ModelType::Openai, Some(&bad.url));
+    route.routing.retries = Some(0);
+    stage.route(route.clone());
+    for _ in 0..3 {
+        assert_eq!(stage.chat("m", HI).await.status.as_u16(), 500);
+    }
+    let answer = stage.chat("m", HI).await;
+    answer.is(503, "MODEL_RESTING");
+    assert!(answer.header("retry-after").is_some());
+    assert_eq!(bad.count(), 3);
+    // Also when its route is told again.
+    stage.route(route);
+    stage.chat("m", HI).await.is(503, "MODEL_RESTING");
+}
+
+#[tokio::test]
+async fn nobody_else_is_asked_once_a_stream_has_begun() {
+    let stage = Stage::start().await;
+    let cut = Standin::start(|number, _, _| {
+        let (sender, answer) = crate::standin::events();
+        let send = |piece| sender.send(piece).unwrap();
+        if number == 0 {
+            send(Err(std::io::Error::other("gone")));
+        } else {
+            send(Ok(bytes::Bytes::from_static(crate::standin::STREAM[0].as_bytes())));
+            send(Ok(bytes::Bytes::from_static(b"data: {\"choices\":[{\"del")));
+        }
+        answer
+    })
+    .await;
+    let good = Standin::start(|_, _, _| streamed(&crate::standin::STREAM)).await;
+    let first = model("first", ModelType::Openai, Some(&cut.url));
+    stage.route(with_fallback(first, fallback("second", None), 0));
+    stage.model("second", &good);
+    let before = stage.chat("first", HI_STREAM).await;
+    assert_eq!(before.header("x-holm-model"), Some("second"), "{before:?}");
+    let after = stage.chat("first", HI_STREAM).await;
+    assert_eq!(after.header("x-holm-model"), Some("first"));
+    assert!(after.text.contains("MODEL_PROVIDER_FAILED"));
+    assert_eq!(good.count(), 1);
+}
+
+#[tokio::test]
+async fn conversations_stay_and_others_are_spread() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("a", &standin);
+    stage.model("b", &standin);
+    let target = |name: &str| ModelTarget { model: name.into(), weight: None };
+    let mut route = model("v", ModelType::Openai, None);
+    route.routing.targets = Some(vec![target("a"), target("b")]);
+    stage.route(route.clone());
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..40 {
+        let answer = stage.chat("v", HI).await;
+        seen.insert(answer.header("x-holm-model").unwrap().to_owned());
+    }
+    assert_eq!(seen.len(), 2);
+    route.routing.sticky = Some(true);
+    stage.route(route);
+    let first = stage.chat("v", HI).await.header("x-holm-model").unwrap().to_owned();
+    for _ in 0..20 {
+        assert_eq!(stage.chat("v", HI).await.header("x-holm-model"), Some(first.as_str()));
+    }
+}

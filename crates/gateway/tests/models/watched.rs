@@ -1,0 +1,99 @@
+//! Hooks, and the request log.
+
+use crate::stage::{HI, HI_STREAM, Stage, model};
+use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
+use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelType};
+use types::models::ModelOutcome;
+
+fn pattern(when: ModelHookTime, pattern: &str, action: ModelHookAction) -> ModelHook {
+    let (pattern, action) = (Some(pattern.to_owned()), Some(action));
+    ModelHook { when, pattern, action, webhook: None, optional: None }
+}
+
+#[tokio::test]
+async fn patterns_block_and_mask() {
+    let stage = Stage::start().await;
+    let standin =
+        Standin::start(|_, _, body| match body.windows(6).any(|text| text == b"stream") {
+            true => streamed(&STREAM),
+            false => json(200, ANSWER),
+        })
+        .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.hooks = vec![
+        pattern(ModelHookTime::Before, "secret", ModelHookAction::Block),
+        pattern(ModelHookTime::Before, "[0-9]{4}", ModelHookAction::Mask),
+        pattern(ModelHookTime::After, "Hell", ModelHookAction::Mask),
+    ];
+    stage.route(route.clone());
+    stage.chat("m", &HI.replace("hi", "a s\\u0065cret")).await.is(400, "hook 0");
+    assert_eq!(standin.count(), 0);
+    let answer = stage.chat("m", &HI.replace("hi", "pin 1234")).await;
+    assert_eq!(answer.json()["choices"][0]["message"]["content"], "***o");
+    assert!(String::from_utf8_lossy(&standin.asked.lock()[0].1).contains("pin ***"));
+    route.hooks = vec![pattern(ModelHookTime::After, "Hello", ModelHookAction::Block)];
+    stage.route(route);
+    stage.chat("m", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    let stream = stage.chat("m", HI_STREAM).await;
+    assert!(
+        stream.text.contains("MODEL_HOOK_BLOCKED") && !stream.text.contains("\"lo\""),
+        "{stream:?}"
+    );
+}
+
+#[tokio::test]
+async fn webhooks_decide_and_change() {
+    let stage = Stage::start().await;
+    let hook = Standin::start(|number, _, _| match number {
+        0 => json(200, ""),
+        1 => json(200, &HI.replace("hi", "changed")),
+        2 => json(403, "never that"),
+        _ => json(500, ""),
+    })
+    .await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.hooks = vec![ModelHook {
+        when: ModelHookTime::Before,
+        pattern: None,
+        action: None,
+        webhook: Some(format!("{}/look", hook.url)),
+        optional: None,
+    }];
+    stage.route(route.clone());
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    stage.chat("m", HI).await.is(400, "never that");
+    stage.chat("m", HI).await.is(502, "MODEL_HOOK_FAILED");
+    assert!(String::from_utf8_lossy(&standin.asked.lock()[1].1).contains("changed"));
+    route.hooks[0].optional = Some(true);
+    stage.route(route);
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
+    assert!(hook.asked.lock().iter().all(|(head, _)| head.uri.path() == "/look"));
+}
+
+#[tokio::test]
+async fn the_log_has_who_and_how_much_and_bodies_only_where_they_are_wanted() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    stage.route(route.clone());
+    stage.chat("m", HI).await;
+    let log = |bodies, redact| ModelRequestLog { enabled: Some(true), bodies, redact };
+    route.request_log = Some(log(None, None));
+    stage.route(route.clone());
+    stage.chat("m", HI).await;
+    route.request_log = Some(log(Some(true), Some(vec!["Hel+o".into()])));
+    stage.route(route);
+    stage.chat("m", HI).await;
+    let mut entries = stage.gateway.model_log().await;
+    if entries.len() < 2 {
+        entries.extend(stage.gateway.model_log().await);
+    }
+    assert_eq!(entries.len(), 2);
+    assert_eq!(entries[0].call.outcome, ModelOutcome::Answered);
+    assert_eq!((entries[0].status, &entries[0].request), (200, &None));
+    assert!(entries[1].request.as_ref().unwrap().contains("hi"));
+    let answer = entries[1].answer.as_ref().unwrap();
+    assert!(answer.contains("***") && !answer.contains("Hello"), "{answer}");
+}
