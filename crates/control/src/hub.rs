@@ -3,12 +3,13 @@
 //! A definition of the catalogue names the image, what of it runs, and the variables that it finds. A
 //! variable may hold fields of the connection, `${secrets.NAME}` and `${config.NAME}`; whatever no
 //! variable names stays in the store. Secrets are opened for the launch of a replica, and for nothing
-//! else.
+//! else. `${secrets.ACCESS_TOKEN}` is the token that the connection was given for what it holds.
 
 use crate::catalogue::Catalogue;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
+use crate::models::access;
 use serde_json::{Map, Value};
 use store::Tx;
 use types::kinds::IntegrationConnection;
@@ -63,6 +64,7 @@ impl Catalogue {
                 }
                 for part in parts(template).map_err(wrong)? {
                     if let Part::Field(field) = part
+                        && !field.is_token()
                         && !field.is_asked_for(server.form.as_ref())
                     {
                         return Err(wrong(format!("`form` has no field `{field}`")));
@@ -95,8 +97,19 @@ pub(crate) fn server(
             "the hub has no MCP server for connections to `{integration}`; it has: {there_are}"
         )));
     };
-    let opened = engine::opened(context, &held)?;
+    let mut opened = engine::opened(context, &held)?;
+    if asks_for_token(definition)
+        && let Err(why) = access::complete_hub(&context.control, &held.row, &mut opened.spec)
+    {
+        return Ok(Err(format!("it names the connection `{name}`, {why}")));
+    }
     Ok(fill(definition, &opened.spec).map_err(|why| format!("its connection `{name}` {why}")))
+}
+
+fn asks_for_token(server: &McpDefinition) -> bool {
+    let token = |part: &Part<'_>| matches!(part, Part::Field(field) if field.is_token());
+    variables(server)
+        .any(|(_, template)| parts(template).is_ok_and(|parts| parts.iter().any(token)))
 }
 
 /// A place in a connection.
@@ -118,6 +131,11 @@ impl Field<'_> {
         let fields = form?;
         let fields = if self.secret { &fields.secrets } else { &fields.config };
         fields.as_ref()?.get(self.name)
+    }
+
+    /// Whether it is what the connection is given, and not what it has.
+    fn is_token(self) -> bool {
+        self.secret && self.name == access::HUB_NAME
     }
 
     fn is_asked_for(self, form: Option<&Form>) -> bool {

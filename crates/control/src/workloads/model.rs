@@ -1,0 +1,73 @@
+//! Models and their connections, as the background follows them.
+
+use super::followed::{Followed, Look, Reader};
+use super::{rows, watch};
+use crate::control::Control;
+use crate::engine::Held;
+use crate::error::Error;
+use crate::models::{access, route};
+use store::Tx;
+use types::KindName;
+use types::ids::{ResourceId, WorkspaceId};
+use types::kinds::{IntegrationConnection, Model};
+
+/// After a failure of the database, or where too many are fetched already.
+const RETRY_AFTER_S: i64 = 5;
+
+impl Followed for Model {
+    const ROUTED: bool = true;
+
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        Ok(Look { route: route::of(reader.control, tx, &held)?, ..Look::default() })
+    }
+}
+
+impl Followed for IntegrationConnection {
+    const ROUTED: bool = false;
+
+    /// Connections without an access token of their own are due when they need the next one.
+    fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
+        let context = rows::context(reader.control, tx, &held.row.workspace)?;
+        let due = match context {
+            Some((context, _)) => access::due(&context, &held)?,
+            None => None,
+        };
+        Ok(Look { due, ..Look::default() })
+    }
+
+    /// Providers take their time, and nobody else's due waits for them.
+    async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
+        let (control, id) = (control.clone(), id.clone());
+        let tasks = control.workloads.tasks.clone();
+        tasks.spawn(async move {
+            let again = match access::renew(&control, &id).await {
+                Ok(true) => return,
+                Ok(false) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(error) = again {
+                tracing::error!(%error, %id, "an access token could not be renewed; it is tried again");
+            }
+            let due = control.world.now().plus_s(RETRY_AFTER_S);
+            control.workloads.alarm.set(id, KindName::IntegrationConnection, Some(due));
+        });
+        Ok(())
+    }
+}
+
+/// Tells anew of the models that serve by a connection, and when the connection is due.
+pub(crate) async fn tell_connection(
+    control: &Control,
+    workspace: &WorkspaceId,
+    (id, name): (&ResourceId, &str),
+) -> Result<(), Error> {
+    let (of, within, connection) = (control.clone(), workspace.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| {
+        let connection = (KindName::IntegrationConnection, connection.as_str());
+        route::models_with(&of, tx, &within, connection)
+    };
+    for model in control.store.read(find).await? {
+        watch::look_at(control, KindName::Model, &model).await?;
+    }
+    watch::look_at(control, KindName::IntegrationConnection, id).await
+}
