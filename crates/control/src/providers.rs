@@ -1,105 +1,130 @@
-//! What is known of the providers that a connection can be made to: which paths they serve, and
-//! where their answers say what was used.
+//! What is told of the services that a connection can be made to: which paths models of theirs serve,
+//! and where answers there say what was used. What is known of them is `models::catalogue`.
 
+use models::catalogue::catalogue;
+use models::dialect::Dialect;
+use models::operation::Operation;
 use std::collections::BTreeMap;
 use types::wire::{Integration, IntegrationEndpoint, IntegrationEndpointToken};
 
-/// How a provider's answers name the tokens that were used.
-#[derive(Clone, Copy)]
-enum Dialect {
-    OpenAi,
-    Anthropic,
-    Gemini,
-    Cohere,
-}
-
-/// Name, dialect and paths. The first path is the default one.
-const MODELS: &[(&str, Dialect, &[&str])] = &[
-    ("openai", Dialect::OpenAi, &["/v1/chat/completions", "/v1/responses", "/v1/embeddings"]),
-    ("azure-openai-service", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("azure-ai-inference", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("azure-marketplace", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("cerebras", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("deepseek", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("groq", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("huggingface", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("mistral", Dialect::OpenAi, &["/v1/chat/completions", "/v1/embeddings"]),
-    ("xai", Dialect::OpenAi, &["/v1/chat/completions"]),
-    ("anthropic", Dialect::Anthropic, &["/v1/messages"]),
-    ("gemini", Dialect::Gemini, &["/v1beta/models/{model}:generateContent"]),
-    ("vertexai", Dialect::Gemini, &["/v1beta/models/{model}:generateContent"]),
-    ("cohere", Dialect::Cohere, &["/v2/chat", "/compatibility/v1/chat/completions"]),
-];
-
-/// Services whose connections hold credentials for MCP servers and agents; they have no model
-/// endpoints.
-const SERVICES: &[&str] = &["github", "gmail", "google-maps", "slack"];
-
 /// Whether connections of this type can be made.
 pub fn is_known(name: &str) -> bool {
-    SERVICES.contains(&name) || MODELS.iter().any(|(known, ..)| *known == name)
+    catalogue().integrations().contains(&name)
 }
 
 /// The names of all types.
 pub fn names() -> Vec<&'static str> {
-    MODELS.iter().map(|(name, ..)| *name).chain(SERVICES.iter().copied()).collect()
+    catalogue().integrations()
 }
 
+/// By the type of a connection or of a model: the published command line asks for the latter, and takes
+/// the first path as the one to call.
 pub fn find(name: &str) -> Option<Integration> {
-    if SERVICES.contains(&name) {
-        return Some(Integration { name: Some(name.into()), ..Integration::default() });
-    }
-    let (_, dialect, paths) = MODELS.iter().find(|(known, ..)| *known == name)?;
-    let endpoints = paths
-        .iter()
-        .map(|path| ((*path).to_owned(), endpoint(*dialect)))
-        .collect::<BTreeMap<_, _>>();
-    Some(Integration {
-        name: Some(name.into()),
-        endpoints: Some(endpoints),
-        ..Integration::default()
-    })
+    let named = || Integration { name: Some(name.to_owned()), ..Integration::default() };
+    let Some(entry) = catalogue().named(name) else {
+        return catalogue().service(name).map(|_| named());
+    };
+    let endpoints: BTreeMap<_, _> =
+        entry.endpoints.iter().map(|path| (path.clone(), endpoint(Operation::of(path)))).collect();
+    Some(Integration { endpoints: Some(endpoints), ..named() })
 }
 
-fn endpoint(dialect: Dialect) -> IntegrationEndpoint {
-    let token = |received: &str, sent: &str, total: Option<&str>| IntegrationEndpointToken {
-        received: Some(received.into()),
-        sent: Some(sent.into()),
-        total: total.map(str::to_owned),
+/// How an operation is asked for, and how its answers name the tokens that were used.
+fn endpoint(operation: Operation) -> IntegrationEndpoint {
+    let (body, has_stream_key) = match operation {
+        Operation::Chat(Dialect::OpenAi | Dialect::Cohere) => {
+            (r#"{"messages":[{"role":"user","content":"Hello"}]}"#, true)
+        }
+        Operation::Chat(Dialect::Responses) => (r#"{"input":"Hello"}"#, true),
+        Operation::Chat(Dialect::Anthropic) => {
+            (r#"{"max_tokens":1024,"messages":[{"role":"user","content":"Hello"}]}"#, true)
+        }
+        Operation::Chat(Dialect::Gemini) | Operation::GeminiStream => {
+            (r#"{"contents":[{"role":"user","parts":[{"text":"Hello"}]}]}"#, false)
+        }
+        Operation::Embeddings(Dialect::Gemini) => {
+            (r#"{"content":{"parts":[{"text":"Hello"}]}}"#, false)
+        }
+        Operation::Embeddings(Dialect::Cohere) => {
+            (r#"{"texts":["Hello"],"input_type":"search_document"}"#, false)
+        }
+        Operation::Embeddings(_) => (r#"{"input":"Hello"}"#, false),
+        Operation::Models | Operation::Other => {
+            return IntegrationEndpoint { method: Some("GET".into()), ..Default::default() };
+        }
     };
-    let (body, stream_key, token) = match dialect {
-        Dialect::OpenAi => {
-            let used =
-                token("usage.prompt_tokens", "usage.completion_tokens", Some("usage.total_tokens"));
-            (r#"{"messages":[{"role":"user","content":"Hello"}]}"#, "stream", used)
-        }
-        Dialect::Anthropic => {
-            let used = token("usage.input_tokens", "usage.output_tokens", None);
-            (
-                r#"{"max_tokens":1024,"messages":[{"role":"user","content":"Hello"}]}"#,
-                "stream",
-                used,
-            )
-        }
-        Dialect::Gemini => {
-            let used = token(
-                "usageMetadata.promptTokenCount",
-                "usageMetadata.candidatesTokenCount",
-                Some("usageMetadata.totalTokenCount"),
-            );
-            (r#"{"contents":[{"parts":[{"text":"Hello"}]}]}"#, "", used)
-        }
-        Dialect::Cohere => {
-            let used = token("usage.tokens.input_tokens", "usage.tokens.output_tokens", None);
-            (r#"{"messages":[{"role":"user","content":"Hello"}]}"#, "stream", used)
-        }
+    let token = used(operation, "");
+    let stream_token = match operation {
+        Operation::Embeddings(_) => None,
+        // Events have around it what an answer that is whole has not.
+        Operation::Chat(Dialect::Responses) => Some(used(operation, "response.")),
+        Operation::Chat(Dialect::Cohere) => Some(used(operation, "delta.")),
+        _ => Some(token.clone()),
     };
     IntegrationEndpoint {
         body: Some(body.into()),
         method: Some("POST".into()),
-        stream_key: Some(stream_key.into()).filter(|key: &String| !key.is_empty()),
-        stream_token: Some(token.clone()),
+        stream_key: has_stream_key.then(|| "stream".into()),
+        stream_token,
         token: Some(token),
         ..IntegrationEndpoint::default()
+    }
+}
+
+/// Members of an answer, all below what stands around it.
+fn used(operation: Operation, around: &str) -> IntegrationEndpointToken {
+    let (received, sent, total) = match operation {
+        Operation::Chat(Dialect::OpenAi) => {
+            ("usage.prompt_tokens", Some("usage.completion_tokens"), Some("usage.total_tokens"))
+        }
+        Operation::Chat(Dialect::Responses) => {
+            ("usage.input_tokens", Some("usage.output_tokens"), Some("usage.total_tokens"))
+        }
+        Operation::Chat(Dialect::Anthropic) => {
+            ("usage.input_tokens", Some("usage.output_tokens"), None)
+        }
+        Operation::Chat(Dialect::Cohere) => {
+            ("usage.tokens.input_tokens", Some("usage.tokens.output_tokens"), None)
+        }
+        Operation::Embeddings(Dialect::Gemini) => ("usageMetadata.promptTokenCount", None, None),
+        Operation::Embeddings(Dialect::Cohere) => ("meta.billed_units.input_tokens", None, None),
+        Operation::Chat(Dialect::Gemini) | Operation::GeminiStream => (
+            "usageMetadata.promptTokenCount",
+            Some("usageMetadata.candidatesTokenCount"),
+            Some("usageMetadata.totalTokenCount"),
+        ),
+        _ => ("usage.prompt_tokens", None, Some("usage.total_tokens")),
+    };
+    let below = |member: &str| format!("{around}{member}");
+    IntegrationEndpointToken {
+        received: Some(below(received)),
+        sent: sent.map(below),
+        total: total.map(below),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_says_how_it_is_asked() {
+        for name in names().into_iter().chain(["hf_private_endpoint", "public_model"]) {
+            let found = find(name).unwrap();
+            assert_eq!(found.name.as_deref(), Some(name));
+            let Some(endpoints) = found.endpoints else {
+                assert!(catalogue().service(name).is_some(), "{name}");
+                continue;
+            };
+            for (path, endpoint) in &endpoints {
+                assert_eq!(endpoint.method.as_deref(), Some("POST"), "{name} {path}");
+                let body = endpoint.body.as_deref().unwrap();
+                assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+                assert!(endpoint.token.as_ref().unwrap().received.is_some());
+            }
+            let (_, first) = endpoints.first_key_value().unwrap();
+            assert!(first.body.as_deref().unwrap().contains("messages"), "{name}");
+        }
+        assert!(find("none").is_none() && !is_known("none") && !is_known("hf_private_endpoint"));
     }
 }

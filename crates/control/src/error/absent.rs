@@ -46,6 +46,8 @@ pub enum Absent {
     Upload,
     #[error("there is no snapshot `{id}` here")]
     Snapshot { id: String },
+    #[error("the connection's provider lists no model of this id")]
+    ProviderModel,
     #[error("no integration of this name is known")]
     Integration,
 }

@@ -42,6 +42,8 @@ pub enum Conflict {
         "the connection is used by the {kind} `{name}`; take it out of its `spec.integrationConnections` first"
     )]
     ConnectionUsed { kind: KindName, name: String },
+    #[error("the model `{model}` leads to it; take it out of its `spec.routing` first")]
+    ModelUsed { model: String },
     #[error("the sandbox has a snapshot named `{name}`; choose another name, or delete that first")]
     SnapshotNamed { name: String },
     #[error("the snapshot is not ready: {why}")]

@@ -3,11 +3,13 @@
 mod absent;
 mod conflict;
 mod forbidden;
+mod provider;
 mod unfit;
 
 pub use absent::Absent;
 pub use conflict::Conflict;
 pub use forbidden::Forbidden;
+pub use provider::ProviderFault;
 pub use unfit::{BadCursor, Unfit};
 
 use crate::machine::{LaunchFault, UnknownImage};
@@ -79,6 +81,8 @@ pub enum Error {
         "the rules of the network are stored, but not in effect yet: {0}; that is tried again until it works"
     )]
     Egress(String),
+    #[error(transparent)]
+    Provider(#[from] ProviderFault),
     #[error("the snapshot could not be taken: {0}")]
     Snapshot(String),
     #[error("this server cannot yet {}", .0.act())]
