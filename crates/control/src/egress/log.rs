@@ -2,25 +2,20 @@
 
 use crate::control::Control;
 use crate::machine::Machine;
-use crate::workloads::output;
-use bytes::Bytes;
+use crate::notes::{self, cut};
 use jobs::logs::{Printer, Source};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Tx, executions, resources};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use types::egress::{EgressDecision, EgressEvent};
 use types::ids::ResourceId;
-use types::instance::{InstanceName, Printed, RunsFor, Stream};
+use types::instance::{InstanceName, RunsFor};
 
 /// Events of this period share a chunk of lines. The machine keeps what comes meanwhile, up to a
 /// limit of its own.
 const GATHERING: Duration = Duration::from_millis(500);
-/// Workloads whose lines are written at the same time.
-const WRITERS_MAX: usize = 16;
 /// Bytes that a host, a path or a rule takes in the JSON of a line, so that no line is cut.
 const PART_BYTES_MAX: usize = 1000;
 /// The same of words: a method, the name of what was injected.
@@ -64,14 +59,10 @@ async fn keep(control: &Control, machine: &Arc<dyn Machine>, events: Vec<EgressE
         };
         by_workload.entry(id).or_insert_with(|| (source, Vec::new())).1.extend(events);
     }
-    let mut writing = JoinSet::new();
-    for (source, events) in by_workload.into_values() {
-        if writing.len() >= WRITERS_MAX {
-            writing.join_next().await;
-        }
-        writing.spawn(write(control.clone(), source, events));
-    }
-    while writing.join_next().await.is_some() {}
+    let told = by_workload.into_values().map(|(source, events)| {
+        (source, events.iter().map(|event| (event.at, line(event))).collect())
+    });
+    notes::write_all(control, "what rules of egress did", told).await;
 }
 
 /// Under which name the lines of an instance are found.
@@ -92,29 +83,6 @@ fn source(
     let printer = Printer::Network(id.clone());
     let source = Source { workspace: row.workspace, kind: row.kind, name: row.name, printer };
     Ok(Some((id, source)))
-}
-
-async fn write(control: Control, source: Source, mut events: Vec<EgressEvent>) {
-    events.sort_by_key(|event| event.at);
-    let (name, workspace) = (source.name.clone(), source.workspace.clone());
-    // An earlier batch has begun it, or an earlier run of this program.
-    let writer = output::writer(&control.logs, source, true).await;
-    let (pieces, printed) = mpsc::channel(events.len().max(1));
-    for event in events {
-        // There is room for all.
-        drop(pieces.try_send(piece(&event)));
-    }
-    drop(pieces);
-    if let Err(lost) = control.logs.record(writer, printed).await {
-        tracing::error!(%lost, name, %workspace, "what rules of egress did is not kept as a whole");
-    }
-}
-
-fn piece(event: &EgressEvent) -> Printed {
-    let mut bytes = line(event).to_string().into_bytes();
-    bytes.push(b'\n');
-    // It is never read again from a position.
-    Printed { next: 0, at: event.at, stream: Stream::Stdout, bytes: Bytes::from(bytes) }
 }
 
 /// One line. Host, path and method are of whoever is in the instance: JSON keeps them from being taken
@@ -139,20 +107,6 @@ fn line(event: &EgressEvent) -> Value {
     })
 }
 
-/// The beginning of a text that takes at most so many bytes in JSON.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let mut bytes = 0;
-    let end = text.char_indices().find(|(_, character)| {
-        bytes += match character {
-            '"' | '\\' => 2,
-            character if character.is_ascii_control() => 6,
-            character => character.len_utf8(),
-        };
-        bytes > bytes_max
-    });
-    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
-}
-
 fn message(event: &EgressEvent) -> String {
     let cut = |text: &str| cut(text, PART_BYTES_MAX / 4).to_owned();
     let method = event.method.as_deref().map(|it| format!("{} ", cut(it))).unwrap_or_default();
@@ -175,6 +129,7 @@ mod tests {
     use jobs::logs::{LINE_BYTES_MAX, Line, Severity};
     use proptest::prelude::*;
     use types::Timestamp;
+    use types::instance::Stream;
 
     fn event(host: String, path: String, rule: String) -> EgressEvent {
         EgressEvent {
@@ -204,7 +159,8 @@ mod tests {
         /// Nobody inside writes a second line, or one of another severity.
         #[test]
         fn whatever_is_asked_for_is_one_line(host in ".{0,300}", path in "(?s).{0,4000}", rule in "(?s).{0,2000}") {
-            let piece = piece(&event(host, path, rule));
+            let event = event(host, path, rule);
+            let piece = notes::piece(event.at, &line(&event));
             let bytes = piece.bytes.strip_suffix(b"\n").unwrap();
             prop_assert!(!bytes.contains(&b'\n'));
             let read = Line::read(1, Stream::Stdout, bytes);
@@ -219,7 +175,7 @@ mod tests {
             let mut event = event(wide.clone(), wide.clone(), wide.clone());
             event.method = Some(wide.clone());
             event.injected = vec![wide; 100];
-            let bytes = piece(&event).bytes.len();
+            let bytes = notes::piece(event.at, &line(&event)).bytes.len();
             assert!(bytes < LINE_BYTES_MAX, "{bytes}");
         }
     }
