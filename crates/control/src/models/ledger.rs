@@ -1,0 +1,43 @@
+//! The books of limits and usage: what servers' ledgers move into the store and ask of it.
+
+use models::ledger::{Answer, Books, BooksError};
+use std::sync::Arc;
+use store::Store;
+use types::model_books::{Batch, Beginning, LimitAccount, Standing};
+
+/// The books of all servers of a store.
+pub fn books(store: &Store) -> Arc<dyn Books> {
+    Arc::new(StoreBooks(store.clone()))
+}
+
+struct StoreBooks(Store);
+
+impl Books for StoreBooks {
+    fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>> {
+        Box::pin(async move {
+            let work = move |tx: &mut store::Tx<'_>| store::models::begin(tx, &ledger);
+            self.0.read(work).await.map_err(told)
+        })
+    }
+
+    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
+        Box::pin(async move {
+            let work = move |tx: &mut store::Tx<'_>| store::models::keep(tx, &batch);
+            self.0.write(work).await.map_err(told)
+        })
+    }
+
+    fn asked_for(
+        &self,
+        ledger: String,
+    ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>> {
+        Box::pin(async move {
+            let work = move |tx: &mut store::Tx<'_>| store::models::asked_for(tx, &ledger);
+            self.0.read(work).await.map_err(told)
+        })
+    }
+}
+
+fn told(error: store::Error) -> BooksError {
+    BooksError(error.to_string())
+}

@@ -1,0 +1,90 @@
+//! Answers to what models were used.
+
+use store::models::{Question, UsageBy, UsageRow};
+use store::{Error, Tx};
+use types::Timestamp;
+use types::ids::WorkspaceId;
+use types::model_books::UsageSum;
+use types::wire::{ModelUsage, ModelUsageBy, ModelUsageEntry, ModelUsageResolution};
+
+/// Rows of one answer.
+pub const ROWS_MAX: usize = 10_000;
+const HOUR_MS: i64 = 3_600_000;
+const DAY_HOURS: i64 = 24;
+
+/// What is asked. Hours that the window has a part of count whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    pub workspace: WorkspaceId,
+    /// Only of this model.
+    pub model: Option<String>,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    /// None is in it twice.
+    pub group_by: Vec<ModelUsageBy>,
+    pub resolution: ModelUsageResolution,
+}
+
+/// What was used, or None where that has more than [`ROWS_MAX`] rows.
+pub fn answer(tx: &mut Tx<'_>, asked: &Asked) -> Result<Option<ModelUsage>, Error> {
+    let first = asked.start.ms().div_euclid(HOUR_MS);
+    let end = asked.end.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS);
+    let question = Question {
+        workspace: asked.workspace.clone(),
+        model: asked.model.clone(),
+        first,
+        end,
+        group_by: asked.group_by.iter().copied().map(column).collect(),
+        step: match asked.resolution {
+            ModelUsageResolution::Hourly => Some(1),
+            ModelUsageResolution::Daily => Some(DAY_HOURS),
+            ModelUsageResolution::Total => None,
+        },
+        rows_max: ROWS_MAX as i64 + 1,
+    };
+    let rows = store::models::usage(tx, &question)?;
+    if rows.len() > ROWS_MAX {
+        return Ok(None);
+    }
+    let mut total = UsageSum::default();
+    rows.iter().for_each(|row| total.add(&row.sum));
+    Ok(Some(ModelUsage {
+        start: Timestamp::from_ms(first.saturating_mul(HOUR_MS)),
+        end: Timestamp::from_ms(end.saturating_mul(HOUR_MS)),
+        resolution: asked.resolution,
+        group_by: asked.group_by.clone(),
+        data: rows.into_iter().map(|row| entry(row, &asked.group_by)).collect(),
+        total: total.into(),
+    }))
+}
+
+const fn column(by: ModelUsageBy) -> UsageBy {
+    match by {
+        ModelUsageBy::Model => UsageBy::Model,
+        ModelUsageBy::Key => UsageBy::Key,
+        ModelUsageBy::EndUser => UsageBy::EndUser,
+        ModelUsageBy::Tag => UsageBy::Tag,
+        ModelUsageBy::Provider => UsageBy::Provider,
+        ModelUsageBy::ProviderModel => UsageBy::ProviderModel,
+    }
+}
+
+fn entry(row: UsageRow, group_by: &[ModelUsageBy]) -> ModelUsageEntry {
+    let mut entry = ModelUsageEntry {
+        timestamp: Timestamp::from_ms(row.hour.saturating_mul(HOUR_MS)),
+        sum: row.sum.into(),
+        ..ModelUsageEntry::default()
+    };
+    for (by, name) in group_by.iter().zip(row.group) {
+        let member = match by {
+            ModelUsageBy::Model => &mut entry.model,
+            ModelUsageBy::Key => &mut entry.key,
+            ModelUsageBy::EndUser => &mut entry.end_user,
+            ModelUsageBy::Tag => &mut entry.tag,
+            ModelUsageBy::Provider => &mut entry.provider,
+            ModelUsageBy::ProviderModel => &mut entry.provider_model,
+        };
+        *member = Some(name);
+    }
+    entry
+}
