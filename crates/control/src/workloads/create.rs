@@ -173,6 +173,10 @@ async fn started(
     let made = made.lock().take();
     match (launched, made.filter(|_| written.is_ok())) {
         (Ok(()), Some(created)) => {
+            if egress::has_rules(&new.wish) {
+                // It was launched with them, so nobody has to tell it again.
+                control.workloads.told.note(&id, (launch::FIRST, State::default().rules));
+            }
             let serving = Serving::by(machine.name(), instance.to_string());
             control.publish(created.route(&new.context, serving));
             reconcile::watch_start(control, machine, (id, launch::FIRST), instance);

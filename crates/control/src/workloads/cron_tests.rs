@@ -39,6 +39,7 @@ fn settings() -> Settings {
     let rate = Rate { per_second: 1000, burst: 1000 };
     Settings {
         egress: crate::settings::Egress::default(),
+        models: crate::settings::Models::default(),
         public_url: "http://localhost:8080".into(),
         content_url: "http://localhost:8081".into(),
         regions: Vec::new(),

@@ -13,8 +13,8 @@ use store::resources::Stored;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::kinds::{
-    Agent, Application, CustomDomain, Drive, Function, Job, Preview, Sandbox, Schedule, Snapshot,
-    Volume, VolumeTemplate,
+    Agent, Application, CustomDomain, Drive, Function, IntegrationConnection, Job, Model, Preview,
+    Sandbox, Schedule, Snapshot, Volume, VolumeTemplate,
 };
 use types::{KindName, Timestamp};
 
@@ -117,7 +117,7 @@ impl<K: Followed> Rows for Of<K> {
 }
 
 /// All of them.
-pub(super) const ALL: [&dyn Rows; 12] = [
+pub(super) const ALL: [&dyn Rows; 14] = [
     &Of::<VolumeTemplate>(PhantomData),
     &Of::<Snapshot>(PhantomData),
     &Of::<Volume>(PhantomData),
@@ -130,6 +130,8 @@ pub(super) const ALL: [&dyn Rows; 12] = [
     &Of::<Agent>(PhantomData),
     &Of::<Application>(PhantomData),
     &Of::<Function>(PhantomData),
+    &Of::<IntegrationConnection>(PhantomData),
+    &Of::<Model>(PhantomData),
 ];
 
 pub(super) fn find(kind: KindName) -> Option<&'static dyn Rows> {

@@ -27,6 +27,7 @@ mod instances;
 pub(crate) mod jobs;
 pub(crate) mod launch;
 mod locks;
+mod model;
 pub(crate) mod output;
 mod preview;
 mod reconcile;
@@ -44,8 +45,9 @@ mod volume_template;
 mod watch;
 pub(crate) mod workload;
 
+pub(crate) use model::tell_connection;
 pub use runners::runners;
-pub use watch::removed;
+pub use watch::{changed, removed};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -69,6 +71,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
             watch::run(control.clone()),
             fact_intake::run(control.clone()),
             crate::egress::run(control.clone()),
+            crate::models::run_log(control.clone()),
             expiry::run(control.clone()),
             snapshot::run(control.clone()),
             deployments::run(control.clone())

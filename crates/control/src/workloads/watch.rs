@@ -6,6 +6,7 @@ use super::rows::Workspaces;
 use super::{routes, snapshot, soon, volume};
 use crate::control::Control;
 use crate::error::Error;
+use crate::models::route;
 use crate::tunnels;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use store::Tx;
 use store::feed::{self, Act, Change, Follower};
 use store::resources;
+use tokio::sync::MutexGuard;
 use types::KindName;
 use types::edge::RouteChange;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 
 /// Rows that are read at once.
 const PAGE: i64 = 500;
@@ -53,6 +55,7 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     for followed in followed::ALL {
         let mut after: Option<ResourceId> = None;
         loop {
+            let _told = telling(control, followed.kind()).await;
             let page = read_page(control, followed, &inventory, after.take()).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
@@ -134,6 +137,20 @@ async fn concerned(
             Ok(rows)
         }
         Some(KindName::PreviewToken) => preview_of_token(control, change).await,
+        Some(kind @ (KindName::IntegrationConnection | KindName::Policy)) => {
+            let (of, workspace, name) =
+                (control.clone(), change.workspace.clone(), change.name.clone());
+            let find =
+                move |tx: &mut Tx<'_>| route::models_with(&of, tx, &workspace, (kind, &name));
+            if change.act == Act::Deleted {
+                let id = ResourceId::known(change.resource_id.clone());
+                control.models.access.forget(&id);
+            }
+            let mut rows = itself(control, kind, change);
+            let models = control.store.read(find).await?;
+            rows.extend(models.into_iter().map(|id| (KindName::Model, id)));
+            Ok(rows)
+        }
         Some(kind) => Ok(itself(control, kind, change)),
         None => Ok(Vec::new()),
     }
@@ -163,9 +180,23 @@ fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, 
     vec![(kind, id)]
 }
 
+/// Until it is dropped, nobody else tells the edge of models. Their routes change with what no row
+/// has, so others than whoever follows the rows tell of them too.
+async fn telling(control: &Control, kind: KindName) -> Option<MutexGuard<'_, ()>> {
+    match kind {
+        KindName::Model => Some(control.models.telling.lock().await),
+        _ => None,
+    }
+}
+
 /// Tells what a row says now, and acts on it.
-async fn look_at(control: &Control, kind: KindName, id: &ResourceId) -> Result<(), Error> {
+pub(super) async fn look_at(
+    control: &Control,
+    kind: KindName,
+    id: &ResourceId,
+) -> Result<(), Error> {
     let Some(followed) = followed::find(kind) else { return Ok(()) };
+    let _told = telling(control, kind).await;
     let (of, wanted) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let mut reader =
@@ -198,6 +229,32 @@ fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
 pub fn removed(control: &Control, kind: KindName, id: &ResourceId) {
     if let Some(followed) = followed::find(kind) {
         forget(control, followed, id);
+    }
+}
+
+/// Acts on a change before whoever made it is answered, where nothing has to start for it: models are
+/// asked as soon as they are made, and keep to their connections and policies as those are now.
+pub async fn changed(control: &Control, workspace: &WorkspaceId, kind: KindName, name: &str) {
+    if !matches!(kind, KindName::Model | KindName::IntegrationConnection | KindName::Policy) {
+        return;
+    }
+    let (of, within, named) = (control.clone(), workspace.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| match kind {
+        KindName::Model => {
+            let row = resources::find(tx, &within, kind, "", &named)?;
+            Ok::<_, Error>(row.into_iter().map(|row| row.id).collect())
+        }
+        _ => route::models_with(&of, tx, &within, (kind, &named)),
+    };
+    let told = async {
+        for id in control.store.read(find).await? {
+            look_at(control, KindName::Model, &id).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = told.await {
+        // Whoever follows the rows does it soon.
+        tracing::warn!(%error, %kind, name, "the edge is not told of a change at once");
     }
 }
 

@@ -15,6 +15,7 @@ use crate::egress;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::Machine;
+use crate::models::access;
 use crate::placement;
 use crate::workloads::rows;
 use std::marker::PhantomData;
@@ -23,6 +24,7 @@ use std::time::Duration;
 use store::Tx;
 use store::identity::workspaces::Workspace;
 use tokio::time::Instant;
+use types::KindName;
 use types::edge::RouteChange;
 use types::ids::ResourceId;
 use types::instance::ReplicaId;
@@ -161,6 +163,11 @@ async fn revision<K: Deployable>(
 ) -> Result<Result<Revision, String>, Error> {
     let (context, workspace) = (case.context.clone(), case.workspace.clone());
     let (held, revision) = (case.held.clone(), revision.to_owned());
+    if purpose == Purpose::Launch {
+        for connection in connections(&held.wish) {
+            access::first(&context.control, &workspace.id, &connection).await?;
+        }
+    }
     let work = move |tx: &mut Tx<'_>| {
         if purpose == Purpose::Launch
             && let Err(why) = launch::allowed(&context, tx, &workspace)?
@@ -170,6 +177,12 @@ async fn revision<K: Deployable>(
         launch::revision::<K>(&context, tx, (&workspace, &held), &revision)
     };
     case.context.control.store.read(work).await
+}
+
+/// The connections that a wish names.
+fn connections<K: Deployable>(wish: &K) -> impl Iterator<Item = String> {
+    let references = wish.references().into_iter();
+    references.filter(|to| to.kind == KindName::IntegrationConnection).map(|to| to.name)
 }
 
 fn situation<K: Deployable>(control: &Control, case: &Case<K>) -> Situation {

@@ -1,0 +1,39 @@
+//! Models as rows ask for them: who answers, with which credentials, under which limits.
+//!
+//! ```text
+//! route    a row with its connection and policies → what the edge is told
+//! access   access tokens of connections that have none by themselves
+//! ask      which models a connection reaches, as its provider says
+//! log      lines about requests, where a model has its log on
+//! ```
+
+pub(crate) mod access;
+mod ask;
+pub mod ledger;
+mod log;
+pub(crate) mod route;
+pub mod usage;
+
+pub use ask::{list, one};
+pub(crate) use log::run as run_log;
+
+use crate::settings::Models;
+
+/// What only this run of the program knows.
+pub(crate) struct Shared {
+    pub(crate) access: access::Access,
+    asked: ask::Asked,
+    /// Whoever tells the edge of models holds it from the reading of rows on, so that an older route
+    /// never follows a newer one.
+    pub(crate) telling: tokio::sync::Mutex<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &Models) -> Self {
+        Self {
+            access: access::Access::new(settings),
+            asked: ask::Asked::new(settings),
+            telling: tokio::sync::Mutex::default(),
+        }
+    }
+}
