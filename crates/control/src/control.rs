@@ -5,6 +5,7 @@ use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Builder, Edge, Machine};
+use crate::models;
 use crate::settings::Settings;
 use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
@@ -37,6 +38,7 @@ pub struct Inner {
     pub(crate) builder: Option<Arc<dyn Builder>>,
     pub(crate) builds: builds::Shared,
     pub(crate) workloads: Shared,
+    pub(crate) models: models::Shared,
 }
 
 impl std::ops::Deref for Control {

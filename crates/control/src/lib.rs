@@ -30,8 +30,11 @@ pub mod json;
 pub mod kinds;
 pub mod machine;
 mod missing;
+pub mod models;
+mod notes;
 pub mod pager;
 mod placement;
+pub mod placing;
 pub mod providers;
 pub mod query;
 pub mod registry;
@@ -59,6 +62,7 @@ pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
 pub use settings::{
-    Bill, Deployments, Egress, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots, StreamLimits,
+    Bill, Deployments, Egress, Models, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots,
+    StreamLimits,
 };
 pub use start::{Parts, start};

@@ -21,6 +21,7 @@ use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{
     DriveMount, Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
 };
+use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
 /// An answer that takes a moment.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -282,6 +283,19 @@ pub trait Edge: Send + Sync + 'static {
     /// What is known here of the requests to a workload. `None`: it has no route, or nothing to count.
     fn requests_of(&self, _workload: &ResourceId, _window: Option<Window>) -> Option<RequestStats> {
         None
+    }
+
+    /// Asks a service out there, at an address that somebody gave: what is inside is refused.
+    fn ask_outside<'a>(
+        &'a self,
+        _request: &'a OutsideRequest,
+    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+        Box::pin(async { Err(MachineFault("this server asks no providers".to_owned())) })
+    }
+
+    /// Waits for requests of models whose log is on, and hands over what is to be written of them.
+    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+        Box::pin(std::future::pending())
     }
 
     /// What an instance has to do. `None`: the edge does not know it.

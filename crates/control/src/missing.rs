@@ -8,18 +8,11 @@ pub enum Missing {
     MountVolume,
     Snapshot,
     Fork,
-    AskProvider,
 }
 
 impl Missing {
-    pub const ALL: [Self; 6] = [
-        Self::Build,
-        Self::ReceiveTemplate,
-        Self::MountVolume,
-        Self::Snapshot,
-        Self::Fork,
-        Self::AskProvider,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Build, Self::ReceiveTemplate, Self::MountVolume, Self::Snapshot, Self::Fork];
 
     /// Continues the sentence "This server cannot yet …".
     pub const fn act(self) -> &'static str {
@@ -31,7 +24,6 @@ impl Missing {
             Self::MountVolume => "mount a volume: its machine keeps no volumes",
             Self::Snapshot => "take a snapshot: no machine of it keeps any",
             Self::Fork => "fork a sandbox: no machine of it keeps snapshots",
-            Self::AskProvider => "ask a model provider: the model gateway is missing",
         }
     }
 }

@@ -41,6 +41,7 @@ pub struct Settings {
     pub snapshots: Snapshots,
     pub s3: S3Limits,
     pub egress: Egress,
+    pub models: Models,
 }
 
 /// Addresses that egress gateways are given.
@@ -55,6 +56,39 @@ pub struct Egress {
 impl Default for Egress {
     fn default() -> Self {
         Self { pool: EgressPool::default(), workspace_max: 4 }
+    }
+}
+
+/// What is asked of providers of models, beside the requests of callers.
+#[derive(Debug, Clone, Copy)]
+pub struct Models {
+    /// How long a list of a provider's models is given again, and how many lists are kept.
+    pub listed_for: Duration,
+    pub lists_max: usize,
+    /// Lists that are asked for at the same time, and how many of them by one workspace.
+    pub asks_max: u64,
+    pub asks_workspace_max: u64,
+    /// The same of access tokens of connections.
+    pub tokens_max: u64,
+    pub tokens_workspace_max: u64,
+    /// Pause before an access token is asked for again that was not given: the first, which doubles
+    /// each time in a row, and the longest.
+    pub token_retry: Duration,
+    pub token_retry_max: Duration,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        Self {
+            listed_for: Duration::from_secs(300),
+            lists_max: 1000,
+            asks_max: 32,
+            asks_workspace_max: 4,
+            tokens_max: 32,
+            tokens_workspace_max: 4,
+            token_retry: Duration::from_secs(5),
+            token_retry_max: Duration::from_secs(300),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::machine::{Builder, Edge, Machine};
 use crate::settings::Settings;
 use crate::workload_identity::IdentityKey;
 use crate::workloads::shared::Shared;
-use crate::{Error, billing, builds, repositories, usage, workloads, workspace_defaults};
+use crate::{Error, billing, builds, models, repositories, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
 use jobs::Queue;
 use jobs::callbacks::Callbacks;
@@ -61,6 +61,7 @@ impl Control {
             machine,
             edge,
             builds: builds::Shared::new(&settings.builds),
+            models: models::Shared::new(&settings.models),
             workloads: Shared::new(&settings),
             settings,
             builder,

@@ -27,4 +27,4 @@ pub use verbs::{
     Checked, Shown, change_state, create, create_checked, get, opened, present, remove, replace,
     require_version,
 };
-pub(crate) use verbs::{put_back, require_referred};
+pub(crate) use verbs::{put_back, require_referred, rewrite};

@@ -265,6 +265,17 @@ pub(crate) fn put_back<K: Managed>(
     write_over(context, tx, held, (wish, state), None)
 }
 
+/// Stores another wish of an object that means the same: nothing is deployed anew, and no revision begins.
+pub(crate) fn rewrite<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: Held<K>,
+    wish: K,
+) -> Result<Held<K>, Error> {
+    let state = held.state.clone();
+    write_over(context, tx, held, (wish, state), None)
+}
+
 /// Refuses unless the object still has the version that the caller has seen.
 pub fn require_version<K: Managed>(
     context: &Context,

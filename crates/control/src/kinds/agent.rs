@@ -8,6 +8,7 @@ use crate::executions::triggered::{give_back_addresses, take_addresses};
 use store::Tx;
 use types::Kind;
 use types::kinds::Agent;
+use types::kinds::policy::PolicyResourceType;
 use types::parts::Lifecycle;
 
 impl Managed for Agent {
@@ -25,6 +26,7 @@ impl Managed for Agent {
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        super::require_place(context, tx, draft.wish, PolicyResourceType::Agent)?;
         let old = draft.old.map(Holder::agent);
         Holder::agent(draft.wish).take(context, tx, old.as_ref())
     }

@@ -7,6 +7,7 @@ use crate::executions::triggered::{give_back_addresses, take_addresses};
 use store::Tx;
 use types::Kind;
 use types::kinds::Function;
+use types::kinds::policy::PolicyResourceType;
 use types::parts::Lifecycle;
 
 impl Managed for Function {
@@ -20,10 +21,11 @@ impl Managed for Function {
 
     fn prepare(
         context: &Context,
-        _: &mut Tx<'_>,
+        tx: &mut Tx<'_>,
         draft: &mut Draft<'_, Self>,
     ) -> Result<(), Error> {
-        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
+        context.require_region(draft.wish.spec.region.as_deref(), "spec.region")?;
+        super::require_place(context, tx, draft.wish, PolicyResourceType::Function)
     }
 
     fn follow(context: &Context, tx: &mut Tx<'_>, wish: &Self) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed, Paging};
 use crate::error::{Conflict, Error};
+use crate::models::route;
 use crate::providers;
 use store::{Tx, references};
 use types::kinds::{Function, IntegrationConnection};
@@ -25,10 +26,14 @@ impl Managed for IntegrationConnection {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        match users(context, tx, &held.row.name)?.first() {
-            Some((kind, name)) => {
-                Err(Conflict::ConnectionUsed { kind: *kind, name: name.clone() }.into())
-            }
+        let used =
+            |kind, name: &str| Err(Conflict::ConnectionUsed { kind, name: name.to_owned() }.into());
+        if let Some((kind, name)) = users(context, tx, &held.row.name)?.first() {
+            return used(*kind, name);
+        }
+        // What serves of a model may be an older revision, which names others.
+        match route::users(context, tx, (Self::NAME, &held.row.name))?.first() {
+            Some(model) => used(KindName::Model, &model.row.name),
             None => Ok(()),
         }
     }

@@ -25,14 +25,35 @@ mod vpc;
 
 use crate::context::Context;
 use crate::error::Error;
+use crate::placing::{self, Placed};
 use store::Tx;
-use types::KindName;
+use types::kinds::policy::PolicyResourceType;
 use types::parts::Deployment;
+use types::{Kind, KindName};
 
 /// The inference address of a workload.
 fn inference_url(context: &Context, kind: KindName, name: &str) -> String {
     let (base, workspace) = (&context.control.settings.public_url, &context.member.workspace_name);
     format!("{base}/{workspace}/{}/{name}", kind.plural())
+}
+
+/// Refuses a wish that its policies do not let run where it asks to. What is off runs nowhere, and
+/// another policy counts from the next change on.
+fn require_place<K: Kind>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    wish: &K,
+    resource: impl Into<Option<PolicyResourceType>>,
+) -> Result<(), Error> {
+    if !wish.enabled() {
+        return Ok(());
+    }
+    let references = wish.references().into_iter();
+    let policies = references.filter(|to| to.kind == KindName::Policy).map(|to| to.name);
+    let policies: Vec<String> = policies.collect();
+    let region = context.region(wish.region());
+    let what = Placed { resource: resource.into(), region: Some(&region), flavors: &[] };
+    placing::require(context, tx, &policies, what)
 }
 
 /// Ends the identity of a deployment that goes.
