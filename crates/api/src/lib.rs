@@ -15,7 +15,7 @@ mod table;
 
 pub use crate::http::error::Error;
 pub use crate::http::long_request::LongRequest;
-pub use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
+pub use crate::http::malformed::{LogsRule, Malformed, MetricsRule, ModelUsageRule};
 pub use crate::http::serve::{addresses, router, webhooks};
 pub use app::App;
 pub use openapi::document;

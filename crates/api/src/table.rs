@@ -12,9 +12,9 @@ use crate::http::operation::{Base, Line, Needs, Operation};
 use crate::http::reply::Answer;
 use crate::routes::{
     accounts, api_keys, budgets, catalogues, changes, custom_domains, deliveries, drives, egress,
-    executions, image_shares, images, integrations, invitations, jobs, logs, metrics, policies,
-    previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys, secrets,
-    service_accounts, snapshots, users, volume_templates, volumes, workspaces,
+    executions, image_shares, images, integrations, invitations, jobs, logs, metrics, model_usage,
+    policies, previews, prices, quotas, requests, resources, sandboxes, schedules, seal_keys,
+    secrets, service_accounts, snapshots, users, volume_templates, volumes, workspaces,
 };
 use control::builds::Buildable;
 use control::engine::Managed;
@@ -233,6 +233,8 @@ fn workloads(t: &mut Table) {
         list: &[S::ModelsList], get: &[S::ModelsGet], create: &[S::ModelsCreate], update: &[S::ModelsUpdate], delete: &[S::ModelsDelete],
     });
     t.add(GET, "/models/{modelName}/revisions", "ListModelRevisions", "Lists the revisions of a model API", &[S::ModelsList], resources::revisions::<Model>);
+    t.add(GET, "/models/{modelName}/usage", "GetModelUsage", "Reads what one model API used", &[S::ModelsGet], model_usage::of_model);
+    t.add(GET, "/usage/models", "ListModelUsage", "Reads what all model APIs of the workspace used", &[S::ModelsList], model_usage::of_all);
     t.built::<Job>(&Words {
         path: "/jobs", item: "/jobs/{jobId}", noun: "Job", plural: "Jobs", what: "job",
         list: &[S::JobsList], get: &[S::JobsGet], create: &[S::JobsCreate], update: &[S::JobsUpdate], delete: &[S::JobsDelete],

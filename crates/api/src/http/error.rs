@@ -1,11 +1,11 @@
 //! Why a request was not served, and the only place that turns decisions into statuses.
 
-use crate::http::malformed::{LogsRule, Malformed, MetricsRule};
+use crate::http::malformed::{LogsRule, Malformed, MetricsRule, ModelUsageRule};
 use auth::Denied;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use control::Error as Decision;
-use control::error::{Absent, BadCursor, Forbidden, Unfit};
+use control::error::{Absent, BadCursor, Forbidden, ProviderFault, Unfit};
 use http::{HeaderValue, StatusCode, header};
 use jobs::StartError;
 use serde_json::{Map, Value, json};
@@ -68,7 +68,7 @@ macro_rules! through_malformed {
     )+};
 }
 
-through_malformed!(LogsRule, MetricsRule);
+through_malformed!(LogsRule, MetricsRule, ModelUsageRule);
 
 impl Error {
     /// Status and stable name.
@@ -153,6 +153,10 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         }
         Decision::NotQueued(why) => not_queued_case(why),
         Decision::Identity(why) => identity_case(why),
+        Decision::Provider(ProviderFault::Connection { .. }) => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
+        Decision::Provider(_) => (StatusCode::BAD_GATEWAY, "PROVIDER_FAILED"),
         Decision::Missing(_) => (StatusCode::NOT_IMPLEMENTED, "not_implemented"),
         Decision::Store(store::Error::Busy { .. }) => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
         Decision::Store(store::Error::Unreachable(_)) => {
@@ -249,7 +253,9 @@ fn denied_case(denied: &Denied) -> (StatusCode, &'static str) {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, name) = self.case();
-        if status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED {
+        // What providers of tenants do is told to the tenants.
+        let elsewhere = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::BAD_GATEWAY);
+        if status.is_server_error() && !elsewhere {
             tracing::error!(error = &self as &dyn std::error::Error, "a request failed");
         }
         let decision = match &self {

@@ -40,6 +40,8 @@ pub enum Malformed {
     Logs(#[from] LogsRule),
     #[error(transparent)]
     Metrics(#[from] MetricsRule),
+    #[error(transparent)]
+    ModelUsage(#[from] ModelUsageRule),
 }
 
 /// What a question about logs must keep to.
@@ -92,4 +94,25 @@ pub enum MetricsRule {
     BillingDimension { known: String },
     #[error("`label` and `unit` are not supported")]
     Unsupported,
+}
+
+/// What a question about the usage of models must keep to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelUsageRule {
+    #[error("`{name}` must be an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`")]
+    Time { name: &'static str },
+    #[error("`end` must be after `start`")]
+    Window,
+    #[error("the window may have at most {days_max} days with this resolution")]
+    LongWindow { days_max: i64 },
+    #[error("`resolution` must be hourly, daily or total")]
+    Resolution,
+    #[error("`groupBy` knows {known}")]
+    Group { known: String },
+    #[error("`groupBy` names something twice")]
+    GroupTwice,
+    #[error(
+        "the answer would have more than {max} entries: ask for a shorter window, a coarser resolution or fewer groups"
+    )]
+    ManyRows { max: usize },
 }

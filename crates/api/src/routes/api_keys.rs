@@ -16,6 +16,7 @@ fn shown(stored: api_keys::ApiKey, value: Option<String>) -> ApiKey {
         Subject::User(_) => "user",
         Subject::ServiceAccount(_) => "service_account",
     };
+    let (models, budget) = stored.models.map(|key| (key.models, key.budget)).unzip();
     ApiKey {
         api_key: value.map(Sensitive),
         created_at: Some(stored.created_at),
@@ -25,6 +26,8 @@ fn shown(stored: api_keys::ApiKey, value: Option<String>) -> ApiKey {
         expires_in: stored.expires_in,
         id: Some(stored.id.to_string()),
         name: Some(stored.name),
+        models,
+        budget: budget.flatten(),
         sub: Some(stored.subject.as_str().to_owned()),
         sub_type: Some(sub_type.into()),
     }
@@ -39,6 +42,7 @@ fn new_key(asked: &ApiKeyRequest) -> Result<NewKey, Error> {
     Ok(NewKey {
         name: asked.name.clone().unwrap_or_default(),
         expires_in: asked.expires_in.clone(),
+        models: asked.key_models()?,
     })
 }
 

@@ -5,10 +5,10 @@ use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::error::Absent;
+use control::placing;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use types::parts::{Flavor, FlavorType};
 use types::wire::{
     ChangelogResponse, Configuration, Continent, Country, Feature, Features, LocationResponse,
     McpDefinition, PublicIps, SandboxDefinition, Template,
@@ -41,7 +41,7 @@ pub(crate) async fn locations(call: Call<Member>) -> Result<Reply<Vec<LocationRe
     let location = |region: &types::wire::Region| LocationResponse {
         continent: region.continent.clone(),
         country: region.country.clone(),
-        flavors: Some(vec![Flavor { name: Some("x86".into()), kind: Some(FlavorType::Cpu) }]),
+        flavors: Some(placing::flavors_here()),
         location: region.location.clone(),
         region: region.name.clone(),
         status: Some("healthy".into()),

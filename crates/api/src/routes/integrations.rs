@@ -4,10 +4,9 @@ use crate::http::call::Call;
 use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
-use control::Missing;
 use control::engine::Held;
 use control::error::Absent;
-use control::providers;
+use control::{json, models, providers};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use store::Tx;
@@ -36,12 +35,13 @@ pub(crate) async fn endpoints(
     Ok(Reply::of(&provider.and_then(|provider| provider.endpoints).unwrap_or_default()))
 }
 
+/// The models that the provider of a connection lists.
 pub(crate) async fn models(call: Call<Member>) -> Result<Reply<Vec<Value>>, Error> {
-    connection(&call).await?;
-    Err(control::Error::Missing(Missing::AskProvider).into())
+    let listed = models::list(&call.context(), call.path.at(0)).await?;
+    Ok(Reply::of(&listed.iter().map(json::value).collect::<Vec<_>>()))
 }
 
 pub(crate) async fn model(call: Call<Member>) -> Result<Reply<Value>, Error> {
-    connection(&call).await?;
-    Err(control::Error::Missing(Missing::AskProvider).into())
+    let found = models::one(&call.context(), call.path.at(0), call.path.at(1)).await?;
+    Ok(Reply::of(&json::value(&found)))
 }

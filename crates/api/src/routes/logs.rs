@@ -57,9 +57,16 @@ pub(crate) struct LogQuery {
 }
 
 /// The kinds whose output is kept. Of a sandbox that is what building it printed and what the rules of
-/// its network did: what its processes print is kept in it.
-const PRINTING: [KindName; 5] =
-    [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
+/// its network did: what its processes print is kept in it. Of a model it is the log of requests, where
+/// that is on.
+const PRINTING: [KindName; 6] = [
+    KindName::Agent,
+    KindName::Application,
+    KindName::Function,
+    KindName::Job,
+    KindName::Model,
+    KindName::Sandbox,
+];
 
 /// A time of the query; the published command line writes it without a zone and means UTC.
 pub(super) fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {

@@ -18,6 +18,7 @@ pub(crate) mod invitations;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod model_usage;
 pub(crate) mod policies;
 pub(crate) mod previews;
 pub(crate) mod prices;

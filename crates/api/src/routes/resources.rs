@@ -60,7 +60,11 @@ pub(crate) async fn create<K: Managed>(
     call: Call<Member, NoQuery, Wish<K>>,
 ) -> Result<Reply<K>, Error> {
     let (context, parents, wish) = (call.context(), call.path.all(), call.body.0.clone());
-    call.once(move |tx| engine::create(&context, tx, &parents, wish.clone())).await
+    let (control, workspace) = (call.app.control().clone(), context.member.workspace.clone());
+    let name = wish.name().to_owned();
+    let made = call.once(move |tx| engine::create(&context, tx, &parents, wish.clone())).await?;
+    workloads::changed(&control, &workspace, K::NAME, &name).await;
+    Ok(made)
 }
 
 pub(crate) async fn create_or_build<K: Buildable>(
@@ -79,11 +83,14 @@ pub(crate) async fn replace<K: Managed>(
     let (context, parents, name, wish) =
         (call.context(), call.path.parents(), call.path.name().to_owned(), call.body.0);
     let seen = call.if_match;
+    let (workspace, changed) = (context.member.workspace.clone(), name.clone());
     let work = move |tx: &mut Tx<'_>| {
         engine::require_version::<K>(&context, tx, &parents, &name, seen)?;
         engine::replace(&context, tx, &parents, &name, wish.clone())
     };
-    Ok(call.app.store.write(work).await?.into())
+    let shown = call.app.store.write(work).await?;
+    workloads::changed(call.app.control(), &workspace, K::NAME, &changed).await;
+    Ok(shown.into())
 }
 
 pub(crate) async fn replace_or_build<K: Buildable>(
@@ -107,6 +114,7 @@ pub(crate) async fn remove<K: Managed>(
     let (context, parents, name) =
         (call.context(), call.path.parents(), call.path.name().to_owned());
     let seen = call.if_match;
+    let (workspace, changed) = (context.member.workspace.clone(), name.clone());
     let work = move |tx: &mut Tx<'_>| {
         engine::require_version::<K>(&context, tx, &parents, &name, seen)?;
         let id = Held::<K>::lock(&context, tx, &parents, &name)?.row.id;
@@ -114,6 +122,7 @@ pub(crate) async fn remove<K: Managed>(
     };
     let (last, id) = call.app.store.write(work).await?;
     workloads::removed(call.app.control(), K::NAME, &id);
+    workloads::changed(call.app.control(), &workspace, K::NAME, &changed).await;
     Ok(Reply::of(&last))
 }
 

@@ -92,7 +92,7 @@ impl Caller {
 fn no_key(error: NoSigningKey) -> Refused {
     match error {
         NoSigningKey::Unknown => Refused::UnknownKey,
-        NoSigningKey::NotServiceAccount | NoSigningKey::NotKept => {
+        NoSigningKey::NotServiceAccount | NoSigningKey::ForModels | NoSigningKey::NotKept => {
             Refused::UnusableKey(error.to_string())
         }
         NoSigningKey::Store(error) => Refused::Broken(io::Error::other(error)),
