@@ -1,7 +1,8 @@
 //! Restarts in the middle, machines that fail, and limits.
 
 use crate::common::Cloud;
-use crate::{DEPLOYED, address, agent, job, quick, slow_upload, stage, stage_on};
+use crate::uploads::slow_upload;
+use crate::{DEPLOYED, address, agent, job, quick, stage, stage_on};
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
