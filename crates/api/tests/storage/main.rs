@@ -1,0 +1,12 @@
+//! What the interface says of volumes, drives, images, snapshots, forks and archives.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod archives;
+#[path = "../common/mod.rs"]
+mod common;
+mod drives;
+mod forks;
+mod images;
+mod snapshots;
+mod volumes;
