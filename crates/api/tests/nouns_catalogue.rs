@@ -81,8 +81,6 @@ async fn what_is_known_of_providers_is_readable() {
         cloud.get(&format!("{path}/endpointConfigurations")).await.ok(),
         openai["endpoints"]
     );
-    cloud.get(&format!("{path}/models")).await.refused(501);
-    cloud.get(&format!("{path}/models/m")).await.refused(501);
     cloud.get("/v0/integrations/connections/none/models").await.refused(404);
 }
 
@@ -140,9 +138,6 @@ fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
             Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
             Missing::Fork => {
                 post("/v0/sandboxes/one/fork", json!({"targetName": "n", "targetType": "sandbox"}))
-            }
-            Missing::AskProvider => {
-                (Method::GET, "/v0/integrations/connections/one/models".into(), Value::Null)
             }
         })
     };

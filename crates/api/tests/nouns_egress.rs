@@ -131,6 +131,32 @@ async fn a_machine_that_cannot_is_no_success_and_is_told_again() {
     assert_eq!(told.last().unwrap().1, EgressRules::default(), "it was opened, and is open");
 }
 
+/// Its row is read by the background while the caller still waits for its instance.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_launched_with_its_rules_is_not_told_them_again() {
+    let (cloud, machine) = cloud().await;
+    machine.set_held(true);
+    let made = cloud.post("/v0/sandboxes", with_network(json!({"allowedDomains": ["a.example"]})));
+    let others = async {
+        let [launch] = &machine.until_launched(1).await[..] else { panic!("one is enough") };
+        let instance = launch.instance.clone();
+        // What is launched by the background shows that it has read the rows before.
+        let runtime = json!({"image": IMAGE, "minScale": 1});
+        let agent = json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime}});
+        cloud.post("/v0/agents", agent).await.ok();
+        machine.until_launched(2).await;
+        machine.set_held(false);
+        instance
+    };
+    let (made, instance) = tokio::join!(made, others);
+    made.ok();
+    // This waits for whoever has the sandbox in hand.
+    cloud.put(ONE, with_network(json!({"allowedDomains": ["b.example"]}))).await.ok();
+    let told = machine.told.borrow().clone();
+    let lists = told.iter().map(|(who, rules)| (who, rules.allowed_domains.concat()));
+    assert_eq!(lists.collect::<Vec<_>>(), [(&instance, "b.example".to_owned())]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_lives_on_is_told_again_by_the_next_run_of_the_program() {
     let (mut cloud, machine) = cloud().await;

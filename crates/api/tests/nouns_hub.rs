@@ -157,3 +157,37 @@ async fn a_connection_of_another_workspace_is_nobody_elses() {
     let launched = machine.until_launched(1).await;
     assert_eq!(variable(&launched[0], "DATABASE_URL").as_deref(), Some("theirs"));
 }
+
+/// A server that is given the token that its connection is given, and neither of its secrets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_of_the_hub_finds_an_access_token() {
+    let secrets = json!({"CLIENT_ID": {}, "CLIENT_SECRET": {}, "REFRESH_TOKEN": {}});
+    let server = json!({"name": "mail", "integration": "mail", "image": IMAGE,
+        "entrypoint": {"command": "serve", "env": {"TOKEN": "Bearer ${secrets.ACCESS_TOKEN}"}},
+        "form": {"config": {"tokenUrl": {}}, "secrets": secrets}});
+    let catalogue: Catalogue = serde_json::from_value(json!({"servers": [server]})).unwrap();
+    catalogue.check().unwrap();
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let settings = Settings { catalogue, ..settings() };
+    let cloud = Cloud::start_on_machine(machine.clone(), settings).await;
+    cloud.routes.answer(|_| Ok((200, json!({"access_token": "at", "expires_in": 9}).to_string())));
+    let secret = json!({"CLIENT_ID": "c", "CLIENT_SECRET": "s", "REFRESH_TOKEN": "r-hidden"});
+    let config = json!({"tokenUrl": "https://token.example/"});
+    let spec = json!({"integration": "mail", "config": config, "secret": secret});
+    let wish = json!({"metadata": {"name": "k"}, "spec": spec});
+    cloud.post(CONNECTIONS, wish.clone()).await.ok();
+    cloud.post("/v0/functions", function(&json!({}))).await.ok();
+    cloud.until("/v0/functions/f", is("DEPLOYED")).await;
+    let [launch] = &machine.until_launched(1).await[..] else { panic!("one is enough") };
+    assert_eq!(variable(launch, "TOKEN").as_deref(), Some("Bearer at"));
+    assert!(!format!("{:?}", launch.environment).contains("r-hidden"));
+
+    // Without a token it does not run, and says why.
+    cloud.routes.answer(|_| Ok((400, r#"{"error": "invalid_grant"}"#.to_owned())));
+    let mut other = wish;
+    other["spec"]["secret"]["REFRESH_TOKEN"] = json!("taken back");
+    cloud.put(&format!("{CONNECTIONS}/k"), other).await.ok();
+    let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
+    let why = last_message(&failed);
+    assert!(why.contains("connection `k`") && why.contains("invalid_grant"), "{why}");
+}

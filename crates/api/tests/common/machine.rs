@@ -55,6 +55,8 @@ pub struct Pretended {
     pub told: watch::Sender<Vec<(InstanceName, EgressRules)>>,
     /// Whether it fails to be told.
     deaf: AtomicBool,
+    /// Whether launches wait.
+    held: watch::Sender<bool>,
     events: watch::Sender<Vec<EgressEvent>>,
 }
 
@@ -78,6 +80,7 @@ impl Pretended {
             retired: watch::Sender::default(),
             told: watch::Sender::default(),
             deaf: AtomicBool::new(false),
+            held: watch::Sender::new(false),
             events: watch::Sender::default(),
         }
     }
@@ -156,6 +159,11 @@ impl Pretended {
         let all = told.wait_for(|told| told.len() >= count);
         let all = tokio::time::timeout(std::time::Duration::from_secs(60), all).await;
         all.expect("in time").expect("a machine").clone()
+    }
+
+    /// From now on launches wait, or go on.
+    pub fn set_held(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     /// From now on it cannot be told rules, or can be again.
@@ -301,6 +309,7 @@ impl Machine for Pretended {
             let granted = launch.image == PRIVATE || is_own_image(&launch.image);
             assert_eq!(launch.granted.is_some(), granted, "{launch:?}");
             self.launched.send_modify(|launched| launched.push(launch.clone()));
+            self.held.subscribe().wait_for(|held| !held).await.expect("a machine");
             let how = (self.script)(&launch)?;
             if launch.serves.is_some() && how != Outcome::SUCCESS {
                 self.end(&launch.instance, how.clone());

@@ -134,7 +134,11 @@ pub fn settings() -> Settings {
     Settings {
         public_url: "http://localhost:8080".into(),
         content_url: "http://localhost:8081".into(),
-        regions: vec![Region { name: Some("local".into()), ..Region::default() }],
+        regions: vec![Region {
+            name: Some("local".into()),
+            continent: Some("eu".into()),
+            ..Region::default()
+        }],
         catalogue: Catalogue::default(),
         body_max: 1 << 20,
         bare_list_max: 1000,
@@ -169,6 +173,7 @@ pub fn settings() -> Settings {
                 .expect("addresses"),
             workspace_max: 6,
         },
+        models: control::Models::default(),
     }
 }
 

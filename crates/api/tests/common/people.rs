@@ -37,6 +37,7 @@ impl Cloud {
                 grant: Grant::Key,
                 key: None,
                 memberships: Vec::new(),
+                models: None,
                 administers: Vec::new(),
             };
             let (_, key) = auth::api_keys::create(tx, &identity, NewKey::default())?;

@@ -7,6 +7,8 @@ use tokio::sync::watch;
 use types::edge::{Demand, DomainRoute, Load, RouteChange, WorkloadRoute};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
+use types::models::{ModelLogEntry, ModelRoute, OutsideAnswer, OutsideRequest};
+use types::parts::Sensitive;
 
 /// Every route that was told, and what an edge asks for and knows.
 #[derive(Default)]
@@ -17,7 +19,13 @@ pub struct Routes {
     pub calls: parking_lot::Mutex<Vec<Call>>,
     /// The load of all instances; unknown while there is none.
     load: parking_lot::Mutex<Option<Load>>,
+    /// Every question to a service out there, and what answers them.
+    pub questions: parking_lot::Mutex<Vec<OutsideRequest>>,
+    outside: parking_lot::Mutex<Option<Box<Outside>>>,
+    model_log: watch::Sender<Vec<ModelLogEntry>>,
 }
+
+type Outside = dyn Fn(&OutsideRequest) -> Result<(u16, String), String> + Send + Sync;
 
 impl Edge for Routes {
     fn publish(&self, change: RouteChange) {
@@ -29,6 +37,30 @@ impl Edge for Routes {
             let mut wanted = self.wanted.subscribe();
             wanted.wait_for(|wanted| !wanted.is_empty()).await.expect("it is kept");
             self.wanted.send_replace(Vec::new())
+        })
+    }
+
+    fn ask_outside<'a>(
+        &'a self,
+        request: &'a OutsideRequest,
+    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+        self.questions.lock().push(request.clone());
+        let answer = match &*self.outside.lock() {
+            Some(outside) => outside(request),
+            None => Err("nobody is there".to_owned()),
+        };
+        let answer = answer.map_err(MachineFault);
+        Box::pin(async move {
+            let (status, body) = answer?;
+            Ok(OutsideAnswer { status, body: Sensitive(body.into_bytes()) })
+        })
+    }
+
+    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+        Box::pin(async {
+            let mut entries = self.model_log.subscribe();
+            entries.wait_for(|entries| !entries.is_empty()).await.expect("it is kept");
+            self.model_log.send_replace(Vec::new())
         })
     }
 
@@ -74,6 +106,40 @@ impl Routes {
             panic!("it was told otherwise: {:?}", last(&self.told.borrow(), "main", name));
         };
         last(&told, "main", name).expect("a route")
+    }
+
+    /// Services out there answer so from now on.
+    pub fn answer(
+        &self,
+        outside: impl Fn(&OutsideRequest) -> Result<(u16, String), String> + Send + Sync + 'static,
+    ) {
+        *self.outside.lock() = Some(Box::new(outside));
+    }
+
+    /// A request to a model whose log is on.
+    pub fn requested(&self, entry: ModelLogEntry) {
+        self.model_log.send_modify(|entries| entries.push(entry));
+    }
+
+    /// Waits until what was told last of a model of the first workspace is as wanted.
+    pub async fn until_model(
+        &self,
+        name: &str,
+        wanted: impl Fn(&ModelRoute) -> bool,
+    ) -> ModelRoute {
+        let mut told = self.told.subscribe();
+        let last = |told: &Vec<RouteChange>| {
+            told.iter().rev().find_map(|change| match change {
+                RouteChange::Model(route) if route.name == name => Some((**route).clone()),
+                _ => None,
+            })
+        };
+        let fits = |told: &Vec<RouteChange>| last(told).is_some_and(|route| wanted(&route));
+        let waited = tokio::time::timeout(Duration::from_secs(60), told.wait_for(fits)).await;
+        let Ok(Ok(told)) = waited else {
+            panic!("it was told otherwise: {:?}", last(&self.told.borrow()));
+        };
+        last(&told).expect("a route")
     }
 
     /// Waits until what was told last of a domain is as wanted.
