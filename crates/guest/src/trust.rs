@@ -7,21 +7,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use types::guest::ProxySettings;
+use types::guest::{BUNDLES, ProxySettings};
 
-/// Where images have their certificates, by what they are made of.
-const BUNDLES: [&str; 6] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/usr/lib/ssl/cert.pem",
-];
 const FOLDER: &str = "/etc/holm";
 const AUTHORITY: &str = "authority.pem";
 const JAVA: &str = "cacerts.jks";
@@ -66,8 +57,10 @@ impl Trust {
         }
         fs::create_dir_all(self.below(FOLDER))?;
         let (authority, java) = (format!("{FOLDER}/{AUTHORITY}"), format!("{FOLDER}/{JAVA}"));
+        // Whatever file of certificates has an authority of ours was changed after this one was made.
+        let is_first = !self.below(&authority).exists();
         replace(&self.below(&authority), settings.authority.as_bytes())?;
-        let bundle = self.add_to_bundle(settings)?;
+        let bundle = self.add_to_bundle(settings, is_first)?;
         let mut variables: BTreeMap<String, String> =
             OF_BUNDLE.iter().map(|name| ((*name).to_owned(), bundle.clone())).collect();
         variables.extend(OF_AUTHORITY.map(|name| (name.to_owned(), authority.clone())));
@@ -83,17 +76,24 @@ impl Trust {
     }
 
     /// Answers the path of the file that has all certificates.
-    fn add_to_bundle(&self, settings: &ProxySettings) -> io::Result<String> {
+    fn add_to_bundle(&self, settings: &ProxySettings, is_first: bool) -> io::Result<String> {
         let there_is = |path: &&&str| self.below(path).exists();
         let path = BUNDLES.iter().find(there_is).unwrap_or(&BUNDLES[0]);
-        let own = match read(&self.below(path))? {
-            Some(own) => without_authority(&own),
-            None => settings.roots.clone().unwrap_or_default(),
-        };
-        let line_break = if own.is_empty() || own.ends_with('\n') { "" } else { "\n" };
-        let text = format!("{own}{line_break}{BEGIN}{}\n{END}", settings.authority.trim_end());
-        replace(&self.below(path), text.as_bytes())?;
-        Ok((*path).to_owned())
+        let addition = format!("{BEGIN}{}\n{END}", settings.authority.trim_end());
+        let file = self.below(path);
+        match open(&file)? {
+            // Most starts come by here, and somebody waits for them.
+            Some(own) if is_first => add(&file, own, &addition)?,
+            Some(own) => {
+                let own = without_authority(&text(own)?);
+                replace(&file, with_line(&own, &addition).as_bytes())?;
+            }
+            None => {
+                let roots = settings.roots.as_deref().unwrap_or_default();
+                replace(&file, with_line(roots, &addition).as_bytes())?;
+            }
+        }
+        Ok(format!("/{path}"))
     }
 
     fn forget(&self) -> io::Result<()> {
@@ -102,7 +102,8 @@ impl Trust {
         }
         for path in BUNDLES {
             let path = self.below(path);
-            if let Some(text) = read(&path)?.filter(|text| text.contains(BEGIN)) {
+            let text = open(&path)?.map(text).transpose()?;
+            if let Some(text) = text.filter(|text| text.contains(BEGIN)) {
                 replace(&path, without_authority(&text).as_bytes())?;
             }
         }
@@ -121,41 +122,83 @@ impl Trust {
     }
 }
 
-/// `None` where there is no such file. What is not text is no file of certificates of ours.
-fn read(path: &Path) -> io::Result<Option<String>> {
+/// `None` where there is no such file.
+fn open(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(about) if about.len() > FILE_BYTES_MAX => Err(ErrorKind::FileTooLarge.into()),
         // Reading a pipe that somebody put there would wait for ever.
         Ok(about) if !about.is_file() => Err(ErrorKind::InvalidInput.into()),
-        Ok(_) => fs::read(path).map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Ok(_) => File::open(path).map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
+/// What is not text is no file of certificates of ours.
+fn text(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// What an image has of its own in such a file.
 fn without_authority(text: &str) -> String {
-    let Some((before, rest)) = text.split_once(BEGIN) else { return text.to_owned() };
-    let after = rest.split_once(END).map_or("", |(_, after)| after);
-    format!("{before}{after}")
+    let (mut own, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        own.push_str(before);
+        rest = after.split_once(END).map_or("", |(_, after)| after);
+    }
+    own + rest
+}
+
+fn with_line(own: &str, addition: &str) -> String {
+    let line_break = if own.is_empty() || own.ends_with('\n') { "" } else { "\n" };
+    format!("{own}{line_break}{addition}")
+}
+
+/// Puts something behind a file, of which this reads no more than its end: the kernel copies it.
+fn add(path: &Path, mut own: File, addition: &str) -> io::Result<()> {
+    let length = own.metadata()?.len();
+    let mut last = *b"\n";
+    if let Some(end) = length.checked_sub(1) {
+        own.read_exact_at(&mut last, end)?;
+    }
+    let line_break = if last == *b"\n" { "" } else { "\n" };
+    write_anew(path, |fresh| {
+        // It may grow meanwhile.
+        io::copy(&mut (&mut own).take(length), fresh)?;
+        fresh.write_all(format!("{line_break}{addition}").as_bytes())
+    })
+}
+
+/// Makes the content of a file what it has to be.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    if has(path, content) {
+        return Ok(());
+    }
+    write_anew(path, |fresh| fresh.write_all(content))
+}
+
+fn has(path: &Path, content: &[u8]) -> bool {
+    // Most that differ do so in their length already.
+    let fits = |about: fs::Metadata| about.is_file() && about.len() == content.len() as u64;
+    fs::metadata(path).is_ok_and(fits) && fs::read(path).is_ok_and(|now| now == content)
 }
 
 /// Whole or not at all, also where the path is a link to the real file.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+fn write_anew(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::read(&path).is_ok_and(|now| now == content) {
-        return Ok(());
-    }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     let fresh = path.with_extension("holm-new");
-    let write = || {
-        fs::write(&fresh, content)?;
-        fs::set_permissions(&fresh, Permissions::from_mode(0o644))?;
+    let make = || {
+        let mut file = File::create(&fresh)?;
+        write(&mut file)?;
+        file.set_permissions(Permissions::from_mode(0o644))?;
         fs::rename(&fresh, &path)
     };
-    write().inspect_err(|_| drop(fs::remove_file(&fresh)))
+    make().inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
 #[cfg(test)]
@@ -195,6 +238,30 @@ mod tests {
         assert_eq!(trust.follow(&ProxySettings::default()).unwrap(), BTreeMap::new());
         assert_eq!(bundle().unwrap(), OWN);
         assert!(!folder.path().join("etc/holm/authority.pem").exists());
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_line_or_has_nothing_gets_lines_of_its_own() {
+        for (own, kept) in [("", ""), ("no end of a line", "no end of a line\n")] {
+            let (folder, trust) = scene();
+            write(&folder, "etc/ssl/cert.pem", own);
+            trust.follow(&settings("ours\n")).unwrap();
+            let text = fs::read_to_string(folder.path().join("etc/ssl/cert.pem")).unwrap();
+            assert_eq!(text, format!("{kept}{BEGIN}ours\n{END}"));
+        }
+    }
+
+    /// Root in here may do what it likes with the files between two changes.
+    #[test]
+    fn what_was_added_twice_goes_all_at_once() {
+        let (folder, trust) = scene();
+        write(&folder, "etc/ssl/cert.pem", OWN);
+        trust.follow(&settings("first")).unwrap();
+        fs::remove_dir_all(folder.path().join("etc/holm")).unwrap();
+        trust.follow(&settings("second")).unwrap();
+        trust.follow(&settings("third")).unwrap();
+        let text = fs::read_to_string(folder.path().join("etc/ssl/cert.pem")).unwrap();
+        assert_eq!(text, format!("{OWN}{BEGIN}third\n{END}"));
     }
 
     #[test]

@@ -6,16 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use types::guest::BUNDLES;
 
-/// Where images have their certificates; the guest looks at the same.
-const BUNDLES: [&str; 6] = [
-    "etc/ssl/certs/ca-certificates.crt",
-    "etc/pki/tls/certs/ca-bundle.crt",
-    "etc/ssl/ca-bundle.pem",
-    "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "etc/ssl/cert.pem",
-    "usr/lib/ssl/cert.pem",
-];
 const JAVA_HOMES: [&str; 5] =
     ["usr/lib/jvm", "usr/java", "opt/java", "opt/jdk", "usr/local/openjdk-17"];
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";

@@ -88,7 +88,7 @@ impl Logs {
     /// For an attempt that has printed nothing that could be kept.
     pub fn begin(&self, source: Source) -> LogWriter {
         let recorder = match source.printer {
-            Printer::Replica(_) | Printer::Network(_) => {
+            Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => {
                 Recorder::new(self.bytes_max(&source)).daily()
             }
             Printer::Task { .. } | Printer::Build { .. } => Recorder::new(self.bytes_max(&source)),
@@ -99,7 +99,9 @@ impl Logs {
     /// A build prints as much as a task may.
     fn bytes_max(&self, source: &Source) -> u64 {
         match source.printer {
-            Printer::Replica(_) | Printer::Network(_) => self.settings.replica_day_bytes_max,
+            Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => {
+                self.settings.replica_day_bytes_max
+            }
             Printer::Task { .. } | Printer::Build { .. } => self.settings.task_bytes_max,
         }
     }
@@ -115,7 +117,7 @@ impl Logs {
         let from = mark.read_to;
         let recorder = Recorder::resume(self.bytes_max(&source), number, last_ns, mark);
         let recorder = match source.printer {
-            Printer::Replica(_) | Printer::Network(_) => recorder.daily(),
+            Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => recorder.daily(),
             Printer::Task { .. } | Printer::Build { .. } => recorder,
         };
         Ok(LogWriter { source, recorder, from })
