@@ -29,6 +29,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     builder(config)?;
     config.objects.check()?;
     config.egress.check()?;
+    config.models.check()?;
     registry(config)?;
     runners(config)?;
     regions(config)?;
@@ -98,7 +99,10 @@ fn server(config: &Config) -> Result<(), Wrong> {
         ("meter.budget_every", config.meter.budget_every),
         ("meter.roll_every", config.meter.roll_every),
         ("meter.pack_every", config.meter.pack_every),
-    ] {
+    ]
+    .into_iter()
+    .chain(config.models.spans())
+    {
         if span.0 < Duration::from_millis(100) {
             return wrong(key, "must be at least 100ms");
         }

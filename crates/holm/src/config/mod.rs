@@ -9,6 +9,7 @@ mod check;
 mod egress;
 mod layers;
 mod machine;
+mod models;
 mod objects;
 mod storage;
 mod work;
@@ -52,6 +53,7 @@ pub(crate) struct Config {
     pub(crate) snapshots: storage::Snapshots,
     pub(crate) objects: objects::Objects,
     pub(crate) egress: egress::WayOut,
+    pub(crate) models: models::Models,
     pub(crate) s3: storage::S3,
     pub(crate) builds: Builds,
     pub(crate) builder: builder::Builder,

@@ -1,0 +1,177 @@
+//! Models: which providers may be reached, and what requests to them may take.
+
+use super::{Span, check::Wrong, layers};
+use gateway::ModelSettings;
+use serde::Deserialize;
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Models {
+    pub(crate) inside: Vec<String>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) authorities: Option<PathBuf>,
+    #[serde(deserialize_with = "layers::path_or_none")]
+    pub(crate) prices: Option<PathBuf>,
+    pub(crate) unpriced: bool,
+    pub(crate) output_tokens_max: u64,
+    pub(crate) body_bytes_max: usize,
+    pub(crate) bodies_bytes_max: usize,
+    pub(crate) bodies_workspace_bytes_max: usize,
+    pub(crate) body_timeout: Span,
+    pub(crate) connect_timeout: Span,
+    pub(crate) first_timeout: Span,
+    pub(crate) between_timeout: Span,
+    pub(crate) answer_timeout: Span,
+    pub(crate) head_bytes_max: usize,
+    pub(crate) answer_bytes_max: usize,
+    pub(crate) event_bytes_max: usize,
+    pub(crate) spares_max: usize,
+    pub(crate) spares_workspace_max: usize,
+    pub(crate) spares_provider_max: usize,
+    pub(crate) spare_life: Span,
+    pub(crate) streams_max: usize,
+    pub(crate) attempts_max: usize,
+    pub(crate) retry_percent: u32,
+    pub(crate) retry_pause: Span,
+    pub(crate) retry_after_max: Span,
+    pub(crate) breaker_failures: u32,
+    pub(crate) breaker_window: Span,
+    pub(crate) breaker_pause: Span,
+    pub(crate) cache_bytes_max: usize,
+    pub(crate) cache_workspace_bytes_max: usize,
+    pub(crate) cache_answer_bytes_max: usize,
+    pub(crate) hook_timeout: Span,
+    pub(crate) log_max: usize,
+    pub(crate) log_body_bytes_max: usize,
+    pub(crate) limit_wait_max: Span,
+    pub(crate) limit_waiting_max: usize,
+    pub(crate) limit_accounts_max: usize,
+    pub(crate) usage_rows_max: usize,
+    pub(crate) list_life: Span,
+    pub(crate) lists_max: usize,
+    pub(crate) lists_asked_max: usize,
+    pub(crate) lists_asked_workspace_max: usize,
+    pub(crate) tokens_asked_max: usize,
+    pub(crate) tokens_asked_workspace_max: usize,
+    pub(crate) token_retry: Span,
+    pub(crate) token_retry_max: Span,
+}
+
+impl Models {
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let wrong = |key, message: String| Err(Wrong { key, message });
+        if let Err(bad) = ModelSettings::default().with_inside(&self.inside) {
+            return wrong("models.inside", format!("has an entry that cannot be: {bad}"));
+        }
+        if self.retry_percent > 100 {
+            return wrong("models.retry_percent", "must be at most 100".to_owned());
+        }
+        if self.head_bytes_max < 8192 {
+            return wrong("models.head_bytes_max", "must be at least 8192".to_owned());
+        }
+        match self.counts().into_iter().find(|(_, count)| *count == 0) {
+            Some((key, _)) => wrong(key, "must be at least 1".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn counts(&self) -> [(&'static str, usize); 21] {
+        [
+            ("models.body_bytes_max", self.body_bytes_max),
+            ("models.bodies_bytes_max", self.bodies_bytes_max),
+            ("models.bodies_workspace_bytes_max", self.bodies_workspace_bytes_max),
+            ("models.answer_bytes_max", self.answer_bytes_max),
+            ("models.event_bytes_max", self.event_bytes_max),
+            ("models.spares_max", self.spares_max),
+            ("models.spares_workspace_max", self.spares_workspace_max),
+            ("models.spares_provider_max", self.spares_provider_max),
+            ("models.streams_max", self.streams_max),
+            ("models.attempts_max", self.attempts_max),
+            ("models.breaker_failures", self.breaker_failures as usize),
+            ("models.log_max", self.log_max),
+            ("models.log_body_bytes_max", self.log_body_bytes_max),
+            ("models.limit_waiting_max", self.limit_waiting_max),
+            ("models.limit_accounts_max", self.limit_accounts_max),
+            ("models.usage_rows_max", self.usage_rows_max),
+            ("models.lists_max", self.lists_max),
+            ("models.lists_asked_max", self.lists_asked_max),
+            ("models.lists_asked_workspace_max", self.lists_asked_workspace_max),
+            ("models.tokens_asked_max", self.tokens_asked_max),
+            ("models.tokens_asked_workspace_max", self.tokens_asked_workspace_max),
+        ]
+    }
+
+    pub(super) fn spans(&self) -> [(&'static str, Span); 12] {
+        [
+            ("models.body_timeout", self.body_timeout),
+            ("models.connect_timeout", self.connect_timeout),
+            ("models.first_timeout", self.first_timeout),
+            ("models.between_timeout", self.between_timeout),
+            ("models.answer_timeout", self.answer_timeout),
+            ("models.spare_life", self.spare_life),
+            ("models.breaker_window", self.breaker_window),
+            ("models.breaker_pause", self.breaker_pause),
+            ("models.hook_timeout", self.hook_timeout),
+            ("models.list_life", self.list_life),
+            ("models.token_retry", self.token_retry),
+            ("models.token_retry_max", self.token_retry_max),
+        ]
+    }
+
+    /// What is asked of providers beside the requests of callers.
+    pub(crate) fn asking(&self) -> control::Models {
+        control::Models {
+            listed_for: self.list_life.0,
+            lists_max: self.lists_max,
+            asks_max: self.lists_asked_max as u64,
+            asks_workspace_max: self.lists_asked_workspace_max as u64,
+            tokens_max: self.tokens_asked_max as u64,
+            tokens_workspace_max: self.tokens_asked_workspace_max as u64,
+            token_retry: self.token_retry.0,
+            token_retry_max: self.token_retry_max.0,
+        }
+    }
+
+    /// Reads the file of authorities. The check of the settings has seen that the entries of `inside`
+    /// can be read.
+    pub(crate) fn settings(&self) -> std::io::Result<ModelSettings> {
+        let share = |total: usize, share: usize| admission::Limits {
+            total: total as u64,
+            share: share as u64,
+        };
+        let settings = ModelSettings {
+            authorities: self.authorities.as_ref().map(std::fs::read).transpose()?,
+            body_max: self.body_bytes_max,
+            bodies: share(self.bodies_bytes_max, self.bodies_workspace_bytes_max),
+            body_time: self.body_timeout.0,
+            connect_timeout: self.connect_timeout.0,
+            first_timeout: self.first_timeout.0,
+            between_timeout: self.between_timeout.0,
+            time: self.answer_timeout.0,
+            head_bytes_max: self.head_bytes_max,
+            answer_max: self.answer_bytes_max,
+            event_max: self.event_bytes_max,
+            spares: share(self.spares_max, self.spares_workspace_max),
+            spare_place_max: self.spares_provider_max,
+            spare_life: self.spare_life.0,
+            streams_max: self.streams_max,
+            attempts_max: self.attempts_max,
+            retry_percent: self.retry_percent,
+            retry_pause: self.retry_pause.0,
+            retry_after_max: self.retry_after_max.0,
+            breaker_failures: self.breaker_failures,
+            breaker_window: self.breaker_window.0,
+            breaker_pause: self.breaker_pause.0,
+            cache: share(self.cache_bytes_max, self.cache_workspace_bytes_max),
+            cache_answer_max: self.cache_answer_bytes_max,
+            hook_timeout: self.hook_timeout.0,
+            log_max: self.log_max,
+            log_body_max: self.log_body_bytes_max,
+            output_max: self.output_tokens_max,
+            unpriced: self.unpriced,
+            ..ModelSettings::default()
+        };
+        settings.with_inside(&self.inside).map_err(std::io::Error::other)
+    }
+}
