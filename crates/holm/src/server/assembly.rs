@@ -137,6 +137,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
             })?,
             workspace_max: config.egress.addresses_workspace_max,
         },
+        models: config.models.asking(),
     })
 }
 

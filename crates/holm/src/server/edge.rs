@@ -14,6 +14,7 @@ use types::chain;
 use types::edge::{Demand, Fallback, Load, PreviewAddress, RequestStats, RouteChange, Window};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
+use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
 /// The hosts below custom domains at which anything answers, as they change.
 pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
@@ -64,6 +65,20 @@ impl Edge for Local {
         self.gateway.requests_of(workload, window)
     }
 
+    fn ask_outside<'a>(
+        &'a self,
+        request: &'a OutsideRequest,
+    ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
+        Box::pin(async move {
+            let answered = self.gateway.ask_outside(request).await;
+            answered.map_err(|error| MachineFault(error.to_string()))
+        })
+    }
+
+    fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
+        Box::pin(self.gateway.model_log())
+    }
+
     fn load(&self, instance: &InstanceName) -> Option<Load> {
         self.gateway.load(instance)
     }
@@ -88,6 +103,7 @@ fn note(all: &mut HashMap<ResourceId, Vec<String>>, change: &RouteChange) -> boo
             PreviewAddress::Label(_) => (&route.id, [].as_slice()),
         },
         RouteChange::Workload(route) => (&route.id, route.hosts.as_slice()),
+        RouteChange::Model(route) => (&route.id, [].as_slice()),
         RouteChange::Gone(id) => (id, [].as_slice()),
         RouteChange::Domain(route) => match &route.fallback {
             Some(Fallback::Application { .. }) => (&route.id, std::slice::from_ref(&route.name)),

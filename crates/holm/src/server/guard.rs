@@ -13,6 +13,7 @@ fn scope(kind: KindName) -> Scope {
         KindName::Agent => Scope::AgentsGet,
         KindName::Function => Scope::FunctionsGet,
         KindName::Application => Scope::ApplicationsGet,
+        KindName::Model => Scope::ModelsGet,
         // None of them answers requests: it takes more than anybody has by accident.
         _ => Scope::Admin,
     }
@@ -42,7 +43,10 @@ impl Door {
         workspace: &str,
         kind: KindName,
     ) -> Result<Caller, Denied> {
-        let who = self.0.identify(token).await?;
+        let who = match kind {
+            KindName::Model => self.0.identify_for_models(token).await?,
+            _ => self.0.identify(token).await?,
+        };
         let member = self.0.enter(&who, Some(workspace))?;
         member.may(&[scope(kind)])?;
         Ok(Caller {
@@ -50,6 +54,7 @@ impl Door {
             subject_id: who.subject.as_str().to_owned(),
             subject_type: who.subject.type_name(),
             auth_method: if who.key.is_some() { "apikey" } else { "oauth" },
+            models: who.models.clone(),
         })
     }
 }

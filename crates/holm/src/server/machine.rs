@@ -55,7 +55,7 @@ pub(crate) async fn open(
     let host = open_host(config.clone(), world.clone(), doors).await?;
     open_egress(config, &host, world, urls).await?;
     let gateway = Gateway::new(gateway::Parts {
-        settings: gateway_settings(config, urls),
+        settings: gateway_settings(config, urls)?,
         guard: Arc::new(Door(auth.clone())),
         machine: Arc::new(host.clone()),
         world: world.clone(),
@@ -307,13 +307,15 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
     Ok(own.with_file_name(GUEST))
 }
 
-fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
+fn gateway_settings(config: &Config, urls: &Urls) -> Result<gateway::Settings, Error> {
     let wishes = &config.gateway;
     let domains = hosts_of(urls)
         .into_iter()
         .chain(["localhost".to_owned()])
         .chain(wishes.domains.iter().cloned());
-    gateway::Settings {
+    let models = config.models.settings();
+    let models = models.map_err(Error::io("read models.authorities".to_owned()))?;
+    Ok(gateway::Settings {
         domains: domains.map(|domain| domain.to_lowercase()).collect(),
         content_url: urls.content.clone(),
         trust_forwarded: wishes.trust_forwarded,
@@ -343,6 +345,7 @@ fn gateway_settings(config: &Config, urls: &Urls) -> gateway::Settings {
         tool_list_request_max: wishes.tool_list_request_bytes_max,
         body_max: wishes.body_bytes_max,
         socket_idle: wishes.socket_idle.0,
+        models,
         ..gateway::Settings::default()
-    }
+    })
 }

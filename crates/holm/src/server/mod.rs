@@ -19,6 +19,7 @@ mod front;
 mod guard;
 mod hub;
 mod machine;
+mod models;
 mod observe;
 mod probes;
 mod process;
@@ -82,6 +83,10 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         gateway.serve_drives(&drives);
         gateway.serve_tunnels(&tunnels);
     }
+    let ledger = match &sandboxes.gateway {
+        Some(gateway) => Some(models::open(&config, &store, &world, gateway).await?),
+        None => None,
+    };
     let callbacks = callbacks::open(&config, &store)?;
     let runners = assembly::runners(&config, &control)?;
     let probes = Probes {
@@ -123,6 +128,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     // It ends with the draining, which is over; a failure in it was logged where it happened.
     let _ = background.await;
     let _ = sender.await;
+    if let Some(ledger) = ledger {
+        ledger.close().await;
+    }
     sandboxes.leave().await;
     tracing::info!("stopped");
     observation.finish().await;

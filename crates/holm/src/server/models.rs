@@ -1,0 +1,55 @@
+//! What serving models takes: the ledger of limits and usage, and what models cost.
+
+use crate::config::Config;
+use crate::error::Error;
+use gateway::{Gateway, ModelParts};
+use models::ledger::{Ledger, Settings};
+use models::prices::PriceTable;
+use std::path::Path;
+use std::sync::Arc;
+use store::Store;
+use types::World;
+
+/// Below the data folder.
+const FOLDER: &str = "models";
+/// Tells one start of the machine from another.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Lets models be served. The ledger is closed at the end, so that nothing of it is counted that was
+/// not used.
+pub(super) async fn open(
+    config: &Config,
+    store: &Store,
+    world: &World,
+    gateway: &Gateway,
+) -> Result<Ledger, Error> {
+    let prices = Arc::new(prices(config.models.prices.as_deref())?);
+    let boot = std::fs::read_to_string(BOOT).map_err(Error::io(format!("read {BOOT}")))?;
+    let wishes = &config.models;
+    let settings = Settings {
+        wait_max: wishes.limit_wait_max.0,
+        waiting_max: wishes.limit_waiting_max,
+        accounts_max: wishes.limit_accounts_max,
+        usage_max: wishes.usage_rows_max,
+        ..Settings::new(config.data.folder.join(FOLDER), boot.trim().to_owned())
+    };
+    let books = control::models::ledger::books(store);
+    let opened = Ledger::open(settings, books, world.clone()).await;
+    let ledger = opened.map_err(|error| Error::Start {
+        act: "open the limits of models".to_owned(),
+        message: types::chain(&error),
+    })?;
+    gateway.serve_models(ModelParts { ledger: ledger.clone(), prices });
+    Ok(ledger)
+}
+
+/// Those that come with the program, with what the operator's file says instead or besides.
+fn prices(file: Option<&Path>) -> Result<PriceTable, Error> {
+    let builtin = PriceTable::builtin();
+    let Some(file) = file else { return Ok(builtin.clone()) };
+    let act = || format!("read the prices {} (models.prices)", file.display());
+    let text = std::fs::read_to_string(file).map_err(Error::io(act()))?;
+    let own = PriceTable::parse(&text)
+        .map_err(|error| Error::Start { act: act(), message: types::chain(&error) })?;
+    Ok(builtin.extended_by(&own))
+}
