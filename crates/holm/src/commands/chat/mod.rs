@@ -1,5 +1,6 @@
-//! `holm chat`: a conversation with an agent.
+//! `holm chat`: a conversation with an agent or a model.
 
+mod model;
 mod render;
 
 use crate::client::Client;
@@ -14,18 +15,26 @@ use serde_json::json;
 use std::io::{self, BufRead, IsTerminal};
 use tokio::sync::mpsc;
 
-/// Talks with an agent
+/// Talks with an agent or a model
 ///
-/// Each line is sent as `{"inputs": "…"}`, and the answer is shown as it comes. The agent is told
-/// that all lines are of one conversation. Ctrl-C ends an answer, Ctrl-D the conversation.
+/// To an agent each line is sent as `{"inputs": "…"}`, and it is told that all lines are of one
+/// conversation. A model is sent the whole conversation each time, in the dialect of OpenAI, whoever its
+/// provider is. The answer is shown as it comes. Ctrl-C ends an answer, Ctrl-D the conversation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm chat helper
   holm chat helper --message 'What is the weather in Bonn?'
-  holm chat helper --thread 3f9c0a   # goes on with an earlier conversation, if the agent remembers it")]
+  holm chat helper --thread 3f9c0a   # goes on with an earlier conversation, if the agent remembers it
+  holm chat gpt --system 'Answer in one sentence.'")]
 pub(crate) struct Args {
-    /// Name of the agent
-    agent: String,
+    /// Name of the agent or the model
+    name: String,
+    /// It is a model, also where an agent has the same name
+    #[arg(long)]
+    model: bool,
+    /// What a model is told before the conversation
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
     /// Say this alone, and end
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
@@ -39,12 +48,46 @@ const THREAD_CHARS: usize = 24;
 /// Lines that wait to be said.
 const LINES_MAX: usize = 16;
 
+/// Who answers.
+enum Partner {
+    Agent { agent: Workload, thread: String },
+    Model(model::Conversation),
+}
+
+impl Partner {
+    /// An agent of this name, or else a model.
+    async fn find(args: &Args, mut client: Client) -> Result<Self, Error> {
+        let agent = resolve(&["agents".into(), args.name.clone()])?;
+        let is_model = args.model || args.system.is_some();
+        let there = !is_model && client.find(&agent.object(&args.name)?).await?.is_some();
+        if there {
+            let agent = Workload::find(client, &agent).await?;
+            let thread = args.thread.clone();
+            let thread = thread.unwrap_or_else(|| agent.world.random_text(THREAD_CHARS));
+            return Ok(Self::Agent { agent, thread });
+        }
+        let model = resolve(&["models".into(), args.name.clone()])?;
+        if !is_model && client.find(&model.object(&args.name)?).await?.is_none() {
+            return Err(Error::Absent(format!("there is no agent or model `{}`", args.name)));
+        }
+        let model = Workload::find(client, &model).await?;
+        let thread = args.thread.clone();
+        let thread = thread.unwrap_or_else(|| model.world.random_text(THREAD_CHARS));
+        Ok(Self::Model(model::Conversation::new(model, thread, args.system.as_deref())))
+    }
+
+    async fn ask(&mut self, message: &str) -> Result<(), Error> {
+        match self {
+            Self::Agent { agent, thread } => ask(agent, thread, message).await,
+            Self::Model(conversation) => conversation.ask(message).await,
+        }
+    }
+}
+
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
-    let target = resolve(&["agents".into(), args.agent.clone()])?;
-    let agent = Workload::find(client, &target).await?;
-    let thread = args.thread.unwrap_or_else(|| agent.world.random_text(THREAD_CHARS));
+    let mut partner = Partner::find(&args, client).await?;
     if let Some(message) = args.message {
-        return say(&agent, &thread, &message).await;
+        return say(&mut partner, &message).await;
     }
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let mut lines = lines();
@@ -60,7 +103,7 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
         if line.trim().is_empty() {
             continue;
         }
-        let said = say(&agent, &thread, &line).await;
+        let said = say(&mut partner, &line).await;
         match (said, is_terminal) {
             (Ok(Exit::Success), _) | (Ok(Exit::Interrupted), true) => {}
             // A person may try again; a program that talks wants to know.
@@ -93,9 +136,9 @@ fn lines() -> mpsc::Receiver<String> {
     receiver
 }
 
-async fn say(agent: &Workload, thread: &str, message: &str) -> Result<Exit, Error> {
+async fn say(partner: &mut Partner, message: &str) -> Result<Exit, Error> {
     tokio::select! {
-        said = ask(agent, thread, message) => said.map(|()| Exit::Success),
+        said = partner.ask(message) => said.map(|()| Exit::Success),
         _ = tokio::signal::ctrl_c() => {
             term::say("");
             Ok(Exit::Interrupted)
