@@ -1,0 +1,241 @@
+//! API keys: of one's own, or of a service account.
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::term;
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+/// Makes an API key, and prints it this once
+///
+/// With --models or --budget it is for models alone: it opens nothing else of the server.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm keys create --name laptop
+  holm keys create --models gpt,claude --budget 5 --per month
+  holm keys create --models '' --requests 1000 --per day   # all models")]
+pub(super) struct Create {
+    /// What to call it
+    #[arg(long, default_value = "")]
+    name: String,
+    /// When it expires, such as 30d; never otherwise
+    #[arg(long, value_name = "LENGTH")]
+    expires_in: Option<String>,
+    /// Models that it opens, with commas; an empty text stands for all
+    #[arg(long, value_name = "NAMES")]
+    models: Option<String>,
+    /// US dollars that may be spent with it in each window, such as 5 or 0.50
+    #[arg(long, value_name = "DOLLARS")]
+    budget: Option<String>,
+    /// Requests that may be made with it in each window
+    #[arg(long, value_name = "COUNT")]
+    requests: Option<i64>,
+    /// Tokens, in and out, that may be used with it in each window
+    #[arg(long, value_name = "COUNT")]
+    tokens: Option<i64>,
+    /// The window: minute, hour, day or month (UTC)
+    #[arg(long, value_name = "WINDOW", default_value = "month")]
+    per: String,
+    /// Windows that count as one
+    #[arg(long, value_name = "COUNT")]
+    step: Option<i64>,
+    /// Id of the service account whose key it is; your own otherwise
+    #[arg(long, value_name = "ID")]
+    service_account: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct List {
+    /// Id of a service account, for its keys
+    #[arg(long, value_name = "ID")]
+    service_account: Option<String>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Revoke {
+    /// Id of the key
+    id: String,
+    /// Id of the service account whose key it is
+    #[arg(long, value_name = "ID")]
+    service_account: Option<String>,
+}
+
+/// Where the keys of somebody are.
+fn place(service_account: Option<&str>) -> Result<String, Error> {
+    match service_account {
+        None => Ok("api_keys".to_owned()),
+        Some(id) => Ok(format!("service_accounts/{}/api_keys", segment(id)?)),
+    }
+}
+
+/// Ids are plain; anything else would lead elsewhere.
+fn segment(id: &str) -> Result<&str, Error> {
+    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
+    match !id.is_empty() && id.chars().all(plain) {
+        true => Ok(id),
+        false => Err(Error::Usage(format!("`{id}` is no id"))),
+    }
+}
+
+pub(super) async fn create(args: Create, mut client: Client) -> Result<Exit, Error> {
+    let path = place(args.service_account.as_deref())?;
+    let key = client.call(Method::POST, &path, &[], Some(&body(&args))).await?;
+    let value = key["apiKey"].as_str().ok_or_else(|| Error::NotHolm {
+        server: client.server(),
+        message: "its answer has no key".into(),
+    })?;
+    term::say(term::harmless(value));
+    let id = key["id"].as_str().unwrap_or_default();
+    term::note(format!("{}: {}", term::harmless(id), term::harmless(&meaning(&key))));
+    Ok(Exit::Success)
+}
+
+fn body(args: &Create) -> Value {
+    let mut body = Map::new();
+    body.insert("name".into(), args.name.clone().into());
+    if let Some(expires_in) = &args.expires_in {
+        body.insert("expires_in".into(), expires_in.clone().into());
+    }
+    if let Some(models) = &args.models {
+        let names = models.split(',').map(str::trim).filter(|name| !name.is_empty());
+        body.insert("models".into(), names.collect());
+    }
+    let amounts = [
+        ("cost", args.budget.clone().map(Value::from)),
+        ("requests", args.requests.map(Value::from)),
+        ("total", args.tokens.map(Value::from)),
+    ];
+    let mut budget: Map<String, Value> =
+        amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect();
+    if !budget.is_empty() {
+        budget.insert("granularity".into(), args.per.clone().into());
+        if let Some(step) = args.step {
+            budget.insert("step".into(), step.into());
+        }
+        body.insert("budget".into(), Value::Object(budget));
+    }
+    Value::Object(body)
+}
+
+/// What a key opens, in words.
+fn meaning(key: &Value) -> String {
+    let models = match key["models"].as_array() {
+        None => return "opens all that its owner may do; it is not shown again".to_owned(),
+        Some(names) if names.is_empty() => "all models".to_owned(),
+        Some(names) => {
+            names.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ").replace('\n', " ")
+        }
+    };
+    format!("opens {models}{}; it is not shown again", spending(&key["budget"]))
+}
+
+fn spending(budget: &Value) -> String {
+    let units = [
+        ("cost", "US dollars"),
+        ("requests", "requests"),
+        ("input", "tokens in"),
+        ("output", "tokens out"),
+        ("total", "tokens"),
+    ];
+    let amount = |(name, unit): (&str, &str)| {
+        let text = match &budget[name] {
+            Value::String(text) => text.clone(),
+            Value::Number(count) => count.to_string(),
+            _ => return None,
+        };
+        Some(format!("{text} {unit}"))
+    };
+    let amounts: Vec<_> = units.into_iter().filter_map(amount).collect();
+    if amounts.is_empty() {
+        return String::new();
+    }
+    let window = budget["granularity"].as_str().unwrap_or_default();
+    let window = match budget["step"].as_i64() {
+        Some(step @ 2..) => format!("{step} {window}s"),
+        _ => window.to_owned(),
+    };
+    format!(", for {} per {window}", amounts.join(", "))
+}
+
+pub(super) async fn list(args: List, mut client: Client) -> Result<Exit, Error> {
+    let keys = client.get(&place(args.service_account.as_deref())?, &[]).await?;
+    if args.json {
+        term::say(keys);
+        return Ok(Exit::Success);
+    }
+    for key in keys.as_array().into_iter().flatten() {
+        let text = |name: &str| term::harmless(key[name].as_str().unwrap_or_default()).to_string();
+        let opens = match key["models"].as_array() {
+            None => "everything".to_owned(),
+            Some(names) if names.is_empty() => format!("all models{}", spending(&key["budget"])),
+            Some(names) => {
+                let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+                format!("{}{}", names.join(", "), spending(&key["budget"]))
+            }
+        };
+        let expires = key["expires_in"].as_str().unwrap_or("never");
+        let (id, name, made) = (text("id"), text("name"), text("createdAt"));
+        let (opens, expires) = (term::harmless(&opens), term::harmless(expires));
+        term::say(format!("{id}\t{name}\t{opens}\texpires: {expires}\t{made}"));
+    }
+    Ok(Exit::Success)
+}
+
+pub(super) async fn revoke(args: Revoke, mut client: Client) -> Result<Exit, Error> {
+    let path = place(args.service_account.as_deref())?;
+    let path = format!("{path}/{}", segment(&args.id)?);
+    client.call(Method::DELETE, &path, &[], None).await?;
+    term::note(format!("{} opens nothing any more", args.id));
+    Ok(Exit::Success)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use serde_json::json;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        create: Create,
+    }
+
+    fn asked(words: &[&str]) -> Value {
+        body(&Line::parse_from(["create"].iter().chain(words)).create)
+    }
+
+    #[test]
+    fn flags_say_what_a_key_opens() {
+        assert_eq!(asked(&["--name", "laptop"]), json!({"name": "laptop"}));
+        assert_eq!(
+            asked(&["--models", "a, b", "--budget", "5"]),
+            json!({"name": "", "models": ["a", "b"], "budget": {"cost": "5", "granularity": "month"}})
+        );
+        assert_eq!(
+            asked(&["--models", "", "--tokens", "9", "--per", "day", "--step", "2"]),
+            json!({"name": "", "models": [], "budget": {"total": 9, "granularity": "day", "step": 2}})
+        );
+    }
+
+    #[test]
+    fn what_a_key_opens_is_told_in_words() {
+        let budget = json!({"cost": "5", "requests": 10, "granularity": "day", "step": 2});
+        let told = meaning(&json!({"models": ["a", "b"], "budget": budget}));
+        let wanted = "opens a, b, for 5 US dollars, 10 requests per 2 days; it is not shown again";
+        assert_eq!(told, wanted);
+        assert!(meaning(&json!({"models": []})).starts_with("opens all models;"));
+        assert!(meaning(&json!({})).starts_with("opens all that its owner may do"));
+    }
+
+    #[test]
+    fn no_id_leads_elsewhere() {
+        for wrong in ["", "..", "a/b", "a?b", "a%2f"] {
+            assert!(place(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+}
