@@ -48,7 +48,7 @@ impl<W: Write> Csv<W> {
 }
 
 /// What a spreadsheet would take for a formula is shown as a text.
-fn guarded(text: &str) -> Cow<'_, str> {
+pub(super) fn guarded(text: &str) -> Cow<'_, str> {
     match text.starts_with(['=', '+', '-', '@', '\t']) {
         true => Cow::Owned(format!("'{text}")),
         false => Cow::Borrowed(text),

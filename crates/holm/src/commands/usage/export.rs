@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
+pub(super) enum Form {
     Csv,
     Parquet,
 }
@@ -70,7 +70,7 @@ enum Writer {
 
 pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let (from, to) = args.window.read(world::system().now())?;
-    let form = args.form()?;
+    let form = form_of(args.format, &args.file)?;
     // Half an export never has the name of a whole one.
     let part = part_of(&args.file)?;
     let written = write(&args, form, (from, to), &part, &mut client).await;
@@ -84,21 +84,20 @@ pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-impl Args {
-    fn form(&self) -> Result<Form, Error> {
-        let ending = self.file.extension().and_then(|ending| ending.to_str());
-        match (self.format, ending) {
-            (Some(form), _) => Ok(form),
-            (None, Some("csv")) => Ok(Form::Csv),
-            (None, Some("parquet")) => Ok(Form::Parquet),
-            _ => Err(Error::Usage(
-                "say which form the file has: --format csv or --format parquet".into(),
-            )),
-        }
+/// The form that is said, or that the name of the file has.
+pub(super) fn form_of(said: Option<Form>, file: &Path) -> Result<Form, Error> {
+    let ending = file.extension().and_then(|ending| ending.to_str());
+    match (said, ending) {
+        (Some(form), _) => Ok(form),
+        (None, Some("csv")) => Ok(Form::Csv),
+        (None, Some("parquet")) => Ok(Form::Parquet),
+        _ => Err(Error::Usage(
+            "say which form the file has: --format csv or --format parquet".into(),
+        )),
     }
 }
 
-fn part_of(file: &Path) -> Result<PathBuf, Error> {
+pub(super) fn part_of(file: &Path) -> Result<PathBuf, Error> {
     if file.exists() {
         return Err(Error::Taken(format!("{} exists already: name a new file", file.display())));
     }

@@ -3,6 +3,7 @@
 mod ask;
 mod csv;
 mod export;
+mod models;
 mod parquet;
 mod show;
 mod verify;
@@ -39,6 +40,7 @@ pub(crate) struct Args {
 enum Act {
     /// Writes all usage of a window into a file
     Export(export::Args),
+    Models(models::Args),
     /// Computes all usage anew from the facts in the database, and compares
     Verify(verify::Args),
 }
@@ -69,6 +71,7 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     match args.act {
         None => show::run(args, Client::choose(choice)?).await,
         Some(Act::Export(args)) => export::run(args, Client::choose(choice)?).await,
+        Some(Act::Models(args)) => models::run(args, Client::choose(choice)?).await,
         Some(Act::Verify(args)) => verify::run(args).await,
     }
 }

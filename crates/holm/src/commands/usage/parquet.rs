@@ -86,7 +86,7 @@ impl Group {
     }
 }
 
-fn column<W: Write + Send, T: DataType>(
+pub(super) fn column<W: Write + Send, T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     values: &[T::T],
 ) -> io::Result<()> {

@@ -114,13 +114,13 @@ fn usage(entry: &AccountMetricsDataEntry) -> String {
 }
 
 /// Dollars: cents, or more where cents would show nothing.
-fn money(cost: f64) -> String {
+pub(super) fn money(cost: f64) -> String {
     let decimals = if cost == 0.0 || cost.abs() >= 1.0 { 2 } else { 6 };
     format!("${}", grouped(cost, decimals))
 }
 
 /// A number with its thousands apart.
-fn grouped(number: f64, decimals: usize) -> String {
+pub(super) fn grouped(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
@@ -135,7 +135,7 @@ fn grouped(number: f64, decimals: usize) -> String {
 }
 
 /// A share as a bar and in percent.
-fn bar(part: f64, whole: f64) -> String {
+pub(super) fn bar(part: f64, whole: f64) -> String {
     let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
     let filled = (share * BAR as f64).round() as usize;
     format!("{}{} {:>3.0}%", "█".repeat(filled), "░".repeat(BAR - filled), share * 100.0)
