@@ -74,7 +74,7 @@ impl Cli {
     pub(crate) async fn run(self) -> Result<Exit, Error> {
         let choice = self.choice;
         match self.command {
-            Command::Up(args) => up::run(args).await,
+            Command::Up(args) => Box::pin(up::run(args)).await,
             Command::Login(args) => login::run(args, &choice).await,
             Command::Logout(args) => logout::run(args).await,
             Command::Workspaces(args) => workspaces::run(args, Client::choose(&choice)?).await,

@@ -15,7 +15,7 @@ use types::Timestamp;
 /// Shows the logs of a workload
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// agent, function, job, sandbox or application
+    /// agent, function, job, sandbox, application or model
     kind: String,
     /// Name of the workload
     name: String,

@@ -142,6 +142,7 @@ mod tests {
         "/enums/group-by",
         "/enums/resource-types",
         "/budgets",
+        "/usage/models",
     ];
 
     fn is_known(words: &[&str]) -> bool {
