@@ -11,7 +11,7 @@ const DOMAIN: &str = "holm.test";
 const HONEST: &str = "honest";
 const ABSENT: &str = "absent";
 
-/// A way to ask for something of a sandbox. `{name}` is the sandbox.
+/// A way to ask for something of a sandbox or a model. `{name}` is its name.
 struct Way {
     method: &'static str,
     host: &'static str,
@@ -26,7 +26,7 @@ const fn by_host(host: &'static str, path: &'static str) -> Way {
     Way { method: "GET", host, path }
 }
 
-const WAYS: [Way; 14] = [
+const WAYS: [Way; 21] = [
     by_path("GET", "/main/sandboxes/{name}"),
     by_path("GET", "/main/sandboxes/{name}/health"),
     by_path("GET", "/run/main/sandboxes/{name}/health"),
@@ -38,9 +38,16 @@ const WAYS: [Way; 14] = [
     by_path("POST", "/main/sandboxes/{name}/mcp"),
     by_path("POST", "/main/sandboxes/{name}/upgrade"),
     by_path("GET", "/main/sandboxes/{name}/port/3000/"),
+    by_path("PUT", "/main/sandboxes/{name}/network/tunnel/config"),
+    by_path("DELETE", "/main/sandboxes/{name}/network/tunnel"),
     by_host("sbx-{name}-main.holm.test", "/health"),
     by_host("sbx-{name}-main.local.holm.test", "/process"),
     by_host("SBX-{name}-MAIN.holm.test.", "/port/3000/"),
+    by_path("POST", "/main/models/{name}"),
+    by_path("POST", "/main/models/{name}/v1/chat/completions"),
+    by_path("GET", "/main/models/{name}/v1/models"),
+    by_path("POST", "/run/main/models/{name}/v1/messages"),
+    by_path("POST", "/main/models/{name}/v1beta/models/x:generateContent"),
 ];
 
 /// What somebody shows who has no right here.
@@ -107,13 +114,26 @@ fn preview(client: &Client, workspace: &str, sandbox: &str) -> (String, String) 
 }
 
 /// A key that opens only the workspace.
-fn key_of(client: &Client, workspace: &str) -> String {
+fn key_of(client: &Client, workspace: &str, robot: &str, wish: &Value) -> String {
     let here = |path: &str| format!("{path}?workspace={workspace}");
-    let robot = client.done("POST", &here("/v0/service_accounts"), Some(&json!({"name": "robot"})));
+    let robot = client.done("POST", &here("/v0/service_accounts"), Some(&json!({"name": robot})));
     let id = robot["client_id"].as_str().unwrap();
     client.done("PUT", &here(&format!("/v0/users/{id}")), Some(&json!({"role": "admin"})));
     let keys = here(&format!("/v0/service_accounts/{id}/api_keys"));
-    client.done("POST", &keys, Some(&json!({"name": "key"})))["apiKey"].as_str().unwrap().to_owned()
+    client.done("POST", &keys, Some(wish))["apiKey"].as_str().unwrap().to_owned()
+}
+
+/// A model whose provider is never reached.
+fn model(client: &Client, workspace: &str, name: &str) {
+    let here = |path: &str| format!("{path}?workspace={workspace}");
+    let config = json!({"endpoint": "https://provider.invalid/"});
+    let spec =
+        json!({"integration": "openai", "config": config, "secret": {"apiKey": "sk-of-honest"}});
+    let wish = json!({"metadata": {"name": "provider"}, "spec": spec});
+    client.done("POST", &here("/v0/integrations/connections"), Some(&wish));
+    let spec = json!({"runtime": {"type": "openai"}, "integrationConnections": ["provider"]});
+    let wish = json!({"metadata": {"name": name}, "spec": spec});
+    client.done("POST", &here("/v0/models"), Some(&wish));
 }
 
 #[test]
@@ -124,9 +144,13 @@ fn what_is_somebody_elses_is_not_reached_at_the_edge() {
     client.done("POST", "/v0/workspaces", Some(&json!({"name": "thief"})));
     echoing(&client, "main", HONEST);
     echoing(&client, "thief", "mine");
+    model(&client, "main", HONEST);
+    model(&client, "thief", "mine");
     let (preview_url, _) = preview(&client, "main", HONEST);
     let (_, token) = preview(&client, "thief", "mine");
-    let key = key_of(&client, "thief");
+    let key = key_of(&client, "thief", "robot", &json!({"name": "key"}));
+    let of_models = json!({"name": "models", "models": [HONEST, ABSENT]});
+    let of_models = key_of(&client, "thief", "reader", &of_models);
     let wrong = [
         shown("nothing", "x-nothing", "x".into()),
         shown("a key of another workspace", "authorization", format!("Bearer {key}")),
@@ -140,6 +164,18 @@ fn what_is_somebody_elses_is_not_reached_at_the_edge() {
             "authorization",
             "Bearer hk_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa".into(),
         ),
+        shown("a key of another workspace, as to Anthropic", "x-api-key", key.clone()),
+        shown("a key of another workspace, as to Google", "x-goog-api-key", key.clone()),
+        shown(
+            "a key for models of this name, of another workspace",
+            "authorization",
+            format!("Bearer {of_models}"),
+        ),
+        Shown {
+            what: "a key of another workspace in the address",
+            header: ("x-nothing", "x".into()),
+            query: format!("?key={key}&workspace=thief"),
+        },
         shown("a preview token of another workspace", "x-blaxel-preview-token", token.clone()),
         shown(
             "a cookie of another preview",
@@ -174,6 +210,7 @@ fn what_is_somebody_elses_is_not_reached_at_the_edge() {
     assert_eq!(client.run(HONEST, "ls /tmp/taken 2>/dev/null || echo untouched"), "untouched\n");
     for (workspace, name) in [("main", HONEST), ("thief", "mine")] {
         client.done("DELETE", &format!("/v0/sandboxes/{name}?workspace={workspace}"), None);
+        client.done("DELETE", &format!("/v0/models/{name}?workspace={workspace}"), None);
     }
     client.done("DELETE", "/v0/workspaces/thief", None);
     place.clear(server, &client);
