@@ -68,6 +68,28 @@ fn documents_make_objects_and_take_them_away() {
 }
 
 #[test]
+fn a_key_for_models_is_made_listed_and_revoked() {
+    let server = Server::start();
+    let key = server.api_key();
+    let make = ["keys", "create", "--name", "ci", "--models", "gpt,claude", "--budget", "5"];
+    let made = server.cli(&key, &make);
+    let value = String::from_utf8(made.stdout.clone()).unwrap().trim().to_owned();
+    let told = text(&made, 0);
+    assert!(told.contains("opens gpt, claude, for 5 US dollars per month"), "{told}");
+    let refused = text(&server.cli(&value, &["get", "models"]), 5);
+    assert!(refused.contains("for models alone"), "{refused}");
+    let listed = text(&server.cli(&key, &["keys", "list"]), 0);
+    let line = listed.lines().find(|line| line.contains("\tci\t")).unwrap();
+    assert!(line.contains("gpt, claude, for 5 US dollars per month"), "{line}");
+    assert!(!listed.contains(&value));
+    let id = line.split('\t').next().unwrap();
+    text(&server.cli(&key, &["keys", "revoke", id]), 0);
+    assert!(!text(&server.cli(&key, &["keys", "list"]), 0).contains("\tci\t"));
+    text(&server.cli(&value, &["get", "models"]), 4);
+    text(&server.cli(&key, &["keys", "create", "--budget", "much"]), 11);
+}
+
+#[test]
 fn what_a_sandbox_may_reach_is_changed_pattern_by_pattern() {
     let server = Server::start();
     let key = server.api_key();

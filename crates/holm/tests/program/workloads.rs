@@ -96,6 +96,54 @@ fn a_conversation_is_one_thread() {
 }
 
 #[test]
+fn a_model_is_told_all_that_was_said_before() {
+    let pretend = Pretend::start(|url, asked| match (asked.method.as_str(), asked.path.as_str()) {
+        ("GET", "/v0/models/gpt") => {
+            let url = format!("{url}/main/models/gpt");
+            Answer::json(&json!({"metadata": {"name": "gpt", "workspace": "main", "url": url}}))
+        }
+        ("POST", "/main/models/gpt/v1/chat/completions") => {
+            let body = asked.json();
+            let messages = body["messages"].as_array().unwrap();
+            let said = messages.last().unwrap()["content"].as_str().unwrap().to_owned();
+            if said == "refuse" {
+                return Answer::refuse(429);
+            }
+            let delta = |text: &str| json!({"choices": [{"delta": {"content": text}}]});
+            let (first, rest) = (delta("you "), delta(&format!("{said}\u{1b}[2J")));
+            let headers = vec![("Content-Type", "text/event-stream".into())];
+            let events = format!("data: {first}\n\ndata: {rest}\n\ndata: [DONE]\n\n");
+            Answer { status: 200, headers, body: events }
+        }
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let mut command = pretend.cli(place.path(), &["chat", "gpt"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    running.stdin.take().unwrap().write_all(b"one\ntwo\n").unwrap();
+    let told = text(&running.wait_with_output().unwrap(), 0);
+    assert_eq!(told, "you one[2J\nyou two[2J\n");
+    let asked = pretend.asked();
+    let said = of(&asked, "POST", "/main/models/gpt/v1/chat/completions");
+    let message = |role: &str, text: &str| json!({"role": role, "content": text});
+    let before = [message("user", "one"), message("assistant", "you one\u{1b}[2J")];
+    let all = json!([before[0], before[1], message("user", "two")]);
+    assert_eq!(said[1].json(), json!({"messages": all, "stream": true}));
+    let threads: Vec<_> = said.iter().map(|it| it.header("x-blaxel-thread-id").unwrap()).collect();
+    assert!(threads.len() == 2 && threads[0] == threads[1], "{threads:?}");
+
+    let run = |arguments: &[&str], exit| {
+        text(&pretend.cli(place.path(), arguments).output().unwrap(), exit)
+    };
+    run(&["chat", "gpt", "--model", "--system", "Be short.", "--message", "hi"], 0);
+    let last = pretend.asked().last().unwrap().json();
+    assert_eq!(last["messages"], json!([message("system", "Be short."), message("user", "hi")]));
+    assert!(run(&["chat", "gpt", "--message", "refuse"], 12).contains("refused with 429"));
+    assert!(run(&["chat", "none"], 6).contains("no agent or model `none`"));
+}
+
+#[test]
 fn a_request_goes_as_it_was_written() {
     let pretend = talking();
     let place = tempfile::tempdir().unwrap();
