@@ -3,7 +3,7 @@
 # make test           everything that must hold before a change goes in
 # make test-fresh     the same in a clean clone with nothing cached, as on a machine that has run nothing yet
 # make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
-#                     jobs, metrics, serve, build, storage
+#                     jobs, metrics, serve, build, storage, models
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -29,6 +29,7 @@ BENCH_NEEDS_wakes := $(BENCH_NEEDS_density)
 BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static runc=runc bwrap=bubblewrap podman=podman parallel=parallel python3-venv=python3-venv
 BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps busybox=busybox-static buildah=buildah
 BENCH_NEEDS_storage := $(NODE_NEEDS) $(IMAGE_NEEDS) python3=python3 python3-venv=python3-venv mkfs.xfs=xfsprogs ip=iproute2 ganesha.nfsd=nfs-ganesha-vfs rpcbind=rpcbind nfs-ls=libnfs-utils
+BENCH_NEEDS_models := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light setpriv=util-linux python3-venv=python3-venv
 BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"

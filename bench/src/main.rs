@@ -22,6 +22,7 @@ mod jobs;
 mod load;
 mod machine;
 mod metrics;
+mod models;
 mod peers;
 mod program;
 mod report;
@@ -51,9 +52,10 @@ async fn measure(words: &[String]) -> anyhow::Result<()> {
         Some(("serve", parts)) => serve::run(parts).await,
         Some(("build", parts)) => build::run(parts).await,
         Some(("storage", parts)) => storage::run(parts).await,
+        Some(("models", [])) => models::run().await,
         Some(("metrics", parts)) => metrics::run(parts).await,
         _ => bail!(
-            "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, egress, jobs [PART ...], \
+            "which measurement? There are: api [PART ...], sandbox, gateway, density, wakes, egress, models, jobs [PART ...], \
              metrics [PART ...], serve [PART ...], build [PART ...], storage [PART ...]"
         ),
     }

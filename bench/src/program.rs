@@ -33,6 +33,13 @@ pub(crate) fn build_caller() -> anyhow::Result<PathBuf> {
     build_static("caller")
 }
 
+/// Builds what stands for the providers of models.
+pub(crate) fn build_standin() -> anyhow::Result<PathBuf> {
+    cargo(&["build", "--release", "--locked", "--quiet", "--package", "standin"])
+        .context("the program `standin` could not be built")?;
+    Ok(beside()?.join("standin"))
+}
+
 fn build_static(package: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["rustc", "--release", "--locked", "--quiet", "--package", package, "--"];
     cargo(&[arguments.as_slice(), &["-C", "target-feature=+crt-static"]].concat())

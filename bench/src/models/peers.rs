@@ -1,0 +1,197 @@
+//! The stand-in for providers, and what else one could put in front of them.
+
+use crate::peers::python_with;
+use crate::program;
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const LITELLM: &str = "litellm[proxy]==1.106.2";
+const START_MAX: Duration = Duration::from_secs(180);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A program that ends when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=TERM", "--"]).arg(program.as_ref());
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Workers end with it when it is asked to, not when it is killed.
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) struct Standin {
+    pub(crate) address: String,
+    _process: Running,
+}
+
+impl Standin {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let program = program::build_standin()?;
+        let mut command = Running::start(program);
+        let mut process = command.arg("--forgetful").stdout(Stdio::piped()).spawn()?;
+        let output = process.stdout.take().context("the stand-in has no output")?;
+        let process = Running(process);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        let said: Value = serde_json::from_str(&line).context("the stand-in did not start")?;
+        let address = said["http"].as_str().context("no address")?.to_owned();
+        Ok(Self { address, _process: process })
+    }
+
+    /// Where it behaves as the words say.
+    pub(crate) fn path(&self, words: &str) -> String {
+        format!("/with/{words}/v1")
+    }
+
+    pub(crate) fn base(&self, words: &str) -> String {
+        format!("http://{}{}", self.address, self.path(words))
+    }
+}
+
+/// A worker for each core, kept connections on both sides, no log; what comes is passed on as it comes.
+pub(crate) struct Nginx {
+    pub(crate) address: String,
+    _process: Running,
+    _folder: TempDir,
+}
+
+impl Nginx {
+    pub(crate) fn start(to: &str) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("holm-bench-nginx-").tempdir()?;
+        let address = free_address()?;
+        let file = folder.path().join("nginx.conf");
+        fs::write(&file, configuration(&address, to))?;
+        let mut command = Running::start("nginx");
+        let process = command
+            .arg("-p")
+            .arg(folder.path())
+            .arg("-c")
+            .arg(&file)
+            .spawn()
+            .context("nginx does not start: is Debian's `nginx-light` installed?")?;
+        let mut nginx = Self { address, _process: Running(process), _folder: folder };
+        await_start(&mut nginx._process, &nginx.address)?;
+        Ok(nginx)
+    }
+}
+
+fn configuration(address: &str, to: &str) -> String {
+    format!(
+        r"daemon off;
+worker_processes auto;
+pid nginx.pid;
+error_log stderr crit;
+events {{ worker_connections 4096; }}
+http {{
+  access_log off;
+  keepalive_requests 100000000;
+  upstream provider {{
+    server {to};
+    keepalive 128;
+    keepalive_requests 100000000;
+  }}
+  server {{
+    listen {address};
+    location / {{
+      proxy_pass http://provider;
+      proxy_http_version 1.1;
+      proxy_set_header Connection '';
+      proxy_buffering off;
+    }}
+  }}
+}}
+"
+    )
+}
+
+/// LiteLLM's proxy of PyPI, with a worker for each core. Without a database: it checks its key and
+/// counts, but keeps nothing.
+pub(crate) struct Litellm {
+    pub(crate) address: String,
+    _process: Running,
+    _folder: TempDir,
+}
+
+impl Litellm {
+    pub(crate) const KEY: &str = "authorization: Bearer sk-of-the-bench\r\n";
+
+    pub(crate) async fn start(to: &Standin, model: &str, tokens: usize) -> anyhow::Result<Self> {
+        let python =
+            python_with("litellm-venv", &[LITELLM]).context("LiteLLM cannot be had from PyPI")?;
+        let folder = tempfile::Builder::new().prefix("holm-bench-litellm-").tempdir()?;
+        let base = to.base(&format!("out={tokens}"));
+        let parameters =
+            json!({"model": format!("openai/{model}"), "api_base": base, "api_key": "sk-x"});
+        let settings = json!({
+            "model_list": [{"model_name": model, "litellm_params": parameters}],
+            "general_settings": {"master_key": "sk-of-the-bench"},
+        });
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, settings.to_string())?;
+        let address = free_address()?;
+        let (host, port) = address.split_once(':').context("no port")?;
+        let workers = std::thread::available_parallelism()?.to_string();
+        let process = Running::start(python.with_file_name("litellm"))
+            .args(["--host", host, "--port", port, "--num_workers", &workers, "--config"])
+            .arg(&file)
+            .current_dir(folder.path())
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .env("HOME", folder.path())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let mut litellm = Self { address, _process: Running(process), _folder: folder };
+        await_start(&mut litellm._process, &litellm.address)?;
+        litellm.warm(model).await?;
+        Ok(litellm)
+    }
+
+    /// It listens before it serves.
+    async fn warm(&self, model: &str) -> anyhow::Result<()> {
+        let question =
+            super::asker::Question::new(&self.address, "/v1/chat/completions", Self::KEY);
+        let question = std::rc::Rc::new(question.waits(model));
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            let asked = async { super::asker::Asker::connect(&question).await?.ask().await };
+            match tokio::time::timeout(START_MAX, asked).await? {
+                Ok(_) => return Ok(()),
+                Err(error) => {
+                    ensure!(Instant::now() < deadline, "LiteLLM does not serve: {error:#}")
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn free_address() -> anyhow::Result<String> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
+}
+
+fn await_start(running: &mut Running, address: &str) -> anyhow::Result<()> {
+    let deadline = Instant::now() + START_MAX;
+    while TcpStream::connect(address).is_err() {
+        let ended = running.0.try_wait()?;
+        ensure!(ended.is_none(), "it ended with {ended:?}");
+        ensure!(Instant::now() < deadline, "nothing listens at {address}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
