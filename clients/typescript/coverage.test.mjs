@@ -10,9 +10,8 @@ const newer = ["getSandboxScheduleMetrics", "listScheduleExecutions", "listSched
 /// Served, and tried without this client: they need a second workspace with its own people, an outside provider or name
 /// server, or what cannot be made yet.
 const elsewhere = [
-  "acceptImageShare", "createImage", "declineImageShare", "deleteVolumeTemplateVersion", "getIntegrationConnectionModel",
-  "getIntegrationConnectionModelEndpointConfigurations", "leaveWorkspace", "listIntegrationConnectionModels", "shareImage",
-  "unshareImage", "verifyCustomDomain",
+  "acceptImageShare", "createImage", "declineImageShare", "deleteVolumeTemplateVersion",
+  "getIntegrationConnectionModelEndpointConfigurations", "leaveWorkspace", "shareImage", "unshareImage", "verifyCustomDomain",
 ];
 
 /// The calls that helpers make for the tests.
