@@ -273,7 +273,9 @@ struct Alone<'a> {
 
 impl<'a> Alone<'a> {
     fn begin(access: &'a Access, id: &'a ResourceId) -> Option<Self> {
-        access.known.lock().busy.insert(id.clone()).then_some(Self { access, id })
+        let alone = access.known.lock().busy.insert(id.clone());
+        // Not `then_some`: what is made for nothing is dropped, which ends the turn of another one.
+        alone.then(|| Self { access, id })
     }
 }
 
@@ -483,6 +485,19 @@ mod tests {
         assert_eq!(rotated(&spec("b"), &next), None);
         let secrets = |spec: &IntegrationConnectionSpec| digest(secrets(spec).unwrap().iter());
         assert_ne!(secrets(&spec("a")), secrets(&spec("b")));
+    }
+
+    #[test]
+    fn one_at_a_time_fetches_the_token_of_a_connection() {
+        let access = Access::new(&Models::default());
+        let (id, other) = (ResourceId::known("res_1"), ResourceId::known("res_2"));
+        let first = Alone::begin(&access, &id);
+        assert!(first.is_some() && Alone::begin(&access, &other).is_some());
+        for _ in 0..2 {
+            assert!(Alone::begin(&access, &id).is_none(), "the first is not done");
+        }
+        drop(first);
+        assert!(Alone::begin(&access, &id).is_some());
     }
 
     proptest! {
