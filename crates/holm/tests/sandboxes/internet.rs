@@ -81,10 +81,13 @@ impl Internet {
         port
     }
 
-    /// The interface goes with the network that its other end is in.
+    /// The interface first, and by its name: with a network it goes some time after the network's name
+    /// is gone, and the next test that has this number could not make its own.
     fn clear(&self) {
-        let _ =
-            Command::new("ip").args(["netns", "delete", &self.name]).stderr(Stdio::null()).status();
+        let name = self.name.as_str();
+        for arguments in [["link", "delete", name], ["netns", "delete", name]] {
+            let _ = Command::new("ip").args(arguments).stderr(Stdio::null()).status();
+        }
     }
 }
 
