@@ -103,15 +103,23 @@ impl Amounts<'_> {
         limits.filter(|(_, amount)| *amount > 0).collect()
     }
 
-    /// Refuses money that is none, and amounts that limit nothing.
+    /// Refuses money that is none. Tokens of 0 are not limited; whoever says money means an amount.
     pub fn check(self, field: &str, problems: &mut Problems) {
-        if let Some(cost) = self.cost
-            && dollars::nanodollars(cost).is_none()
-        {
-            let rule =
-                "must be US dollars as a plain decimal such as `12.50`, with at most nine places";
-            problems.add(format!("{field}.cost"), rule);
-        } else if self.measured().is_empty() {
+        let Some(cost) = self.cost else { return };
+        match dollars::nanodollars(cost) {
+            Some(1..) => {}
+            Some(_) => problems.add(format!("{field}.cost"), "must be more than 0"),
+            None => {
+                let rule = "must be US dollars as a plain decimal such as `12.50`, with at most nine places";
+                problems.add(format!("{field}.cost"), rule);
+            }
+        }
+    }
+
+    /// Refuses amounts that limit nothing.
+    pub fn check_some(self, field: &str, problems: &mut Problems) {
+        self.check(field, problems);
+        if self.cost.is_none() && self.measured().is_empty() {
             let rule = "needs at least one amount: cost, requests, input, output or total";
             problems.add(field, rule);
         }

@@ -192,7 +192,7 @@ impl ApiKeyRequest {
             problems.require(names::is_dns_label(name), format!("models[{index}]"), rule);
         }
         if let Some(budget) = &self.budget {
-            budget.amounts().check("budget", &mut problems);
+            budget.amounts().check_some("budget", &mut problems);
         }
         problems.into_result()?;
         let wished = self.models.is_some() || self.budget.is_some();

@@ -46,12 +46,15 @@ fn policies_hold_what_their_type_needs() {
         json!({"type": "maxToken", "maxTokens": {"granularity": "day", "step": 0, "total": 1}}),
         &["spec.maxTokens.step"],
     );
-    check_spec::<Policy>(
-        json!({"type": "maxToken", "maxTokens": {"granularity": "day", "total": 0}}),
-        &["spec.maxTokens"],
-    );
-    let limit = json!({"granularity": "day", "total": 1});
-    let policy: Policy = made(json!({"type": "maxToken", "maxTokens": limit}));
+    for cost in ["0", "-1", "much"] {
+        check_spec::<Policy>(
+            json!({"type": "maxToken", "maxTokens": {"granularity": "day", "cost": cost}}),
+            &["spec.maxTokens.cost"],
+        );
+    }
+    let ignored = json!({"granularity": "day", "input": 0, "output": 0, "total": 0});
+    let policy: Policy = made(json!({"type": "maxToken", "maxTokens": ignored}));
+    assert!(policy.spec.model_limits("p", "p").is_empty(), "0 is no limit");
     assert_eq!(policy.spec.max_tokens.unwrap().step, Some(1));
 }
 
