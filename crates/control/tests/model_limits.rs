@@ -201,7 +201,7 @@ impl Server {
         match end {
             'b' => reservation.give_back(),
             'd' => drop(reservation),
-            _ => reservation.settle(call(number, key, user, used)),
+            _ => reservation.settle(&call(number, key, user, used)),
         }
         self.note(&format!("E {number} {used} {end}"));
     }

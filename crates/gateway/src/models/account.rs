@@ -148,7 +148,7 @@ impl Ended {
         call.usage = usage;
         call.cost = self.price.map_or(0, |price| price.cost(&call.usage));
         if let Some(reservation) = self.reservation {
-            reservation.settle(call.clone());
+            reservation.settle(&call);
         }
         self.models.counted(&call, self.first_byte.unwrap_or(self.took));
         if let Some(entry) = self.entry {

@@ -46,6 +46,7 @@ pub(crate) struct Models {
     pub(crate) log_body_bytes_max: usize,
     pub(crate) limit_wait_max: Span,
     pub(crate) limit_waiting_max: usize,
+    pub(crate) limit_waiting_workspace_max: usize,
     pub(crate) limit_accounts_max: usize,
     pub(crate) usage_rows_max: usize,
     pub(crate) list_life: Span,
@@ -76,7 +77,7 @@ impl Models {
         }
     }
 
-    fn counts(&self) -> [(&'static str, usize); 21] {
+    fn counts(&self) -> [(&'static str, usize); 22] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),
@@ -92,6 +93,7 @@ impl Models {
             ("models.log_max", self.log_max),
             ("models.log_body_bytes_max", self.log_body_bytes_max),
             ("models.limit_waiting_max", self.limit_waiting_max),
+            ("models.limit_waiting_workspace_max", self.limit_waiting_workspace_max),
             ("models.limit_accounts_max", self.limit_accounts_max),
             ("models.usage_rows_max", self.usage_rows_max),
             ("models.lists_max", self.lists_max),
@@ -130,6 +132,14 @@ impl Models {
             tokens_workspace_max: self.tokens_asked_workspace_max as u64,
             token_retry: self.token_retry.0,
             token_retry_max: self.token_retry_max.0,
+        }
+    }
+
+    /// Requests that wait for a limit.
+    pub(crate) const fn waiting(&self) -> admission::Limits {
+        admission::Limits {
+            total: self.limit_waiting_max as u64,
+            share: self.limit_waiting_workspace_max as u64,
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) async fn open(
     let wishes = &config.models;
     let settings = Settings {
         wait_max: wishes.limit_wait_max.0,
-        waiting_max: wishes.limit_waiting_max,
+        waiting: wishes.waiting(),
         accounts_max: wishes.limit_accounts_max,
         usage_max: wishes.usage_rows_max,
         ..Settings::new(config.data.folder.join(FOLDER), boot.trim().to_owned())

@@ -5,6 +5,7 @@
 //! the number of its first record, and again with all reservations that were open then, so that the
 //! files before it can go as soon as the store has what is in them.
 
+use super::state::Asked;
 use flate2::Crc;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -14,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::model_books::LimitAccount;
-use types::models::ModelCall;
+use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
 /// No record is longer: what a call is told by is bounded where it comes in.
 const RECORD_MAX: usize = 1 << 20;
@@ -38,8 +39,27 @@ pub(super) enum Record {
         /// In the order of the holds.
         used: Vec<i64>,
         /// None: the call was not made.
-        call: Option<ModelCall>,
+        end: Option<End>,
     },
+}
+
+/// What is known of a call when it is over, and was not when it was reserved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct End {
+    usage: TokenUsage,
+    cost: u64,
+    outcome: ModelOutcome,
+}
+
+impl End {
+    pub(super) const fn of(call: &ModelCall) -> Self {
+        Self { usage: call.usage, cost: call.cost, outcome: call.outcome }
+    }
+
+    pub(super) fn write_to(self, call: &mut ModelCall) {
+        let Self { usage, cost, outcome } = self;
+        (call.usage, call.cost, call.outcome) = (usage, cost, outcome);
+    }
 }
 
 /// What a file begins with.
@@ -76,18 +96,22 @@ pub(super) struct Journal {
     is_unsynced: bool,
 }
 
-/// Payload of a record, in which `call` and the rest are JSON already.
-pub(super) fn reserved(id: u64, holds: &[(LimitAccount, i64)], call: &[u8]) -> io::Result<Vec<u8>> {
-    payload(RESERVED, id, &serde_json::to_vec(holds)?, call)
+/// `call` is JSON already.
+pub(super) fn reserved(id: u64, asked: &[Asked<'_>], call: &[u8]) -> io::Result<Vec<u8>> {
+    let holds: Vec<(&LimitAccount, i64)> =
+        asked.iter().map(|asked| (&asked.account, asked.most)).collect();
+    payload(RESERVED, id, &serde_json::to_vec(&holds)?, call)
 }
 
-pub(super) fn settled(id: u64, used: &[i64], call: &[u8]) -> io::Result<Vec<u8>> {
-    payload(SETTLED, id, &serde_json::to_vec(used)?, call)
+pub(super) fn settled(id: u64, used: &[i64], end: Option<End>) -> io::Result<Vec<u8>> {
+    let end = end.map_or(Ok(Vec::new()), |end| serde_json::to_vec(&end))?;
+    payload(SETTLED, id, &serde_json::to_vec(used)?, &end)
 }
 
 /// The whole frame: length, checksum, sort, id, length of the head, head, call.
 fn payload(sort: u8, id: u64, head: &[u8], call: &[u8]) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; FRAME];
+    let mut bytes = Vec::with_capacity(FRAME + 13 + head.len() + call.len());
+    bytes.extend_from_slice(&[0; FRAME]);
     bytes.push(sort);
     bytes.extend_from_slice(&id.to_le_bytes());
     let length = u32::try_from(head.len()).map_err(io::Error::other)?;
@@ -342,8 +366,8 @@ fn parse(payload: &[u8]) -> io::Result<Record> {
             call: serde_json::from_slice(call)?,
         }),
         SETTLED => {
-            let call = if call.is_empty() { None } else { Some(serde_json::from_slice(call)?) };
-            Ok(Record::Settled { id, used: serde_json::from_slice(head)?, call })
+            let end = if call.is_empty() { None } else { Some(serde_json::from_slice(call)?) };
+            Ok(Record::Settled { id, used: serde_json::from_slice(head)?, end })
         }
         _ => Err(wrong()),
     }

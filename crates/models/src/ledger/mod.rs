@@ -27,6 +27,8 @@ mod state;
 mod tests;
 mod window;
 
+use admission::{Limits, Permit, Pool};
+use journal::End;
 use parking_lot::Mutex;
 use state::{Attempt, Settled, State, Try};
 use std::future::Future;
@@ -34,10 +36,12 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use types::ids::WorkspaceId;
 use types::kinds::policy::LimitPer;
 use types::model_books::{Batch, Beginning, LimitAccount, Standing, used_by, word};
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome};
@@ -81,8 +85,8 @@ pub struct Settings {
     pub keep_up_every: Duration,
     /// How long a call waits for what others may give back.
     pub wait_max: Duration,
-    /// Calls that wait.
-    pub waiting_max: usize,
+    /// Calls that wait, in all and of one workspace.
+    pub waiting: Limits,
     /// Limits × subjects × windows in memory.
     pub accounts_max: usize,
     /// Of these, subjects and windows of one limit.
@@ -108,7 +112,7 @@ impl Settings {
             sync_every: Duration::from_millis(100),
             keep_up_every: Duration::from_millis(500),
             wait_max: Duration::from_secs(10),
-            waiting_max: 10_000,
+            waiting: Limits { total: 10_000, share: 1_000 },
             accounts_max: 100_000,
             accounts_each_max: 20_000,
             usage_max: 50_000,
@@ -129,6 +133,9 @@ struct Shared {
     settings: Settings,
     books: Arc<dyn Books>,
     world: World,
+    /// The number of the next reservation.
+    next_id: AtomicU64,
+    waiters: Pool<WorkspaceId>,
     /// Wakes the background.
     poke: Notify,
     ending: CancellationToken,
@@ -220,9 +227,11 @@ impl Ledger {
         books: Arc<dyn Books>,
         world: World,
     ) -> Result<Self, OpenError> {
-        let state = replay::open(&settings, &*books, &world).await?;
+        let (state, next_id) = replay::open(&settings, &*books, &world).await?;
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
+            next_id: AtomicU64::new(next_id),
+            waiters: Pool::new("requests that wait for limits of models", settings.waiting),
             settings,
             books,
             world,
@@ -238,27 +247,32 @@ impl Ledger {
     /// if this server is killed meanwhile.
     pub async fn reserve(&self, holds: Vec<Hold>, call: ModelCall) -> Result<Reservation, Refused> {
         let shared = &self.0;
-        let json = serde_json::to_vec(&call)
-            .map_err(|error| Refused::Unavailable(format!("the call cannot be noted: {error}")))?;
+        let note =
+            |error: io::Error| Refused::Unavailable(format!("the call cannot be noted: {error}"));
+        let json = serde_json::to_vec(&call).map_err(|error| note(error.into()))?;
+        let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
         let began = shared.world.uptime_ms();
         let mut waiting: Option<Waiting> = None;
+        let mut place: Option<Result<Permit<WorkspaceId>, admission::Refused>> = None;
         loop {
             let (now, uptime_ms) = (shared.world.now(), shared.world.uptime_ms());
             let wait_left_ms = ms(shared.settings.wait_max) - (uptime_ms - began);
+            let asked = state::asked(&holds, now);
             let attempt = Try {
-                holds: &holds,
-                call: &json,
+                id,
+                record: journal::reserved(id, &asked, &json).map_err(note)?,
+                asked,
                 now,
                 uptime_ms,
                 ticket: waiting.as_ref().map(|waiting| waiting.ticket),
-                is_last: wait_left_ms <= 0,
+                is_last: wait_left_ms <= 0 || matches!(place, Some(Err(_))),
             };
-            let attempt = shared.state.lock().attempt(&shared.settings, &attempt);
+            let attempt = shared.state.lock().attempt(&shared.settings, attempt);
             if attempt.is_poke {
                 shared.poke.notify_one();
             }
             let wait = match attempt.outcome {
-                Attempt::Taken { id, accounts } => {
+                Attempt::Taken(accounts) => {
                     drop(waiting);
                     let shared = shared.clone();
                     return Ok(Reservation { shared, id, accounts, call: Some(Box::new(call)) });
@@ -271,6 +285,10 @@ impl Ledger {
                 let shared = shared.clone();
                 // Gives up the place in another queue, if there is one.
                 waiting = Some(Waiting { shared, account: wait.account, ticket: wait.ticket });
+            }
+            let place = place.get_or_insert_with(|| shared.waiters.take(&call.workspace, 1));
+            if place.is_err() {
+                continue;
             }
             let left = Duration::from_millis(u64::try_from(left_ms.max(1)).unwrap_or(1));
             // Woken or not: another look says what came of it.
@@ -301,7 +319,7 @@ impl Ledger {
 
 impl Reservation {
     /// Counts what the call used, in the windows in which it was reserved.
-    pub fn settle(mut self, call: ModelCall) {
+    pub fn settle(mut self, call: &ModelCall) {
         if self.call.take().is_some() {
             self.finish(Some(call));
         }
@@ -314,16 +332,14 @@ impl Reservation {
         }
     }
 
-    fn finish(&self, call: Option<ModelCall>) {
-        let used =
-            |taken: &Taken| call.as_ref().map_or(0, |call| used_by(call, taken.account.measure));
+    fn finish(&self, call: Option<&ModelCall>) {
+        let used = |taken: &Taken| call.map_or(0, |call| used_by(call, taken.account.measure));
         let used: Vec<i64> = self.accounts.iter().map(used).collect();
-        self.write(&used, call.as_ref());
+        self.write(&used, call);
     }
 
     fn write(&self, used: &[i64], call: Option<&ModelCall>) {
-        let json = call.map_or(Ok(Vec::new()), serde_json::to_vec).map_err(io::Error::from);
-        let record = json.and_then(|json| journal::settled(self.id, used, &json));
+        let record = journal::settled(self.id, used, call.map(End::of));
         if let Err(error) = &record {
             // The reservation stays open in the journal and counts in full at the next start.
             tracing::error!(%error, "what a call used cannot be noted");

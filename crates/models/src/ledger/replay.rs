@@ -1,6 +1,6 @@
 //! A start: what the journal has that the store has not, and what was in flight.
 
-use super::journal::{self, Journal, Record};
+use super::journal::{self, End, Journal, Record};
 use super::state::State;
 use super::{Books, OpenError, Settings, keeper};
 use std::collections::BTreeMap;
@@ -29,11 +29,12 @@ struct Found {
     is_complete: bool,
 }
 
+/// And the number of the next reservation.
 pub(super) async fn open(
     settings: &Settings,
     books: &dyn Books,
     world: &World,
-) -> Result<State, OpenError> {
+) -> Result<(State, u64), OpenError> {
     journal::make_folder(&settings.folder)?;
     let lock = lock(&settings.folder)?;
     let ledger = name(&settings.folder, world)?;
@@ -48,7 +49,7 @@ pub(super) async fn open(
     books.keep(Arc::new(batch)).await?;
     let files: Vec<PathBuf> = found.files.drain(..).map(|(path, _)| path).collect();
     keeper::remove(&settings.folder, &files)?;
-    Ok(State::new(ledger, number, journal, found.next_id, lock))
+    Ok((State::new(ledger, number, journal, lock), found.next_id))
 }
 
 /// One process at a time.
@@ -88,7 +89,7 @@ fn begin(folder: &Path, boot: &str, position: i64) -> io::Result<(Found, Journal
     for (id, (holds, mut call)) in std::mem::take(&mut found.open) {
         call.outcome = ModelOutcome::Interrupted;
         let used: Vec<i64> = holds.iter().map(|(_, most)| *most).collect();
-        let record = journal::settled(id, &used, &serde_json::to_vec(&call)?)?;
+        let record = journal::settled(id, &used, Some(End::of(&call)))?;
         journal.append(&record)?;
         found.settle(&holds, &used, Some(&call));
     }
@@ -130,13 +131,17 @@ impl Found {
                 self.next_id = self.next_id.max(id + 1);
                 self.open.insert(id, (holds, call));
             }
-            Record::Settled { id, used, call } => {
-                let holds = self.open.remove(&id);
+            Record::Settled { id, used, end } => {
+                let open = self.open.remove(&id);
                 // What the store has is told here only because a file is kept whole.
                 if number > position
-                    && let Some((holds, _)) = holds
+                    && let Some((holds, mut call)) = open
                 {
-                    self.settle(&holds, &used, call.as_ref());
+                    let call = end.map(|end| {
+                        end.write_to(&mut call);
+                        &call
+                    });
+                    self.settle(&holds, &used, call);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::account::{Account, Fit};
 use super::apart::Apart;
-use super::journal::{self, Journal};
+use super::journal::Journal;
 use super::{Hold, OverLimit, Refused, Settings, Taken, subject, window};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,6 @@ pub(super) struct State {
     apart: Apart,
     /// What metrics have not been told.
     counts: HashMap<(ModelType, ModelOutcome), UsageSum>,
-    next_id: u64,
     next_ticket: u64,
     waiting: usize,
     /// The number of the last batch.
@@ -44,7 +43,7 @@ pub(super) struct State {
 
 /// What came of trying to reserve.
 pub(super) enum Attempt {
-    Taken { id: u64, accounts: Vec<Taken> },
+    Taken(Vec<Taken>),
     Refused(Refused),
     Wait(Wait),
 }
@@ -62,11 +61,12 @@ pub(super) struct Wait {
     pub(super) ends_at: Timestamp,
 }
 
-/// When and how a call tries.
+/// When and how a call tries. All that can be is made before the lock is taken.
 pub(super) struct Try<'t> {
-    pub(super) holds: &'t [Hold],
-    /// JSON.
-    pub(super) call: &'t [u8],
+    pub(super) id: u64,
+    pub(super) asked: Vec<Asked<'t>>,
+    /// For the journal.
+    pub(super) record: Vec<u8>,
     pub(super) now: Timestamp,
     pub(super) uptime_ms: i64,
     pub(super) ticket: Option<u64>,
@@ -75,20 +75,14 @@ pub(super) struct Try<'t> {
 }
 
 /// One hold, in the window of now.
-struct Asked<'h> {
-    account: LimitAccount,
+pub(super) struct Asked<'h> {
+    pub(super) account: LimitAccount,
     hold: &'h Hold,
-    most: i64,
+    pub(super) most: i64,
 }
 
 impl State {
-    pub(super) fn new(
-        ledger: String,
-        number: i64,
-        journal: Journal,
-        next_id: u64,
-        lock: std::fs::File,
-    ) -> Self {
+    pub(super) fn new(ledger: String, number: i64, journal: Journal, lock: std::fs::File) -> Self {
         Self {
             ledger,
             journal,
@@ -99,7 +93,6 @@ impl State {
             usage: HashMap::new(),
             apart: Apart::default(),
             counts: HashMap::new(),
-            next_id,
             next_ticket: 0,
             waiting: 0,
             number,
@@ -110,7 +103,7 @@ impl State {
         }
     }
 
-    pub(super) fn attempt(&mut self, settings: &Settings, of: &Try<'_>) -> Tried {
+    pub(super) fn attempt(&mut self, settings: &Settings, of: Try<'_>) -> Tried {
         let mut is_poke = false;
         let outcome = self.decide(settings, of, &mut is_poke);
         let outcome = outcome.unwrap_or_else(Attempt::Refused);
@@ -120,22 +113,18 @@ impl State {
     fn decide(
         &mut self,
         settings: &Settings,
-        of: &Try<'_>,
+        of: Try<'_>,
         is_poke: &mut bool,
     ) -> Result<Attempt, Refused> {
         if self.is_closed {
             return Err(Refused::Unavailable("this server is ending".into()));
         }
-        let asked = asked(of);
-        let mut taken = Vec::with_capacity(asked.len());
+        let mut reserved = Vec::with_capacity(of.asked.len());
         let mut lacking = None;
-        for asked in &asked {
+        for asked in &of.asked {
             let account = self.account(settings, asked, of.uptime_ms, is_poke)?;
             match account.fit(asked.most, of.ticket) {
-                Fit::Take(reserved) => {
-                    let account = asked.account.clone();
-                    taken.push(Taken { account, most: asked.most, reserved });
-                }
+                Fit::Take(most) => reserved.push(most),
                 Fit::Over => return Err(over(account, asked, of.now)),
                 Fit::Wait => {
                     if account.ask() {
@@ -147,8 +136,8 @@ impl State {
             }
         }
         match lacking {
-            Some(asked) => self.wait(settings, asked, of),
-            None => self.take(settings, taken, of.call, is_poke),
+            Some(asked) => self.wait(asked, &of),
+            None => self.take(settings, of, reserved, is_poke),
         }
     }
 
@@ -165,13 +154,13 @@ impl State {
                 || *of_limit >= settings.accounts_each_max
             {
                 *is_poke = true;
-                let message = "more is counted apart at this server than it has room for";
-                return Err(Refused::Unavailable(message.into()));
+                return Err(no_room());
             }
             *of_limit += 1;
+            let new = Account::new(asked.account.measure, uptime_ms);
+            self.accounts.insert(asked.account.clone(), new);
         }
-        let new = || Account::new(asked.account.measure, uptime_ms);
-        let account = self.accounts.entry(asked.account.clone()).or_insert_with(new);
+        let account = self.accounts.get_mut(&asked.account).ok_or_else(no_room)?;
         account.set_amount(&asked.hold.limit.name, asked.hold.limit.amount);
         account.touched_ms = uptime_ms;
         Ok(account)
@@ -180,26 +169,21 @@ impl State {
     fn take(
         &mut self,
         settings: &Settings,
-        taken: Vec<Taken>,
-        call: &[u8],
+        of: Try<'_>,
+        reserved: Vec<i64>,
         is_poke: &mut bool,
     ) -> Result<Attempt, Refused> {
-        let id = self.next_id;
-        let holds: Vec<(LimitAccount, i64)> =
-            taken.iter().map(|taken| (taken.account.clone(), taken.most)).collect();
-        let record = journal::reserved(id, &holds, call);
-        let written = record.and_then(|record| {
-            self.journal.catch_up()?;
-            self.journal.append(&record)?;
-            Ok(record)
-        });
-        let record = written.map_err(|error| {
+        let written = self.journal.catch_up().and_then(|()| self.journal.append(&of.record));
+        written.map_err(|error| {
             tracing::error!(%error, "the journal of models cannot be written");
             *is_poke = true;
             Refused::Unavailable("the journal cannot be written".into())
         })?;
-        self.next_id += 1;
-        self.open.insert(id, record.into());
+        self.open.insert(of.id, of.record.into());
+        let taken = of.asked.into_iter().zip(reserved);
+        let taken: Vec<Taken> = taken
+            .map(|(Asked { account, most, .. }, reserved)| Taken { account, most, reserved })
+            .collect();
         for taken in &taken {
             let Some(account) = self.accounts.get_mut(&taken.account) else { continue };
             account.take(taken.reserved);
@@ -208,23 +192,17 @@ impl State {
                 *is_poke = true;
             }
         }
-        Ok(Attempt::Taken { id, accounts: taken })
+        Ok(Attempt::Taken(taken))
     }
 
-    fn wait(
-        &mut self,
-        settings: &Settings,
-        asked: &Asked<'_>,
-        of: &Try<'_>,
-    ) -> Result<Attempt, Refused> {
-        let is_full = of.ticket.is_none() && self.waiting >= settings.waiting_max;
+    fn wait(&mut self, asked: &Asked<'_>, of: &Try<'_>) -> Result<Attempt, Refused> {
         let ticket = of.ticket.unwrap_or(self.next_ticket);
         let Some(account) = self.accounts.get_mut(&asked.account) else {
             return Err(Refused::Unavailable("the limit is not known".into()));
         };
-        if of.is_last || is_full {
+        if of.is_last {
             let is_known = account.is_looked_up();
-            let unknown = || Refused::Unavailable("the store does not answer".into());
+            let unknown = || Refused::Unavailable("the store has not answered".into());
             return Err(if is_known { over(account, asked, of.now) } else { unknown() });
         }
         let (woken, is_new) = account.wait(ticket, asked.most);
@@ -453,11 +431,11 @@ impl Settled<'_> {
 }
 
 /// Holds in the windows of now. Two of the same account count once, as the larger one.
-fn asked<'h>(of: &Try<'h>) -> Vec<Asked<'h>> {
-    let mut all: Vec<Asked<'h>> = Vec::with_capacity(of.holds.len());
-    for hold in of.holds {
+pub(super) fn asked(holds: &[Hold], now: Timestamp) -> Vec<Asked<'_>> {
+    let mut all: Vec<Asked<'_>> = Vec::with_capacity(holds.len());
+    for hold in holds {
         let limit = &hold.limit;
-        let (starts_at, ends_at) = window(of.now, limit.granularity, limit.step);
+        let (starts_at, ends_at) = window(now, limit.granularity, limit.step);
         let account = LimitAccount {
             limit: limit.id.clone(),
             measure: limit.measure,
@@ -472,6 +450,10 @@ fn asked<'h>(of: &Try<'h>) -> Vec<Asked<'h>> {
         }
     }
     all
+}
+
+fn no_room() -> Refused {
+    Refused::Unavailable("more is counted apart at this server than it has room for".into())
 }
 
 fn over(account: &Account, asked: &Asked<'_>, now: Timestamp) -> Refused {

@@ -228,9 +228,9 @@ async fn money_is_never_passed_and_what_was_not_used_comes_back() {
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
     let first = reserve(&ledger, &money, 60).await.unwrap();
     assert!(is_waiting(reserve(&ledger, &money, 60)).await);
-    first.settle(call(10));
+    first.settle(&call(10));
     let second = reserve(&ledger, &money, 90).await.unwrap();
-    second.settle(call(90));
+    second.settle(&call(90));
     let over = over(reserve(&ledger, &money, 1).await);
     assert_eq!((over.left, over.needs, over.amount), (0, 1, 100));
     assert_eq!(over.ends_at.ms(), NOW + 30_000);
@@ -265,12 +265,12 @@ async fn the_call_that_crosses_a_limit_of_tokens_is_served_alone() {
     });
     assert!(is_waiting(reserve(&ledger, &tokens, 200)).await);
     assert!(!crossing.is_finished(), "something is reserved");
-    small.settle(call(30));
+    small.settle(&call(30));
     let crossing = crossing.await.unwrap().unwrap();
     assert!(is_waiting(reserve(&ledger, &tokens, 1)).await);
-    crossing.settle(call(20));
+    crossing.settle(&call(20));
     // It used less than was feared.
-    reserve(&ledger, &tokens, 500).await.unwrap().settle(call(450));
+    reserve(&ledger, &tokens, 500).await.unwrap().settle(&call(450));
     assert_eq!(over(reserve(&ledger, &tokens, 1).await).left, 0);
     ledger.close().await;
     assert_eq!(place.books.used(), 500);
@@ -279,14 +279,34 @@ async fn the_call_that_crosses_a_limit_of_tokens_is_served_alone() {
 #[tokio::test]
 async fn who_waits_for_long_is_refused_and_keeps_no_place() {
     let place = Place::new();
-    let settings =
-        Settings { wait_max: Duration::from_millis(60), waiting_max: 1, ..place.settings("a") };
+    let settings = Settings {
+        wait_max: Duration::from_millis(60),
+        waiting: Limits { total: 1, share: 1 },
+        ..place.settings("a")
+    };
     let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 100));
     let held = reserve(&ledger, &money, 80).await.unwrap();
     let (one, two) = tokio::join!(reserve(&ledger, &money, 30), reserve(&ledger, &money, 30));
     assert_eq!((over(one).left, over(two).left), (20, 20));
-    held.settle(call(80));
-    reserve(&ledger, &money, 20).await.unwrap().settle(call(20));
+    held.settle(&call(80));
+    reserve(&ledger, &money, 20).await.unwrap().settle(&call(20));
+}
+
+#[tokio::test]
+async fn who_waits_leaves_places_for_other_workspaces() {
+    let place = Place::new();
+    let settings = Settings { waiting: Limits { total: 10, share: 1 }, ..place.settings("a") };
+    let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 100));
+    let _held = reserve(&ledger, &money, 80).await.unwrap();
+    let waits = |workspace: &'static str| {
+        let call = ModelCall { workspace: WorkspaceId::known(workspace), ..call(30) };
+        ledger.reserve(vec![hold(&money, 30)], call)
+    };
+    let first = waits("wsp_a");
+    tokio::pin!(first);
+    assert!(is_waiting(&mut first).await);
+    assert_eq!(over(waits("wsp_a").await).left, 20, "there is one place for a workspace");
+    assert!(is_waiting(waits("wsp_b")).await);
 }
 
 #[tokio::test]
@@ -309,7 +329,7 @@ async fn all_limits_of_a_call_hold_or_nothing_is_taken() {
     let ledger = place.open().await;
     let (money, tokens) = (limit(LimitMeasure::Cost, 100), limit(LimitMeasure::TotalTokens, 50));
     let both = |most| vec![hold(&money, most), hold(&tokens, most)];
-    ledger.reserve(both(50), call(50)).await.unwrap().settle(call(50));
+    ledger.reserve(both(50), call(50)).await.unwrap().settle(&call(50));
     assert_eq!(over(ledger.reserve(both(1), call(1)).await).measure, LimitMeasure::TotalTokens);
     let twice = vec![hold(&money, 30), hold(&money, 50)];
     ledger.reserve(twice, call(50)).await.unwrap().give_back();
@@ -321,12 +341,12 @@ async fn a_lowered_amount_refuses_and_a_raised_one_serves() {
     let ledger = place.open().await;
     let [few, many, more] = [10, 100, 1000].map(|amount| limit(LimitMeasure::Requests, amount));
     for _ in 0..40 {
-        reserve(&ledger, &many, 1).await.unwrap().settle(call(7));
+        reserve(&ledger, &many, 1).await.unwrap().settle(&call(7));
     }
     assert_eq!(over(reserve(&ledger, &few, 1).await).left, 0);
-    reserve(&ledger, &many, 1).await.unwrap().settle(call(7));
+    reserve(&ledger, &many, 1).await.unwrap().settle(&call(7));
     for _ in 0..900 {
-        reserve(&ledger, &more, 1).await.unwrap().settle(call(7));
+        reserve(&ledger, &more, 1).await.unwrap().settle(&call(7));
     }
     ledger.close().await;
     assert_eq!(place.books.used(), 941);
@@ -346,9 +366,9 @@ async fn what_is_dropped_counts_in_full() {
 async fn a_kill_counts_what_was_in_flight_and_loses_nothing() {
     let place = Place::new();
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
-    reserve(&ledger, &money, 100).await.unwrap().settle(call(40));
+    reserve(&ledger, &money, 100).await.unwrap().settle(&call(40));
     ledger.flush().await;
-    reserve(&ledger, &money, 100).await.unwrap().settle(call(20));
+    reserve(&ledger, &money, 100).await.unwrap().settle(&call(20));
     reserve(&ledger, &money, 100).await.unwrap().give_back();
     let in_flight = reserve(&ledger, &money, 100).await.unwrap();
     let settings = place.kill(ledger, "b");
@@ -383,7 +403,7 @@ async fn a_start_that_is_killed_counts_once() {
 async fn after_a_power_cut_what_was_granted_counts_as_used() {
     let place = Place::new();
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     ledger.flush().await;
     let held = place.books.held();
     assert!((1..=200).contains(&held), "{held}");
@@ -401,7 +421,7 @@ async fn a_batch_whose_answer_is_lost_counts_once() {
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
     for _ in 0..10 {
         place.books.is_forgetful.store(true, Ordering::Relaxed);
-        reserve(&ledger, &money, 100).await.unwrap().settle(call(100));
+        reserve(&ledger, &money, 100).await.unwrap().settle(&call(100));
         ledger.flush().await;
     }
     over(reserve(&ledger, &money, 1).await);
@@ -413,18 +433,18 @@ async fn without_a_store_grants_are_used_up_and_then_it_is_said() {
     let place = Place::new();
     let settings = Settings { wait_max: Duration::from_millis(50), ..place.settings("a") };
     let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     place.books.is_away.store(true, Ordering::Relaxed);
     let mut served = 10;
     while let Ok(reservation) = reserve(&ledger, &money, 10).await {
-        reservation.settle(call(10));
+        reservation.settle(&call(10));
         served += 10;
     }
     assert!((90..=210).contains(&served), "{served}");
     let other = Arc::new(ModelLimit { id: "other".into(), ..(*money).clone() });
     assert!(matches!(reserve(&ledger, &other, 1).await, Err(Refused::Unavailable(_))));
     // Without limits nobody asks the store.
-    ledger.reserve(vec![], call(5)).await.unwrap().settle(call(5));
+    ledger.reserve(vec![], call(5)).await.unwrap().settle(&call(5));
     place.books.is_away.store(false, Ordering::Relaxed);
     ledger.close().await;
     assert_eq!(place.books.used(), served);
@@ -435,10 +455,10 @@ async fn without_a_store_grants_are_used_up_and_then_it_is_said() {
 async fn what_cannot_be_moved_at_the_end_is_moved_at_the_next_start() {
     let place = Place::new();
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     ledger.flush().await;
     place.books.is_away.store(true, Ordering::Relaxed);
-    reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     let waiting = tokio::spawn({
         let (ledger, money) = (ledger.clone(), money.clone());
         async move { reserve(&ledger, &money, 1500).await }
@@ -462,7 +482,7 @@ async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
     let open = reserve(&ledger, &money, 5).await.unwrap();
     for _ in 0..10 {
-        reserve(&ledger, &money, 10).await.unwrap().settle(call(10));
+        reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     }
     ledger.close().await;
     let files = journal::list(&place.folder.path().join("a")).unwrap();
@@ -472,7 +492,7 @@ async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
     }
     assert_eq!((files.len(), records), (1, 1));
     // It ends later than the server, and counts at the next start.
-    open.settle(call(3));
+    open.settle(&call(3));
     drop(ledger);
     place.open().await.close().await;
     assert_eq!((place.books.used(), place.books.held()), (103, 0));
@@ -494,7 +514,7 @@ async fn two_servers_use_up_one_limit_together() {
                 match reserve(&ledger, &money, 10).await {
                     Ok(reservation) => {
                         tokio::task::yield_now().await;
-                        reservation.settle(call(1));
+                        reservation.settle(&call(1));
                         served += 1;
                     }
                     Err(error) => assert!(matches!(error, Refused::OverLimit(_)), "{error}"),
@@ -517,13 +537,13 @@ async fn one_server_gets_what_another_does_not_need() {
     let money = limit(LimitMeasure::Cost, 1000);
     let one = place.open_with(place.settings("one")).await;
     let two = place.open_with(place.settings("two")).await;
-    reserve(&one, &money, 900).await.unwrap().settle(call(1));
-    reserve(&two, &money, 999).await.unwrap().settle(call(999));
+    reserve(&one, &money, 900).await.unwrap().settle(&call(1));
+    reserve(&two, &money, 999).await.unwrap().settle(&call(999));
     over(reserve(&one, &money, 1).await);
     // Of tokens too, where the call that crosses must have all that is left.
     let tokens = limit(LimitMeasure::TotalTokens, 1000);
-    reserve(&one, &tokens, 900).await.unwrap().settle(call(1));
-    reserve(&two, &tokens, 5000).await.unwrap().settle(call(5000));
+    reserve(&one, &tokens, 900).await.unwrap().settle(&call(1));
+    reserve(&two, &tokens, 5000).await.unwrap().settle(&call(5000));
     over(reserve(&one, &tokens, 1).await);
 }
 
@@ -535,7 +555,7 @@ async fn a_long_journal_goes_on_in_new_files() {
     let open = reserve(&ledger, &money, 7).await.unwrap();
     for _ in 0..20 {
         for _ in 0..10 {
-            reserve(&ledger, &money, 5).await.unwrap().settle(call(3));
+            reserve(&ledger, &money, 5).await.unwrap().settle(&call(3));
         }
         ledger.flush().await;
     }
@@ -577,7 +597,7 @@ async fn subjects_without_end_do_not_fill_the_memory() {
         let call = ModelCall { end_user: Some(format!("u{number}\0")), ..call(1) };
         match ledger.reserve(vec![hold], call.clone()).await {
             Ok(reservation) => {
-                reservation.settle(call);
+                reservation.settle(&call);
                 served += 1;
             }
             Err(error) => {
@@ -602,9 +622,9 @@ proptest! {
     fn a_torn_journal_is_read_up_to_the_tear(count in 0u64..12, cut in 0usize..400, flip in any::<Option<u8>>()) {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = journal::Journal::begin(folder.path(), "boot", 5).unwrap();
-        let json = serde_json::to_vec(&call(3)).unwrap();
+        let end = Some(journal::End::of(&call(3)));
         for id in 0..count {
-            journal.append(&journal::settled(id, &[3], &json).unwrap()).unwrap();
+            journal.append(&journal::settled(id, &[3], end).unwrap()).unwrap();
         }
         let path = journal::list(folder.path()).unwrap().remove(0);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -621,7 +641,7 @@ proptest! {
         for (place, (number, record)) in read.iter().enumerate() {
             prop_assert_eq!(*number, 5 + i64::try_from(place).unwrap());
             let id = u64::try_from(place).unwrap();
-            let wanted = journal::Record::Settled { id, used: vec![3], call: Some(call(3)) };
+            let wanted = journal::Record::Settled { id, used: vec![3], end };
             prop_assert_eq!(record, &wanted);
         }
         if cut == 0 {
@@ -690,7 +710,7 @@ async fn follow(steps: Vec<Step>) {
             }
             Step::Settle { which, used: amount } if which < open.len() => {
                 let (reservation, most, measure) = open.swap_remove(which);
-                reservation.settle(call(amount.min(most)));
+                reservation.settle(&call(amount.min(most)));
                 used[usize::from(!measure)] += amount.min(most);
                 sum += amount.min(most);
             }
