@@ -265,9 +265,9 @@ impl Call<'_> {
 
     /// Limits of the model that was asked for, of the one that is asked, and of the key.
     fn holds(&self, model: &Arc<Served>, most: &Most) -> Vec<Hold> {
-        let own = &self.served.route;
+        let is_own = self.served.route.id == model.route.id;
         let mut holds: Vec<Hold> = Vec::new();
-        let mut add = |limit: &ModelLimit, subject: &str| {
+        let mut add = |limit: &Arc<ModelLimit>, subject: &str| {
             let is_same = |hold: &Hold| {
                 hold.limit.id == limit.id
                     && hold.limit.measure == limit.measure
@@ -282,17 +282,13 @@ impl Call<'_> {
                     LimitMeasure::TotalTokens => most.input.saturating_add(most.output),
                 };
                 let most = i64::try_from(most).unwrap_or(i64::MAX);
-                holds.push(Hold {
-                    limit: Arc::new(limit.clone()),
-                    subject: subject.to_owned(),
-                    most,
-                });
+                holds.push(Hold { limit: Arc::clone(limit), subject: subject.to_owned(), most });
             }
         };
         let nobody = String::new();
-        let of_routes = [own, &model.route];
-        for route in of_routes.iter().take(if own.id == model.route.id { 1 } else { 2 }) {
-            for limit in &route.limits {
+        for served in [self.served, model].into_iter().take(if is_own { 1 } else { 2 }) {
+            let route = &served.route;
+            for limit in &served.limits {
                 let subject = match limit.per {
                     LimitPer::Model => route.id.as_str(),
                     LimitPer::Workspace => route.workspace.as_str(),
@@ -303,7 +299,7 @@ impl Call<'_> {
             }
         }
         for limit in self.caller.models.iter().flat_map(|right| &right.limits) {
-            add(limit, &self.caller.holder);
+            add(&Arc::new(limit.clone()), &self.caller.holder);
         }
         holds
     }

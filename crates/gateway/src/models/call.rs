@@ -195,7 +195,9 @@ impl Inner {
         let answered = async {
             let (body, room) = self.model_body(&head, body, &served).await?;
             let rest = address.split(&head.uri).1;
-            let call = self.read_call(&head, rest, body, &caller, &served, began)?;
+            let headers = std::mem::take(&mut head.headers);
+            let of = (&head.method, headers, rest, head.uri.query());
+            let call = self.read_call(of, body, &caller, &served, began)?;
             call.answer(self, room).await
         };
         let mut response = tokio::select! {
@@ -274,14 +276,13 @@ impl Inner {
 
     fn read_call<'c>(
         &'c self,
-        head: &Head,
-        rest: &str,
+        (method, headers, rest, query): (&Method, HeaderMap, &str, Option<&str>),
         body: Bytes,
         caller: &'c Caller,
         served: &'c Arc<Served>,
         began: Instant,
     ) -> Result<Call<'c>, Problem> {
-        let is_post = head.method == Method::POST;
+        let is_post = method == Method::POST;
         let needs_post = !matches!(Operation::of(rest), Operation::Models | Operation::Other);
         if needs_post && !is_post {
             return Err(ModelProblem::Method.into());
@@ -290,12 +291,12 @@ impl Inner {
         if caller.models.is_some() && asked.operation == Operation::Other {
             return Err(Refused::Forbidden { why: KEY_FOR_ANSWERS.into() }.into());
         }
-        let text = |name: &HeaderName| head.headers.get(name).and_then(|text| text.to_str().ok());
+        let text = |name: &HeaderName| headers.get(name).and_then(|text| text.to_str().ok());
         let end_user = text(&END_USER).and_then(word).or_else(|| asked.end_user.clone());
         let tag = text(&TAG).and_then(word).or_else(|| asked.tag.clone());
         let thread = [headers::THREAD, headers::NEUTRAL_THREAD];
         let thread = thread.iter().find_map(text).map(|text| point(text.as_bytes()));
-        let sent = Sent::new(head.method.clone(), head.headers.clone(), rest, head.uri.query());
+        let sent = Sent::new(method.clone(), headers, rest, query);
         let models = &self.models;
         let tried = Vec::new();
         Ok(Call { models, served, caller, asked, sent, began, end_user, tag, tried, thread })

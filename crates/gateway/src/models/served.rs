@@ -5,12 +5,14 @@ use super::hooks::Hooks;
 use ::models::provider::{BadProvider, Provider};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::models::ModelRoute;
+use types::models::{ModelLimit, ModelRoute};
 
 pub(crate) struct Served {
     pub(crate) route: ModelRoute,
     /// `None`: it only leads to other models.
     pub(crate) provider: Option<Result<Provider, BadProvider>>,
+    /// Those of the route.
+    pub(crate) limits: Vec<Arc<ModelLimit>>,
     pub(crate) hooks: Hooks,
     /// Another one for each change of the route.
     pub(crate) version: u64,
@@ -35,9 +37,10 @@ impl State {
 impl Served {
     pub(crate) fn new(route: ModelRoute, state: Arc<State>) -> Self {
         let provider = route.provider.as_ref().map(Provider::new);
+        let limits = route.limits.iter().cloned().map(Arc::new).collect();
         let hooks = Hooks::new(&route);
         let version = state.versions.fetch_add(1, Ordering::Relaxed);
-        Self { route, provider, hooks, version, state }
+        Self { route, provider, limits, hooks, version, state }
     }
 }
 
