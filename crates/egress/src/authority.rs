@@ -1,7 +1,6 @@
 //! Our own certificate authority: instances trust it, and it vouches for the hosts whose connections
 //! are opened.
 
-use crate::host::Host;
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use rcgen::{
@@ -20,6 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use types::parts::hosts::Host;
 use types::{Timestamp, World};
 use zeroize::Zeroizing;
 

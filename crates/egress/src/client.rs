@@ -1,6 +1,5 @@
 //! An instance as the way out knows it.
 
-use crate::host::Host;
 use crate::names::given_out::GivenOut;
 use crate::policy::{Policy, Verdict};
 use parking_lot::{Mutex, RwLock};
@@ -12,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use types::egress::EgressRules;
 use types::instance::InstanceName;
 use types::parts::Sensitive;
+use types::parts::hosts::Host;
 
 /// What an instance is known by.
 #[derive(Debug, Clone, PartialEq, Eq)]

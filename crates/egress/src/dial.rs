@@ -3,8 +3,7 @@
 mod upstream;
 
 use crate::client::Client;
-use crate::host::Host;
-use crate::inside::Places;
+use crate::inside;
 use crate::names::Resolver;
 use crate::settings::{Limits, Settings};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
@@ -18,6 +17,7 @@ use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use types::parts::addresses::is_public;
+use types::parts::hosts::{Host, Places};
 pub use upstream::BadUpstream;
 use upstream::Way;
 
@@ -102,7 +102,8 @@ impl Dialer {
         if found.is_empty() {
             return Err(DialError::NoAddress(host.clone()));
         }
-        let permitted = found.into_iter().filter(|address| self.inside.permit(host, *address));
+        let permitted =
+            found.into_iter().filter(|address| inside::permits(&self.inside, host, *address));
         let permitted: Vec<IpAddr> = permitted.collect();
         if permitted.is_empty() {
             return Err(DialError::Inside(host.clone()));

@@ -4,7 +4,6 @@
 use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
-use crate::host::Host;
 use crate::intercept::{self, Body};
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
@@ -29,6 +28,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+use types::parts::hosts::Host;
 use zeroize::Zeroizing;
 
 /// hyper asks for more.

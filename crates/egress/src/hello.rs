@@ -3,7 +3,7 @@
 //! It may come in many records and many segments. What cannot be read for sure is never guessed:
 //! two readings of one message are how a name gets past a rule.
 
-use crate::host::Host;
+use types::parts::hosts::Host;
 
 /// The most that a client may say before it says where it wants to go. Browsers send less than
 /// 2 KiB, with keys that withstand quantum computers.

@@ -24,7 +24,6 @@ mod explicit;
 #[cfg(test)]
 mod fixture;
 mod hello;
-mod host;
 mod inject;
 mod inside;
 mod intercept;
@@ -44,7 +43,6 @@ mod transparent;
 pub use authority::AuthorityError;
 pub use client::Known;
 pub use dial::BadUpstream;
-pub use inside::BadPlace;
 pub use intercept::RootsError;
 pub use settings::{Limits, Ports, Settings, Upstream};
 
@@ -59,6 +57,7 @@ use types::World;
 use types::egress::{EgressEvent, EgressRules};
 use types::instance::InstanceName;
 use types::parts::Sensitive;
+use types::parts::hosts::BadPlace;
 
 /// The way out of the instances of a machine. Clones are the same; the last one that is dropped
 /// closes it.

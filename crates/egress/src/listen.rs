@@ -5,7 +5,6 @@ use crate::authority::Authority;
 use crate::clients::Clients;
 use crate::dial::{Dialer, tune};
 use crate::events::{EventLimits, Events};
-use crate::inside::Places;
 use crate::intercept::{self, UpstreamTls};
 use crate::names::{self, Resolver};
 use crate::service::{Original, Service};
@@ -19,6 +18,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use types::World;
+use types::parts::hosts::Places;
 
 /// Connections that wait to be accepted. The kernel may allow fewer.
 const BACKLOG: u32 = 4096;

@@ -9,7 +9,6 @@
 
 use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
 use crate::dial::Dial as _;
-use crate::host::Host;
 use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
 use crate::policy::{Policy, Verdict};
@@ -20,6 +19,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use types::parts::hosts::Host;
 
 /// Where a connection was to go before anything was read of it.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
 //! What an entry of a list says: `[!]METHOD:…:domain[/path]`, an address, or a range of addresses.
 
-use crate::host::Host;
 use http::Method;
 use percent_encoding::percent_decode_str;
 use std::net::IpAddr;
+use types::parts::hosts::Host;
 
 /// One entry. What is in no form of the language is a domain that no host is called.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,6 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-use crate::host::Host;
 use crate::pattern::Paths;
 use http::Method;
 use index::{Answer, Index};
@@ -13,6 +12,7 @@ use std::net::IpAddr;
 use types::egress::EgressRules;
 use types::kinds::network::ProxyTarget;
 use types::parts::Sensitive;
+use types::parts::hosts::Host;
 use zeroize::Zeroize as _;
 
 /// What the rules say of a host before any request is seen.

@@ -5,8 +5,6 @@ use crate::client::Client;
 use crate::clients::Clients;
 use crate::dial::Dialer;
 use crate::events::{Events, Note};
-use crate::host::Host;
-use crate::inside::Places;
 use crate::intercept;
 use crate::names::Resolver;
 use crate::settings::{Ports, Settings};
@@ -20,6 +18,8 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use types::World;
 use types::egress::EgressDecision;
+use types::parts::hosts::Host;
+use types::parts::hosts::Places;
 
 /// Says where a connection was going before the firewall sent it here.
 pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;

@@ -2,7 +2,6 @@
 //! where they were going.
 
 use crate::client::{Client, Door, of_unasked};
-use crate::host::Host;
 use crate::passage::{Aim, Passage};
 use crate::peek::Stream as _;
 use crate::policy::Verdict;
@@ -12,6 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use types::parts::hosts::Host;
 
 /// As the kernel remembers it.
 pub(crate) fn original(stream: &TcpStream) -> io::Result<SocketAddrV4> {

@@ -78,7 +78,7 @@ pub use drives::Drives;
 pub use gateway::{Gateway, Parts};
 pub use guard::{BoxFuture, Caller, Guard, Refused};
 pub use machine::{Machine, MachineError};
-pub use models::{BadInside, Inside, ModelParts, ModelSettings, OutsideError};
+pub use models::{ModelParts, ModelSettings, OutsideError};
 pub use peer::{Peer, Site};
 pub use routes::Routes;
 pub use settings::Settings;

@@ -1,7 +1,5 @@
 //! The proxy of an organisation, behind which the internet is.
 
-use crate::host::Host;
-use crate::inside::Places;
 use crate::settings::Upstream;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,6 +8,8 @@ use std::net::IpAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use types::parts::Sensitive;
+use types::parts::hosts::Host;
+use types::parts::hosts::Places;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadUpstream {
@@ -18,7 +18,7 @@ pub enum BadUpstream {
     #[error("the proxy of the organisation is asked over http:// only, not over `{0}`")]
     Scheme(String),
     #[error(transparent)]
-    Direct(#[from] crate::inside::BadPlace),
+    Direct(#[from] types::parts::hosts::BadPlace),
 }
 
 #[derive(Debug)]

@@ -27,7 +27,6 @@ use crate::authority::Authority;
 use crate::client::Client;
 use crate::dial::Dial;
 use crate::events::{Events, Note};
-use crate::host::Host;
 use exchange::Exchange;
 use http::uri::Scheme;
 use http::{Request, Response};
@@ -51,6 +50,7 @@ use tokio_rustls::TlsAcceptor;
 use types::World;
 use types::egress::EgressDecision;
 use types::instance::InstanceName;
+use types::parts::hosts::Host;
 
 /// What all opened connections of this machine share.
 pub(crate) struct Shared {

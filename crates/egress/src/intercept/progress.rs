@@ -1,7 +1,6 @@
 //! When something moved last, and whether rules still let it.
 
 use crate::client::Client;
-use crate::host::Host;
 use crate::policy::{Policy, RequestVerdict};
 use http::Method;
 use std::future::Future;
@@ -10,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
+use types::parts::hosts::Host;
 
 /// Of a connection, or of one request.
 #[derive(Debug)]

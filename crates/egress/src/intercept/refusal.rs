@@ -4,10 +4,10 @@ use super::body::{Body, full};
 use super::upstream::Failure;
 use crate::dial::DialError;
 use crate::events::Note;
-use crate::host::Host;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use types::egress::EgressDecision;
+use types::parts::hosts::Host;
 
 const PROXY_ERROR: HeaderName = HeaderName::from_static("proxy-error");
 

@@ -2,11 +2,11 @@
 
 use super::To;
 use super::refusal::Refusal;
-use crate::host::Host;
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
 use http::{Version, header};
 use std::net::IpAddr;
+use types::parts::hosts::Host;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {

@@ -6,7 +6,6 @@ use super::target::Target;
 use super::tasks::Tasks;
 use crate::client::Client;
 use crate::dial::DialError;
-use crate::host::Host;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -25,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use types::parts::hosts::Host;
 
 /// Why a host has not answered. The texts are for whoever asked.
 #[derive(Debug, thiserror::Error)]

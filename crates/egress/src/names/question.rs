@@ -2,7 +2,6 @@
 
 use super::answers::{Answer, address_of};
 use crate::client::Client;
-use crate::host::Host;
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
@@ -10,6 +9,7 @@ use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use std::net::{IpAddr, Ipv4Addr};
+use types::parts::hosts::Host;
 
 /// Members of a VPC come and go.
 const MEMBER_TTL_S: u32 = 5;
@@ -130,7 +130,7 @@ async fn ask(service: &Service, client: &Client, host: &Host, kind: RecordType) 
     };
     let Answer { code, records, .. } = &*answer;
     let permitted = |record: &&Record| {
-        let permit = |address| service.inside.permit(host, address);
+        let permit = |address| crate::inside::permits(&service.inside, host, address);
         service.own_hosts.has(host) || address_of(record).is_none_or(permit)
     };
     let mut records: Vec<Record> = records.iter().filter(permitted).cloned().collect();

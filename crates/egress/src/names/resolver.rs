@@ -33,7 +33,7 @@ impl Resolver {
         Self { servers, world, kept: Mutex::new(kept) }
     }
 
-    /// `name` is one that [`crate::host::Host`] knows. The number is how many seconds the answer
+    /// `name` is one that [`types::parts::hosts::Host`] knows. The number is how many seconds the answer
     /// still counts.
     pub(crate) async fn ask(
         &self,

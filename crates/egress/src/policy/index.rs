@@ -1,8 +1,8 @@
 //! A list of patterns, found by host: what a thousand of them cost a request is what a few do.
 
-use crate::host::Host;
 use crate::pattern::{Condition, Domain, Pattern, Range};
 use std::collections::HashMap;
+use types::parts::hosts::Host;
 
 /// What a list says of a host whose requests nobody has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

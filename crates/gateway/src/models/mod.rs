@@ -48,7 +48,6 @@ pub(crate) use problem::{ModelProblem, dialect_of, fault};
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
 pub(crate) use upstream::Pieces;
-pub use upstream::{BadInside, Inside};
 
 use ::models::ledger::Ledger;
 use ::models::prices::PriceTable;

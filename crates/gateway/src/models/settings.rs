@@ -1,14 +1,15 @@
 //! The settings of requests to models, with all their limits.
 
-use super::upstream::{BadInside, Inside, Patience};
+use super::upstream::Patience;
 use admission::Limits;
 use std::time::Duration;
 use types::kinds::model::ModelRouting;
+use types::parts::hosts::{BadPlace, Places};
 
 #[derive(Debug, Clone)]
 pub struct ModelSettings {
     /// What may be reached although it is not on the internet.
-    pub inside: Inside,
+    pub inside: Places,
     /// Certificates of authorities that are trusted besides those of the machine, as PEM.
     pub authorities: Option<Vec<u8>>,
 
@@ -33,6 +34,8 @@ pub struct ModelSettings {
     /// Bytes of one event of a stream.
     pub event_max: usize,
 
+    /// Names of providers that are looked up at a time, in all and for one workspace.
+    pub lookups: Limits,
     /// Connections to providers that are kept for the next request: in all, and those that one
     /// workspace made.
     pub spares: Limits,
@@ -77,8 +80,8 @@ pub struct ModelSettings {
 
 impl ModelSettings {
     /// Hosts, `*.suffix`, addresses and ranges.
-    pub fn with_inside(mut self, entries: &[String]) -> Result<Self, BadInside> {
-        self.inside = Inside::parse(entries)?;
+    pub fn with_inside(mut self, entries: &[String]) -> Result<Self, BadPlace> {
+        self.inside = Places::parse(entries)?;
         Ok(self)
     }
 
@@ -96,7 +99,7 @@ impl ModelSettings {
 impl Default for ModelSettings {
     fn default() -> Self {
         Self {
-            inside: Inside::default(),
+            inside: Places::default(),
             authorities: None,
             body_max: 32 << 20,
             bodies: Limits { total: 1 << 30, share: 256 << 20 },
@@ -108,6 +111,7 @@ impl Default for ModelSettings {
             head_bytes_max: 64 << 10,
             answer_max: 32 << 20,
             event_max: 4 << 20,
+            lookups: Limits { total: 64, share: 16 },
             spares: Limits { total: 2048, share: 512 },
             spare_place_max: 512,
             spare_life: Duration::from_secs(30),

@@ -26,6 +26,8 @@ pub(crate) struct Models {
     pub(crate) head_bytes_max: usize,
     pub(crate) answer_bytes_max: usize,
     pub(crate) event_bytes_max: usize,
+    pub(crate) lookups_max: usize,
+    pub(crate) lookups_workspace_max: usize,
     pub(crate) spares_max: usize,
     pub(crate) spares_workspace_max: usize,
     pub(crate) spares_provider_max: usize,
@@ -77,13 +79,15 @@ impl Models {
         }
     }
 
-    fn counts(&self) -> [(&'static str, usize); 22] {
+    fn counts(&self) -> [(&'static str, usize); 24] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),
             ("models.bodies_workspace_bytes_max", self.bodies_workspace_bytes_max),
             ("models.answer_bytes_max", self.answer_bytes_max),
             ("models.event_bytes_max", self.event_bytes_max),
+            ("models.lookups_max", self.lookups_max),
+            ("models.lookups_workspace_max", self.lookups_workspace_max),
             ("models.spares_max", self.spares_max),
             ("models.spares_workspace_max", self.spares_workspace_max),
             ("models.spares_provider_max", self.spares_provider_max),
@@ -162,6 +166,7 @@ impl Models {
             head_bytes_max: self.head_bytes_max,
             answer_max: self.answer_bytes_max,
             event_max: self.event_bytes_max,
+            lookups: share(self.lookups_max, self.lookups_workspace_max),
             spares: share(self.spares_max, self.spares_workspace_max),
             spare_place_max: self.spares_provider_max,
             spare_life: self.spare_life.0,

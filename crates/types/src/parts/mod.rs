@@ -10,6 +10,7 @@ pub mod dollars;
 pub mod duration;
 mod env;
 mod event;
+pub mod hosts;
 pub mod limits;
 mod metadata;
 pub mod names;

@@ -1,8 +1,8 @@
 //! Connections to providers: names are resolved here, and what is inside is refused at the moment of
 //! connecting, so that a name cannot lead elsewhere after it was looked at.
 
-use super::Unreachable;
-use super::inside::Inside;
+use super::lookups::Lookups;
+use super::{Unreachable, inside};
 use crate::models::settings::ModelSettings;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,15 +15,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use types::parts::hosts::Places;
 
 /// Addresses of one name that are tried, one after the other.
 const ADDRESSES_MAX: usize = 8;
-/// Names that are looked up at the same time. Each takes a thread.
-const LOOKUPS_MAX: usize = 64;
 
 /// Where connections lead: the same for all requests that may share them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,10 +32,10 @@ pub(crate) struct Place {
 }
 
 pub(super) struct Dialer {
-    inside: Inside,
+    inside: Places,
     authorities: Option<Vec<u8>>,
     tls: OnceLock<Result<TlsConnector, String>>,
-    lookups: Semaphore,
+    lookups: Lookups,
     connect: Duration,
 }
 
@@ -53,19 +51,23 @@ impl Dialer {
             inside: settings.inside.clone(),
             authorities: settings.authorities.clone(),
             tls: OnceLock::new(),
-            lookups: Semaphore::new(LOOKUPS_MAX),
+            lookups: Lookups::new(settings.lookups),
             connect: settings.connect_timeout,
         }
     }
 
-    /// A connection, and whether HTTP/2 is spoken on it.
-    pub(super) async fn dial(&self, place: &Place) -> Result<(Stream, bool), Unreachable> {
-        let dialled = timeout(self.connect, self.reach(place)).await;
+    /// A connection for `owner`, and whether HTTP/2 is spoken on it.
+    pub(super) async fn dial(
+        &self,
+        place: &Place,
+        owner: &str,
+    ) -> Result<(Stream, bool), Unreachable> {
+        let dialled = timeout(self.connect, self.reach(place, owner)).await;
         dialled.map_err(|_| Unreachable::TooSlow(place.host.clone()))?
     }
 
-    async fn reach(&self, place: &Place) -> Result<(Stream, bool), Unreachable> {
-        let stream = self.connect(place).await?;
+    async fn reach(&self, place: &Place, owner: &str) -> Result<(Stream, bool), Unreachable> {
+        let stream = self.connect(place, owner).await?;
         stream.set_nodelay(true).map_err(|error| failed(place, error))?;
         if !place.secure {
             return Ok((Stream::Plain(stream), false));
@@ -80,8 +82,8 @@ impl Dialer {
         Ok((Stream::Tls(Box::new(stream)), is_two))
     }
 
-    async fn connect(&self, place: &Place) -> Result<TcpStream, Unreachable> {
-        let addresses = self.addresses(place).await?;
+    async fn connect(&self, place: &Place, owner: &str) -> Result<TcpStream, Unreachable> {
+        let addresses = self.addresses(place, owner).await?;
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         let share = self.connect / u32::try_from(addresses.len().max(1)).unwrap_or(1);
         for address in addresses {
@@ -94,22 +96,18 @@ impl Dialer {
         Err(failed(place, last))
     }
 
-    async fn addresses(&self, place: &Place) -> Result<Vec<SocketAddr>, Unreachable> {
+    async fn addresses(&self, place: &Place, owner: &str) -> Result<Vec<SocketAddr>, Unreachable> {
         let host = place.host.trim_matches(['[', ']']);
         let found: Vec<SocketAddr> = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, place.port)],
             Err(_) => {
-                let _lookup = self
-                    .lookups
-                    .acquire()
-                    .await
-                    .map_err(|closed| failed(place, io::Error::other(closed)))?;
+                let _turn = self.lookups.turn(owner).await;
                 let found = lookup_host((host, place.port)).await;
                 found.map_err(|error| failed(place, error))?.collect()
             }
         };
         let mut permitted: Vec<SocketAddr> =
-            found.into_iter().filter(|at| self.inside.permits(host, at.ip())).collect();
+            found.into_iter().filter(|at| inside::permits(&self.inside, host, at.ip())).collect();
         permitted.truncate(ADDRESSES_MAX);
         match permitted.is_empty() {
             true => Err(Unreachable::Inside(place.host.clone())),

@@ -2,11 +2,11 @@
 
 mod dial;
 mod inside;
+mod lookups;
 mod pieces;
 mod pool;
 mod wire;
 
-pub use inside::{BadInside, Inside};
 pub(crate) use pieces::Pieces;
 
 use super::settings::ModelSettings;
@@ -198,7 +198,7 @@ impl Client {
         owner: &String,
         request: Outgoing,
     ) -> Result<(Response<Incoming>, Way), Broken> {
-        let (stream, is_two) = self.dialer.dial(place).await?;
+        let (stream, is_two) = self.dialer.dial(place, owner).await?;
         if !is_two {
             let wire = Wire::open(stream, self.head_bytes_max).await;
             let mut wire = wire.map_err(Broken::Cut)?;

@@ -1,0 +1,73 @@
+//! Turns at looking up names. Each lookup takes a thread for as long as a name server takes its time,
+//! and users choose whose name servers are asked.
+
+use admission::Limits;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(super) struct Lookups {
+    all: Arc<Semaphore>,
+    share: usize,
+    /// Of those who look up names now.
+    shares: Mutex<HashMap<String, Weak<Semaphore>>>,
+}
+
+impl Lookups {
+    pub(super) fn new(limits: Limits) -> Self {
+        let [total, share] = [limits.total, limits.share].map(|limit| {
+            usize::try_from(limit)
+                .map_or(Semaphore::MAX_PERMITS, |limit| limit.min(Semaphore::MAX_PERMITS))
+        });
+        Self { all: Arc::new(Semaphore::new(total)), share, shares: Mutex::default() }
+    }
+
+    /// Waits for a turn, which ends when it is dropped. Whoever waits for others of the same workspace
+    /// takes none of the neighbours' turns.
+    pub(super) async fn turn(&self, owner: &str) -> Turn {
+        let own = self.share(owner).acquire_owned().await;
+        let one = Arc::clone(&self.all).acquire_owned().await;
+        Turn { _own: own.ok(), _one: one.ok() }
+    }
+
+    fn share(&self, owner: &str) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock();
+        if let Some(share) = shares.get(owner).and_then(Weak::upgrade) {
+            return share;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(self.share));
+        shares.insert(owner.to_owned(), Arc::downgrade(&share));
+        share
+    }
+}
+
+/// `None` would be a semaphore that somebody has closed, which nobody does.
+pub(super) struct Turn {
+    _own: Option<OwnedSemaphorePermit>,
+    _one: Option<OwnedSemaphorePermit>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_workspace_leaves_turns_to_the_others() {
+        let lookups = Lookups::new(Limits { total: 4, share: 2 });
+        let mut turns = Vec::new();
+        while let Ok(turn) = timeout(Duration::from_secs(1), lookups.turn("a")).await {
+            turns.push(turn);
+        }
+        assert_eq!(turns.len(), 2);
+        assert!(timeout(Duration::from_secs(1), lookups.turn("b")).await.is_ok());
+        turns.pop();
+        assert!(timeout(Duration::from_secs(1), lookups.turn("a")).await.is_ok());
+        drop(turns);
+        drop(lookups.turn("c").await);
+        assert_eq!(lookups.shares.lock().len(), 1, "those who wait for nothing are forgotten");
+    }
+}
