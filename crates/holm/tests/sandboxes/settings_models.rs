@@ -1,0 +1,290 @@
+//! Settings of models, as a file gives them to the program: what each changes can be seen from
+//! outside.
+
+use crate::provider::Provider;
+use crate::settings::{end, start};
+use crate::setup::{Client, Place, eventually};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use testing::Holm;
+
+/// A server with these settings of models in its file.
+fn serve(text: &str) -> (Place, Holm, Client) {
+    start(&format!("[models]\ninside = [\"127.0.0.1\"]\n{text}"))
+}
+
+/// A model of OpenAI's, at another address.
+fn model(client: &Client, name: &str, endpoint: &str, more: &Value) {
+    let connection = json!({"integration": "openai", "config": {"endpoint": endpoint},
+        "secret": {"apiKey": "sk"}});
+    let wish = json!({"metadata": {"name": name}, "spec": connection});
+    client.done("POST", "/v0/integrations/connections", Some(&wish));
+    let mut spec = json!({"integrationConnections": [name],
+        "runtime": {"type": "openai", "model": "gpt-4o"}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    client.done("POST", "/v0/models", Some(&json!({"metadata": {"name": name}, "spec": spec})));
+}
+
+fn path(name: &str) -> String {
+    format!("/main/models/{name}/v1/chat/completions")
+}
+
+fn chat(text: &str, stream: bool) -> Value {
+    json!({"messages": [{"role": "user", "content": text}], "max_tokens": 5, "stream": stream})
+}
+
+/// Status, and the whole answer as a text.
+fn ask(client: &Client, name: &str) -> (u16, String) {
+    let (status, body) = client.ask("POST", &path(name), Some(&chat("hi", false))).unwrap();
+    (status, body.to_string())
+}
+
+fn stream(client: &Client, name: &str) -> (u16, String) {
+    let (status, body) = client.ask("POST", &path(name), Some(&chat("hi", true))).unwrap();
+    (status, body.to_string())
+}
+
+/// A request whose body is announced as so long, and of which only this comes.
+fn begin(client: &Client, name: &str, length: usize, come: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(client.base.trim_start_matches("http://")).unwrap();
+    let head = format!("Authorization: Bearer {}\r\nContent-Length: {length}", client.key);
+    write!(stream, "POST {} HTTP/1.1\r\nHost: holm\r\n{head}\r\n\r\n{come}", path(name)).unwrap();
+    stream
+}
+
+#[track_caller]
+fn fails(asked: &(u16, String), status: u16, code: &str) {
+    assert_eq!(asked.0, status, "{asked:?}");
+    assert!(asked.1.contains(code), "{asked:?}");
+}
+
+#[test]
+fn requests_to_models_are_as_large_as_the_settings_say() {
+    let (provider, text) = (Provider::start(), "body_bytes_max = 1000\nbody_timeout = \"1s\"");
+    let here = serve(text);
+    let client = &here.2;
+    model(client, "m", &provider.at("plain"), &json!({}));
+    assert_eq!(ask(client, "m").0, 200);
+    let large = chat(&"x".repeat(1000), false);
+    assert_eq!(client.ask("POST", &path("m"), Some(&large)).unwrap().0, 413);
+    let mut answer = String::new();
+    begin(client, "m", 900, "{").read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert_eq!(provider.asked("plain"), 1);
+    end(here);
+}
+
+#[test]
+fn bodies_that_are_under_way_take_as_much_as_the_settings_say() {
+    for (setting, status) in
+        [("bodies_workspace_bytes_max = 65536", 429), ("bodies_bytes_max = 65536", 503)]
+    {
+        let (provider, here) = (Provider::start(), serve(setting));
+        let client = &here.2;
+        model(client, "m", &provider.at("plain"), &json!({}));
+        let mut held = Vec::new();
+        eventually("the next is refused", || {
+            held.push(begin(client, "m", 900, "{"));
+            ask(client, "m").0 == status
+        });
+        drop(held);
+        eventually("its room is free", || ask(client, "m").0 == 200);
+        end(here);
+    }
+}
+
+#[test]
+fn providers_may_take_as_long_as_the_settings_say() {
+    let provider = Provider::start();
+    let times = "first_timeout = \"1s\"\nbetween_timeout = \"1s\"\nanswer_timeout = \"3s\"";
+    let here = serve(&format!("{times}\nconnect_timeout = \"1s\""));
+    let client = &here.2;
+    let once = json!({"routing": {"retries": 0}});
+    model(client, "silent", &provider.at("slow=60000"), &once);
+    model(client, "stuck", &provider.at("gap=60000"), &once);
+    model(client, "endless", &provider.at("gap=200,pieces=100000"), &once);
+    model(client, "quick", &provider.at("gap=10,pieces=10"), &once);
+    fails(&ask(client, "silent"), 504, "MODEL_PROVIDER_TIMEOUT");
+    for name in ["stuck", "endless"] {
+        // The beginning was there in time: what goes wrong then is told in the stream.
+        fails(&stream(client, name), 200, "MODEL_PROVIDER_TIMEOUT");
+    }
+    assert!(stream(client, "quick").1.contains("[DONE]"));
+    // Connections to it are never taken: its queue is full.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    full.listen(0).unwrap();
+    let address = full.local_addr().unwrap().as_socket().unwrap();
+    let soon = std::time::Duration::from_millis(200);
+    let queue: Vec<TcpStream> =
+        std::iter::from_fn(|| TcpStream::connect_timeout(&address, soon).ok()).collect();
+    model(client, "full", &format!("http://{address}"), &once);
+    fails(&ask(client, "full"), 504, "MODEL_PROVIDER_TIMEOUT");
+    drop(queue);
+    end(here);
+}
+
+#[test]
+fn answers_of_providers_are_as_large_as_the_settings_say() {
+    let provider = Provider::start();
+    let here = serve("head_bytes_max = 8192\nanswer_bytes_max = 2000\nevent_bytes_max = 2000");
+    let client = &here.2;
+    let once = json!({"routing": {"retries": 0}});
+    model(client, "m", &provider.at("plain"), &once);
+    model(client, "head", &provider.at("head=20000"), &once);
+    model(client, "long", &provider.at("long=3000"), &once);
+    assert_eq!(ask(client, "m").0, 200);
+    fails(&ask(client, "head"), 502, "MODEL_PROVIDER_FAILED");
+    fails(&ask(client, "long"), 502, "MODEL_PROVIDER_FAILED");
+    // Passed on as it comes, an event may be as long as it likes; one that is translated is read whole.
+    assert!(stream(client, "long").1.contains("[DONE]"));
+    let wish = json!({"max_tokens": 5, "stream": true, "model": "m",
+        "messages": [{"role": "user", "content": "hi"}]});
+    let translated = |name: &str| {
+        let path = format!("/main/models/{name}/v1/messages");
+        client.ask("POST", &path, Some(&wish)).unwrap().1.to_string()
+    };
+    assert!(translated("m").contains("message_stop"));
+    assert!(translated("long").contains("event: error"));
+    end(here);
+}
+
+#[test]
+fn models_are_asked_as_often_as_the_settings_say() {
+    let provider = Provider::start();
+    let text = "attempts_max = 2\nretry_pause = \"1ms\"\nretry_after_max = \"2s\"";
+    let here = serve(text);
+    let client = &here.2;
+    let then = |next: &str| json!({"routing": {"retries": 0, "fallbacks": [{"model": next}]}});
+    model(client, "good", &provider.at("plain"), &json!({}));
+    model(client, "second", &provider.at("fail=500,second"), &then("good"));
+    model(client, "first", &provider.at("fail=500,first"), &then("second"));
+    assert_eq!(ask(client, "second").0, 200, "the good one is the second");
+    assert_eq!(ask(client, "first").0, 500, "the good one would be the third");
+    model(client, "again", &provider.at("fail=503,again=1"), &json!({}));
+    assert_eq!(ask(client, "again").0, 503);
+    assert_eq!(provider.asked("fail=503,again=1"), 2);
+    model(client, "later", &provider.at("fail=503,again=3"), &json!({}));
+    assert_eq!(ask(client, "later").0, 503);
+    assert_eq!(provider.asked("fail=503,again=3"), 1, "it wants to be left alone for longer");
+    end(here);
+}
+
+#[test]
+fn retries_and_failures_in_a_row_are_as_many_as_the_settings_say() {
+    let provider = Provider::start();
+    let breaker = "breaker_failures = 20\nbreaker_window = \"1m\"\nbreaker_pause = \"2s\"";
+    let here = serve(&format!("retry_percent = 0\nretry_pause = \"1ms\"\n{breaker}"));
+    let client = &here.2;
+    model(client, "m", &provider.at("fail=500"), &json!({"routing": {"retries": 3}}));
+    for _ in 0..6 {
+        assert_eq!(ask(client, "m").0, 500);
+    }
+    // A model begins with five retries saved up, and earns none.
+    assert_eq!(provider.asked("fail=500"), 11);
+    eventually("it is left alone", || ask(client, "m").1.contains("MODEL_RESTING"));
+    let asked = provider.asked("fail=500");
+    assert_eq!(asked, 20);
+    eventually("it is tried again", || {
+        ask(client, "m");
+        provider.asked("fail=500") == asked + 1
+    });
+    end(here);
+}
+
+/// What a header of the answer to a request says.
+fn cached(client: &Client, name: &str) -> String {
+    let http = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
+    let request = http.post(format!("{}{}", client.base, path(name))).bearer_auth(&client.key);
+    let answer = request.json(&chat("hi", false)).send().unwrap();
+    answer.headers()["x-holm-cache"].to_str().unwrap().to_owned()
+}
+
+#[test]
+fn answers_are_kept_that_are_no_larger_than_the_settings_say() {
+    let cases = ["cache_answer_bytes_max", "cache_workspace_bytes_max", "cache_bytes_max"];
+    for setting in cases {
+        let (provider, here) = (Provider::start(), serve(&format!("{setting} = 2000")));
+        let client = &here.2;
+        let cache = json!({"cache": {"ttl": 300}});
+        model(client, "short", &provider.at("plain"), &cache);
+        model(client, "long", &provider.at("long=3000"), &cache);
+        assert_eq!([cached(client, "short"), cached(client, "short")], ["miss", "hit"]);
+        assert_eq!([cached(client, "long"), cached(client, "long")], ["miss", "miss"], "{setting}");
+        end(here);
+    }
+}
+
+#[test]
+fn hooks_and_logs_are_bounded_as_the_settings_say() {
+    let provider = Provider::start();
+    let here = serve("hook_timeout = \"1s\"\nlog_body_bytes_max = 40");
+    let client = &here.2;
+    let hooks = json!([{"when": "before", "webhook": provider.at("slow=60000")}]);
+    let log = json!({"enabled": true, "bodies": true});
+    model(client, "hooked", &provider.at("plain"), &json!({"hooks": hooks}));
+    model(client, "logged", &provider.at("plain"), &json!({"requestLog": log}));
+    fails(&ask(client, "hooked"), 502, "MODEL_HOOK_FAILED");
+    let marked = chat(&format!("{}END", "x".repeat(100)), false);
+    assert_eq!(client.ask("POST", &path("logged"), Some(&marked)).unwrap().0, 200);
+    eventually("it is logged", || {
+        let logs = client.ask("GET", "/v0/models/logged/logs", None).unwrap().1.to_string();
+        assert!(!logs.contains("END"), "{logs}");
+        logs.contains("messages")
+    });
+    end(here);
+}
+
+#[test]
+fn limits_count_what_the_settings_say() {
+    let provider = Provider::start();
+    let text = "output_tokens_max = 500\nlimit_wait_max = \"1s\"\nunpriced = true";
+    let here = serve(text);
+    let client = &here.2;
+    let policy = |name: &str, limit: Value| {
+        let spec = json!({"type": "maxToken", "maxTokens": limit});
+        let wish = json!({"metadata": {"name": name}, "spec": spec});
+        client.done("POST", "/v0/policies", Some(&wish));
+    };
+    policy("tokens", json!({"granularity": "month", "output": 400}));
+    policy("money", json!({"granularity": "month", "cost": "0.01"}));
+    let of = |model: &str, policy: &str| {
+        json!({"runtime": {"type": "openai", "model": model}, "policies": [policy]})
+    };
+    model(client, "open", &provider.at("plain"), &of("nobody-knows", "tokens"));
+    model(client, "held", &provider.at("slow=5000"), &of("nobody-knows", "tokens"));
+    model(client, "free", &provider.at("plain"), &of("nobody-knows", "money"));
+    let without_end = json!({"messages": [{"role": "user", "content": "hi"}]});
+    let refused = client.ask("POST", &path("open"), Some(&without_end)).unwrap();
+    fails(&(refused.0, refused.1.to_string()), 429, "MODEL_LIMIT_REACHED");
+    assert_eq!(ask(client, "open").0, 200, "it says that it wants 5");
+    assert_eq!(ask(client, "free").0, 200, "what has no price costs nothing");
+    let most = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 390});
+    client.begin("POST", &path("held"), &most, 0);
+    eventually("nobody waits for longer", || {
+        provider.asked("slow=5000") == 1
+            && client.ask("POST", &path("held"), Some(&most)).unwrap().0 == 429
+    });
+    assert_eq!(provider.asked("slow=5000"), 1);
+    end(here);
+}
+
+#[test]
+fn lists_of_models_are_kept_as_long_as_the_settings_say() {
+    for (setting, asked) in
+        [("list_life = \"1h\"", 1), ("list_life = \"1ms\"", 3), ("lists_max = 1", 3)]
+    {
+        let (provider, here) = (Provider::start(), serve(setting));
+        let client = &here.2;
+        model(client, "m", &provider.at("one"), &json!({}));
+        model(client, "n", &provider.at("two"), &json!({}));
+        for name in ["m", "n", "m", "n", "m"] {
+            let path = format!("/v0/integrations/connections/{name}/models");
+            let list = client.done("GET", &path, None).to_string();
+            assert!(list.contains("of-the-provider"), "{list}");
+        }
+        assert_eq!(provider.asked("one"), asked, "{setting}");
+        end(here);
+    }
+}
