@@ -47,7 +47,7 @@ async fn meter(cloud: &Cloud, calls: Vec<ModelCall>) {
     let books = control::models::ledger::books(&cloud.store);
     let ledger = Ledger::open(settings, books, cloud.store.world().clone()).await.unwrap();
     for call in calls {
-        ledger.reserve(Vec::new(), call.clone()).await.unwrap().settle(call);
+        ledger.reserve(Vec::new(), call.clone()).await.unwrap().settle(&call);
     }
     ledger.close().await;
 }

@@ -249,9 +249,7 @@ fn limits_count_what_the_settings_say() {
     };
     policy("tokens", json!({"granularity": "month", "output": 400}));
     policy("money", json!({"granularity": "month", "cost": "0.01"}));
-    let of = |model: &str, policy: &str| {
-        json!({"runtime": {"type": "openai", "model": model}, "policies": [policy]})
-    };
+    let of = |model: &str, policy: &str| json!({"runtime": {"type": "openai", "model": model}, "policies": [policy]});
     model(client, "open", &provider.at("plain"), &of("nobody-knows", "tokens"));
     model(client, "held", &provider.at("slow=5000"), &of("nobody-knows", "tokens"));
     model(client, "free", &provider.at("plain"), &of("nobody-knows", "money"));
