@@ -1,7 +1,7 @@
 //! The bodies of answers: nothing is gathered, each frame is handed on as it comes.
 
 use crate::hold::{End, Hold};
-use crate::models::{ModelBody, Pieces};
+use crate::models::{ModelBody, Pieces, Room};
 use crate::standby::Visit;
 use crate::tool_lists::Listen;
 use crate::wire::{ReadError, Wire};
@@ -18,8 +18,16 @@ pub struct Body(Source);
 enum Source {
     Own(Full<Bytes>),
     Relayed(Box<Relay>),
-    Pieces(Pieces),
+    Pieces(Box<Gathered>),
     Model(Box<ModelBody>),
+}
+
+/// An answer that is in memory, with what it takes of what is shared.
+struct Gathered {
+    pieces: Pieces,
+    _room: Option<Room>,
+    /// Neither is looked at: all of the answer is there.
+    _hold: Option<Hold>,
 }
 
 /// Why an answer ended before its end.
@@ -29,6 +37,8 @@ pub enum BodyError {
     Broken(#[source] hyper::Error),
     #[error("the workload sent nothing for too long")]
     Silent,
+    #[error("the provider's answer ended before its end")]
+    Cut,
     #[error("the right to the answer ended before it did")]
     Revoked,
     #[error("the exchange took longer than one may")]
@@ -64,12 +74,14 @@ impl Body {
         match &mut self.0 {
             Source::Relayed(relay) => relay.hold = Some(hold),
             Source::Model(body) if !body.is_over() => body.hold = Some(hold),
-            Source::Model(_) | Source::Own(_) | Source::Pieces(_) => {}
+            Source::Pieces(body) => body._hold = Some(hold),
+            Source::Model(_) | Source::Own(_) => {}
         }
     }
 
-    pub(crate) fn pieces(pieces: Pieces) -> Self {
-        Self(Source::Pieces(pieces))
+    /// An answer that takes this room until it is sent.
+    pub(crate) fn pieces(pieces: Pieces, room: Option<Room>) -> Self {
+        Self(Source::Pieces(Box::new(Gathered { pieces, _room: room, _hold: None })))
     }
 
     pub(crate) fn of_model(body: ModelBody) -> Self {
@@ -109,7 +121,9 @@ impl HttpBody for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
             Source::Own(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
-            Source::Pieces(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Source::Pieces(body) => {
+                Pin::new(&mut body.pieces).poll_frame(cx).map_err(|never| match never {})
+            }
             Source::Relayed(relay) => relay.poll_frame(cx),
             Source::Model(body) => {
                 body.poll_piece(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
@@ -120,7 +134,7 @@ impl HttpBody for Body {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Own(body) => body.is_end_stream(),
-            Source::Pieces(body) => body.is_end_stream(),
+            Source::Pieces(body) => body.pieces.is_end_stream(),
             Source::Relayed(relay) => relay.incoming.is_end_stream(),
             Source::Model(body) => body.is_over(),
         }
@@ -129,7 +143,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Source::Own(body) => body.size_hint(),
-            Source::Pieces(body) => body.size_hint(),
+            Source::Pieces(body) => body.pieces.size_hint(),
             Source::Relayed(relay) => relay.incoming.size_hint(),
             Source::Model(_) => SizeHint::default(),
         }

@@ -1,6 +1,7 @@
 //! What a call used: read out of its answer as that passes, counted when it is over, however it ends.
 
 use super::Models;
+use super::room::Room;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;
 use ::models::tokens::{Seen, UsageReader, input_estimate};
@@ -18,10 +19,23 @@ pub(crate) struct Account {
     reader: Option<UsageReader>,
     price: Option<Price>,
     /// As it was sent, for the case that nobody says how long it was.
-    request: Bytes,
+    request: AskedBody,
     entry: Option<Entry>,
     began: Instant,
     first_byte: Option<Duration>,
+}
+
+/// A body in memory, with the room that it takes.
+#[derive(Clone)]
+pub(crate) struct AskedBody {
+    bytes: Bytes,
+    _room: Arc<Room>,
+}
+
+impl AskedBody {
+    pub(crate) fn new(bytes: &Bytes, room: &Arc<Room>) -> Self {
+        Self { bytes: bytes.clone(), _room: Arc::clone(room) }
+    }
 }
 
 /// What the log of the model gets.
@@ -41,7 +55,7 @@ impl Account {
         models: Arc<Models>,
         call: ModelCall,
         price: Option<Price>,
-        request: Bytes,
+        request: AskedBody,
         began: Instant,
     ) -> Self {
         Self {
@@ -63,6 +77,11 @@ impl Account {
 
     pub(crate) fn read_with(&mut self, reader: Option<UsageReader>) {
         self.reader = reader;
+    }
+
+    /// Whether the provider said that its answer is over. Nobody knows of what is not read.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.reader.as_ref().is_none_or(UsageReader::is_finished)
     }
 
     pub(crate) fn log(&mut self, entry: Option<Entry>) {
@@ -103,7 +122,7 @@ impl Account {
             models: Arc::clone(&self.models),
             reservation: self.reservation.take(),
             price: self.price,
-            request: std::mem::take(&mut self.request),
+            request: self.request.clone(),
             entry: self.entry.take(),
             first_byte: self.first_byte,
             took: self.began.elapsed(),
@@ -117,7 +136,7 @@ impl Account {
             Some(Seen { usage: Some(usage), .. }) => ended.settle(call, usage),
             Some(seen) => {
                 let count = move || {
-                    let input = || input_estimate(&call.provider_model, &ended.request);
+                    let input = || input_estimate(&call.provider_model, &ended.request.bytes);
                     let usage = seen.settle(&call.provider_model, input);
                     ended.settle(call, usage);
                 };
@@ -137,7 +156,7 @@ struct Ended {
     models: Arc<Models>,
     reservation: Option<Reservation>,
     price: Option<Price>,
-    request: Bytes,
+    request: AskedBody,
     entry: Option<Entry>,
     first_byte: Option<Duration>,
     took: Duration,

@@ -7,6 +7,7 @@ use super::hooks::Watch;
 use super::problem::fault;
 use super::upstream::Answer;
 use super::{Models, Served};
+use crate::body::BodyError;
 use crate::hold::Hold;
 use crate::problem::Problem;
 use ::models::chat::Delta;
@@ -35,7 +36,8 @@ pub(crate) struct Held(BytesMut);
 
 /// The text of a stream, for hooks.
 pub(crate) struct Watched {
-    pub(crate) watch: Watch,
+    /// Of the model that was asked for, and of the one that answers.
+    pub(crate) watches: Vec<Watch>,
     pub(crate) events: Events,
     pub(crate) reader: Box<dyn StreamReader>,
 }
@@ -59,6 +61,8 @@ pub(crate) struct ModelBody {
     /// The words in which the caller reads errors.
     pub(crate) dialect: Option<Dialect>,
     pub(crate) watched: Option<Watched>,
+    /// It ended before its end, which the caller learns behind what is ready.
+    pub(crate) is_cut: bool,
     pub(crate) kept: Option<Kept>,
     pub(crate) last: u8,
     /// Settled before what it holds is given back.
@@ -88,10 +92,13 @@ impl ModelBody {
     pub(crate) fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Bytes, crate::body::BodyError>>> {
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Poll::Ready(Some(Ok(piece)));
+            }
+            if std::mem::take(&mut self.is_cut) {
+                return Poll::Ready(Some(Err(BodyError::Cut)));
             }
             let Some(answer) = &mut self.answer else { return Poll::Ready(None) };
             if let Some(Poll::Ready(end)) = self.hold.as_mut().map(|hold| hold.poll_end(cx)) {
@@ -115,7 +122,7 @@ impl ModelBody {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.answer.is_none() && self.ready.is_empty()
+        self.answer.is_none() && self.ready.is_empty() && !self.is_cut
     }
 
     /// A piece of the provider's.
@@ -145,11 +152,15 @@ impl ModelBody {
             Flow::Translated(translation) => {
                 let mut out = BytesMut::new();
                 let pushed = translation.push(&piece, &mut out);
-                let is_over = translation.is_over();
+                let (is_over, failed) = (translation.is_over(), translation.fault().is_some());
                 self.send(out.freeze());
-                if pushed.is_err() {
+                if pushed.is_err() || failed {
                     self.over(ModelOutcome::Interrupted);
                 } else if is_over {
+                    self.keep();
+                    if let Some(answer) = self.answer.take() {
+                        answer.read_on();
+                    }
                     self.over(ModelOutcome::Answered);
                 }
             }
@@ -191,19 +202,27 @@ impl ModelBody {
                 "its stream ended in the middle of an event",
             )));
         }
-        if let Some(kept) = self.kept.take() {
-            let Kept { keeping, served, headers, provider_model } = kept;
-            if let Some(provider) = &served.route.provider {
-                let owner = &served.route.workspace_name;
-                let answered = (provider.kind, provider_model);
-                self.models.cache.keep(keeping, owner, headers, answered);
-            }
+        if self.is_events && !self.account.is_finished() {
+            // What came is passed on as it is. It is not the whole of an answer.
+            return self.over(ModelOutcome::Interrupted);
         }
+        self.keep();
         self.over(ModelOutcome::Answered);
     }
 
-    /// Nothing more comes of the provider's. The caller of a stream is told why in the stream; whoever
-    /// waits for a length sees that it is not reached.
+    /// So that it is given again.
+    fn keep(&mut self) {
+        let Some(kept) = self.kept.take() else { return };
+        let Kept { keeping, served, headers, provider_model } = kept;
+        if let Some(provider) = &served.route.provider {
+            let owner = &served.route.workspace_name;
+            let answered = (provider.kind, provider_model);
+            self.models.cache.keep(keeping, owner, headers, answered);
+        }
+    }
+
+    /// Nothing more comes of the provider's. The caller of a stream is told why in the stream; for any
+    /// other the connection ends before the answer does.
     fn break_off(&mut self, problem: &Problem) {
         tracing::debug!(%problem, "the answer of a model ends early");
         self.kept = None;
@@ -223,6 +242,8 @@ impl ModelBody {
             };
             let event = [begin, name, b"data: ", &told, b"\n\n"].concat();
             self.send(event.into());
+        } else {
+            self.is_cut = true;
         }
         self.over(ModelOutcome::Interrupted);
     }
@@ -242,7 +263,7 @@ const fn is_end(last: u8) -> bool {
 
 impl Watched {
     fn look(&mut self, piece: &[u8]) -> Result<(), super::hooks::Stopped> {
-        let Self { watch, events, reader } = self;
+        let Self { watches, events, reader } = self;
         let (mut deltas, mut text) = (Vec::new(), String::new());
         // What cannot be read is the translator's to complain about, or the caller's.
         let _ = events.push(piece, |event| {
@@ -257,31 +278,28 @@ impl Watched {
                 text.push_str(more);
             }
         }
-        if text.is_empty() { Ok(()) } else { watch.look(&text) }
+        if text.is_empty() {
+            return Ok(());
+        }
+        watches.iter_mut().try_for_each(|watch| watch.look(&text))
     }
 }
 
 impl Held {
     /// The events that are complete. Where none is cut off, the bytes are passed on as they are.
     fn push(&mut self, piece: Bytes, max: usize) -> Vec<Bytes> {
-        let bytes = if self.0.is_empty() {
-            piece
-        } else {
-            self.0.extend_from_slice(&piece);
-            self.0.split().freeze()
-        };
-        let Some(end) = end_of_events(&bytes) else {
-            // Too long to wait for its end: then it is not the one that says what was used.
-            if bytes.len() > max {
-                return vec![bytes];
-            }
-            self.0 = BytesMut::from(bytes);
-            return Vec::new();
-        };
-        if end < bytes.len() {
-            self.0.extend_from_slice(&bytes[end..]);
+        if self.0.is_empty() && end_of_events(&piece) == Some(piece.len()) {
+            return without_usage(piece);
         }
-        without_usage(bytes.slice(..end))
+        // The end may have begun in what is held.
+        let from = self.0.len().saturating_sub(3);
+        self.0.extend_from_slice(&piece);
+        match end_of_events(&self.0[from..]) {
+            Some(end) => without_usage(self.0.split_to(from + end).freeze()),
+            // Too long to wait for its end: then it is not the one that says what was used.
+            None if self.0.len() > max => vec![self.rest()],
+            None => Vec::new(),
+        }
     }
 
     fn rest(&mut self) -> Bytes {

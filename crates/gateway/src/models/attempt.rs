@@ -2,18 +2,22 @@
 //! can help.
 
 use super::ModelProblem;
-use super::account::{Account, Entry};
+use super::account::{Account, AskedBody, Entry};
 use super::asked::Asked;
 use super::call::{Call, Failed};
 use super::failure;
 use super::hooks::Stopped;
 use super::prepared::Prepared;
+use super::room::Room;
 use super::served::Served;
 use super::upstream::{Answer, Patience, is_redirect};
+use crate::problem::Problem;
 use ::models::ledger::Hold;
 use ::models::operation::Operation;
 use ::models::prices::Price;
+use ::models::provider::{Provider, Way};
 use ::models::tokens::{UsageReader, input_bound};
+use admission::Refused;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 use std::sync::Arc;
@@ -23,6 +27,9 @@ use types::kinds::model::{ModelFailure, ModelHookTime, ModelRouting};
 use types::kinds::policy::LimitPer;
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome, TokenUsage};
 
+const UNWATCHED: &str = "it looks at answers, and those on this path cannot be looked at";
+/// Of one value of JSON in memory.
+const VALUE_BYTES: usize = 40;
 /// Bytes of an error that a provider answers.
 const ERROR_MAX: usize = 256 << 10;
 
@@ -61,13 +68,23 @@ impl Call<'_> {
         let Some(mut admitted) = model.state.breaker.admit(Instant::now()) else {
             return Err(failed(ModelProblem::Resting));
         };
+        if self.asked.operation == Operation::Other && self.costs() && self.looks_at_answers(model)
+        {
+            let stopped = Stopped::Failed { number: 0, why: UNWATCHED.to_owned() };
+            return Err(Failed::last(model, ModelProblem::from(stopped).into()));
+        }
         let looked = self.looked_at_by(model).await.map_err(|stopped| failed(stopped.into()))?;
         let asked = looked.as_ref().unwrap_or(&self.asked);
-        let prepared = Prepared::new(model, provider, asked, &self.sent).map_err(failed)?;
+        let prepared = {
+            let values = self.room_for_values(provider, asked);
+            let _values =
+                values.map_err(|refused| Failed::last(model, Problem::Crowded(refused)))?;
+            Prepared::new(model, provider, asked, &self.sent).map_err(failed)?
+        };
         let routing = merged(&model.route.routing, &self.served.route.routing);
         let patience = settings.patience(&routing);
         let mut account =
-            self.reserve(model, &prepared).await.map_err(|refused| match refused {
+            self.reserve(model, &prepared, asked).await.map_err(|refused| match refused {
                 // Another model may have something left.
                 refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
                     Failed::of(model, refused.into()).by(ModelFailure::RateLimit)
@@ -144,16 +161,20 @@ impl Call<'_> {
             (Failed::of(model, ModelProblem::Broken(broken).into()), failure, None)
         };
         let owner = &self.served.route.workspace_name;
-        let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
-        let (head, mut answer) = asked.map_err(broken)?.into_parts();
+        // From here on the provider may be at work: whoever hangs up pays for what was asked.
         account.read_with(self.reader(prepared));
+        let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
+        let asked = asked.inspect_err(|_| account.read_with(None));
+        let (head, mut answer) = asked.map_err(broken)?.into_parts();
         if head.status.is_success() {
             let first = match self.asked.is_stream {
-                true => answer.piece().await.transpose().map_err(broken)?,
-                false => None,
+                true => answer.piece().await.transpose(),
+                false => Ok(None),
             };
+            let first = first.inspect_err(|_| account.read_with(None)).map_err(broken)?;
             return Ok((head, answer, first));
         }
+        account.read_with(None);
         let (pieces, is_all) = answer.collect(ERROR_MAX).await.map_err(broken)?;
         let body = super::Pieces::from_iter(pieces).whole();
         let failure = failure::of_status(head.status, &body);
@@ -188,11 +209,12 @@ impl Call<'_> {
         &self,
         model: &Arc<Served>,
         prepared: &Prepared,
+        asked: &Asked,
     ) -> Result<Account, ModelProblem> {
         let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
         let provider = model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
         let price = parts.prices.find(provider.kind, &prepared.model);
-        let most = self.most(price);
+        let most = self.most(asked, price);
         let usage = TokenUsage {
             input: most.input,
             output: most.output,
@@ -223,7 +245,7 @@ impl Call<'_> {
             return Err(ModelProblem::Uncounted);
         }
         let reservation = parts.ledger.reserve(holds, call.clone()).await?;
-        let request = self.asked.body.clone();
+        let request = AskedBody::new(&asked.body, &self.room);
         let models = Arc::clone(self.models);
         let mut account = Account::new(models, call, price.copied(), request, self.began);
         account.reserved(reservation);
@@ -232,8 +254,9 @@ impl Call<'_> {
 
     /// Whether somebody has to pay for it: reading and counting is free.
     fn costs(&self) -> bool {
-        let is_count =
-            self.sent.path.ends_with("count_tokens") || self.sent.path.ends_with(":countTokens");
+        let last = self.sent.path.rsplit('/').next().unwrap_or_default();
+        let is_count = last == "count_tokens"
+            || last.split_once(':').is_some_and(|(_, act)| act == "countTokens");
         match self.asked.operation {
             Operation::Other => self.sent.method == Method::POST && !is_count,
             Operation::Models => false,
@@ -246,16 +269,26 @@ impl Call<'_> {
         self.asked.dialect().is_some()
     }
 
-    fn most(&self, price: Option<&Price>) -> Most {
+    /// What a body takes that is read as values, so that a translation can be made of it.
+    fn room_for_values(&self, provider: &Provider, asked: &Asked) -> Result<Room, Refused> {
+        let mut room = Room::new(&self.models.bodies, &self.served.route.workspace_name);
+        if matches!(provider.native(asked.operation), Way::Translates(_)) {
+            let values = asked.body.iter().filter(|byte| b",[{:".contains(byte)).count();
+            room.grow(values.saturating_mul(VALUE_BYTES))?;
+        }
+        Ok(room)
+    }
+
+    fn most(&self, asked: &Asked, price: Option<&Price>) -> Most {
         if !self.is_counted() || !self.costs() {
             return Most { input: 0, output: 0, cost: 0 };
         }
-        let input = input_bound(&self.asked.body);
+        let input = input_bound(&asked.body);
         let output = match self.asked.is_chat() {
             true => {
                 let usual = price.map_or(0, |price| price.max_output);
                 let usual = if usual > 0 { usual } else { self.models.settings.output_max };
-                self.asked.max_output.unwrap_or(usual).saturating_mul(self.asked.choices)
+                asked.max_output.unwrap_or(usual).saturating_mul(asked.choices)
             }
             false => 0,
         };

@@ -1,6 +1,6 @@
 //! A request for a model, from its arrival to its answer.
 
-use super::account::Account;
+use super::account::{Account, AskedBody};
 use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
@@ -65,6 +65,8 @@ pub(crate) struct Call<'c> {
     pub(crate) end_user: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) tried: Vec<(String, ModelFailure)>,
+    /// What its body takes.
+    pub(crate) room: Arc<Room>,
     thread: Option<u64>,
 }
 
@@ -197,8 +199,8 @@ impl Inner {
             let rest = address.split(&head.uri).1;
             let headers = std::mem::take(&mut head.headers);
             let of = (&head.method, headers, rest, head.uri.query());
-            let call = self.read_call(of, body, &caller, &served, began)?;
-            call.answer(self, room).await
+            let call = self.read_call(of, (body, room), (&caller, &served), began)?;
+            call.answer(self).await
         };
         let mut response = tokio::select! {
             biased;
@@ -277,9 +279,8 @@ impl Inner {
     fn read_call<'c>(
         &'c self,
         (method, headers, rest, query): (&Method, HeaderMap, &str, Option<&str>),
-        body: Bytes,
-        caller: &'c Caller,
-        served: &'c Arc<Served>,
+        (body, room): (Bytes, Room),
+        (caller, served): (&'c Caller, &'c Arc<Served>),
         began: Instant,
     ) -> Result<Call<'c>, Problem> {
         let is_post = method == Method::POST;
@@ -298,13 +299,13 @@ impl Inner {
         let thread = thread.iter().find_map(text).map(|text| point(text.as_bytes()));
         let sent = Sent::new(method.clone(), headers, rest, query);
         let models = &self.models;
-        let tried = Vec::new();
-        Ok(Call { models, served, caller, asked, sent, began, end_user, tag, tried, thread })
+        let (tried, room) = (Vec::new(), Arc::new(room));
+        Ok(Call { models, served, caller, asked, sent, began, end_user, tag, tried, room, thread })
     }
 }
 
 impl Call<'_> {
-    async fn answer(mut self, inner: &Inner, room: Room) -> Result<Response<Body>, Problem> {
+    async fn answer(mut self, inner: &Inner) -> Result<Response<Body>, Problem> {
         if self.asked.operation == Operation::Models && !self.lists_models() {
             return Ok(self.own_list());
         }
@@ -324,7 +325,7 @@ impl Call<'_> {
             let Some(model) = plan.next(failure) else { break };
             let begun = self.attempt(&model, |failure| !plan.has_next(failure)).await;
             let answered = match begun {
-                Ok(begun) => self.respond(&model, begun, key, &room).await,
+                Ok(begun) => self.respond(&model, begun, key).await,
                 Err(failed) => Err(failed),
             };
             match answered {
@@ -409,7 +410,7 @@ impl Call<'_> {
         };
         let reservation = parts.ledger.reserve(Vec::new(), call.clone()).await;
         let reservation = reservation.map_err(ModelProblem::from)?;
-        let request = self.asked.body.clone();
+        let request = AskedBody::new(&self.asked.body, &self.room);
         let mut account = Account::new(Arc::clone(self.models), call, None, request, self.began);
         account.reserved(reservation);
         account.log(self.entry(StatusCode::OK));
@@ -417,7 +418,7 @@ impl Call<'_> {
         account.settle(ModelOutcome::Cached);
         let mut headers = cached.headers.clone();
         headers.insert(CACHE, HeaderValue::from_static("hit"));
-        let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()));
+        let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()), None);
         Ok(response(StatusCode::OK, headers, body))
     }
 

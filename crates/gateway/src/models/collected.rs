@@ -6,7 +6,7 @@ use super::attempt::{Begun, response};
 use super::cache::{Keeping, Key};
 use super::call::{Call, Failed};
 use super::decode::Coding;
-use super::hooks::Stopped;
+use super::hooks::{Hooks, Stopped, Watch};
 use super::prepared::Translated;
 use super::room::Room;
 use super::served::Served;
@@ -17,13 +17,14 @@ use ::models::events::Events;
 use ::models::operation::Operation;
 use ::models::tokens::input_estimate;
 use ::models::translate::Bounds;
+use admission::Refused;
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use types::kinds::model::ModelHookTime;
+use types::kinds::model::{ModelFailure, ModelHookTime};
 use types::models::ModelOutcome;
 
 const EVENTS: &[u8] = b"text/event-stream";
@@ -34,13 +35,14 @@ impl Call<'_> {
         model: &Arc<Served>,
         mut begun: Begun,
         key: Option<Key>,
-        room: &Room,
     ) -> Result<Response<Body>, Failed> {
         begun.account.log(self.entry(begun.head.status));
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
         let is_events = is_events(&begun.head.headers);
-        if self.asked.is_stream && (is_events || begun.prepared.translation.is_none()) {
+        // Hooks look at the text of events as they pass, and at whatever else when it is whole.
+        let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(model);
+        if self.asked.is_stream && (is_events || passes) {
             return self
                 .stream(model, begun, key, is_events)
                 .map_err(|problem| Failed::of(model, problem));
@@ -50,7 +52,7 @@ impl Call<'_> {
                 .stream(model, begun, None, is_events)
                 .map_err(|problem| Failed::of(model, problem));
         }
-        self.whole(model, begun, key, room).await
+        self.whole(model, begun, key).await
     }
 
     /// Passes an answer on as it comes.
@@ -88,9 +90,12 @@ impl Call<'_> {
             Some(Translated::Embeddings(_)) | None => Flow::Same,
         };
         let watched = prepared.spoken.filter(|_| is_events).and_then(|spoken| {
-            let watch = self.served.hooks.watch().or_else(|| model.hooks.watch())?;
+            let other = (model.route.id != self.served.route.id).then_some(&model.hooks);
+            let all = std::iter::once(&self.served.hooks).chain(other);
+            let watches: Vec<Watch> = all.filter_map(Hooks::watch).collect();
             let events = Events::new(settings.event_max);
-            Some(Watched { watch, events, reader: spoken.words().reader() })
+            let reader = spoken.words().reader();
+            (!watches.is_empty()).then_some(Watched { watches, events, reader })
         });
         let kept = key.map(|key| Kept {
             keeping: Keeping::new(key, self.cache_life(), self.models.cache.answer_max),
@@ -110,12 +115,19 @@ impl Call<'_> {
             is_events: is_events && !is_same,
             dialect: self.asked.dialect(),
             watched,
+            is_cut: false,
             kept,
             last: 0,
             account,
             hold: None,
             _open: Open::new(),
         };
+        let length = head.headers.get(CONTENT_LENGTH);
+        if let (Flow::Same, None, false, Some(length)) =
+            (&body.flow, &body.decoder, body.is_events, length)
+        {
+            headers.insert(CONTENT_LENGTH, length.clone());
+        }
         if let Some(first) = first {
             body.take(first);
         }
@@ -128,11 +140,10 @@ impl Call<'_> {
         model: &Arc<Served>,
         mut begun: Begun,
         key: Option<Key>,
-        _room: &Room,
     ) -> Result<Response<Body>, Failed> {
-        let pieces = match self.gather(&mut begun).await {
-            Ok(pieces) => pieces,
-            Err(problem) => return Err(self.unread(model, begun, problem)),
+        let (pieces, room) = match self.gather(&mut begun).await {
+            Ok(gathered) => gathered,
+            Err(unread) => return Err(unread.failed(model, begun)),
         };
         let mut headers = self.answer_headers(model, &begun, false, key.is_some());
         let read = self.read_whole(model, &mut begun, pieces).await;
@@ -157,15 +168,15 @@ impl Call<'_> {
                 self.models.cache.keep(keeping, owner, headers.clone(), answered);
             }
         }
-        Ok(response(begun.head.status, headers, Body::pieces(body)))
+        Ok(response(begun.head.status, headers, Body::pieces(body, Some(room))))
     }
 
     /// All of an answer, not compressed. It is not counted as answered before it is JSON.
-    async fn gather(&self, begun: &mut Begun) -> Result<Pieces, ModelProblem> {
+    async fn gather(&self, begun: &mut Begun) -> Result<(Pieces, Room), Unread> {
         let max = self.models.settings.answer_max;
         let mut coding = Coding::of(&begun.head.headers);
         if matches!(coding, Coding::Unknown) {
-            return Err(ModelProblem::BadAnswer("it is compressed in a way that is not known"));
+            return Err(Unread::Nonsense("it is compressed in a way that is not known"));
         }
         let mut room = Room::new(&self.models.bodies, &self.served.route.workspace_name);
         let (mut pieces, mut length) = (Vec::new(), 0);
@@ -174,41 +185,34 @@ impl Call<'_> {
             let piece = match next.take() {
                 Some(piece) => piece,
                 None => match begun.answer.piece().await {
-                    Some(piece) => piece?,
+                    Some(piece) => piece.map_err(|broken| Unread::Cut(broken.into()))?,
                     None => break,
                 },
             };
             let piece = match &mut coding {
-                Coding::Known(decoder) => decoder.push(&piece, max)?,
+                Coding::Known(decoder) => {
+                    decoder.push(&piece, max).map_err(|bad| Unread::Cut(bad.into()))?
+                }
                 Coding::Plain | Coding::Unknown => piece,
             };
             length += piece.len();
-            if length > max || room.grow(piece.len()).is_err() {
-                return Err(ModelProblem::LongAnswer(max.min(length)));
-            }
             begun.account.see(&piece);
+            if length > max {
+                return Err(Unread::Cut(ModelProblem::LongAnswer(max)));
+            }
+            room.grow(piece.len()).map_err(Unread::NoRoom)?;
             pieces.push(piece);
         }
         let pieces = Pieces::from_iter(pieces);
         let begins = pieces.iter().flatten().find(|byte| !byte.is_ascii_whitespace());
         if !matches!(begins, Some(b'{' | b'[')) {
-            return Err(ModelProblem::BadAnswer("it is not JSON"));
+            return Err(Unread::Nonsense("it is not JSON"));
         }
         if serde_json::from_slice::<serde::de::IgnoredAny>(&pieces.whole()).is_err() {
-            return Err(ModelProblem::BadAnswer("it is not JSON, or not all of it"));
+            let problem = ModelProblem::BadAnswer("it is not JSON, or not all of it");
+            return Err(Unread::Cut(problem));
         }
-        Ok(pieces)
-    }
-
-    /// What cannot be read was not answered: another model may be asked, and nothing is paid.
-    fn unread(&self, model: &Arc<Served>, begun: Begun, problem: ModelProblem) -> Failed {
-        let failed = Failed::of(model, problem.into());
-        let mut account = begun.account;
-        match failed.failure {
-            Some(failure) => account.settle(ModelOutcome::Failed(failure)),
-            None => account.give_back(),
-        }
-        failed
+        Ok((pieces, room))
     }
 
     async fn read_whole(
@@ -232,7 +236,7 @@ impl Call<'_> {
         Ok(Pieces::from(looked.map_err(ModelProblem::from)?))
     }
 
-    fn looks_at_answers(&self, model: &Served) -> bool {
+    pub(crate) fn looks_at_answers(&self, model: &Served) -> bool {
         self.served.hooks.any(ModelHookTime::After) || model.hooks.any(ModelHookTime::After)
     }
 
@@ -247,6 +251,37 @@ impl Call<'_> {
     fn cache_life(&self) -> Duration {
         let ttl = self.served.route.cache.as_ref().map_or(0, |cache| cache.ttl);
         Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
+    }
+}
+
+/// Why nothing is made of an answer.
+enum Unread {
+    /// It is nobody's answer: nothing is paid, and another model may be asked.
+    Nonsense(&'static str),
+    /// The provider was at work, which is paid for as far as it came. Another model may be asked.
+    Cut(ModelProblem),
+    /// There is no room for it here, and would be none for that of another model.
+    NoRoom(Refused),
+}
+
+impl Unread {
+    fn failed(self, model: &Arc<Served>, mut begun: Begun) -> Failed {
+        match self {
+            Self::Nonsense(why) => {
+                let failed = Failed::of(model, ModelProblem::BadAnswer(why).into());
+                let failure = failed.failure.unwrap_or(ModelFailure::ServerError);
+                begun.account.settle(ModelOutcome::Failed(failure));
+                failed
+            }
+            Self::Cut(problem) => {
+                begun.account.settle(ModelOutcome::Interrupted);
+                Failed::of(model, problem.into())
+            }
+            Self::NoRoom(refused) => {
+                begun.account.settle(ModelOutcome::Interrupted);
+                Failed::last(model, Problem::Crowded(refused))
+            }
+        }
     }
 }
 

@@ -20,6 +20,9 @@ const TOO_LONG: [&[u8]; 8] = [
 const FILTERED: [&[u8]; 4] =
     [b"content_filter", b"content_policy", b"responsibleaipolicy", b"moderation_blocked"];
 
+/// Google says so with 400.
+const BAD_KEY: [&[u8]; 1] = [b"api_key_invalid"];
+
 pub(crate) const fn of_broken(broken: &Broken) -> ModelFailure {
     if broken.is_timeout() { ModelFailure::Timeout } else { ModelFailure::Unreachable }
 }
@@ -31,6 +34,9 @@ pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
         words.iter().any(|word| memchr::memmem::find(&lower, word).is_some())
     };
     match status.as_u16() {
+        400 if says(&BAD_KEY) => ModelFailure::Credentials,
+        // Nothing is left of what was paid for.
+        402 => ModelFailure::RateLimit,
         401 | 403 if !says(&FILTERED) => ModelFailure::Credentials,
         408 => ModelFailure::Timeout,
         429 => ModelFailure::RateLimit,

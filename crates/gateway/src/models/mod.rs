@@ -45,6 +45,7 @@ pub(crate) use door::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
+pub(crate) use room::Room;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
 pub(crate) use upstream::Pieces;

@@ -57,7 +57,10 @@ impl<'r> Plan<'r> {
     /// Whether there is another one that is asked after this failure.
     pub(crate) fn has_next(&self, failure: ModelFailure) -> bool {
         self.waiting.iter().any(|step| {
-            helps(step.on.as_deref(), failure) && !self.seen.contains(&step.model.route.id)
+            let route = &step.model.route;
+            helps(step.on.as_deref(), failure)
+                && !self.seen.contains(&route.id)
+                && route.off.is_none()
         })
     }
 

@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 use std::borrow::Cow;
 use types::kinds::model::ModelType;
+use types::models::ModelProvider;
 
 /// What all attempts of one call have in common.
 pub(crate) struct Sent {
@@ -86,7 +87,7 @@ impl Prepared {
         asked: &Asked,
         sent: &Sent,
     ) -> Result<Self, ModelProblem> {
-        let replaced = served.route.provider.as_ref().and_then(|of| of.model.as_deref());
+        let replaced = served.route.provider.as_ref().and_then(named);
         let model = replaced.or(asked.model.as_deref()).or_else(|| model_in(&sent.path));
         let model = model.unwrap_or(&served.route.name).to_owned();
         let operation = asked.operation;
@@ -158,6 +159,15 @@ fn translated(
         }
         Operation::Models | Operation::Other => Err(ModelProblem::Unsupported),
     }
+}
+
+/// What of the route says which model it is. On Azure a deployment does, whatever a body says.
+fn named(of: &ModelProvider) -> Option<&str> {
+    let deployment = || match of.kind {
+        ModelType::AzureOpenaiService => of.endpoint_name.as_deref(),
+        _ => None,
+    };
+    of.model.as_deref().or_else(deployment)
 }
 
 /// Whether streams of the provider say what was used without being asked, which it would refuse.

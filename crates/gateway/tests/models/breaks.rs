@@ -1,7 +1,8 @@
 //! Providers that are slow, cut off, compressed or talk nonsense, and callers that hang up.
 
-use crate::stage::{CHAT, HI, HI_STREAM, KEY, Stage, settings};
+use crate::stage::{CHAT, HI, HI_STREAM, KEY, Stage, model, settings};
 use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};
+use admission::Limits;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -10,6 +11,9 @@ use http_body_util::BodyExt;
 use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use types::kinds::model::ModelType;
 
 #[tokio::test]
 async fn answers_that_are_no_json_are_the_provider_s_fault() {
@@ -28,8 +32,10 @@ async fn answers_that_are_no_json_are_the_provider_s_fault() {
     assert_eq!(stage.chat("m", HI).await.text, ANSWER);
     // Each connection was returned clean.
     assert_eq!(standin.connections.load(Ordering::Relaxed), 1);
+    // Of the one that broke off, what was asked counts.
     let usage = stage.usage(4).await;
-    assert_eq!((usage.failed, usage.input), (3, 10));
+    assert_eq!((usage.failed, usage.estimated), (2, 1));
+    assert!(usage.input > 10, "{usage:?}");
 }
 
 #[tokio::test]
@@ -152,7 +158,8 @@ async fn what_is_compressed_all_the_same_is_read() {
     assert_eq!(stage.chat("m", &body).await.text, STREAM.concat());
     stage.chat("m", HI).await.is(502, "MODEL_PROVIDER_FAILED");
     let usage = stage.usage(3).await;
-    assert_eq!((usage.input, usage.output, usage.failed), (20, 10, 1));
+    assert_eq!((usage.failed, usage.estimated), (0, 1));
+    assert!(usage.input > 20 && usage.output >= 10, "{usage:?}");
 }
 
 #[tokio::test]
@@ -180,4 +187,74 @@ async fn a_closed_connection_is_not_a_failed_request() {
         assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
     }
     assert_eq!(standin.count(), 5);
+}
+
+#[tokio::test]
+async fn half_a_file_is_not_taken_for_a_whole_one() {
+    let stage = Stage::start().await;
+    let (sender, mut answer) = events();
+    answer.headers_mut().insert("content-type", "audio/mpeg".parse().unwrap());
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    stage.model("m", &standin);
+    sender.send(Ok(Bytes::from_static(b"half"))).unwrap();
+    let bearer = format!("Bearer {KEY}");
+    let path = "/acme/models/m/v1/files/f/content";
+    let mut response = stage.open(path, &[("authorization", &bearer)], "").await;
+    let first = response.body_mut().frame().await.unwrap().unwrap();
+    assert_eq!(&first.into_data().unwrap()[..], b"half");
+    sender.send(Err(io::Error::other("gone"))).unwrap();
+    assert!(response.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_before_the_answer_pays_for_what_was_asked() {
+    let stage = Stage::start().await;
+    let provider = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", provider.local_addr().unwrap());
+    stage.route(model("m", ModelType::Openai, Some(&url)));
+    let asked = async {
+        let (mut stream, _) = provider.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(HI.replace("any", "gpt-x").as_bytes()) {
+            stream.read_buf(&mut request).await.unwrap();
+        }
+        stream
+    };
+    let _kept = tokio::select! {
+        answer = stage.chat("m", HI) => panic!("{answer:?}"),
+        stream = asked => stream,
+    };
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.estimated, usage.output), (1, 0));
+    assert!(usage.input > 0, "{usage:?}");
+}
+
+#[tokio::test]
+async fn answers_take_room_until_they_are_read() {
+    let bodies = Limits { total: 64 << 20, share: 40 << 20 };
+    let stage = Stage::with(ModelSettings { bodies, ..settings() }).await;
+    let text = format!("{{\"a\":\"{}\"}}", "x".repeat(16 << 20));
+    let standin = Standin::start(move |_, _, _| json(200, &text)).await;
+    stage.model("m", &standin);
+    let bearer = format!("Bearer {KEY}");
+    let path = format!("/acme/models/m{CHAT}");
+    let unread = stage.open(&path, &[("authorization", &bearer)], HI).await;
+    assert_eq!(unread.status().as_u16(), 200);
+    assert_eq!(stage.chat("m", HI).await.status.as_u16(), 429);
+    drop(unread);
+    let again = async { while stage.chat("m", HI).await.status.as_u16() != 200 {} };
+    tokio::time::timeout(Duration::from_secs(20), again).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_small_body_that_becomes_many_values_takes_the_room_of_these() {
+    let bodies = Limits { total: 64 << 20, share: 1 << 20 };
+    let stage = Stage::with(ModelSettings { bodies, ..settings() }).await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("m", &standin);
+    stage.route(model("claude", ModelType::Anthropic, Some(&standin.url)));
+    let many = HI.replace("\"hi\"", &format!("[{}1]", "1,".repeat(100_000)));
+    assert_eq!(stage.chat("claude", &many).await.status.as_u16(), 429);
+    assert_eq!(stage.chat("m", &many).await.status.as_u16(), 200, "it is not read as values");
 }

@@ -49,3 +49,25 @@ async fn errors_are_not_kept() {
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 400);
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
 }
+
+#[tokio::test]
+async fn streams_that_fail_are_not_kept_and_translated_ones_are() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => streamed(&STREAM[..2]),
+        _ => streamed(&STREAM),
+    })
+    .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.cache = Some(ModelCache { ttl: 60 });
+    stage.route(route);
+    for asked in [1, 2, 2] {
+        stage.chat("m", HI_STREAM).await;
+        assert_eq!(standin.count(), asked);
+    }
+    let ours = r#"{"model":"any","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let said = stage.ask("/acme/models/m/v1/messages", ours).await.text;
+    assert!(said.contains("message_stop"), "{said}");
+    assert_eq!(stage.ask("/acme/models/m/v1/messages", ours).await.text, said);
+    assert_eq!(standin.count(), 3);
+}

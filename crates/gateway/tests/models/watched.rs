@@ -2,7 +2,9 @@
 
 use crate::stage::{HI, HI_STREAM, Stage, model};
 use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
-use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelType};
+use types::kinds::model::{
+    ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelTarget, ModelType,
+};
 use types::models::ModelOutcome;
 
 fn pattern(when: ModelHookTime, pattern: &str, action: ModelHookAction) -> ModelHook {
@@ -39,6 +41,36 @@ async fn patterns_block_and_mask() {
         stream.text.contains("MODEL_HOOK_BLOCKED") && !stream.text.contains("\"lo\""),
         "{stream:?}"
     );
+}
+
+#[tokio::test]
+async fn no_way_leads_past_hooks_that_look_at_answers() {
+    let stage = Stage::start().await;
+    let text = r#"[{"candidates":[{"content":{"parts":[{"text":"Hello"}]}}]}]"#;
+    let standin = Standin::start(move |_, head, _| match head.uri.path().contains("stream") {
+        true => json(200, text),
+        false => streamed(&STREAM),
+    })
+    .await;
+    let block = |word| vec![pattern(ModelHookTime::After, word, ModelHookAction::Block)];
+    let mut route = model("m", ModelType::Gemini, Some(&standin.url));
+    route.hooks = block("Hello");
+    stage.route(route);
+    let list = "/acme/models/m/v1beta/models/gpt-x:streamGenerateContent";
+    stage.ask(list, r#"{"contents":[]}"#).await.is(400, "MODEL_HOOK_BLOCKED");
+    let mut target = model("target", ModelType::Openai, Some(&standin.url));
+    target.hooks = block("Hel");
+    stage.route(target);
+    let mut asked = model("asked", ModelType::Openai, None);
+    asked.hooks = block("never");
+    let to = ModelTarget { model: "target".into(), weight: None };
+    asked.routing.targets = Some(vec![to]);
+    stage.route(asked);
+    let stream = stage.chat("asked", HI_STREAM).await;
+    assert!(stream.text.contains("MODEL_HOOK_BLOCKED"), "{stream:?}");
+    let count = standin.count();
+    stage.ask("/acme/models/target/v1/completions", HI).await.is(502, "MODEL_HOOK_FAILED");
+    assert_eq!(standin.count(), count);
 }
 
 #[tokio::test]

@@ -130,6 +130,11 @@ impl UsageReader {
         done
     }
 
+    /// Whether the words were there that end a stream.
+    pub const fn is_finished(&self) -> bool {
+        self.notes.is_finished
+    }
+
     /// What was seen up to now, where the answer ends.
     pub fn finish(self) -> Seen {
         let notes = self.notes;

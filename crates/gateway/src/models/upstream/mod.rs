@@ -24,10 +24,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use wire::{NoAnswer, Wire};
 
+/// Of an answer that is over but for what ends its connection's share of it.
+const REST_TIME: Duration = Duration::from_secs(1);
+const REST_MAX: usize = 16 << 10;
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 /// What may be under way on one stream of HTTP/2 before it is read. A connection has room for all of
@@ -354,6 +357,16 @@ impl Answer {
             }
         }
         Ok((pieces, true))
+    }
+
+    /// Reads what is left, which nobody needs, so that the connection can have the next request.
+    pub(crate) fn read_on(mut self) {
+        if self.is_over() {
+            return;
+        }
+        tokio::spawn(async move {
+            let _ = timeout(REST_TIME, self.collect(REST_MAX)).await;
+        });
     }
 
     /// A connection whose answer was read to its end can have the next request.
