@@ -72,6 +72,7 @@ enum Form {
     Json,
 }
 
+const KINDS: [&str; 6] = ["agents", "applications", "functions", "jobs", "models", "sandboxes"];
 const LOOK_BACK: Span = Span(Duration::from_secs(3600));
 const LOOK_BACK_FOLLOWING: Span = Span(Duration::from_secs(900));
 /// The server keeps no more; a longer window would only be slow.
@@ -80,10 +81,9 @@ const POLL: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let kind = kinds::find(&args.kind)?.name();
-    if !["agents", "functions", "jobs", "sandboxes", "applications"].contains(&kind) {
-        return Err(Error::Usage(format!(
-            "{kind} have no logs; agents, applications, functions, jobs and sandboxes have"
-        )));
+    if !KINDS.contains(&kind) {
+        let others = KINDS.join(", ");
+        return Err(Error::Usage(format!("{kind} have no logs; these have: {others}")));
     }
     let now = world::system().now();
     let back = args.since.unwrap_or(if args.follow { LOOK_BACK_FOLLOWING } else { LOOK_BACK });

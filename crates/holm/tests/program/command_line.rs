@@ -245,6 +245,7 @@ fn logs_of_a_workload_can_be_asked_for() {
     text(&server.cli(&key, &["apply", "--secret", "TOKEN=x", "-f", file.to_str().unwrap()]), 0);
     text(&server.cli(&key, &["logs", "sbx", "box", "--since", "10m"]), 0);
     text(&server.cli(&key, &["logs", "sbx", "box", "--since", "soon"]), 2);
+    text(&server.cli(&key, &["logs", "model", "gpt", "--search", "request"]), 0);
     text(&server.cli(&key, &["logs", "policy", "p"]), 2);
 }
 

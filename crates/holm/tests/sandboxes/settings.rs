@@ -7,15 +7,15 @@ use std::io::Write;
 use std::net::TcpStream;
 use testing::Holm;
 
-/// A server with these settings in its file.
-pub(crate) fn start(text: &str) -> (Place, Holm, Client) {
+/// A server with these settings in its file. It is gone before its place is.
+pub(crate) fn start(text: &str) -> (Holm, Place, Client) {
     let mut place = Place::new("15s");
     std::fs::write(place.data().join("holm.toml"), text).unwrap();
     let (server, client) = place.start();
-    (place, server, client)
+    (server, place, client)
 }
 
-pub(crate) fn end((place, server, client): (Place, Holm, Client)) {
+pub(crate) fn end((server, place, client): (Holm, Place, Client)) {
     place.clear(server, &client);
 }
 
@@ -99,7 +99,7 @@ fn what_strangers_made_is_served_where_the_settings_say() {
         "[server]\ncontent_listen = \"{free}\"\ncontent_url = \"https://content.example\""
     ));
     eventually("the server tells where", || {
-        let told = std::fs::read_to_string(here.0.data().join("content-address"));
+        let told = std::fs::read_to_string(here.1.data().join("content-address"));
         told.is_ok_and(|told| told.trim() == free.to_string())
     });
     TcpStream::connect(free).unwrap();

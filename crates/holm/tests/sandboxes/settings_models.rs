@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use testing::Holm;
 
 /// A server with these settings of models in its file.
-fn serve(text: &str) -> (Place, Holm, Client) {
+fn serve(text: &str) -> (Holm, Place, Client) {
     start(&format!("[models]\ninside = [\"127.0.0.1\"]\n{text}"))
 }
 
@@ -78,7 +78,7 @@ fn requests_to_models_are_as_large_as_the_settings_say() {
 #[test]
 fn bodies_that_are_under_way_take_as_much_as_the_settings_say() {
     for (setting, status) in
-        [("bodies_workspace_bytes_max = 65536", 429), ("bodies_bytes_max = 65536", 503)]
+        [("bodies_workspace_bytes_max = 200000", 429), ("bodies_bytes_max = 200000", 503)]
     {
         let (provider, here) = (Provider::start(), serve(setting));
         let client = &here.2;
@@ -229,60 +229,88 @@ fn hooks_and_logs_are_bounded_as_the_settings_say() {
     let marked = chat(&format!("{}END", "x".repeat(100)), false);
     assert_eq!(client.ask("POST", &path("logged"), Some(&marked)).unwrap().0, 200);
     eventually("it is logged", || {
-        let logs = client.ask("GET", "/v0/models/logged/logs", None).unwrap().1.to_string();
+        let path = "/v0/observability/logs?resourceType=models&workloadIds=logged";
+        let logs = client.done("GET", path, None).to_string();
         assert!(!logs.contains("END"), "{logs}");
         logs.contains("messages")
     });
     end(here);
 }
 
+/// An answer costs half a cent at most, if the request does not say how long it is.
+const PRICE: &str = r#"
+version = "mine"
+[[price]]
+providers = ["openai"]
+models = ["priced"]
+input = "0.01"
+output = "10"
+context = 128000
+max_output = 500
+"#;
+
 #[test]
 fn limits_count_what_the_settings_say() {
     let provider = Provider::start();
+    let prices = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(prices.path(), PRICE).unwrap();
     let text = "output_tokens_max = 500\nlimit_wait_max = \"1s\"\nunpriced = true";
-    let here = serve(text);
+    let here = serve(&format!("{text}\nprices = \"{}\"", prices.path().display()));
     let client = &here.2;
-    let policy = |name: &str, limit: Value| {
+    let limits = [("tight", "cost", json!("0.004")), ("wide", "cost", json!("0.006"))];
+    for (name, what, amount) in limits.into_iter().chain([("tokens", "output", json!(1200))]) {
+        let limit = json!({"granularity": "month", what: amount});
         let spec = json!({"type": "maxToken", "maxTokens": limit});
         let wish = json!({"metadata": {"name": name}, "spec": spec});
         client.done("POST", "/v0/policies", Some(&wish));
-    };
-    policy("tokens", json!({"granularity": "month", "output": 400}));
-    policy("money", json!({"granularity": "month", "cost": "0.01"}));
+    }
     let of = |model: &str, policy: &str| json!({"runtime": {"type": "openai", "model": model}, "policies": [policy]});
-    model(client, "open", &provider.at("plain"), &of("nobody-knows", "tokens"));
-    model(client, "held", &provider.at("slow=5000"), &of("nobody-knows", "tokens"));
-    model(client, "free", &provider.at("plain"), &of("nobody-knows", "money"));
-    let without_end = json!({"messages": [{"role": "user", "content": "hi"}]});
-    let refused = client.ask("POST", &path("open"), Some(&without_end)).unwrap();
-    fails(&(refused.0, refused.1.to_string()), 429, "MODEL_LIMIT_REACHED");
-    assert_eq!(ask(client, "open").0, 200, "it says that it wants 5");
-    assert_eq!(ask(client, "free").0, 200, "what has no price costs nothing");
-    let most = json!({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 390});
-    client.begin("POST", &path("held"), &most, 0);
+    model(client, "tight", &provider.at("plain"), &of("priced", "tight"));
+    model(client, "wide", &provider.at("plain"), &of("priced", "wide"));
+    model(client, "free", &provider.at("plain"), &of("nobody-knows", "tight"));
+    model(client, "held", &provider.at("slow=5000"), &of("priced", "wide"));
+    let open = json!({"messages": [{"role": "user", "content": "hi"}]});
+    let asked = |name: &str| client.ask("POST", &path(name), Some(&open)).unwrap();
+    let (status, why) = asked("tight");
+    fails(&(status, why.to_string()), 429, "MODEL_LIMIT_REACHED");
+    assert_eq!(ask(client, "tight").0, 200, "it says that it wants 5");
+    assert_eq!(asked("wide").0, 200);
+    assert_eq!(asked("free").0, 200, "what has no price costs nothing");
+    let whole = open.to_string();
+    let held = begin(client, "held", whole.len(), &whole);
     eventually("nobody waits for longer", || {
-        provider.asked("slow=5000") == 1
-            && client.ask("POST", &path("held"), Some(&most)).unwrap().0 == 429
+        provider.asked("slow=5000") == 1 && asked("held").0 == 429
     });
     assert_eq!(provider.asked("slow=5000"), 1);
+    // Of what nobody knows, 500 tokens are reserved: so two of them are under way at once.
+    model(client, "long", &provider.at("slow=9000"), &of("nobody-knows", "tokens"));
+    let long = [(); 2].map(|()| begin(client, "long", whole.len(), &whole));
+    eventually("both are asked", || provider.asked("slow=9000") == 2);
+    drop((held, long));
     end(here);
 }
 
 #[test]
 fn lists_of_models_are_kept_as_long_as_the_settings_say() {
-    for (setting, asked) in
-        [("list_life = \"1h\"", 1), ("list_life = \"1ms\"", 3), ("lists_max = 1", 3)]
-    {
+    let list = |client: &Client, name: &str| {
+        let path = format!("/v0/integrations/connections/{name}/models");
+        let list = client.done("GET", &path, None).to_string();
+        assert!(list.contains("of-the-provider"), "{list}");
+    };
+    for (setting, asked) in [("list_life = \"1h\"", 1), ("lists_max = 1", 3)] {
         let (provider, here) = (Provider::start(), serve(setting));
         let client = &here.2;
         model(client, "m", &provider.at("one"), &json!({}));
         model(client, "n", &provider.at("two"), &json!({}));
-        for name in ["m", "n", "m", "n", "m"] {
-            let path = format!("/v0/integrations/connections/{name}/models");
-            let list = client.done("GET", &path, None).to_string();
-            assert!(list.contains("of-the-provider"), "{list}");
-        }
+        ["m", "n", "m", "n", "m"].iter().for_each(|name| list(client, name));
         assert_eq!(provider.asked("one"), asked, "{setting}");
         end(here);
     }
+    let (provider, here) = (Provider::start(), serve("list_life = \"100ms\""));
+    model(&here.2, "m", &provider.at("one"), &json!({}));
+    eventually("it is asked for again", || {
+        list(&here.2, "m");
+        provider.asked("one") > 2
+    });
+    end(here);
 }

@@ -171,7 +171,7 @@ fn archive(client: &Client, names: &[&str]) -> Vec<Value> {
     names.iter().map(settled).collect()
 }
 
-fn begin(manner: Manner, more: &str) -> (Service, (Place, Holm, Client)) {
+fn begin(manner: Manner, more: &str) -> (Service, (Holm, Place, Client)) {
     let service = Service::start(manner);
     let text = service.settings(&format!("tidy_every = \"1h\"\n{more}"));
     (service, start(&text))
@@ -230,7 +230,7 @@ fn snapshots_that_nothing_stands_on_go_when_the_settings_say() {
     client.create("box", &json!({}));
     client.run("box", "echo x > /x");
     client.done("POST", "/v0/sandboxes/box/snapshots", Some(&json!({"name": "s"})));
-    eventually("its files are at the service", || snapshots(here.0.data()) == (0, 1));
+    eventually("its files are at the service", || snapshots(here.1.data()) == (0, 1));
     assert!(service.seen.lock().puts > 0);
     end(here);
 }

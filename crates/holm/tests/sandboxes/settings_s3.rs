@@ -135,7 +135,7 @@ fn an_object_that_does_not_come_is_given_up_when_the_settings_say() {
 #[test]
 fn uploads_in_parts_are_as_many_and_stay_as_long_as_the_settings_say() {
     let here = start("[node]\ndrive_mb = 20\n[s3]\nuploads_max = 1\nupload_life = \"1s\"");
-    let (mut place, mut server, client) = here;
+    let (mut server, mut place, client) = here;
     let mut signer = Signer::new(&client);
     let (status, why) = signer.ask("POST", "large?uploads=", b"");
     let begun = Instant::now();
@@ -151,5 +151,5 @@ fn uploads_in_parts_are_as_many_and_stay_as_long_as_the_settings_say() {
     let (status, listed) = signer.ask("GET", "?uploads=", b"");
     assert!(status == 200 && !listed.contains("<UploadId>"), "{status} {listed}");
     assert_eq!(signer.ask("POST", "other?uploads=", b"").0, 200);
-    end((place, server, client));
+    end((server, place, client));
 }

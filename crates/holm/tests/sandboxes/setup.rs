@@ -17,7 +17,8 @@ pub(crate) const TASK: &str = "holm/task";
 /// Nothing takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Ends what runs on it when it is dropped. Servers on it must be gone by then.
+/// Servers on it must be gone when it is dropped. A test that fails leaves no instance and no rule of a
+/// firewall, which others would meet.
 pub(crate) struct Place {
     data: TempDir,
     /// Of the first start. Who shares a database with another server is told that one's.
@@ -86,6 +87,16 @@ impl Place {
         eventually("nothing is left on the machine", || {
             machine::traces(self.data()).unwrap().is_empty()
         });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Err(error) = machine::sweep(self.data())
+        {
+            eprintln!("{} is left behind: {error}", self.data().display());
+        }
     }
 }
 

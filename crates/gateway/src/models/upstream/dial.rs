@@ -93,7 +93,10 @@ impl Dialer {
                 Err(_) => last = io::Error::from(io::ErrorKind::TimedOut),
             }
         }
-        Err(failed(place, last))
+        Err(match last.kind() {
+            io::ErrorKind::TimedOut => Unreachable::TooSlow(place.host.clone()),
+            _ => failed(place, last),
+        })
     }
 
     async fn addresses(&self, place: &Place, owner: &str) -> Result<Vec<SocketAddr>, Unreachable> {
