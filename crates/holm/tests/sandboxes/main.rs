@@ -18,6 +18,7 @@ mod inside;
 mod internet;
 mod killed;
 mod life;
+mod models_killed;
 mod network;
 mod origins;
 mod provider;

@@ -15,7 +15,7 @@ fn serve(text: &str) -> (Holm, Place, Client) {
 }
 
 /// A model of OpenAI's, at another address.
-fn model(client: &Client, name: &str, endpoint: &str, more: &Value) {
+pub(crate) fn model(client: &Client, name: &str, endpoint: &str, more: &Value) {
     let connection = json!({"integration": "openai", "config": {"endpoint": endpoint},
         "secret": {"apiKey": "sk"}});
     let wish = json!({"metadata": {"name": name}, "spec": connection});
@@ -26,11 +26,11 @@ fn model(client: &Client, name: &str, endpoint: &str, more: &Value) {
     client.done("POST", "/v0/models", Some(&json!({"metadata": {"name": name}, "spec": spec})));
 }
 
-fn path(name: &str) -> String {
+pub(crate) fn path(name: &str) -> String {
     format!("/main/models/{name}/v1/chat/completions")
 }
 
-fn chat(text: &str, stream: bool) -> Value {
+pub(crate) fn chat(text: &str, stream: bool) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_tokens": 5, "stream": stream})
 }
 

@@ -201,7 +201,8 @@ impl State {
             return Err(Refused::Unavailable("the limit is not known".into()));
         };
         if of.is_last {
-            let is_known = account.is_looked_up();
+            // What is left and was not granted yet is no reason to send anybody away until the window ends.
+            let is_known = account.is_looked_up() && account.spare() < asked.most;
             let unknown = || Refused::Unavailable("the store has not answered".into());
             return Err(if is_known { over(account, asked, of.now) } else { unknown() });
         }

@@ -705,7 +705,8 @@ async fn follow(steps: Vec<Step>) {
                         let fits = if measure { used + most <= 200 } else { used < 200 };
                         assert!(in_flight || !fits, "{used} and {most} of {measure}");
                     }
-                    Err(error) => panic!("{error}"),
+                    // The background had no turn for so long, on a busy machine.
+                    Err(Refused::Unavailable(why)) => assert!(why.contains("store"), "{why}"),
                 }
             }
             Step::Settle { which, used: amount } if which < open.len() => {
