@@ -11,6 +11,7 @@ use crate::body::BodyError;
 use crate::hold::Hold;
 use crate::problem::Problem;
 use ::models::chat::Delta;
+use ::models::dialect::gemini::array::ListWriter;
 use ::models::dialect::{Dialect, StreamReader};
 use ::models::events::Events;
 use ::models::translate::StreamTranslation;
@@ -57,6 +58,8 @@ pub(crate) struct ModelBody {
     pub(crate) ready: VecDeque<Bytes>,
     pub(crate) decoder: Option<Decoder>,
     pub(crate) flow: Flow,
+    /// What the caller gets is no stream of events, but a list of what is in them.
+    pub(crate) list: Option<ListWriter>,
     pub(crate) is_events: bool,
     /// The words in which the caller reads errors.
     pub(crate) dialect: Option<Dialect>,
@@ -153,7 +156,7 @@ impl ModelBody {
                 let mut out = BytesMut::new();
                 let pushed = translation.push(&piece, &mut out);
                 let (is_over, failed) = (translation.is_over(), translation.fault().is_some());
-                self.send(out.freeze());
+                self.say(out);
                 if pushed.is_err() || failed {
                     self.over(ModelOutcome::Interrupted);
                 } else if is_over {
@@ -164,6 +167,25 @@ impl ModelBody {
                     self.over(ModelOutcome::Answered);
                 }
             }
+        }
+    }
+
+    /// Sends events, or what is in them.
+    fn say(&mut self, events: BytesMut) {
+        let Some(list) = &mut self.list else { return self.send(events.freeze()) };
+        let mut out = BytesMut::new();
+        // They were written here, and are as they should be.
+        if let Err(bad) = list.push(&events, &mut out) {
+            tracing::error!(%bad, "events of this server cannot be read");
+        }
+        self.send(out.freeze());
+    }
+
+    fn close_list(&mut self) {
+        if let Some(list) = self.list.take() {
+            let mut out = BytesMut::new();
+            list.end(&mut out);
+            self.send(out.freeze());
         }
     }
 
@@ -191,7 +213,7 @@ impl ModelBody {
             Flow::Translated(translation) => {
                 let mut out = BytesMut::new();
                 let ended = translation.end(&mut out);
-                self.send(out.freeze());
+                self.say(out);
                 if ended.is_err() {
                     return self.over(ModelOutcome::Interrupted);
                 }
@@ -212,6 +234,7 @@ impl ModelBody {
 
     /// So that it is given again.
     fn keep(&mut self) {
+        self.close_list();
         let Some(kept) = self.kept.take() else { return };
         let Kept { keeping, served, headers, provider_model } = kept;
         if let Some(provider) = &served.route.provider {
@@ -241,7 +264,7 @@ impl ModelBody {
                 _ => b"",
             };
             let event = [begin, name, b"data: ", &told, b"\n\n"].concat();
-            self.send(event.into());
+            self.say(BytesMut::from(&event[..]));
         } else {
             self.is_cut = true;
         }
@@ -249,6 +272,7 @@ impl ModelBody {
     }
 
     fn over(&mut self, outcome: ModelOutcome) {
+        self.close_list();
         self.answer = None;
         self.kept = None;
         self.account.settle(outcome);

@@ -13,6 +13,7 @@ use super::served::Served;
 use super::{ModelProblem, Pieces};
 use crate::body::Body;
 use crate::problem::Problem;
+use ::models::dialect::gemini::array::ListWriter;
 use ::models::events::Events;
 use ::models::operation::Operation;
 use ::models::tokens::input_estimate;
@@ -74,8 +75,10 @@ impl Call<'_> {
         let mut headers = self.answer_headers(model, &begun, is_same, key.is_some());
         let Begun { prepared, head, answer, first, account } = begun;
         let translated = prepared.translation.is_some();
+        let list = (translated && self.wants_list()).then(|| ListWriter::new(settings.event_max));
         if translated {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+            let kind = if list.is_some() { "application/json" } else { "text/event-stream" };
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
         let flow = match prepared.translation {
             Some(Translated::Chat(translation)) => {
@@ -112,6 +115,7 @@ impl Call<'_> {
                 Coding::Plain | Coding::Unknown => None,
             },
             flow,
+            list,
             is_events: is_events && !is_same,
             dialect: self.asked.dialect(),
             watched,
@@ -132,6 +136,13 @@ impl Call<'_> {
             body.take(first);
         }
         Ok(response(head.status, headers, Body::of_model(body)))
+    }
+
+    /// Whether a stream of Gemini's is to be one list of JSON.
+    fn wants_list(&self) -> bool {
+        let query = self.sent.query.as_deref().unwrap_or_default();
+        self.asked.operation == Operation::GeminiStream
+            && !query.split('&').any(|parameter| parameter == "alt=sse")
     }
 
     /// Reads an answer to its end before any of it is passed on.

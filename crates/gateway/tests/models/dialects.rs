@@ -3,7 +3,7 @@
 use crate::stage::{HI, HI_STREAM, Stage, model};
 use crate::standin::{Standin, json, streamed};
 use serde_json::Value;
-use types::kinds::model::ModelType;
+use types::kinds::model::{ModelCache, ModelType};
 
 const ANTHROPIC: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"claude-x","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":10,"output_tokens":5}}"#;
 const EVENTS: [&str; 6] = [
@@ -54,4 +54,29 @@ async fn what_cannot_be_said_is_refused_before_anybody_is_asked() {
     let answer = stage.ask("/acme/models/claude/v1/embeddings", r#"{"input":"a"}"#).await;
     assert_eq!(answer.status.as_u16(), 400, "{answer:?}");
     assert_eq!(standin.count(), 0);
+}
+
+#[tokio::test]
+async fn gemini_s_streams_are_events_or_one_list() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 | 1 => streamed(&EVENTS),
+        _ => streamed(&EVENTS[..3]),
+    })
+    .await;
+    let mut route = model("claude", ModelType::Anthropic, Some(&standin.url));
+    route.cache = Some(ModelCache { ttl: 60 });
+    stage.route(route);
+    let path = "/acme/models/claude/v1beta/models/x:streamGenerateContent";
+    let body = r#"{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}"#;
+    let list = stage.ask(path, body).await;
+    assert_eq!(list.header("content-type"), Some("application/json"), "{list:?}");
+    assert_eq!(list.json()[0]["candidates"][0]["content"]["parts"][0]["text"], "Hello", "{list:?}");
+    assert_eq!(stage.ask(path, body).await.text, list.text);
+    assert_eq!(standin.count(), 1);
+    let events = stage.ask(&format!("{path}?alt=sse"), body).await;
+    assert!(events.text.starts_with("data: {") && events.text.contains("Hello"), "{events:?}");
+    let cut = stage.ask(path, &body.replace("hi", "ho")).await;
+    let last = cut.json().as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last["error"]["code"], 502, "{cut:?}");
 }
