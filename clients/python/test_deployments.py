@@ -183,13 +183,17 @@ def test_who_may_ask_is_what_the_wish_says(deploy, served):
 
 
 def test_a_deployment_may_name_policies(deploy):
-    policy = fresh("policy")
-    places = {"type": "location", "resourceTypes": ["agent"], "locations": [{"type": "continent", "name": "eu"}]}
-    call("policies.create_policy", body={"metadata": {"name": policy}, "spec": places})
+    policy, elsewhere = fresh("policy"), fresh("policy")
+    for policy_name, place in [(policy, {"type": "location", "name": "local"}), (elsewhere, {"type": "continent", "name": "eu"})]:
+        places = {"type": "location", "resourceTypes": ["agent"], "locations": [place]}
+        call("policies.create_policy", body={"metadata": {"name": policy_name}, "spec": places})
     name = deploy("agent", policies=[policy])
     assert read("agent", name).spec.policies == [policy]
+    with pytest.raises(AssertionError, match="the region `local` is not among the locations"):
+        deploy("agent", policies=[elsewhere])
     call("agents.delete_agent", agent_name=name)
-    call("policies.delete_policy", policy_name=policy)
+    for policy_name in (policy, elsewhere):
+        call("policies.delete_policy", policy_name=policy_name)
 
 
 def dockerfile(served, colour):
