@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use types::KindName;
-use types::edge::Serving;
+use types::edge::{Serving, WorkloadRoute};
 use types::instance::{InstanceName, Outcome};
 
 fn named(name: &str) -> Value {
@@ -441,4 +441,31 @@ async fn a_start_lists_what_runs_once_however_many_there_are() {
     let listed = machine.listed() - before;
     assert!(listed <= 2, "once for the rows and once for tasks, not {listed} times");
     assert_eq!(machine.launched.borrow().len(), 30, "nothing is started again");
+}
+
+/// The reconciliation of each change tells the route, too, and may have read the row before the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_route_of_before_a_change_is_told_after_it() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    let wish = json!({"metadata": {"name": "box"}, "spec": {"runtime": {"image": IMAGE}}});
+    let wish = cloud.post("/v0/sandboxes", wish).await.ok();
+    let enabled = |enabled: bool| {
+        let mut wish = wish.clone();
+        wish["spec"]["enabled"] = json!(enabled);
+        cloud.put("/v0/sandboxes/box", wish)
+    };
+    let off = |route: &WorkloadRoute| matches!(route.serving, Serving::Off { .. });
+    for round in 0..200 {
+        enabled(false).await.ok();
+        assert!(off(&cloud.routes.sandbox("main", "box")), "when it is answered, in round {round}");
+        enabled(true).await.ok();
+        let from = cloud.routes.count();
+        assert!(
+            !off(&cloud.routes.sandbox("main", "box")),
+            "when it is answered, in round {round}"
+        );
+        cloud.routes.until("box", |route| matches!(route.serving, Serving::To(_))).await;
+        assert!(!cloud.routes.since(from).iter().any(off), "later, in round {round}");
+    }
 }

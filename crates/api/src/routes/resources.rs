@@ -121,7 +121,7 @@ pub(crate) async fn remove<K: Managed>(
         Ok::<_, control::Error>((engine::remove::<K>(&context, tx, &parents, &name)?, id))
     };
     let (last, id) = call.app.store.write(work).await?;
-    workloads::removed(call.app.control(), K::NAME, &id);
+    workloads::removed(call.app.control(), K::NAME, &id).await;
     workloads::changed(call.app.control(), &workspace, K::NAME, &changed).await;
     Ok(Reply::of(&last))
 }

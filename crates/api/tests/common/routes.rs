@@ -87,6 +87,16 @@ impl Routes {
         self.told.borrow().len()
     }
 
+    /// What was told of workloads after so much else.
+    pub fn since(&self, count: usize) -> Vec<WorkloadRoute> {
+        let told = self.told.borrow();
+        let workloads = told[count..].iter().filter_map(|change| match change {
+            RouteChange::Workload(route) => Some(route.clone()),
+            _ => None,
+        });
+        workloads.collect()
+    }
+
     /// What was told of a sandbox last.
     pub fn sandbox(&self, workspace: &str, name: &str) -> WorkloadRoute {
         last(&self.told.borrow(), workspace, name).expect("a route")

@@ -23,17 +23,10 @@ use crate::settings::Models;
 pub(crate) struct Shared {
     pub(crate) access: access::Access,
     asked: ask::Asked,
-    /// Whoever tells the edge of models holds it from the reading of rows on, so that an older route
-    /// never follows a newer one.
-    pub(crate) telling: tokio::sync::Mutex<()>,
 }
 
 impl Shared {
     pub(crate) fn new(settings: &Models) -> Self {
-        Self {
-            access: access::Access::new(settings),
-            asked: ask::Asked::new(settings),
-            telling: tokio::sync::Mutex::default(),
-        }
+        Self { access: access::Access::new(settings), asked: ask::Asked::new(settings) }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::ids::ResourceId;
 
 /// Sandboxes whose instance is started while their row is written: the row may say more than the
@@ -55,6 +55,32 @@ impl Locks {
             Arc::clone(locks.entry(id.clone()).or_default())
         };
         lock.lock_owned().await
+    }
+}
+
+/// Whoever tells the edge of rows holds it from their reading on, so that an older route never
+/// follows a newer one: several tasks tell of the same row.
+#[derive(Default)]
+pub(super) struct Telling {
+    all: RwLock<()>,
+    rows: Locks,
+}
+
+/// Nobody else tells of a row until it is dropped.
+pub(super) struct TellGuard<'t> {
+    _all: RwLockReadGuard<'t, ()>,
+    _row: OwnedMutexGuard<()>,
+}
+
+impl Telling {
+    /// Waits until nobody else tells of a row.
+    pub(super) async fn one(&self, id: &ResourceId) -> TellGuard<'_> {
+        TellGuard { _all: self.all.read().await, _row: self.rows.take(id).await }
+    }
+
+    /// Waits until nobody else tells of any row.
+    pub(super) async fn all(&self) -> RwLockWriteGuard<'_, ()> {
+        self.all.write().await
     }
 }
 

@@ -33,6 +33,7 @@ const PREVIEWS_MAX: i64 = 100_000;
 
 /// Tells the route of a sandbox as it is now.
 pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
     let route = control.store.read(move |tx| of_row(&of, tx, &wanted)).await?;
     if let Some(route) = route {

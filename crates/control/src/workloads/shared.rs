@@ -2,7 +2,7 @@
 
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
-use super::locks::{LiveForks, Locks, StartGuard, Starting};
+use super::locks::{LiveForks, Locks, StartGuard, Starting, Telling};
 use crate::egress::Told;
 use crate::settings::Settings;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ const AT_ONCE: usize = 16;
 pub(crate) struct Shared {
     pub(super) locks: Locks,
     pub(super) starting: Starting,
+    pub(super) telling: Telling,
     /// The newest revision of the feed that the edge knows all about.
     pub(super) published: tokio::sync::watch::Sender<i64>,
     pub(super) slots: Arc<tokio::sync::Semaphore>,
@@ -63,6 +64,7 @@ impl Shared {
         Self {
             locks: Locks::default(),
             starting: Starting::default(),
+            telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),
             slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
             retry_slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),

@@ -14,7 +14,6 @@ use std::time::Duration;
 use store::Tx;
 use store::feed::{self, Act, Change, Follower};
 use store::resources;
-use tokio::sync::MutexGuard;
 use types::KindName;
 use types::edge::RouteChange;
 use types::ids::{ResourceId, WorkspaceId};
@@ -55,7 +54,7 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     for followed in followed::ALL {
         let mut after: Option<ResourceId> = None;
         loop {
-            let _told = telling(control, followed.kind()).await;
+            let _telling = control.workloads.telling.all().await;
             let page = read_page(control, followed, &inventory, after.take()).await?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
@@ -130,7 +129,7 @@ async fn concerned(
                 let applications = routes::applications_below(tx, &workspace, &domain)?;
                 Ok::<_, Error>((previews, applications))
             };
-            let mut rows = itself(control, KindName::CustomDomain, change);
+            let mut rows = itself(control, KindName::CustomDomain, change).await;
             let (previews, applications) = control.store.read(find).await?;
             rows.extend(previews.into_iter().map(|id| (KindName::Preview, id)));
             rows.extend(applications.into_iter().map(|id| (KindName::Application, id)));
@@ -146,12 +145,12 @@ async fn concerned(
                 let id = ResourceId::known(change.resource_id.clone());
                 control.models.access.forget(&id);
             }
-            let mut rows = itself(control, kind, change);
+            let mut rows = itself(control, kind, change).await;
             let models = control.store.read(find).await?;
             rows.extend(models.into_iter().map(|id| (KindName::Model, id)));
             Ok(rows)
         }
-        Some(kind) => Ok(itself(control, kind, change)),
+        Some(kind) => Ok(itself(control, kind, change).await),
         None => Ok(Vec::new()),
     }
 }
@@ -170,23 +169,16 @@ async fn preview_of_token(
 }
 
 /// The row that changed, unless it is gone, which is acted upon here.
-fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, ResourceId)> {
-    let Some(followed) = followed::find(kind) else { return Vec::new() };
+async fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, ResourceId)> {
+    if followed::find(kind).is_none() {
+        return Vec::new();
+    }
     let id = ResourceId::known(change.resource_id.clone());
     if change.act == Act::Deleted {
-        forget(control, followed, &id);
+        removed(control, kind, &id).await;
         return Vec::new();
     }
     vec![(kind, id)]
-}
-
-/// Until it is dropped, nobody else tells the edge of models. Their routes change with what no row
-/// has, so others than whoever follows the rows tell of them too.
-async fn telling(control: &Control, kind: KindName) -> Option<MutexGuard<'_, ()>> {
-    match kind {
-        KindName::Model => Some(control.models.telling.lock().await),
-        _ => None,
-    }
 }
 
 /// Tells what a row says now, and acts on it.
@@ -196,7 +188,7 @@ pub(super) async fn look_at(
     id: &ResourceId,
 ) -> Result<(), Error> {
     let Some(followed) = followed::find(kind) else { return Ok(()) };
-    let _told = telling(control, kind).await;
+    let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let mut reader =
@@ -226,8 +218,9 @@ fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
 
 /// Acts on the removal of a row before whoever asked for it is answered: nothing is reached at an
 /// address any more of which a caller was told that it is gone.
-pub fn removed(control: &Control, kind: KindName, id: &ResourceId) {
+pub async fn removed(control: &Control, kind: KindName, id: &ResourceId) {
     if let Some(followed) = followed::find(kind) {
+        let _telling = control.workloads.telling.one(id).await;
         forget(control, followed, id);
     }
 }

@@ -29,6 +29,7 @@ async fn change<K: Deployable>(
     + Send
     + 'static,
 ) -> Result<Option<Held<K>>, Error> {
+    let _telling = control.workloads.telling.one(id).await;
     let (of, id) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<K>(tx, &id)? else { return Ok(None) };

@@ -265,6 +265,7 @@ async fn take_hosts<K: Deployable>(case: &Case<K>) -> Result<(), Error> {
 
 /// Tells the route as it is now.
 async fn publish<K: Deployable>(control: &Control, id: &ResourceId) -> Result<(), Error> {
+    let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
     let work = move |tx: &mut Tx<'_>| match rows::find::<K>(tx, &wanted)? {
         Some(held) => route::of(&of, tx, &held),
