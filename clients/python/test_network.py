@@ -99,9 +99,9 @@ def test_git_clones(world, tmp_path):
     world.files |= files
     box = sandbox()
     try:
-        # Debian's libcurl may wait for the socket while TLS within the TLS of a proxy holds what it waits for.
+        # More than once: whether two records of TLS come together is a matter of moments.
         clone = f"timeout 30 git clone -q {world.url('git', '/repository.git')} /tmp/clone"
-        run(box, f"for try in 1 2 3; do rm -rf /tmp/clone; {clone} && exit 0; done; exit 1")
+        run(box, f"for try in 1 2 3 4 5; do rm -rf /tmp/clone; {clone} || exit 1; done")
         assert run(box, "cat /tmp/clone/hello") == "hi\n"
     finally:
         box.delete()

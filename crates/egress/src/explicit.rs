@@ -8,6 +8,7 @@ use crate::intercept::{self, Body};
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
+use crate::tls_records::TlsRecords;
 use admission::Permit;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -178,7 +179,7 @@ impl Proxy {
             let _permit = permit;
             let Ok(upgraded) = hyper::upgrade::on(request).await else { return };
             let passage = Passage { service, client, aim };
-            passage.carry(TokioIo::new(upgraded), server).await;
+            passage.carry(TlsRecords::new(TokioIo::new(upgraded)), server).await;
         });
         Response::new(body(Bytes::new()))
     }

@@ -38,6 +38,7 @@ mod service;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tls_records;
 mod transparent;
 
 pub use authority::AuthorityError;
