@@ -10,6 +10,8 @@ const BUILTIN: &str = include_str!("../data/prices.toml");
 
 /// Picodollars in a nanodollar. Prices of a token have up to three digits below a nanodollar.
 const PICO: u128 = 1000;
+/// How many times the price a call with `service_tier: priority` has.
+const PRIORITY: u64 = 2;
 
 /// A list of prices. Its version is kept with every cost that was computed by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +45,7 @@ struct Rates {
     input: u64,
     cached: u64,
     cache_written: u64,
+    cache_written_hour: u64,
     output: u64,
     reasoning: u64,
 }
@@ -83,6 +86,7 @@ struct Line {
     output: String,
     cached: Option<String>,
     cache_written: Option<String>,
+    cache_written_hour: Option<String>,
     reasoning: Option<String>,
     context: u64,
     #[serde(default)]
@@ -98,6 +102,7 @@ struct LongLine {
     output: String,
     cached: Option<String>,
     cache_written: Option<String>,
+    cache_written_hour: Option<String>,
     reasoning: Option<String>,
 }
 
@@ -190,13 +195,14 @@ impl Price {
         let rates = Rates::of(
             &line.input,
             &line.output,
-            [&line.cached, &line.cache_written, &line.reasoning],
+            [&line.cached, &line.cache_written, &line.cache_written_hour, &line.reasoning],
         )?;
         if line.max_output == 0 && rates.output > 0 {
             return Err("`max_output` is required where output costs");
         }
         let long = line.long.as_ref().map(|long| {
-            let others = [&long.cached, &long.cache_written, &long.reasoning];
+            let others =
+                [&long.cached, &long.cache_written, &long.cache_written_hour, &long.reasoning];
             Rates::of(&long.input, &long.output, others)
                 .map(|rates| Long { over: long.over, rates })
         });
@@ -208,6 +214,20 @@ impl Price {
         })
     }
 
+    /// What a call costs that is answered before others: no provider asks for more than the double.
+    pub fn of_priority(self) -> Self {
+        let double = |rates: Rates| Rates {
+            input: rates.input.saturating_mul(PRIORITY),
+            cached: rates.cached.saturating_mul(PRIORITY),
+            cache_written: rates.cache_written.saturating_mul(PRIORITY),
+            cache_written_hour: rates.cache_written_hour.saturating_mul(PRIORITY),
+            output: rates.output.saturating_mul(PRIORITY),
+            reasoning: rates.reasoning.saturating_mul(PRIORITY),
+        };
+        let long = self.long.map(|long| Long { rates: double(long.rates), ..long });
+        Self { rates: double(self.rates), long, ..self }
+    }
+
     /// Nanodollars, rounded up.
     pub fn cost(&self, usage: &TokenUsage) -> u64 {
         let rates = match self.long {
@@ -217,11 +237,13 @@ impl Price {
         // What is said to be a part is none beyond the whole.
         let cached = usage.cached.min(usage.input);
         let written = usage.cache_written.min(usage.input - cached);
+        let hour = usage.cache_written_hour.min(written);
         let reasoning = usage.reasoning.min(usage.output);
         let parts = [
             (usage.input - cached - written, rates.input),
             (cached, rates.cached),
-            (written, rates.cache_written),
+            (written - hour, rates.cache_written),
+            (hour, rates.cache_written_hour),
             (usage.output - reasoning, rates.output),
             (reasoning, rates.reasoning),
         ];
@@ -243,21 +265,24 @@ impl Price {
 }
 
 impl Rates {
-    fn of(input: &str, output: &str, others: [&Option<String>; 3]) -> Result<Self, &'static str> {
+    fn of(input: &str, output: &str, others: [&Option<String>; 4]) -> Result<Self, &'static str> {
         let (input, output) = (picodollars(input)?, picodollars(output)?);
-        let [cached, cache_written, reasoning] = others;
+        let [cached, cache_written, cache_written_hour, reasoning] = others;
         let or = |text: &Option<String>, else_: u64| text.as_deref().map_or(Ok(else_), picodollars);
+        // Whoever charges for what is written charges twice the input for what is kept long.
+        let hour = if cache_written.is_some() { input.saturating_mul(2) } else { input };
         Ok(Self {
             input,
             output,
             cached: or(cached, input)?,
             cache_written: or(cache_written, input)?,
+            cache_written_hour: or(cache_written_hour, hour)?,
             reasoning: or(reasoning, output)?,
         })
     }
 
     fn most_of_input(&self) -> u64 {
-        self.input.max(self.cached).max(self.cache_written)
+        self.input.max(self.cached).max(self.cache_written).max(self.cache_written_hour)
     }
 
     fn most_of_output(&self) -> u64 {
@@ -296,6 +321,15 @@ mod tests {
         assert_eq!(mini.cost(&usage), 750_000_000);
         let cached = TokenUsage { cached: 1_000_000, ..usage };
         assert_eq!(mini.cost(&cached), 675_000_000);
+        let faster = mini.of_priority();
+        assert_eq!(faster.cost(&usage), 1_500_000_000);
+        let sonnet = table.find(ModelType::Anthropic, "claude-3-7-sonnet-latest").unwrap();
+        let written = TokenUsage { cache_written: 1_000_000, output: 0, ..usage };
+        let kept_long = TokenUsage { cache_written_hour: 600_000, ..written };
+        assert_eq!(
+            (sonnet.cost(&written), sonnet.cost(&kept_long)),
+            (3_750_000_000, 5_100_000_000)
+        );
         assert!(table.find(ModelType::Openai, "gpt-4o-audio-preview").is_none());
         assert!(table.find(ModelType::Anthropic, "claude-sonnet-4-5-20250929").is_some());
         assert!(table.find(ModelType::Anthropic, "gpt-4o").is_none());
@@ -355,11 +389,12 @@ mod tests {
 
     fn rates() -> impl Strategy<Value = Rates> {
         let rate = || 0..100_000_000_u64;
-        (rate(), rate(), rate(), rate(), rate()).prop_map(
-            |(input, cached, cache_written, output, reasoning)| Rates {
+        (rate(), rate(), rate(), rate(), rate(), rate()).prop_map(
+            |(input, cached, cache_written, cache_written_hour, output, reasoning)| Rates {
                 input,
                 cached,
                 cache_written,
+                cache_written_hour,
                 output,
                 reasoning,
             },
@@ -372,11 +407,20 @@ mod tests {
         fn nothing_costs_more_than_the_most(
             rates in rates(), long in rates(), over in 0..10_000_u64, has_long: bool,
             input in 0..20_000_u64, output in 0..20_000_u64, cached in 0..20_000_u64,
-            written in 0..20_000_u64, reasoning in 0..20_000_u64, more in 0..50_u64,
+            written in 0..20_000_u64, hour in 0..20_000_u64, is_faster: bool, reasoning in 0..20_000_u64, more in 0..50_u64,
         ) {
             let long = has_long.then_some(Long { over, rates: long });
             let price = Price { rates, long, context: 20_000, max_output: 20_000 };
-            let usage = TokenUsage { input, output, cached, cache_written: written, reasoning, estimated: false };
+            let price = if is_faster { price.of_priority() } else { price };
+            let usage = TokenUsage {
+                input,
+                output,
+                cached,
+                cache_written: written,
+                cache_written_hour: hour,
+                reasoning,
+                estimated: false,
+            };
             let cost = price.cost(&usage);
             prop_assert!(cost <= price.most(input, Some(output)));
             prop_assert!(cost <= price.most(input + more, Some(output + more)));

@@ -176,6 +176,9 @@ pub struct TokenUsage {
     pub cached: u64,
     /// Of the input, what it wrote into one.
     pub cache_written: u64,
+    /// Of what it wrote, what it keeps for an hour, which costs more. Records of before lack it.
+    #[serde(default)]
+    pub cache_written_hour: u64,
     pub reasoning: u64,
     /// Whether any of it was counted here, because the provider did not say.
     pub estimated: bool,

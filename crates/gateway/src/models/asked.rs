@@ -25,6 +25,8 @@ struct Members<'b> {
     max_output_tokens: Option<u64>,
     n: Option<u64>,
     #[serde(borrow)]
+    service_tier: Option<&'b RawValue>,
+    #[serde(borrow)]
     user: Option<Cow<'b, str>>,
     #[serde(borrow)]
     metadata: Option<&'b RawValue>,
@@ -97,6 +99,8 @@ pub(crate) struct Asked {
     pub(crate) wants_usage: bool,
     pub(crate) max_output: Option<u64>,
     pub(crate) choices: u64,
+    /// Whether it is to be answered before others, which costs more.
+    pub(crate) has_priority: bool,
     pub(crate) end_user: Option<String>,
     pub(crate) tag: Option<String>,
     /// The first messages, from which a conversation is known.
@@ -131,6 +135,7 @@ impl Asked {
             wants_usage: false,
             max_output: None,
             choices: 1,
+            has_priority: false,
             end_user: None,
             tag: None,
             conversation_at: None,
@@ -170,6 +175,8 @@ impl Asked {
         let options: Option<StreamOptions> = read(members.stream_options);
         self.wants_usage = options.and_then(|options| options.include_usage) == Some(true);
         (self.max_output, self.choices) = members.bounds(self.dialect());
+        let tier: Option<Cow<'_, str>> = read(members.service_tier);
+        self.has_priority = tier.as_deref() == Some("priority");
         let metadata: Metadata<'_> = read(members.metadata).unwrap_or_default();
         let user = members.user.as_deref().or(metadata.user_id.as_deref());
         self.end_user = user.and_then(word);
@@ -326,6 +333,16 @@ mod tests {
         assert_eq!(sent(r#"{"a":1}"#, Some("g"), false), r#"{"model":"g","a":1}"#);
         assert_eq!(sent("{ }", Some("g"), false), r#"{"model":"g" }"#);
         assert_eq!(sent(r#"{"model":null}"#, Some("g"), false), r#"{"model":"g"}"#);
+    }
+
+    #[test]
+    fn a_call_before_others_is_known_however_it_is_written() {
+        for body in [r#"{"service_tier":"priority"}"#, r#"{"service_tier":"prior\u0069ty"}"#] {
+            assert!(asked(body).has_priority, "{body}");
+        }
+        for body in ["{}", r#"{"service_tier":"flex"}"#, r#"{"service_tier":["priority"]}"#] {
+            assert!(!asked(body).has_priority, "{body}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::room::Room;
 use super::served::Served;
 use super::upstream::{Answer, Patience, is_redirect};
 use crate::problem::Problem;
+use ::models::dialect::Dialect;
 use ::models::ledger::Hold;
 use ::models::operation::Operation;
 use ::models::prices::Price;
@@ -213,8 +214,11 @@ impl Call<'_> {
     ) -> Result<Account, ModelProblem> {
         let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
         let provider = model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
-        let price = parts.prices.find(provider.kind, &prepared.model);
-        let most = self.most(asked, price);
+        let listed = parts.prices.find(provider.kind, &prepared.model).copied();
+        let has_tiers = matches!(prepared.spoken, Some(Dialect::OpenAi | Dialect::Responses));
+        let is_faster = asked.has_priority && has_tiers;
+        let price = if is_faster { listed.map(Price::of_priority) } else { listed };
+        let most = self.most(asked, price.as_ref());
         let usage = TokenUsage {
             input: most.input,
             output: most.output,
@@ -247,7 +251,7 @@ impl Call<'_> {
         let reservation = parts.ledger.reserve(holds, call.clone()).await?;
         let request = AskedBody::new(&asked.body, &self.room);
         let models = Arc::clone(self.models);
-        let mut account = Account::new(models, call, price.copied(), request, self.began);
+        let mut account = Account::new(models, call, price, request, self.began);
         account.reserved(reservation);
         Ok(account)
     }

@@ -167,6 +167,7 @@ impl Counts {
             cached: self.cached,
             cache_written: self.cache_written,
             reasoning: self.reasoning,
+            cache_written_hour: 0,
             estimated: false,
         }
     }

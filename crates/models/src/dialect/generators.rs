@@ -210,7 +210,7 @@ fn usage() -> impl Strategy<Value = TokenUsage> {
             cached,
             cache_written,
             reasoning,
-            estimated: false,
+            ..TokenUsage::default()
         },
     )
 }

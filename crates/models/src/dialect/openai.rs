@@ -102,7 +102,7 @@ fn read_usage(usage: &Value) -> TokenUsage {
         cached: cached.unwrap_or(0),
         cache_written: count(&input["cache_write_tokens"]).unwrap_or(0),
         reasoning: count(&output["reasoning_tokens"]).unwrap_or(0),
-        estimated: false,
+        ..TokenUsage::default()
     }
 }
 

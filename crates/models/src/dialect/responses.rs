@@ -88,7 +88,7 @@ fn read_usage(usage: &Value) -> TokenUsage {
         cached: count(&input["cached_tokens"]),
         cache_written: count(&input["cache_write_tokens"]),
         reasoning: count(&usage["output_tokens_details"]["reasoning_tokens"]),
-        estimated: false,
+        ..TokenUsage::default()
     }
 }
 

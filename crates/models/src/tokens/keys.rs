@@ -13,6 +13,7 @@ macro_rules! keys {
 
 keys! {
     Arguments "arguments", BilledUnits "billed_units", BlockReason "blockReason", Cache "cache_control",
+    CacheCreation "cache_creation", CacheWriteTokens "cache_write_tokens",
     CacheCreationInputTokens "cache_creation_input_tokens",
     CacheReadInputTokens "cache_read_input_tokens", CachedContent "cachedContent",
     CachedContentSnake "cached_content", CachedContentTokenCount "cachedContentTokenCount",
@@ -20,7 +21,8 @@ keys! {
     Choices "choices", CompletionTokens "completion_tokens",
     CompletionTokensDetails "completion_tokens_details", Content "content",
     ContentBlock "content_block", Contents "contents", Data "data", Delta "delta",
-    Description "description", Documents "documents", FileData "fileData", FinishReason "finish_reason",
+    Description "description", Documents "documents", EphemeralHour "ephemeral_1h_input_tokens",
+    FileData "fileData", FinishReason "finish_reason",
     FinishReasonCamel "finishReason", Function "function", FunctionCall "functionCall",
     FunctionCallSnake "function_call", FunctionDeclarations "functionDeclarations",
     FunctionDeclarationsSnake "function_declarations", FunctionResponse "functionResponse",
@@ -37,7 +39,7 @@ keys! {
     ReasoningContent "reasoning_content", ReasoningTokens "reasoning_tokens", Refusal "refusal",
     Requests "requests", Response "response", Role "role", Signature "signature", Source "source",
     Strict "strict", Summary "summary", System "system", SystemInstruction "systemInstruction",
-    SystemInstructionSnake "system_instruction", Text "text", Texts "texts", Thinking "thinking",
+    SystemInstructionSnake "system_instruction", Text "text", Texts "texts", Thinking "thinking", ThinkingTokens "thinking_tokens",
     Thought "thought", ThoughtSignature "thoughtSignature",
     ThoughtSignatureSnake "thought_signature", ThoughtsTokenCount "thoughtsTokenCount",
     Tokens "tokens", ToolCalls "tool_calls", ToolPlan "tool_plan",

@@ -218,6 +218,7 @@ struct Counts {
     total: u64,
     cached: u64,
     written: u64,
+    written_hour: u64,
     reasoning: u64,
 }
 
@@ -243,8 +244,8 @@ impl Notes {
         let (input, output) = match self.dialect {
             Dialect::Anthropic => (counts.input + counts.cached + counts.written, counts.output),
             Dialect::Cohere => {
-                let or = |said: u64, billed: u64| if said > 0 { said } else { billed };
-                (or(counts.input, counts.billed_input), or(counts.output, counts.billed_output))
+                let or = |billed: u64, said: u64| if billed > 0 { billed } else { said };
+                (or(counts.billed_input, counts.input), or(counts.billed_output, counts.output))
             }
             Dialect::Gemini => {
                 let input = counts.input + counts.tool_input;
@@ -256,11 +257,14 @@ impl Notes {
                 (counts.input, counts.output.max(counts.total.saturating_sub(counts.input)))
             }
         };
+        let cached = counts.cached.min(input);
+        let cache_written = counts.written.min(input - cached);
         TokenUsage {
             input,
             output: if self.is_embedding { 0 } else { output },
-            cached: counts.cached.min(input),
-            cache_written: counts.written.min(input - counts.cached.min(input)),
+            cached,
+            cache_written,
+            cache_written_hour: counts.written_hour.min(cache_written),
             reasoning: counts.reasoning.min(output),
             estimated: false,
         }
@@ -298,8 +302,15 @@ impl Notes {
                 | Key::CacheReadInputTokens
                 | Key::CachedTokens,
             ] => &mut counts.cached,
-            [Key::CacheCreationInputTokens] => &mut counts.written,
-            [Key::CompletionTokensDetails | Key::OutputTokensDetails, Key::ReasoningTokens]
+            [Key::CacheCreationInputTokens]
+            | [Key::PromptTokensDetails | Key::InputTokensDetails, Key::CacheWriteTokens] => {
+                &mut counts.written
+            }
+            [Key::CacheCreation, Key::EphemeralHour] => &mut counts.written_hour,
+            [
+                Key::CompletionTokensDetails | Key::OutputTokensDetails,
+                Key::ReasoningTokens | Key::ThinkingTokens,
+            ]
             | [Key::ThoughtsTokenCount | Key::ReasoningTokens] => &mut counts.reasoning,
             _ => return false,
         };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use types::models::TokenUsage;
 
 fn usage(input: u64, output: u64, cached: u64, cache_written: u64, reasoning: u64) -> TokenUsage {
-    TokenUsage { input, output, cached, cache_written, reasoning, estimated: false }
+    TokenUsage { input, output, cached, cache_written, reasoning, ..TokenUsage::default() }
 }
 
 fn seen(dialect: Dialect, text: &str, cut: usize) -> Seen {
@@ -63,7 +63,7 @@ fn streams() -> [(Dialect, &'static str, TokenUsage, Option<&'static str>); 5] {
         (Dialect::Anthropic, ANTHROPIC, usage(43, 15, 11, 7, 0), Some("claude-sonnet-4-5")),
         (Dialect::Gemini, GEMINI, usage(8, 25, 2, 0, 21), Some("gemini-2.5-pro")),
         (Dialect::Responses, RESPONSES, usage(37, 11, 4, 0, 6), Some("gpt-5")),
-        (Dialect::Cohere, COHERE, usage(71, 3, 0, 0, 0), None),
+        (Dialect::Cohere, COHERE, usage(5, 2, 0, 0, 0), None),
     ]
 }
 
@@ -145,6 +145,11 @@ fn bodies_say_what_they_used() {
     let cut =
         body(Dialect::Anthropic, anthropic.split(",\"usage\":{\"input_tokens\"").next().unwrap());
     assert_eq!((cut.usage, cut.finished), (None, false));
+    let kept_long = r#"{"type":"message","model":"c","content":[],"usage":{"input_tokens":3,"output_tokens":4,"cache_creation_input_tokens":20,"cache_creation":{"ephemeral_5m_input_tokens":8,"ephemeral_1h_input_tokens":12},"output_tokens_details":{"thinking_tokens":2}}}"#;
+    let hour = TokenUsage { cache_written_hour: 12, ..usage(23, 4, 0, 20, 2) };
+    assert_eq!(body(Dialect::Anthropic, kept_long).usage, Some(hour));
+    let written = r#"{"object":"chat.completion","model":"g","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":5,"cache_write_tokens":20}}}"#;
+    assert_eq!(body(Dialect::OpenAi, written).usage, Some(usage(30, 4, 5, 20, 0)));
     let cohere = r#"{"id":"x","message":{"role":"assistant","content":[{"type":"text","text":"hi"}]},"usage":{"billed_units":{"input_tokens":1,"output_tokens":2}}}"#;
     assert_eq!(body(Dialect::Cohere, cohere).usage, Some(usage(1, 2, 0, 0, 0)));
     assert_eq!(body(Dialect::OpenAi, "<html>502</html>").usage, None);
