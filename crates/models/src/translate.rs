@@ -11,6 +11,7 @@ mod tests;
 mod uploads;
 
 use crate::chat::{Answer, Chat, Delta, Fault, Finish};
+use crate::dialect::faults::recognized;
 use crate::dialect::{Dialect, Losses, StreamReader, StreamWriter, Unreadable, Unsayable};
 use crate::events::Events;
 use bytes::BytesMut;
@@ -116,7 +117,7 @@ impl Translation {
 
     /// A provider's error for the caller. The status stays.
     pub fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
-        fault_body(self.from, &self.to.words().read_fault(status, body))
+        fault_body(self.from, &recognized(self.to.words().read_fault(status, body)))
     }
 
     pub fn stream(self) -> StreamTranslation {
@@ -243,6 +244,9 @@ impl StreamTranslation {
             };
             if self.translation.from != self.translation.to {
                 proofs::seal_delta(&mut delta, self.translation.to);
+            }
+            if let Delta::Fault(fault) = &mut delta {
+                *fault = recognized(std::mem::take(fault));
             }
             self.write(&delta, out);
         }

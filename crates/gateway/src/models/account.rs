@@ -2,6 +2,7 @@
 
 use super::Models;
 use super::room::Room;
+use super::upstream::Broken;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;
 use ::models::tokens::{Seen, UsageReader, input_estimate};
@@ -20,6 +21,8 @@ pub(crate) struct Account {
     price: Option<Price>,
     /// As it was sent, for the case that nobody says how long it was.
     request: AskedBody,
+    /// The input of a call under a limit, where the provider may have read more than its body.
+    input_max: Option<u64>,
     entry: Option<Entry>,
     began: Instant,
     first_byte: Option<Duration>,
@@ -65,6 +68,7 @@ impl Account {
             reader: None,
             price,
             request,
+            input_max: None,
             entry: None,
             began,
             first_byte: None,
@@ -77,6 +81,44 @@ impl Account {
 
     pub(crate) fn read_with(&mut self, reader: Option<UsageReader>) {
         self.reader = reader;
+    }
+
+    /// What is counted as input where nobody says what it was.
+    pub(crate) fn read_at_most(&mut self, input: u64) {
+        self.input_max = Some(input);
+    }
+
+    /// There is no answer, or not all of it. One that was asked has been at work.
+    pub(crate) fn broken(&mut self, broken: &Broken) {
+        if matches!(broken, Broken::Unreachable(_)) {
+            self.reader = None;
+        }
+    }
+
+    /// Whether the provider may be at work, so that what was asked counts.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.reader.is_some()
+    }
+
+    /// Whether nothing is left to come but what was used.
+    pub(crate) fn awaits_usage(&self) -> bool {
+        self.reader.as_ref().is_some_and(UsageReader::awaits_usage)
+    }
+
+    /// Somebody else settles it.
+    pub(crate) fn hand_over(&mut self) -> Self {
+        Self {
+            models: Arc::clone(&self.models),
+            reservation: self.reservation.take(),
+            call: self.call.take(),
+            reader: self.reader.take(),
+            price: self.price,
+            request: self.request.clone(),
+            input_max: self.input_max,
+            entry: self.entry.take(),
+            began: self.began,
+            first_byte: self.first_byte,
+        }
     }
 
     /// Whether the provider said that its answer is over. Nobody knows of what is not read.
@@ -128,15 +170,17 @@ impl Account {
             took: self.began.elapsed(),
         };
         let seen = match outcome {
-            ModelOutcome::Cached | ModelOutcome::Failed(_) => None,
+            ModelOutcome::Cached => None,
             _ => self.reader.take().map(UsageReader::finish),
         };
         match seen {
             None => ended.settle(call, TokenUsage::default()),
             Some(Seen { usage: Some(usage), .. }) => ended.settle(call, usage),
             Some(seen) => {
+                let input_max = self.input_max;
                 let count = move || {
-                    let input = || input_estimate(&call.provider_model, &ended.request.bytes);
+                    let estimate = || input_estimate(&call.provider_model, &ended.request.bytes);
+                    let input = || input_max.unwrap_or_else(estimate);
                     let usage = seen.settle(&call.provider_model, input);
                     ended.settle(call, usage);
                 };

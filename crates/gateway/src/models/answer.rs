@@ -5,7 +5,7 @@ use super::cache::Keeping;
 use super::decode::Decoder;
 use super::hooks::Watch;
 use super::problem::fault;
-use super::upstream::Answer;
+use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::{Models, Served};
 use crate::body::BodyError;
 use crate::hold::Hold;
@@ -278,6 +278,42 @@ impl ModelBody {
         self.account.settle(outcome);
         self.hold = None;
     }
+}
+
+/// A caller who goes away just before the provider says what was used does not get around it.
+impl Drop for ModelBody {
+    fn drop(&mut self) {
+        let Some(answer) = self.answer.take().filter(|_| self.account.awaits_usage()) else {
+            return;
+        };
+        let (account, decoder) = (self.account.hand_over(), self.decoder.take());
+        // At the end of the program nobody is left to read it.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(count_rest(answer, decoder, account));
+        }
+    }
+}
+
+/// Reads on until it is said what was used.
+async fn count_rest(mut answer: Answer, mut decoder: Option<Decoder>, mut account: Account) {
+    let reading = async {
+        let mut left = REST_MAX;
+        while account.awaits_usage()
+            && let Some(Ok(piece)) = answer.piece().await
+        {
+            let Some(less) = left.checked_sub(piece.len()) else { return };
+            left = less;
+            let piece = match &mut decoder {
+                Some(decoder) => decoder.push(&piece, REST_MAX),
+                None => Ok(piece),
+            };
+            let Ok(piece) = piece else { return };
+            account.see(&piece);
+        }
+    };
+    // What did not come in time is estimated.
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    account.settle(ModelOutcome::Aborted);
 }
 
 /// Whether a stream may end with this: some leave out the last line break.

@@ -49,7 +49,10 @@ struct Metadata<'b> {
     tag: Option<Cow<'b, str>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Answers that Gemini gives to one request at most.
+const CANDIDATES_MAX: u64 = 8;
+
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Generation {
     #[serde(alias = "max_output_tokens")]
@@ -68,14 +71,19 @@ impl Members<'_> {
     /// The most tokens of an answer, and how many answers: by the members that count in the dialect.
     /// Those of another, which its provider does not read, must not make the bound smaller.
     fn bounds(&self, dialect: Option<Dialect>) -> (Option<u64>, u64) {
-        let generation = || read::<Generation>(self.generation).unwrap_or_default();
+        let generation = || match self.generation {
+            Some(_) => read::<Generation>(self.generation),
+            None => Some(Generation::default()),
+        };
         let (tokens, choices) = match dialect {
             Some(Dialect::OpenAi) => (self.max_completion_tokens.max(self.max_tokens), self.n),
             Some(Dialect::Responses) => (self.max_output_tokens, None),
             Some(Dialect::Anthropic | Dialect::Cohere) => (self.max_tokens, None),
             Some(Dialect::Gemini) => {
                 let generation = generation();
-                (generation.max_output_tokens, generation.candidate_count)
+                // The provider reads numbers in more ways than this.
+                let choices = generation.map_or(Some(CANDIDATES_MAX), |read| read.candidate_count);
+                (generation.and_then(|read| read.max_output_tokens), choices)
             }
             None => (None, None),
         };

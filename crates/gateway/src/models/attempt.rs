@@ -17,7 +17,7 @@ use ::models::ledger::Hold;
 use ::models::operation::Operation;
 use ::models::prices::Price;
 use ::models::provider::{Provider, Way};
-use ::models::tokens::{UsageReader, input_bound};
+use ::models::tokens::{TOKENS_MAX, UsageReader, input_bound};
 use admission::Refused;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -49,6 +49,8 @@ struct Most {
     input: u64,
     output: u64,
     cost: u64,
+    /// Whether the provider may read more than its body.
+    is_open: bool,
 }
 
 impl Call<'_> {
@@ -121,7 +123,8 @@ impl Call<'_> {
                 false => None,
             };
             let Some(again) = again else {
-                if is_last(failure) {
+                // Others are asked next. What this one may have done has to be paid for all the same.
+                if is_last(failure) || account.is_at_work() {
                     account.settle(ModelOutcome::Failed(failure));
                 } else {
                     account.give_back();
@@ -165,14 +168,14 @@ impl Call<'_> {
         // From here on the provider may be at work: whoever hangs up pays for what was asked.
         account.read_with(self.reader(prepared));
         let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
-        let asked = asked.inspect_err(|_| account.read_with(None));
+        let asked = asked.inspect_err(|broken| account.broken(broken));
         let (head, mut answer) = asked.map_err(broken)?.into_parts();
         if head.status.is_success() {
             let first = match self.asked.is_stream {
                 true => answer.piece().await.transpose(),
                 false => Ok(None),
             };
-            let first = first.inspect_err(|_| account.read_with(None)).map_err(broken)?;
+            let first = first.inspect_err(|broken| account.broken(broken)).map_err(broken)?;
             return Ok((head, answer, first));
         }
         account.read_with(None);
@@ -248,11 +251,15 @@ impl Call<'_> {
         if self.costs() && !self.is_counted() && holds.iter().any(|hold| is_of_use(&hold.limit)) {
             return Err(ModelProblem::Uncounted);
         }
+        let is_limited = !holds.is_empty();
         let reservation = parts.ledger.reserve(holds, call.clone()).await?;
         let request = AskedBody::new(&asked.body, &self.room);
         let models = Arc::clone(self.models);
         let mut account = Account::new(models, call, price, request, self.began);
         account.reserved(reservation);
+        if is_limited && most.is_open && price.is_some() {
+            account.read_at_most(most.input);
+        }
         Ok(account)
     }
 
@@ -285,9 +292,10 @@ impl Call<'_> {
 
     fn most(&self, asked: &Asked, price: Option<&Price>) -> Most {
         if !self.is_counted() || !self.costs() {
-            return Most { input: 0, output: 0, cost: 0 };
+            return Most { input: 0, output: 0, cost: 0, is_open: false };
         }
-        let input = input_bound(&asked.body);
+        let bound = input_bound(&asked.body);
+        let input = bound.min(price.map_or(TOKENS_MAX, |price| price.context));
         let output = match self.asked.is_chat() {
             true => {
                 let usual = price.map_or(0, |price| price.max_output);
@@ -296,8 +304,9 @@ impl Call<'_> {
             }
             false => 0,
         };
+        let output = output.min(TOKENS_MAX);
         let cost = price.map_or(0, |price| price.most(input, Some(output)));
-        Most { input, output, cost }
+        Most { input, output, cost, is_open: bound == u64::MAX }
     }
 
     /// Limits of the model that was asked for, of the one that is asked, and of the key.

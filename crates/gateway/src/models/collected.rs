@@ -281,6 +281,7 @@ impl Unread {
             Self::Nonsense(why) => {
                 let failed = Failed::of(model, ModelProblem::BadAnswer(why).into());
                 let failure = failed.failure.unwrap_or(ModelFailure::ServerError);
+                begun.account.read_with(None);
                 begun.account.settle(ModelOutcome::Failed(failure));
                 failed
             }

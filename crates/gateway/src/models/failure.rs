@@ -1,22 +1,13 @@
 //! How a provider failed, by what it answered.
 
 use super::upstream::Broken;
+use ::models::dialect::is_too_long;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 use types::kinds::model::ModelFailure;
 
 /// Words in errors of providers, in lower case.
-const TOO_LONG: [&[u8]; 8] = [
-    b"context_length_exceeded",
-    b"string_above_max_length",
-    b"maximum context length",
-    b"prompt is too long",
-    b"input token count",
-    b"too many tokens",
-    b"exceeds the maximum number of tokens",
-    b"context window",
-];
 const FILTERED: [&[u8]; 4] =
     [b"content_filter", b"content_policy", b"responsibleaipolicy", b"moderation_blocked"];
 
@@ -42,7 +33,7 @@ pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
         429 => ModelFailure::RateLimit,
         413 => ModelFailure::ContextLength,
         300..=399 | 500.. => ModelFailure::ServerError,
-        _ if says(&TOO_LONG) => ModelFailure::ContextLength,
+        _ if is_too_long(body) => ModelFailure::ContextLength,
         _ if says(&FILTERED) => ModelFailure::ContentFilter,
         _ => ModelFailure::BadRequest,
     }

@@ -10,6 +10,36 @@ const MESSAGE_MAX: usize = 4096;
 /// What makes agents shorten their conversation and try again.
 pub(crate) const TOO_LONG: &str = "context_length_exceeded";
 
+/// What providers say then, in lower case.
+const TOO_LONG_WORDS: [&str; 10] = [
+    TOO_LONG,
+    "string_above_max_length",
+    "maximum context length",
+    "prompt is too long",
+    "input token count",
+    "too many tokens",
+    "exceeds the maximum number of tokens",
+    "context window",
+    "context limit",
+    "range of input length",
+];
+
+/// Whether a provider's error says that a conversation has become too long.
+pub fn is_too_long(error: &[u8]) -> bool {
+    let lower = error.to_ascii_lowercase();
+    TOO_LONG_WORDS.iter().any(|word| memchr::memmem::find(&lower, word.as_bytes()).is_some())
+}
+
+/// With the code that agents look for, whatever word or number the provider has for it.
+pub(crate) fn recognized(fault: Fault) -> Fault {
+    match fault.status {
+        400 | 413 | 422 if is_too_long(fault.message.as_bytes()) => {
+            Fault { code: Some(TOO_LONG.to_owned()), ..fault }
+        }
+        _ => fault,
+    }
+}
+
 /// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, a list of one of them, or any text.
 pub(crate) fn read(status: u16, body: &[u8]) -> Fault {
     match serde_json::from_slice::<Value>(body) {

@@ -18,6 +18,8 @@ pub mod responses;
 mod round_trips;
 pub(crate) mod sse;
 
+pub use faults::is_too_long;
+
 use cohere::Cohere;
 use gemini::Gemini;
 

@@ -16,7 +16,7 @@ mod sample;
 mod scan;
 mod vocabulary;
 
-pub use reader::{Seen, UsageReader};
+pub use reader::{Seen, TOKENS_MAX, UsageReader};
 pub use request::{IMAGE_TOKENS_MAX, input_bound, input_estimate};
 
 use sample::Sample;

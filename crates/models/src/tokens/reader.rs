@@ -11,7 +11,7 @@ use types::models::TokenUsage;
 /// Bytes of an answer's text that are kept for a count.
 const TEXT_MAX: usize = 16 << 10;
 /// What no call uses. More is nonsense, and sums of it must not overflow.
-const TOKENS_MAX: u64 = 1 << 40;
+pub const TOKENS_MAX: u64 = 1 << 40;
 
 /// Follows one answer.
 #[derive(Debug)]
@@ -133,6 +133,11 @@ impl UsageReader {
     /// Whether the words were there that end a stream.
     pub const fn is_finished(&self) -> bool {
         self.notes.is_finished
+    }
+
+    /// Whether nothing is left to come but what was used.
+    pub const fn awaits_usage(&self) -> bool {
+        self.notes.is_ended && !self.notes.is_complete
     }
 
     /// What was seen up to now, where the answer ends.

@@ -412,6 +412,36 @@ fn errors_are_told_in_the_words_of_who_asked() {
 }
 
 #[test]
+fn a_conversation_that_is_too_long_is_known_by_its_words() {
+    let bodies = [
+        (
+            Dialect::Gemini,
+            r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}"#,
+        ),
+        (
+            Dialect::OpenAi,
+            r#"{"message":"This model's maximum context length is 8 tokens.","code":400}"#,
+        ),
+        (Dialect::Cohere, r#"{"message":"too many tokens: size limit exceeded by 10"}"#),
+        (
+            Dialect::Anthropic,
+            r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 9 > 8"}}"#,
+        ),
+    ];
+    let words =
+        [(Dialect::OpenAi, "context_length_exceeded"), (Dialect::Anthropic, "prompt is too long")];
+    for ((to, body), (from, words)) in
+        bodies.into_iter().flat_map(|body| words.map(|it| (body, it)))
+    {
+        let told =
+            |status| String::from_utf8(call(from, to).fault(status, body.as_bytes())).unwrap();
+        assert!(told(400).contains(words), "{from:?} of {to:?}: {}", told(400));
+        // Google says the status in the body as well.
+        assert!(to == Dialect::Gemini || !told(403).contains("context_length_exceeded"));
+    }
+}
+
+#[test]
 fn a_proof_is_opened_in_a_body_that_is_passed_on() {
     let (made, told) = (Dialect::Anthropic, Dialect::Responses);
     let mut delta =

@@ -29,8 +29,8 @@ use tokio_util::task::AbortOnDropHandle;
 use wire::{NoAnswer, Wire};
 
 /// Of an answer that is over but for what ends its connection's share of it.
-const REST_TIME: Duration = Duration::from_secs(1);
-const REST_MAX: usize = 16 << 10;
+pub(crate) const REST_TIME: Duration = Duration::from_secs(1);
+pub(crate) const REST_MAX: usize = 16 << 10;
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 /// What may be under way on one stream of HTTP/2 before it is read. A connection has room for all of
