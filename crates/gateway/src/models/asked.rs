@@ -344,6 +344,19 @@ mod tests {
     }
 
     #[test]
+    fn answers_that_cannot_be_counted_are_as_many_as_there_may_be() {
+        let path = "/v1beta/models/g:generateContent";
+        let choices = |config: &str| {
+            let body = format!("{{\"generationConfig\":{config}}}");
+            Asked::read(path, Bytes::from(body)).unwrap().choices
+        };
+        assert_eq!((choices("{}"), choices("null")), (1, 1));
+        assert_eq!(choices(r#"{"candidateCount":3}"#), 3);
+        assert_eq!(choices(r#"{"candidateCount":"2"}"#), CANDIDATES_MAX);
+        assert_eq!(choices(r#"{"candidateCount":1,"candidate_count":8}"#), CANDIDATES_MAX);
+    }
+
+    #[test]
     fn a_call_before_others_is_known_however_it_is_written() {
         for body in [r#"{"service_tier":"priority"}"#, r#"{"service_tier":"prior\u0069ty"}"#] {
             assert!(asked(body).has_priority, "{body}");

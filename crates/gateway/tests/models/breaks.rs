@@ -1,6 +1,6 @@
 //! Providers that are slow, cut off, compressed or talk nonsense, and callers that hang up.
 
-use crate::stage::{CHAT, HI, HI_STREAM, KEY, Stage, model, settings};
+use crate::stage::{CHAT, HI, HI_STREAM, KEY, Stage, limit, model, settings};
 use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};
 use admission::Limits;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use types::kinds::model::ModelType;
+use types::models::LimitMeasure;
 
 #[tokio::test]
 async fn answers_that_are_no_json_are_the_provider_s_fault() {
@@ -101,6 +102,51 @@ async fn a_caller_who_hangs_up_is_counted_and_the_provider_let_go() {
 }
 
 #[tokio::test]
+async fn who_hangs_up_right_before_the_numbers_pays_by_them() {
+    let stage = Stage::start().await;
+    let (sender, answer) = events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    stage.model("m", &standin);
+    let (before, numbers) = STREAM.split_at(2);
+    for piece in before {
+        sender.send(Ok(Bytes::from_static(piece.as_bytes()))).unwrap();
+    }
+    let bearer = format!("Bearer {KEY}");
+    let path = format!("/acme/models/m{CHAT}");
+    let mut response = stage.open(&path, &[("authorization", &bearer)], HI_STREAM).await;
+    let (mut read, length) = (0, before.concat().len());
+    while read < length {
+        read += response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap().len();
+    }
+    drop(response);
+    sender.send(Ok(Bytes::from(numbers.concat()))).unwrap();
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.calls, usage.estimated, usage.input, usage.output), (1, 0, 10, 5));
+}
+
+#[tokio::test]
+async fn who_hangs_up_under_a_limit_pays_what_the_provider_may_have_read() {
+    let stage = Stage::start().await;
+    let (sender, answer) = events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
+    route.limits = vec![limit(LimitMeasure::Cost, 1_000_000_000)];
+    stage.route(route);
+    sender.send(Ok(Bytes::from_static(STREAM[0].as_bytes()))).unwrap();
+    let bearer = format!("Bearer {KEY}");
+    let path = format!("/acme/models/m{CHAT}");
+    let kept = HI_STREAM.replacen('{', "{\"previous_response_id\":\"resp_1\",", 1);
+    let mut response = stage.open(&path, &[("authorization", &bearer)], &kept).await;
+    assert!(response.body_mut().frame().await.unwrap().is_ok());
+    drop(response);
+    let usage = stage.usage(1).await;
+    assert_eq!((usage.estimated, usage.input), (1, 128_000));
+}
+
+#[tokio::test]
 async fn silence_ends_in_time() {
     let settings = ModelSettings {
         first_timeout: Duration::from_millis(200),
@@ -122,6 +168,8 @@ async fn silence_ends_in_time() {
     stage.chat("m", HI_STREAM).await.is(504, "MODEL_PROVIDER_TIMEOUT");
     let answer = stage.chat("m", HI_STREAM).await;
     assert!(answer.text.contains("MODEL_PROVIDER_TIMEOUT"), "{answer:?}");
+    let usage = stage.usage(2).await;
+    assert_eq!((usage.failed, usage.estimated), (1, 2), "both were at work");
 }
 
 fn gzip(text: &str) -> Vec<u8> {
