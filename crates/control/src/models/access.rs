@@ -3,7 +3,7 @@
 //!
 //! Tokens are in memory alone. Each server fetches its own, so a start fetches all anew. A service may
 //! give another refresh token each time, and take no earlier one any more: that one is sealed into the
-//! row before the token is used.
+//! row at once, and again while the store is away. Only a server that is killed in between loses it.
 
 use crate::context::Context;
 use crate::control::Control;
@@ -35,6 +35,8 @@ const REFRESH_TOKEN: [&str; 3] = ["REFRESH_TOKEN", "refreshToken", "refresh_toke
 /// What definitions of the hub call the token.
 pub(crate) const HUB_NAME: &str = "ACCESS_TOKEN";
 
+/// A refresh token that the store did not take is sealed again after this.
+const SEAL_AGAIN: Duration = Duration::from_secs(1);
 /// How long a launch waits for the first token of a connection.
 const FIRST_MAX: Duration = Duration::from_secs(30);
 
@@ -316,7 +318,7 @@ async fn renew_alone(control: &Control, id: &ResourceId) -> Result<Renewed, Erro
     access.known.lock().kept.insert(id.clone(), kept);
     access.changed.send_replace(());
     if let Some(next) = next {
-        keep_refresh_token(control, id, before, next).await?;
+        keep_refresh_token(control, id, before, &next).await?;
     }
     Ok(Renewed::Done { workspace, name: held.row.name })
 }
@@ -409,8 +411,27 @@ fn rotated(
     (before.as_ref() != Some(&next.0)).then_some(spec)
 }
 
-/// Seals another refresh token into the row, unless somebody gave the connection other secrets meanwhile.
+/// Seals another refresh token, of which nobody else knows, however long the store is away.
 async fn keep_refresh_token(
+    control: &Control,
+    id: &ResourceId,
+    before: Grant,
+    next: &IntegrationConnectionSpec,
+) -> Result<(), Error> {
+    let ending = control.workloads.ending();
+    loop {
+        match seal(control, id, before, next.clone()).await {
+            Err(Error::Store(error)) if !ending.is_cancelled() => {
+                tracing::warn!(%error, %id, "a refresh token is sealed later");
+                tokio::time::sleep(SEAL_AGAIN).await;
+            }
+            sealed => return sealed,
+        }
+    }
+}
+
+/// Unless somebody gave the connection other secrets meanwhile.
+async fn seal(
     control: &Control,
     id: &ResourceId,
     before: Grant,
