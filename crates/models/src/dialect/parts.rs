@@ -2,7 +2,7 @@
 
 use super::members::At;
 use super::{Losses, Unsayable};
-use crate::chat::{Content, Message, Others, Part, Role, Source, Tool, ToolChoice};
+use crate::chat::{Chat, Content, Message, Others, Part, Role, Source, Tool, ToolChoice};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -119,6 +119,18 @@ pub(crate) fn lose(others: &Others, losses: &mut Losses) {
     for name in others.keys() {
         losses.note(name.as_str());
     }
+}
+
+/// OpenAI refuses longer names of who asks. Claude Code's are longer in every request.
+const END_USER_MAX: usize = 64;
+
+pub(crate) fn end_user<'c>(chat: &'c Chat, losses: &mut Losses) -> Option<&'c str> {
+    let user = chat.end_user.as_deref()?;
+    if user.chars().count() > END_USER_MAX {
+        losses.note("user");
+        return None;
+    }
+    Some(user)
 }
 
 /// How much thinking a word asks for, in tokens.

@@ -119,6 +119,21 @@ fn what_is_written_is_what_was_read() {
 }
 
 #[test]
+fn a_name_of_who_asks_that_is_too_long_is_left_out() {
+    for (length, losses) in [(64, &[][..]), (65, &["user"][..])] {
+        let user = "ä".repeat(length);
+        let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+        body["user"] = json!(user);
+        for to in [Dialect::OpenAi, Dialect::Responses] {
+            let mut found = Losses::default();
+            let written = to.words().write_request(&request(&body), &mut found).unwrap();
+            assert_eq!(found.0, losses);
+            assert_eq!(written["user"].is_null(), length > 64);
+        }
+    }
+}
+
+#[test]
 fn images_of_results_follow_them() {
     let image =
         Content::Image { source: Source::Url("https://a.example/a.png".to_owned()), detail: None };

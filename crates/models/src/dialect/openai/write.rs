@@ -27,7 +27,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     body.maybe("seed", chat.seed);
     body.maybe("response_format", chat.format.as_ref().map(format));
     body.maybe("n", chat.choices);
-    body.maybe("user", chat.end_user.as_deref());
+    body.maybe("user", parts::end_user(chat, losses));
     reasoning(chat, &mut body, losses);
     if chat.stream {
         body.put("stream", true);

@@ -30,7 +30,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     body.maybe("max_output_tokens", chat.max_tokens);
     body.maybe("temperature", chat.temperature.clone());
     body.maybe("top_p", chat.top_p.clone());
-    body.maybe("user", chat.end_user.as_deref());
+    body.maybe("user", parts::end_user(chat, losses));
     text(chat, &mut body);
     reasoning(chat, &mut body, losses);
     body.put("store", chat.others.get("store").cloned().unwrap_or(json!(false)));
