@@ -2,6 +2,7 @@
 //! place here, so that what another cannot say is seen where it is written.
 
 use serde_json::{Map, Number, Value};
+use types::kinds::model::ModelType;
 use types::models::TokenUsage;
 
 /// Members of one dialect that no other has. Where they cannot be said, that is told.
@@ -10,6 +11,8 @@ pub type Others = Map<String, Value>;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chat {
     pub model: String,
+    /// Whom it goes to, where that is known: those who speak one dialect do not all take the same.
+    pub provider: Option<ModelType>,
     /// In the order in which they were sent, system messages among them.
     pub messages: Vec<Message>,
     pub tools: Vec<Tool>,

@@ -17,6 +17,7 @@ use crate::events::Events;
 use bytes::BytesMut;
 use schema_tool::SchemaTool;
 use serde_json::Value;
+use types::kinds::model::ModelType;
 use types::models::TokenUsage;
 
 pub use proofs::{has_proofs, open_in_place};
@@ -36,6 +37,20 @@ impl Default for Bounds {
     }
 }
 
+/// Which model is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'n> {
+    /// What the provider calls it.
+    pub model: &'n str,
+    pub provider: Option<ModelType>,
+}
+
+impl<'n> From<&'n str> for Named<'n> {
+    fn from(model: &'n str) -> Self {
+        Self { model, provider: None }
+    }
+}
+
 /// One call.
 #[derive(Debug)]
 pub struct Translation {
@@ -50,17 +65,18 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// `model` is what the provider calls it.
-    pub fn request(
+    pub fn request<'n>(
         from: Dialect,
         to: Dialect,
         body: &Value,
-        model: &str,
+        named: impl Into<Named<'n>>,
         is_stream: bool,
     ) -> Result<(Self, Vec<u8>), Unsayable> {
         let mut chat = from.words().read_request(body)?;
         let (mut losses, says_usage) = (Losses::default(), chat.stream_usage);
+        let Named { model, provider } = named.into();
         model.clone_into(&mut chat.model);
+        chat.provider = provider;
         (chat.stream, chat.stream_usage) = (is_stream, is_stream);
         uploads::refuse(&chat, from, to)?;
         proofs::open(&mut chat, to, &mut losses);

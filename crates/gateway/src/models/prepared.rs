@@ -9,7 +9,7 @@ use ::models::dialect::{Dialect, Unreadable};
 use ::models::embeddings::{EmbeddingsTranslation, translate_request};
 use ::models::operation::Operation;
 use ::models::provider::{Provider, Way};
-use ::models::translate::{Translation, has_proofs, open_in_place};
+use ::models::translate::{Named, Translation, has_proofs, open_in_place};
 use http::header::ACCEPT_ENCODING;
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
@@ -109,7 +109,9 @@ impl Prepared {
             }
             Way::Translates(to) => {
                 let from = own.ok_or(ModelProblem::Unsupported)?;
-                let (translation, body) = translated((from, to), asked, &model)?;
+                let provider = served.route.provider.as_ref().map(|of| of.kind);
+                let named = Named { model: &model, provider };
+                let (translation, body) = translated((from, to), asked, named)?;
                 (Some(to), Some(translation), Pieces::from_iter([body.into()]), false)
             }
         };
@@ -144,17 +146,17 @@ fn opened(asked: &Asked, own: Option<Dialect>) -> Result<Cow<'_, Asked>, ModelPr
 fn translated(
     (from, to): (Dialect, Dialect),
     asked: &Asked,
-    model: &str,
+    named: Named<'_>,
 ) -> Result<(Translated, Vec<u8>), ModelProblem> {
     let value = value_of(asked)?;
     match asked.operation {
         Operation::Chat(_) | Operation::GeminiStream => {
             let (translation, body) =
-                Translation::request(from, to, &value, model, asked.is_stream)?;
+                Translation::request(from, to, &value, named, asked.is_stream)?;
             Ok((Translated::Chat(Box::new(translation)), body))
         }
         Operation::Embeddings(_) => {
-            let (translation, body) = translate_request(from, to, &value, model)?;
+            let (translation, body) = translate_request(from, to, &value, named.model)?;
             Ok((Translated::Embeddings(Box::new(translation)), body))
         }
         Operation::Models | Operation::Other => Err(ModelProblem::Unsupported),

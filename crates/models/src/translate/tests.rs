@@ -120,6 +120,16 @@ fn claude(body: &Value) -> (Translation, Value) {
     (call, serde_json::from_slice(&written).unwrap())
 }
 
+#[test]
+fn the_provider_is_known_to_who_writes() {
+    let named = Named { model: "mistral-large-latest", provider: Some(ModelType::Mistral) };
+    let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    let (from, to) = (Dialect::Anthropic, Dialect::OpenAi);
+    let (_, written) = Translation::request(from, to, &body, named, true).unwrap();
+    let written: Value = serde_json::from_slice(&written).unwrap();
+    assert_eq!((&written["stream"], &written["stream_options"]), (&json!(true), &Value::Null));
+}
+
 fn hello() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 }

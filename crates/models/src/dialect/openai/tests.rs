@@ -3,6 +3,7 @@ use crate::chat::{Content, Delta, Format, Reasoning, Role, Source, ToolChoice};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read};
 use crate::dialect::parts::plain;
+use types::kinds::model::ModelType;
 
 fn request(body: &Value) -> Chat {
     OpenAi.read_request(body).unwrap()
@@ -131,6 +132,26 @@ fn a_name_of_who_asks_that_is_too_long_is_left_out() {
             assert_eq!(written["user"].is_null(), length > 64);
         }
     }
+}
+
+#[test]
+fn mistral_is_told_nothing_that_it_does_not_know() {
+    let mut body = json!({
+        "model": "m", "messages": [{"role": "user", "content": "hi"}], "seed": 5, "top_k": 3,
+        "user": "ann", "store": true, "metadata": {"a": "b"}, "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    let mut chat = request(&body);
+    chat.provider = Some(ModelType::Mistral);
+    let mut losses = Losses::default();
+    let written = OpenAi.write_request(&chat, &mut losses).unwrap();
+    assert_eq!(losses.0, ["top_k", "user", "store"]);
+    let members = body.as_object_mut().unwrap();
+    for name in ["seed", "top_k", "user", "store", "stream_options"] {
+        members.remove(name);
+    }
+    body["random_seed"] = json!(5);
+    assert_eq!(written, body);
 }
 
 #[test]

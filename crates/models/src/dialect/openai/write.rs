@@ -4,6 +4,7 @@ use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, Tool
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts};
 use serde_json::{Value, json};
+use types::kinds::model::ModelType;
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
     let mut body = Object::default();
@@ -18,25 +19,51 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     body.maybe(if newer { "max_completion_tokens" } else { "max_tokens" }, chat.max_tokens);
     body.maybe("temperature", chat.temperature.clone());
     body.maybe("top_p", chat.top_p.clone());
-    body.maybe("top_k", chat.top_k);
+    top_k(chat, &mut body, losses);
     body.maybe("presence_penalty", chat.presence_penalty.clone());
     body.maybe("frequency_penalty", chat.frequency_penalty.clone());
     if !chat.stop.is_empty() {
         body.put("stop", chat.stop.clone());
     }
-    body.maybe("seed", chat.seed);
+    let seed = if is_mistral(chat) { "random_seed" } else { "seed" };
+    body.maybe(seed, chat.seed);
     body.maybe("response_format", chat.format.as_ref().map(format));
     body.maybe("n", chat.choices);
-    body.maybe("user", parts::end_user(chat, losses));
+    user(chat, &mut body, losses);
     reasoning(chat, &mut body, losses);
     if chat.stream {
         body.put("stream", true);
-        if chat.stream_usage {
+        // Mistral's streams say it unasked.
+        if chat.stream_usage && !is_mistral(chat) {
             body.put("stream_options", json!({"include_usage": true}));
         }
     }
+    let knows = if is_mistral(chat) { mistral_knows } else { knows };
     parts::others(&chat.others, knows, losses, |name, value| body.put(name, value.clone()));
     Ok(body.into())
+}
+
+/// Mistral refuses every member that it does not know.
+fn is_mistral(chat: &Chat) -> bool {
+    chat.provider == Some(ModelType::Mistral)
+}
+
+fn top_k(chat: &Chat, body: &mut Object, losses: &mut Losses) {
+    match chat.top_k {
+        Some(_) if is_mistral(chat) => losses.note("top_k"),
+        top_k => body.maybe("top_k", top_k),
+    }
+}
+
+fn user(chat: &Chat, body: &mut Object, losses: &mut Losses) {
+    match &chat.end_user {
+        Some(_) if is_mistral(chat) => losses.note("user"),
+        _ => body.maybe("user", parts::end_user(chat, losses)),
+    }
+}
+
+fn mistral_knows(name: &str, _: &Value) -> bool {
+    name == "metadata"
 }
 
 /// Members that the newer dialect of OpenAI says in the same words.
