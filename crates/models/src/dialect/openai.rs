@@ -6,6 +6,7 @@
 
 mod answer;
 mod read;
+mod sampling;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use super::members::Object;
 use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, faults};
 use crate::chat::{Answer, Chat, Fault, Finish};
 use serde_json::{Value, json};
+use types::kinds::model::ModelType;
 use types::models::TokenUsage;
 
 #[derive(Debug)]
@@ -69,6 +71,11 @@ fn is_reasoning_model(model: &str) -> bool {
         return rest[..digits(rest)].parse::<u32>().is_ok_and(|version| version >= 5);
     }
     name.strip_prefix('o').is_some_and(|rest| digits(rest) > 0)
+}
+
+/// Mistral refuses every member that it does not know.
+fn is_mistral(chat: &Chat) -> bool {
+    chat.provider == Some(ModelType::Mistral)
 }
 
 fn read_finish(word: &str) -> Finish {

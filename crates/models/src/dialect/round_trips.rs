@@ -20,6 +20,14 @@ fn is_thought(part: &Part) -> bool {
 fn openai(chat: &mut Chat) {
     // So that it is not asked for `max_tokens`, in one half of the cases.
     chat.model = if chat.stream { "gpt-5" } else { "gpt-4o" }.to_owned();
+    chat.top_k = None;
+    if chat.stream {
+        (chat.temperature, chat.top_p) = (None, None);
+        (chat.presence_penalty, chat.frequency_penalty) = (None, None);
+        chat.stop.clear();
+    } else {
+        chat.reasoning = None;
+    }
     for message in &mut chat.messages {
         message.parts.retain(|part| !is_thought(part));
     }

@@ -3,7 +3,6 @@ use crate::chat::{Content, Delta, Format, Reasoning, Role, Source, ToolChoice};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read};
 use crate::dialect::parts::plain;
-use types::kinds::model::ModelType;
 
 fn request(body: &Value) -> Chat {
     OpenAi.read_request(body).unwrap()
@@ -96,6 +95,7 @@ fn what_is_written_is_what_was_read() {
     let mut losses = Losses::default();
     let written = OpenAi.write_request(&request(&whole()), &mut losses).unwrap();
     assert_eq!(losses.0, ["reasoning", "logit_bias"]);
+    assert_eq!(written.get("reasoning_effort"), None);
     let whole = whole();
     for name in ["tools", "tool_choice", "response_format", "stream_options", "service_tier"] {
         assert_eq!(written[name], whole[name], "{name}");
@@ -152,6 +152,57 @@ fn mistral_is_told_nothing_that_it_does_not_know() {
     }
     body["random_seed"] = json!(5);
     assert_eq!(written, body);
+}
+
+#[test]
+fn models_of_openai_are_told_what_they_take() {
+    let asked = json!({
+        "messages": [{"role": "user", "content": "hi"}], "temperature": 0.5, "top_p": 0.9, "top_k": 3,
+    });
+    let sampling = ["temperature", "top_p", "top_k"];
+    for (model, effort, told, losses) in [
+        ("gpt-4o", "low", None, &["reasoning", "top_k"][..]),
+        ("o3", "max", Some("high"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
+        ("gpt-5", "low", Some("low"), &sampling),
+        ("gpt-5.1", "none", Some("none"), &["top_k"]),
+        ("gpt-5.2", "xhigh", Some("xhigh"), &sampling),
+        ("gpt-5.2", "max", Some("xhigh"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
+        ("openai/gpt-oss-120b", "max", Some("max"), &[]),
+        ("deepseek-chat", "max", Some("max"), &[]),
+    ] {
+        let mut chat = request(&asked);
+        model.clone_into(&mut chat.model);
+        let effort = Some(effort.to_owned());
+        chat.reasoning = Some(Reasoning { effort, budget_tokens: None, summary: None });
+        let mut found = Losses::default();
+        let written = OpenAi.write_request(&chat, &mut found).unwrap();
+        assert_eq!(found.0, losses, "{model}");
+        assert_eq!(written["reasoning_effort"].as_str(), told, "{model}");
+        for name in sampling {
+            let is_left_out = losses.contains(&name);
+            assert_eq!(written[name].is_null(), is_left_out, "{model}: {name}");
+        }
+    }
+    let mut chat = request(&json!({"messages": [{"role": "user", "content": "hi"}], "stop": "a"}));
+    "gpt-5".clone_into(&mut chat.model);
+    let refused = OpenAi.write_request(&chat, &mut Losses::default()).unwrap_err();
+    assert_eq!(refused.at, "stop");
+}
+
+#[test]
+fn only_some_providers_refuse_top_k() {
+    let mut chat = request(&json!({"messages": [{"role": "user", "content": "hi"}], "top_k": 3}));
+    for (provider, is_told) in [
+        (None, true),
+        (Some(ModelType::Deepseek), true),
+        (Some(ModelType::Groq), false),
+        (Some(ModelType::AzureOpenaiService), false),
+    ] {
+        chat.provider = provider;
+        let mut losses = Losses::default();
+        let written = OpenAi.write_request(&chat, &mut losses).unwrap();
+        assert_eq!((!written["top_k"].is_null(), losses.0.is_empty()), (is_told, is_told));
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Requests, written.
 
+use super::{is_mistral, sampling};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolCall, ToolChoice};
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts};
 use serde_json::{Value, json};
-use types::kinds::model::ModelType;
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
     let mut body = Object::default();
@@ -17,20 +17,12 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     }
     let newer = super::is_reasoning_model(&chat.model);
     body.maybe(if newer { "max_completion_tokens" } else { "max_tokens" }, chat.max_tokens);
-    body.maybe("temperature", chat.temperature.clone());
-    body.maybe("top_p", chat.top_p.clone());
-    top_k(chat, &mut body, losses);
-    body.maybe("presence_penalty", chat.presence_penalty.clone());
-    body.maybe("frequency_penalty", chat.frequency_penalty.clone());
-    if !chat.stop.is_empty() {
-        body.put("stop", chat.stop.clone());
-    }
+    sampling::put(chat, &mut body, losses)?;
     let seed = if is_mistral(chat) { "random_seed" } else { "seed" };
     body.maybe(seed, chat.seed);
     body.maybe("response_format", chat.format.as_ref().map(format));
     body.maybe("n", chat.choices);
     user(chat, &mut body, losses);
-    reasoning(chat, &mut body, losses);
     if chat.stream {
         body.put("stream", true);
         // Mistral's streams say it unasked.
@@ -41,18 +33,6 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     let knows = if is_mistral(chat) { mistral_knows } else { knows };
     parts::others(&chat.others, knows, losses, |name, value| body.put(name, value.clone()));
     Ok(body.into())
-}
-
-/// Mistral refuses every member that it does not know.
-fn is_mistral(chat: &Chat) -> bool {
-    chat.provider == Some(ModelType::Mistral)
-}
-
-fn top_k(chat: &Chat, body: &mut Object, losses: &mut Losses) {
-    match chat.top_k {
-        Some(_) if is_mistral(chat) => losses.note("top_k"),
-        top_k => body.maybe("top_k", top_k),
-    }
 }
 
 fn user(chat: &Chat, body: &mut Object, losses: &mut Losses) {
@@ -72,18 +52,6 @@ fn knows(name: &str, value: &Value) -> bool {
         "metadata" | "prompt_cache_key" | "prompt_cache_retention" | "store" | "verbosity" => true,
         "service_tier" => matches!(value.as_str(), Some("default" | "flex" | "priority")),
         _ => false,
-    }
-}
-
-fn reasoning(chat: &Chat, body: &mut Object, losses: &mut Losses) {
-    let Some(reasoning) = &chat.reasoning else { return };
-    let derived = reasoning.budget_tokens.map(|budget| {
-        losses.note("reasoning.budget_tokens");
-        parts::effort_of(budget).to_owned()
-    });
-    body.maybe("reasoning_effort", reasoning.effort.clone().or(derived));
-    if reasoning.summary.is_some() {
-        losses.note("reasoning.summary");
     }
 }
 
