@@ -131,6 +131,7 @@ fn tool() -> impl Strategy<Value = Tool> {
         description,
         parameters: Some(json!({
             "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"],
+            "additionalProperties": false,
         })),
         strict,
         others: crate::chat::Others::new(),

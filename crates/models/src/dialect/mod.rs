@@ -17,6 +17,7 @@ pub mod responses;
 #[cfg(test)]
 mod round_trips;
 pub(crate) mod sse;
+mod strict;
 
 pub use faults::is_too_long;
 

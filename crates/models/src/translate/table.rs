@@ -132,7 +132,9 @@ fn tool(chat: &mut Chat) {
     chat.tools.push(Tool {
         name: "look".to_owned(),
         description: None,
-        parameters: Some(json!({"type": "object", "properties": {}})),
+        parameters: Some(
+            json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        ),
         strict: None,
         others: crate::chat::Others::new(),
     });

@@ -130,6 +130,19 @@ fn the_provider_is_known_to_who_writes() {
     assert_eq!((&written["stream"], &written["stream_options"]), (&json!(true), &Value::Null));
 }
 
+#[test]
+fn claude_is_told_of_no_open_objects() {
+    let mut body = hello();
+    body["response_format"] = json!({"type": "json_schema", "json_schema": {
+        "name": "cat", "schema": {"type": "object", "properties": {"a": {"type": "object"}}},
+    }});
+    let (call, written) = claude(&body);
+    assert_eq!(call.losses(), ["response_format.schema"]);
+    let schema = &written["output_config"]["format"]["schema"];
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(schema["properties"]["a"]["additionalProperties"], false);
+}
+
 fn hello() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 }

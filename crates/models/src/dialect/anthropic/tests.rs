@@ -64,7 +64,7 @@ fn whole() -> Value {
         "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
         "stop_sequences": ["END"],
         "thinking": {"type": "enabled", "budget_tokens": 4000},
-        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}},
+        "output_config": {"format": {"type": "json_schema", "schema": {"type": "object", "additionalProperties": false}}},
         "metadata": {"user_id": "u1"},
         "stream": true,
     })

@@ -3,7 +3,7 @@
 use super::{knows_schemas, max_tokens, thinking, version};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
 use crate::dialect::members::{At, Object};
-use crate::dialect::{Losses, Unsayable, parts};
+use crate::dialect::{Losses, Unsayable, parts, strict};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -112,7 +112,11 @@ fn format(chat: &Chat, output_config: &mut Object, losses: &mut Losses) {
             if description.is_some() {
                 losses.note("response_format.description");
             }
-            output_config.put("format", json!({"type": "json_schema", "schema": schema}));
+            let closed = strict::closed(schema);
+            if closed.as_ref() != schema {
+                losses.note("response_format.schema");
+            }
+            output_config.put("format", json!({"type": "json_schema", "schema": closed}));
         }
     }
 }

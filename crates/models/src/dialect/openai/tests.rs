@@ -41,7 +41,8 @@ fn whole() -> Value {
             {"role": "assistant", "content": "No.", "reasoning_content": "Two cats."},
         ],
         "tools": [{"type": "function", "function": {
-            "name": "look", "description": "Looks.", "parameters": {"type": "object"}, "strict": true,
+            "name": "look", "description": "Looks.", "strict": true,
+            "parameters": {"type": "object", "additionalProperties": false},
         }}],
         "tool_choice": {"type": "function", "function": {"name": "look"}},
         "parallel_tool_calls": false,
@@ -49,7 +50,7 @@ fn whole() -> Value {
         "stop": "END", "presence_penalty": 0.1, "frequency_penalty": 0, "user": "u1",
         "reasoning_effort": "low", "logit_bias": {"50256": -100}, "service_tier": "flex",
         "response_format": {"type": "json_schema", "json_schema": {
-            "name": "cat", "schema": {"type": "object"}, "strict": true,
+            "name": "cat", "schema": {"type": "object", "additionalProperties": false}, "strict": true,
         }},
         "stream": true, "stream_options": {"include_usage": true}, "modalities": ["text"],
     })
@@ -202,6 +203,31 @@ fn only_some_providers_refuse_top_k() {
         let mut losses = Losses::default();
         let written = OpenAi.write_request(&chat, &mut losses).unwrap();
         assert_eq!((!written["top_k"].is_null(), losses.0.is_empty()), (is_told, is_told));
+    }
+}
+
+#[test]
+fn only_schemas_that_openai_takes_are_strict() {
+    let open = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let chat = request(&json!({
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "function", "function": {
+            "name": "f", "parameters": open, "strict": true,
+        }}],
+        "response_format": {"type": "json_schema", "json_schema": {
+            "name": "a", "schema": open, "strict": true,
+        }},
+    }));
+    for (to, tool, format) in [
+        (Dialect::OpenAi, "/tools/0/function/strict", "/response_format/json_schema/strict"),
+        (Dialect::Responses, "/tools/0/strict", "/text/format/strict"),
+    ] {
+        let mut losses = Losses::default();
+        let written = to.words().write_request(&chat, &mut losses).unwrap();
+        assert!(losses.0.iter().any(|name| name == "tools.strict"), "{losses:?}");
+        assert!(losses.0.iter().any(|name| name == "response_format.strict"), "{losses:?}");
+        assert_eq!(written.pointer(tool), Some(&json!(false)));
+        assert_eq!(written.pointer(format), Some(&json!(false)));
     }
 }
 

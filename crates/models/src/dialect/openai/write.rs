@@ -3,7 +3,7 @@
 use super::{is_mistral, sampling};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolCall, ToolChoice};
 use crate::dialect::members::{At, Object};
-use crate::dialect::{Losses, Unsayable, parts};
+use crate::dialect::{Losses, Unsayable, parts, strict};
 use serde_json::{Value, json};
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
@@ -20,7 +20,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     sampling::put(chat, &mut body, losses)?;
     let seed = if is_mistral(chat) { "random_seed" } else { "seed" };
     body.maybe(seed, chat.seed);
-    body.maybe("response_format", chat.format.as_ref().map(format));
+    body.maybe("response_format", chat.format.as_ref().map(|found| format(found, losses)));
     body.maybe("n", chat.choices);
     user(chat, &mut body, losses);
     if chat.stream {
@@ -55,7 +55,7 @@ fn knows(name: &str, value: &Value) -> bool {
     }
 }
 
-fn format(format: &Format) -> Value {
+fn format(format: &Format, losses: &mut Losses) -> Value {
     match format {
         Format::Text => json!({"type": "text"}),
         Format::Json => json!({"type": "json_object"}),
@@ -64,7 +64,7 @@ fn format(format: &Format) -> Value {
             body.put("name", name.as_str());
             body.maybe("description", description.as_deref());
             body.put("schema", schema.clone());
-            body.maybe("strict", *strict);
+            body.maybe("strict", strict::of_answer(*strict, schema, losses));
             json!({"type": "json_schema", "json_schema": Value::from(body)})
         }
     }
@@ -76,7 +76,7 @@ fn tool(tool: &Tool, losses: &mut Losses) -> Value {
     function.put("name", tool.name.as_str());
     function.maybe("description", tool.description.as_deref());
     function.maybe("parameters", tool.parameters.clone());
-    function.maybe("strict", tool.strict);
+    function.maybe("strict", strict::of_tool(tool, losses));
     json!({"type": "function", "function": Value::from(function)})
 }
 

@@ -3,7 +3,7 @@
 
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
 use crate::dialect::members::{At, Object};
-use crate::dialect::{Losses, Unsayable, parts};
+use crate::dialect::{Losses, Unsayable, parts, strict};
 use serde_json::{Value, json};
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
@@ -31,7 +31,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     body.maybe("temperature", chat.temperature.clone());
     body.maybe("top_p", chat.top_p.clone());
     body.maybe("user", parts::end_user(chat, losses));
-    text(chat, &mut body);
+    text(chat, &mut body, losses);
     reasoning(chat, &mut body, losses);
     body.put("store", chat.others.get("store").cloned().unwrap_or(json!(false)));
     if chat.stream {
@@ -79,7 +79,7 @@ fn lose(chat: &Chat, losses: &mut Losses) {
     lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.note(*name));
 }
 
-fn text(chat: &Chat, body: &mut Object) {
+fn text(chat: &Chat, body: &mut Object, losses: &mut Losses) {
     let mut text = Object::default();
     match &chat.format {
         None => {}
@@ -91,7 +91,7 @@ fn text(chat: &Chat, body: &mut Object) {
             format.put("name", name.as_str());
             format.maybe("description", description.as_deref());
             format.put("schema", schema.clone());
-            format.maybe("strict", *strict);
+            format.maybe("strict", strict::of_answer(*strict, schema, losses));
             text.put("format", format);
         }
     }
@@ -131,7 +131,7 @@ fn tool(tool: &Tool, losses: &mut Losses) -> Value {
     body.maybe("description", tool.description.as_deref());
     body.put("parameters", tool.parameters.clone());
     // Here tools are strict if nothing is said.
-    body.put("strict", tool.strict.unwrap_or(false));
+    body.put("strict", strict::of_tool(tool, losses).unwrap_or(false));
     body.into()
 }
 
