@@ -38,10 +38,13 @@ impl StreamReader for Reader {
             return Ok(());
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        if !self.has_begun {
+        // Azure's first chunk tells of its filter alone, with an empty id and no date.
+        let says_choices = chunk["choices"].as_array().is_some_and(|all| !all.is_empty());
+        let (id, model) = (text(&chunk["id"]), text(&chunk["model"]));
+        if !self.has_begun && (!id.is_empty() || says_choices || chunk["usage"].is_object()) {
             self.has_begun = true;
-            let (id, model) = (text(&chunk["id"]), text(&chunk["model"]));
-            deltas.push(Delta::Begin { id, model, created: chunk["created"].as_i64() });
+            let created = chunk["created"].as_i64().filter(|created| *created != 0);
+            deltas.push(Delta::Begin { id, model, created });
         }
         for choice in chunk["choices"].as_array().map(Vec::as_slice).unwrap_or(&[]) {
             self.choice(choice, deltas)?;

@@ -385,6 +385,19 @@ fn calls_come_in_many_pieces_or_in_one() {
 }
 
 #[test]
+fn what_a_filter_says_begins_no_stream() {
+    let deltas = stream(&[
+        json!({"choices": [], "created": 0, "id": "", "model": "", "prompt_filter_results": []}),
+        chunk(json!({"content": "a"})),
+        end("stop"),
+    ]);
+    let (id, model) = ("c".to_owned(), "m".to_owned());
+    assert_eq!(deltas[0], Delta::Begin { id, model, created: Some(5) });
+    let undated = stream(&[json!({"id": "c", "created": 0, "choices": []})]);
+    assert!(matches!(undated[0], Delta::Begin { created: None, .. }), "{undated:?}");
+}
+
+#[test]
 fn streams_say_errors_and_other_answers() {
     let deltas = stream(&[
         json!({"choices": [{"index": 1, "delta": {"content": "b"}}]}),
