@@ -1,6 +1,7 @@
 //! Ids of function calls, where nobody gave them one.
 
 use crate::dialect::Unsayable;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The calls of a conversation, so that results find theirs.
@@ -9,8 +10,11 @@ pub(super) struct Calls {
     /// Makes ids of one answer differ from those of the next.
     of_answer: String,
     count: usize,
-    /// Id and name of each without a result.
-    open: Vec<(String, String)>,
+    /// Id and name of each without a result by its place, and the places by both. Each is found
+    /// at once: a conversation may have as many calls as fit into a request.
+    open: BTreeMap<usize, (String, String)>,
+    by_name: HashMap<String, BTreeSet<usize>>,
+    by_id: HashMap<String, BTreeSet<usize>>,
 }
 
 impl Calls {
@@ -45,30 +49,70 @@ impl Calls {
             Some(id) if !id.is_empty() => id.to_owned(),
             _ => format!("call_{}", self.count),
         };
+        self.by_name.entry(name.to_owned()).or_default().insert(self.count);
+        self.by_id.entry(id.clone()).or_default().insert(self.count);
+        self.open.insert(self.count, (id.clone(), name.to_owned()));
         self.count += 1;
-        self.open.push((id.clone(), name.to_owned()));
         id
     }
 
     /// Which call a result is of: that with its id, or else the first of its name.
     pub(super) fn answered(&mut self, id: Option<&str>, name: &str) -> Result<String, Unsayable> {
-        let of_name = || self.open.iter().position(|(_, open)| open == name);
         let at = match id {
-            Some(id) if !id.is_empty() => {
-                let of_id = self.open.iter().position(|(open, _)| open == id);
-                match of_id {
-                    Some(at) => Some(at),
-                    None => return Ok(id.to_owned()),
-                }
-            }
-            _ => of_name(),
+            Some(id) if !id.is_empty() => match first(&self.by_id, id) {
+                Some(at) => Some(at),
+                None => return Ok(id.to_owned()),
+            },
+            _ => first(&self.by_name, name),
         };
-        match at {
-            Some(at) => Ok(self.open.remove(at).0),
-            None => Err(Unsayable::new(
-                "contents",
-                format!("`{name}` has a result, but was not called before it"),
-            )),
+        let found = at.and_then(|at| self.close(at));
+        found.ok_or_else(|| {
+            let why = format!("`{name}` has a result, but was not called before it");
+            Unsayable::new("contents", why)
+        })
+    }
+
+    fn close(&mut self, at: usize) -> Option<String> {
+        let (id, name) = self.open.remove(&at)?;
+        for (places, of) in [(&mut self.by_id, &id), (&mut self.by_name, &name)] {
+            if let Some(places) = places.get_mut(of) {
+                places.remove(&at);
+            }
+        }
+        Some(id)
+    }
+}
+
+fn first(places: &HashMap<String, BTreeSet<usize>>, of: &str) -> Option<usize> {
+    places.get(of)?.first().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_find_their_calls_by_id_or_in_the_order_of_the_name() {
+        let mut calls = Calls::default();
+        for (id, name) in [(None, "f"), (Some("x"), "f"), (None, "f"), (None, "g")] {
+            calls.asked(id, name);
+        }
+        let mut answered = |id, name| calls.answered(id, name).ok();
+        assert_eq!(answered(Some("x"), "f").as_deref(), Some("x"));
+        assert_eq!(answered(None, "f").as_deref(), Some("call_0"));
+        assert_eq!(answered(None, "f").as_deref(), Some("call_2"));
+        assert_eq!(answered(None, "f"), None);
+        assert_eq!(answered(Some("other"), "f").as_deref(), Some("other"));
+        assert_eq!(answered(None, "g").as_deref(), Some("call_3"));
+    }
+
+    #[test]
+    fn many_calls_and_results_take_no_time() {
+        let mut calls = Calls::default();
+        let count = 200_000;
+        (0..count).for_each(|_| drop(calls.asked(None, "f")));
+        for at in 0..count {
+            assert_eq!(calls.answered(None, "f").ok(), Some(format!("call_{at}")));
         }
     }
 }

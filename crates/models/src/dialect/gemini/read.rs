@@ -8,6 +8,7 @@ use crate::dialect::Unsayable;
 use crate::dialect::members::{At, Members};
 use crate::dialect::parts::plain;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
     let mut members = Members::of(body, At::BODY)?;
@@ -139,7 +140,9 @@ fn tool_config(value: &Value, chat: &mut Chat) -> Result<(), Unsayable> {
     // To allow some of the tools is to offer those.
     let mut offer = || {
         if !allowed.is_empty() {
-            chat.tools.retain(|tool| allowed.contains(&tool.name.as_str()));
+            // A list in a list would take as long as both multiplied.
+            let allowed: BTreeSet<_> = allowed.iter().copied().collect();
+            chat.tools.retain(|tool| allowed.contains(tool.name.as_str()));
         }
     };
     chat.tool_choice = match mode.as_str() {

@@ -6,6 +6,7 @@ use crate::dialect::members::Object;
 use crate::dialect::parts::{lose, others};
 use crate::dialect::{Losses, Unsayable};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
     let generation = Generation::of(&chat.model);
@@ -45,6 +46,7 @@ fn contents(
     losses: &mut Losses,
 ) -> Result<(Vec<Value>, Vec<Value>), Unsayable> {
     let (mut system, mut contents) = (Vec::new(), Vec::<Written>::new());
+    let mut called = Called::new();
     for (index, message) in chat.messages.iter().enumerate() {
         let at = format!("messages[{index}]");
         if message.name.is_some() {
@@ -64,9 +66,10 @@ fn contents(
             continue;
         }
         let parts = match message.role {
-            Role::Tool => results(chat, index, &at, generation, losses)?,
+            Role::Tool => results(message, &called, &at, generation, losses)?,
             _ => spoken(message, &at, generation, losses)?.into_iter().enumerate().collect(),
         };
+        remember(message, &mut called);
         match contents.last_mut() {
             // All results of one turn belong together.
             Some(last) if last.role == Role::Tool && message.role == Role::Tool => {
@@ -179,21 +182,21 @@ impl Spoken {
 
 /// Results of tools, each with the name of its tool and the place of its call.
 fn results(
-    chat: &Chat,
-    index: usize,
+    message: &Message,
+    called: &Called<'_>,
     at: &str,
     generation: Generation,
     losses: &mut Losses,
 ) -> Result<Vec<(usize, Value)>, Unsayable> {
     let (mut written, mut beside) = (Vec::new(), Vec::new());
-    for (of_message, part) in chat.messages[index].parts.iter().enumerate() {
+    for (of_message, part) in message.parts.iter().enumerate() {
         let at = format!("{at}.content[{of_message}]");
         lose(&part.others, losses);
         let Content::ToolResult { call, name, .. } = &part.content else {
             return Err(Unsayable::new(at, "is no result of a tool"));
         };
-        let (position, called) = calling(&chat.messages[..index], call).unzip();
-        let name = called.or(name.as_deref()).ok_or_else(|| {
+        let (position, of_call) = called.get(call.as_str()).copied().unzip();
+        let name = of_call.or(name.as_deref()).ok_or_else(|| {
             Unsayable::new(&at, format!("no tool was called as `{call}` before it"))
         })?;
         let has_ids = generation.has_ids;
@@ -204,14 +207,17 @@ fn results(
     Ok(written)
 }
 
-/// The latest call with this id: its place among those of its message, and the tool's name.
-fn calling<'c>(before: &'c [Message], id: &str) -> Option<(usize, &'c str)> {
-    before.iter().rev().find_map(|message| {
-        message.parts.iter().enumerate().find_map(|(at, part)| match &part.content {
-            Content::ToolCall(call) if call.id == id => Some((at, call.name.as_str())),
-            _ => None,
-        })
-    })
+/// The latest call of each id so far: its place among those of its message, and the tool's name.
+/// To look for each result's call from the beginning would take as long as both multiplied.
+type Called<'c> = HashMap<&'c str, (usize, &'c str)>;
+
+fn remember<'c>(message: &'c Message, called: &mut Called<'c>) {
+    // Of two with one id in a message, the first is meant.
+    for (at, part) in message.parts.iter().enumerate().rev() {
+        if let Content::ToolCall(call) = &part.content {
+            called.insert(&call.id, (at, &call.name));
+        }
+    }
 }
 
 fn declaration(tool: &Tool, losses: &mut Losses) -> Value {
