@@ -103,9 +103,12 @@ fn read_usage(usage: &Value) -> TokenUsage {
     let count = |value: &Value| value.as_u64();
     let (input, output) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
     let cached = count(&input["cached_tokens"]).or(count(&usage["prompt_cache_hit_tokens"]));
+    let prompt = count(&usage["prompt_tokens"]).unwrap_or(0);
+    // xAI leaves what was thought out of the output, and in the sum of both.
+    let rest = count(&usage["total_tokens"]).unwrap_or(0).saturating_sub(prompt);
     TokenUsage {
-        input: count(&usage["prompt_tokens"]).unwrap_or(0),
-        output: count(&usage["completion_tokens"]).unwrap_or(0),
+        input: prompt,
+        output: count(&usage["completion_tokens"]).unwrap_or(0).max(rest),
         cached: cached.unwrap_or(0),
         cache_written: count(&input["cache_write_tokens"]).unwrap_or(0),
         reasoning: count(&output["reasoning_tokens"]).unwrap_or(0),

@@ -431,3 +431,11 @@ fn errors_of_all_shapes_are_read() {
     let long = OpenAi.read_fault(502, "ä".repeat(1 << 20).as_bytes());
     assert!(long.message.len() < 4200);
 }
+
+#[test]
+fn what_was_thought_is_output_also_where_only_the_sum_says_it() {
+    let said = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 35,
+                      "completion_tokens_details": {"reasoning_tokens": 30}});
+    let usage = super::read_usage(&said);
+    assert_eq!((usage.input, usage.output, usage.reasoning), (3, 32, 30));
+}
