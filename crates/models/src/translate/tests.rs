@@ -492,3 +492,22 @@ fn a_proof_is_opened_in_a_body_that_is_passed_on() {
     assert_eq!(open_in_place(told, &mut call), ["tool_call.signature"]);
     assert_eq!(call, json!({"tool_calls": [{"id": "a"}]}));
 }
+
+#[test]
+fn text_that_says_nothing_is_not_written_beside_calls() {
+    for text in ["", "\n\n"] {
+        let mut body = hello();
+        let call = json!({"id": "a", "type": "function",
+            "function": {"name": "look", "arguments": "{}"}});
+        let said = json!({"role": "assistant", "content": text, "tool_calls": [call]});
+        body["messages"].as_array_mut().unwrap().push(said);
+        let (_, written) = claude(&body);
+        assert_eq!(written["messages"][1]["content"].as_array().unwrap().len(), 1);
+        let (_, written) =
+            Translation::request(Dialect::OpenAi, Dialect::Gemini, &body, "gemini-3-pro", false)
+                .unwrap();
+        let written: Value = serde_json::from_slice(&written).unwrap();
+        let parts = written["contents"][1]["parts"].as_array().unwrap();
+        assert!(parts.iter().all(|part| part["text"] != ""));
+    }
+}

@@ -227,8 +227,8 @@ fn blocks(message: &Message, at: At<'_>, losses: &mut Losses) -> Result<Vec<Valu
 fn block(content: &Content, at: At<'_>, losses: &mut Losses) -> Result<Option<Object>, Unsayable> {
     let mut body = Object::default();
     match content {
-        // Empty blocks are refused.
-        Content::Text(text) if text.is_empty() => return Ok(None),
+        // Blocks of nothing but white space are refused.
+        Content::Text(text) | Content::Refusal(text) if text.trim().is_empty() => return Ok(None),
         Content::Text(text) => {
             body.put("type", "text");
             body.put("text", text.as_str());

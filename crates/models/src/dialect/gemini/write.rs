@@ -170,6 +170,12 @@ impl Spoken {
                 }
                 value
             }
+            // Beside a call, Vertex AI refuses text that is empty.
+            Content::Text(text) | Content::Refusal(text)
+                if text.is_empty() && part.others.is_empty() && self.kept.is_none() =>
+            {
+                return Ok(());
+            }
             _ => parts::write(part, at, losses)?,
         };
         if let Some(signature) = self.kept.take() {
