@@ -17,6 +17,15 @@ use crate::chat::{Answer, Chat, Fault, Finish, Format};
 use serde_json::{Value, json};
 use types::models::TokenUsage;
 
+/// The signature of a thought that nobody proved: the mark of `translate::proofs`, with no maker
+/// behind it. Claude refuses an empty one, and with this one the thought is taken out before it
+/// gets there, even where a request is passed on in its own dialect.
+const UNPROVEN: &str = "aG9sbTE6";
+
+fn is_proof(signature: &str) -> bool {
+    !matches!(signature, "" | UNPROVEN)
+}
+
 #[derive(Debug)]
 pub struct Anthropic;
 

@@ -511,3 +511,14 @@ fn text_that_says_nothing_is_not_written_beside_calls() {
         assert!(parts.iter().all(|part| part["text"] != ""));
     }
 }
+
+#[test]
+fn a_thought_without_a_proof_is_not_passed_on() {
+    let mut body = json!({"messages": [{"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "aG9sbTE6"},
+        {"type": "text", "text": "Hi"},
+    ]}]});
+    assert!(has_proofs(body.to_string().as_bytes()));
+    assert_eq!(open_in_place(Dialect::Anthropic, &mut body), ["reasoning.signature"]);
+    assert_eq!(body["messages"][0]["content"], json!([{"type": "text", "text": "Hi"}]));
+}

@@ -70,7 +70,7 @@ fn block(part: &Part, losses: &mut Losses) -> Option<Object> {
                 let mut body = Object::default();
                 body.put("type", "thinking");
                 body.put("thinking", text.as_str());
-                body.put("signature", "");
+                body.put("signature", super::UNPROVEN);
                 body
             });
         }

@@ -204,7 +204,7 @@ pub(super) fn block(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
         }
         "thinking" => Content::Reasoning {
             text: members.must("thinking")?.to_owned(),
-            signature: members.owned("signature")?.filter(|proof| !proof.is_empty()),
+            signature: members.owned("signature")?.filter(|proof| super::is_proof(proof)),
             sealed: None,
         },
         "redacted_thinking" => {

@@ -1,6 +1,7 @@
 //! Streams: blocks one after another, each with a start, deltas and a stop.
 
 use super::{Counts, read_fault, read_finish, write, write_finish, write_usage};
+use super::{UNPROVEN, is_proof};
 use crate::chat::{Chat, Delta, Fault, Finish};
 use crate::dialect::{StreamReader, StreamWriter, Unreadable, Words, faults, sse};
 use crate::events::Event;
@@ -130,7 +131,7 @@ impl Reader {
 
     fn stop(&mut self, deltas: &mut Vec<Delta>) {
         match std::mem::take(&mut self.open) {
-            Open::Thinking { signature } if !signature.is_empty() => {
+            Open::Thinking { signature } if is_proof(&signature) => {
                 let signature = Some(signature);
                 deltas.push(Delta::ReasoningProof { choice: 0, signature, sealed: None });
             }
@@ -153,6 +154,8 @@ fn say(text: Option<&str>, deltas: &mut Vec<Delta>, delta: impl FnOnce(String) -
 enum Kind {
     Text,
     Thinking,
+    /// A thought whose proof was told.
+    Proven,
     Call(u32),
 }
 
@@ -185,6 +188,10 @@ impl Writer {
     }
 
     fn close(&mut self, out: &mut BytesMut) {
+        if self.open == Some(Kind::Thinking) {
+            let unproven = json!({"type": "signature_delta", "signature": UNPROVEN});
+            self.delta(unproven, out);
+        }
         if self.open.take().is_some() {
             Self::event(&json!({"type": "content_block_stop", "index": self.index}), out);
             self.index += 1;
@@ -224,11 +231,12 @@ impl Writer {
         match (signature, sealed) {
             (None, Some(data)) if self.open != Some(Kind::Thinking) => {
                 let block = json!({"type": "redacted_thinking", "data": data});
-                self.start(Kind::Thinking, block, out);
+                self.start(Kind::Proven, block, out);
             }
             (Some(proof), _) | (None, Some(proof)) => {
                 self.think(out);
                 self.delta(json!({"type": "signature_delta", "signature": proof}), out);
+                self.open = Some(Kind::Proven);
             }
             (None, None) => {}
         }
