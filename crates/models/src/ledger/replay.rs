@@ -9,11 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::World;
-use types::model_books::{Batch, Beginning, LimitAccount, UsageKey, UsageSum};
+use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, UsageKey, UsageSum};
 use types::models::{ModelCall, ModelOutcome};
 
 const LOCK: &str = "lock";
 const NAME: &str = "name";
+/// More of a limit than anybody can use. Sums of a journal must not overflow, whatever callers asked for.
+const USED_MAX: i64 = SUM_MAX;
 
 /// What the files say.
 #[derive(Default)]
@@ -149,7 +151,8 @@ impl Found {
 
     fn settle(&mut self, holds: &[(LimitAccount, i64)], used: &[i64], call: Option<&ModelCall>) {
         for ((account, _), used) in holds.iter().zip(used) {
-            *self.used.entry(account.clone()).or_default() += used;
+            let sum = self.used.entry(account.clone()).or_default();
+            *sum = sum.saturating_add((*used).min(USED_MAX)).min(USED_MAX);
         }
         if let Some(call) = call {
             self.usage.entry(UsageKey::of(call)).or_default().add(&UsageSum::of(call));
@@ -171,7 +174,8 @@ fn batch(ledger: &str, beginning: &Beginning, found: &mut Found, position: i64) 
             given_back.push((account.clone(), rest));
         } else {
             tracing::warn!(limit = account.limit, rest, "counted as used after a power cut");
-            *found.used.entry(account.clone()).or_default() += rest;
+            let sum = found.used.entry(account.clone()).or_default();
+            *sum = sum.saturating_add(rest).min(USED_MAX);
         }
     }
     let used = std::mem::take(&mut found.used).into_iter().filter(|(_, used)| *used != 0);

@@ -384,6 +384,19 @@ async fn a_kill_counts_what_was_in_flight_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_call_without_a_bound_does_not_keep_a_server_from_starting() {
+    let place = Place::new();
+    let (ledger, tokens) = (place.open().await, limit(LimitMeasure::InputTokens, 1000));
+    reserve(&ledger, &tokens, 500).await.unwrap().settle(&call(500));
+    let most = hold(&tokens, i64::MAX);
+    let _crosses = ledger.reserve(vec![most], call(1)).await.unwrap();
+    let again = place.open_with(place.kill(ledger, "again")).await;
+    assert!(over(reserve(&again, &tokens, 1).await).left <= 0);
+    again.close().await;
+    assert!((1000..i64::MAX).contains(&place.books.used()), "{}", place.books.used());
+}
+
+#[tokio::test]
 async fn a_start_that_is_killed_counts_once() {
     let place = Place::new();
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
