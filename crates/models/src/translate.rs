@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 mod pairs;
-mod proofs;
+pub(crate) mod proofs;
 mod schema_tool;
 #[cfg(test)]
 mod table;

@@ -433,11 +433,9 @@ impl Call<'_> {
     ) -> HeaderMap {
         let mut headers = begun.head.headers.clone();
         dress(&mut headers, model, is_same);
-        if let Some(translation) = &begun.prepared.translation {
-            let losses = translation.losses().join(", ");
-            if let (false, Ok(losses)) = (losses.is_empty(), HeaderValue::try_from(losses)) {
-                headers.insert(LEFT_OUT, losses);
-            }
+        let left_out = begun.prepared.left_out.join(", ");
+        if let (false, Ok(left_out)) = (left_out.is_empty(), HeaderValue::try_from(left_out)) {
+            headers.insert(LEFT_OUT, left_out);
         }
         if caches {
             headers.insert(CACHE, HeaderValue::from_static("miss"));

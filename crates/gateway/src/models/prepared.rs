@@ -33,6 +33,8 @@ pub(crate) struct Prepared {
     /// The words that the provider answers in.
     pub(crate) spoken: Option<Dialect>,
     pub(crate) translation: Option<Translated>,
+    /// What the provider is not told, or the caller.
+    pub(crate) left_out: Vec<String>,
     /// Whether usage was asked for that the caller did not ask for.
     pub(crate) hides_usage: bool,
 }
@@ -44,7 +46,7 @@ pub(crate) enum Translated {
 }
 
 impl Translated {
-    pub(crate) fn losses(&self) -> &[String] {
+    fn losses(&self) -> &[String] {
         match self {
             Self::Chat(of) => of.losses(),
             Self::Embeddings(of) => of.losses(),
@@ -92,6 +94,7 @@ impl Prepared {
         let model = model.unwrap_or(&served.route.name).to_owned();
         let operation = asked.operation;
         let own = asked.dialect();
+        let mut left_out = Vec::new();
         let (spoken, translation, body, hides_usage) = match provider.native(operation) {
             Way::Unsupported => return Err(ModelProblem::Unsupported),
             Way::Passes => {
@@ -103,7 +106,7 @@ impl Prepared {
                 let in_body = asked.is_chat() || matches!(operation, Operation::Embeddings(_));
                 let in_body = in_body && own != Some(Dialect::Gemini);
                 let filled = (replaced.is_some() || asked.model.is_none()) && in_body;
-                let asked = opened(asked, own)?;
+                let asked = opened(asked, own, &mut left_out)?;
                 let body = asked.spliced(filled.then_some(model.as_str()), hides_usage);
                 (own, None, body, hides_usage)
             }
@@ -112,6 +115,7 @@ impl Prepared {
                 let provider = served.route.provider.as_ref().map(|of| of.kind);
                 let named = Named { model: &model, provider };
                 let (translation, body) = translated((from, to), asked, named)?;
+                left_out.extend_from_slice(translation.losses());
                 (Some(to), Some(translation), Pieces::from_iter([body.into()]), false)
             }
         };
@@ -124,7 +128,7 @@ impl Prepared {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let method = if translation.is_some() { Method::POST } else { sent.method.clone() };
         let outgoing = Outgoing { method, uri: target.url, headers, body };
-        Ok(Self { outgoing, model, spoken, translation, hides_usage })
+        Ok(Self { outgoing, model, spoken, translation, left_out, hides_usage })
     }
 }
 
@@ -134,12 +138,16 @@ fn value_of(asked: &Asked) -> Result<Value, ModelProblem> {
 
 /// A request in its own dialect. Proofs of thoughts that were told here are what its provider made
 /// again; those of others are taken out, since it would refuse them.
-fn opened(asked: &Asked, own: Option<Dialect>) -> Result<Cow<'_, Asked>, ModelProblem> {
+fn opened<'a>(
+    asked: &'a Asked,
+    own: Option<Dialect>,
+    left_out: &mut Vec<String>,
+) -> Result<Cow<'a, Asked>, ModelProblem> {
     let Some(own) = own.filter(|_| asked.is_chat() && has_proofs(&asked.body)) else {
         return Ok(Cow::Borrowed(asked));
     };
     let mut value = value_of(asked)?;
-    open_in_place(own, &mut value);
+    left_out.extend(open_in_place(own, &mut value));
     Ok(Cow::Owned(asked.with_body(value.to_string().into())?))
 }
 

@@ -14,13 +14,13 @@ mod write;
 use super::members::Object;
 use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, faults};
 use crate::chat::{Answer, Chat, Fault, Finish, Format};
+use crate::translate::proofs;
 use serde_json::{Value, json};
 use types::models::TokenUsage;
 
-/// The signature of a thought that nobody proved: the mark of `translate::proofs`, with no maker
-/// behind it. Claude refuses an empty one, and with this one the thought is taken out before it
+/// The signature of a thought that nobody proved: a mark with no maker behind it. Claude refuses an empty one, and with this one the thought is taken out before it
 /// gets there, even where a request is passed on in its own dialect.
-const UNPROVEN: &str = "aG9sbTE6";
+const UNPROVEN: &str = proofs::MARK;
 
 fn is_proof(signature: &str) -> bool {
     !matches!(signature, "" | UNPROVEN)

@@ -11,8 +11,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// `holm1:` in base64. What follows: the maker, what it is, and the proof as the maker made it.
-const MARK: &str = "aG9sbTE6";
+/// What follows: the maker, what it is, and the proof as the maker made it. Nothing follows where there
+/// is no proof.
+pub(crate) const MARK: &str = "aG9sbTE6";
+/// [`MARK`], not in base64.
 const OPEN_MARK: &str = "holm1:";
 
 /// Whether a body may have proofs in it that were told here, and that no provider understands as
