@@ -50,6 +50,7 @@ pub(crate) struct Models {
     pub(crate) limit_waiting_max: usize,
     pub(crate) limit_waiting_workspace_max: usize,
     pub(crate) limit_accounts_max: usize,
+    pub(crate) limit_accounts_workspace_max: usize,
     pub(crate) usage_rows_max: usize,
     pub(crate) list_life: Span,
     pub(crate) lists_max: usize,
@@ -99,6 +100,7 @@ impl Models {
             ("models.limit_waiting_max", self.limit_waiting_max),
             ("models.limit_waiting_workspace_max", self.limit_waiting_workspace_max),
             ("models.limit_accounts_max", self.limit_accounts_max),
+            ("models.limit_accounts_workspace_max", self.limit_accounts_workspace_max),
             ("models.usage_rows_max", self.usage_rows_max),
             ("models.lists_max", self.lists_max),
             ("models.lists_asked_max", self.lists_asked_max),
@@ -136,6 +138,14 @@ impl Models {
             tokens_workspace_max: self.tokens_asked_workspace_max as u64,
             token_retry: self.token_retry.0,
             token_retry_max: self.token_retry_max.0,
+        }
+    }
+
+    /// Limits and subjects in memory.
+    pub(crate) const fn accounts(&self) -> admission::Limits {
+        admission::Limits {
+            total: self.limit_accounts_max as u64,
+            share: self.limit_accounts_workspace_max as u64,
         }
     }
 

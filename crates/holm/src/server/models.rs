@@ -29,7 +29,7 @@ pub(super) async fn open(
     let settings = Settings {
         wait_max: wishes.limit_wait_max.0,
         waiting: wishes.waiting(),
-        accounts_max: wishes.limit_accounts_max,
+        accounts: wishes.accounts(),
         usage_max: wishes.usage_rows_max,
         ..Settings::new(config.data.folder.join(FOLDER), boot.trim().to_owned())
     };

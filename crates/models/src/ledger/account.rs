@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Notify;
+use types::ids::WorkspaceId;
 use types::model_books::{LimitAccount, Standing, Want};
 use types::models::LimitMeasure;
 
@@ -11,6 +12,8 @@ use types::models::LimitMeasure;
 pub(super) struct Account {
     /// What messages call the limit.
     pub(super) name: String,
+    /// In whose share it is.
+    pub(super) workspace: WorkspaceId,
     pub(super) amount: i64,
     measure: LimitMeasure,
     /// Granted to this server, less what is in the store as used.
@@ -51,9 +54,10 @@ pub(super) enum Fit {
 }
 
 impl Account {
-    pub(super) fn new(measure: LimitMeasure, now_ms: i64) -> Self {
+    pub(super) fn new(measure: LimitMeasure, workspace: WorkspaceId, now_ms: i64) -> Self {
         Self {
             name: String::new(),
+            workspace,
             amount: 0,
             measure,
             left: 0,

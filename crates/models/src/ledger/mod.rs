@@ -87,10 +87,8 @@ pub struct Settings {
     pub wait_max: Duration,
     /// Calls that wait, in all and of one workspace.
     pub waiting: Limits,
-    /// Limits × subjects × windows in memory.
-    pub accounts_max: usize,
-    /// Of these, subjects and windows of one limit.
-    pub accounts_each_max: usize,
+    /// Limits × subjects × windows in memory, in all and of one workspace.
+    pub accounts: Limits,
     /// Rows of usage in memory. Beyond, end users and tags are counted together until some are moved.
     pub usage_max: usize,
     /// End users, tags and the like of a workspace that are counted apart in one hour. What comes
@@ -113,8 +111,7 @@ impl Settings {
             keep_up_every: Duration::from_millis(500),
             wait_max: Duration::from_secs(10),
             waiting: Limits { total: 10_000, share: 1_000 },
-            accounts_max: 100_000,
-            accounts_each_max: 20_000,
+            accounts: Limits { total: 100_000, share: 12_500 },
             usage_max: 50_000,
             usage_each_max: 10_000,
             grants: 16,
@@ -262,6 +259,7 @@ impl Ledger {
                 id,
                 record: journal::reserved(id, &asked, &json).map_err(note)?,
                 asked,
+                workspace: &call.workspace,
                 now,
                 uptime_ms,
                 ticket: waiting.as_ref().map(|waiting| waiting.ticket),

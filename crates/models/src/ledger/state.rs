@@ -4,11 +4,13 @@ use super::account::{Account, Fit};
 use super::apart::Apart;
 use super::journal::Journal;
 use super::{Hold, OverLimit, Refused, Settings, Taken, subject, window};
+use admission::Limits;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use types::Timestamp;
+use types::ids::WorkspaceId;
 use types::kinds::model::ModelType;
 use types::model_books::{Batch, LimitAccount, Standing, UsageKey, UsageSum};
 use types::models::{ModelCall, ModelOutcome};
@@ -18,8 +20,8 @@ pub(super) struct State {
     pub(super) ledger: String,
     pub(super) journal: Journal,
     accounts: HashMap<LimitAccount, Account>,
-    /// Accounts of each limit.
-    of_limits: HashMap<String, usize>,
+    /// How many accounts each workspace has.
+    of_workspaces: HashMap<WorkspaceId, u64>,
     /// Accounts that the next batch says something about.
     dirty: HashSet<LimitAccount>,
     /// Records of what is reserved.
@@ -65,6 +67,7 @@ pub(super) struct Wait {
 pub(super) struct Try<'t> {
     pub(super) id: u64,
     pub(super) asked: Vec<Asked<'t>>,
+    pub(super) workspace: &'t WorkspaceId,
     /// For the journal.
     pub(super) record: Vec<u8>,
     pub(super) now: Timestamp,
@@ -87,7 +90,7 @@ impl State {
             ledger,
             journal,
             accounts: HashMap::new(),
-            of_limits: HashMap::new(),
+            of_workspaces: HashMap::new(),
             dirty: HashSet::new(),
             open: HashMap::new(),
             usage: HashMap::new(),
@@ -122,7 +125,7 @@ impl State {
         let mut reserved = Vec::with_capacity(of.asked.len());
         let mut lacking = None;
         for asked in &of.asked {
-            let account = self.account(settings, asked, of.uptime_ms, is_poke)?;
+            let account = self.account(settings, asked, (of.workspace, of.uptime_ms), is_poke)?;
             match account.fit(asked.most, of.ticket) {
                 Fit::Take(most) => reserved.push(most),
                 Fit::Over => return Err(over(account, asked, of.now)),
@@ -145,19 +148,18 @@ impl State {
         &mut self,
         settings: &Settings,
         asked: &Asked<'_>,
-        uptime_ms: i64,
+        (workspace, uptime_ms): (&WorkspaceId, i64),
         is_poke: &mut bool,
     ) -> Result<&mut Account, Refused> {
         if !self.accounts.contains_key(&asked.account) {
-            let of_limit = self.of_limits.entry(asked.account.limit.clone()).or_default();
-            if self.accounts.len() >= settings.accounts_max
-                || *of_limit >= settings.accounts_each_max
-            {
+            let count = self.of_workspaces.entry(workspace.clone()).or_default();
+            let Limits { total, share } = settings.accounts;
+            if self.accounts.len() as u64 >= total || *count >= share {
                 *is_poke = true;
                 return Err(no_room());
             }
-            *of_limit += 1;
-            let new = Account::new(asked.account.measure, uptime_ms);
+            *count += 1;
+            let new = Account::new(asked.account.measure, workspace.clone(), uptime_ms);
             self.accounts.insert(asked.account.clone(), new);
         }
         let account = self.accounts.get_mut(&asked.account).ok_or_else(no_room)?;
@@ -357,7 +359,7 @@ impl State {
     ) -> Vec<(LimitAccount, Option<String>)> {
         let before = uptime_ms - super::ms(after);
         let mut idle = Vec::new();
-        let of_limits = &mut self.of_limits;
+        let of_workspaces = &mut self.of_workspaces;
         self.accounts.retain(|key, account| {
             let is_over = key.ends_at <= now;
             if !account.is_at_rest() || (account.touched_ms > before && !is_over) {
@@ -367,12 +369,12 @@ impl State {
             let is_kept = account.has_grant() && !is_over;
             if is_kept {
                 idle.push((key.clone(), None));
-            } else if let Some(count) = of_limits.get_mut(&key.limit) {
+            } else if let Some(count) = of_workspaces.get_mut(&account.workspace) {
                 *count -= 1;
             }
             is_kept
         });
-        self.of_limits.retain(|_, count| *count > 0);
+        self.of_workspaces.retain(|_, count| *count > 0);
         self.apart.forget_before(now);
         idle
     }

@@ -583,6 +583,22 @@ async fn a_long_journal_goes_on_in_new_files() {
 }
 
 #[tokio::test]
+async fn one_workspace_leaves_room_for_the_limits_of_another() {
+    let place = Place::new();
+    let accounts = Limits { total: 10, share: 6 };
+    let ledger = place.open_with(Settings { accounts, ..place.settings("a") }).await;
+    let users = limit(LimitMeasure::Requests, 5);
+    let mut kept = Vec::new();
+    for number in 0..20 {
+        let hold = Hold { limit: users.clone(), subject: format!("u{number}"), most: 1 };
+        kept.extend(ledger.reserve(vec![hold], call(1)).await.ok());
+    }
+    assert_eq!(kept.len(), 6);
+    let other = ModelCall { workspace: WorkspaceId::known("wsp_b"), ..call(1) };
+    assert!(ledger.reserve(vec![hold(&users, 1)], other).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_folder_serves_one_process() {
     let place = Place::new();
     let _ledger = place.open().await;
@@ -594,7 +610,7 @@ async fn a_folder_serves_one_process() {
 async fn subjects_without_end_do_not_fill_the_memory() {
     let place = Place::new();
     let settings = Settings {
-        accounts_max: 10,
+        accounts: Limits { total: 10, share: 10 },
         usage_max: 10,
         idle_after: Duration::from_millis(1),
         ..place.settings("a")
