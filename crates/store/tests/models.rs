@@ -89,14 +89,14 @@ async fn a_batch_counts_once(place: Place) {
     for _ in 0..3 {
         assert_eq!(said(&keep(&store, second.clone()).await), [(30, 40, 0)]);
     }
-    let begun = store.read(|tx| models::begin(tx, "a")).await.unwrap();
+    let begun = store.write(|tx| models::begin(tx, "a")).await.unwrap();
     assert_eq!((begun.number, begun.position), (2, 20));
     assert_eq!(begun.held, [(account("l"), 40)]);
     let rows = store.read(|tx| models::usage(tx, &question(vec![], None))).await.unwrap();
     assert_eq!(rows[0].sum, usage_sum(1));
     // A batch that only gives back does not take the position with it.
     keep(&store, Batch { position: 0, ..batch("a", 3) }).await;
-    let begun = store.read(|tx| models::begin(tx, "a")).await.unwrap();
+    let begun = store.write(|tx| models::begin(tx, "a")).await.unwrap();
     assert_eq!((begun.number, begun.position), (3, 20));
 }
 
@@ -212,7 +212,7 @@ async fn windows_and_hours_are_forgotten(place: Place) {
     let later = now.plus_s(3600);
     let forgotten = store.write(move |tx| models::trim_usage(tx, later, 10)).await.unwrap();
     assert_eq!(forgotten, 2, "an hour and a ledger");
-    assert_eq!(store.read(|tx| models::begin(tx, "a")).await.unwrap().number, 0);
+    assert_eq!(store.write(|tx| models::begin(tx, "a")).await.unwrap().number, 0);
     assert!(store.tidy(later).await.is_ok());
 }
 

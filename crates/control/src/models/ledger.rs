@@ -16,7 +16,7 @@ impl Books for StoreBooks {
     fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>> {
         Box::pin(async move {
             let work = move |tx: &mut store::Tx<'_>| store::models::begin(tx, &ledger);
-            self.0.read(work).await.map_err(told)
+            self.0.write(work).await.map_err(told)
         })
     }
 

@@ -19,8 +19,13 @@ const WANTED_MS: i64 = 5_000;
 const ACCOUNT: &str =
     "limit_id = $1 AND measure = $2 AND subject = $3 AND starts_at = $4 AND ends_at = $5";
 
-/// Where a ledger goes on after a start.
+/// Where a ledger goes on after a start. Its row is written first: a batch of a process that was killed
+/// may be on its way in still, and is waited for.
 pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
+    let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, 0, 0, $2)
+               ON CONFLICT (ledger) DO UPDATE SET seen_at = excluded.seen_at";
+    let now = tx.world().now();
+    tx.execute(LEDGERS, sql, params![ledger, now])?;
     let sql = "SELECT number, position FROM model_ledgers WHERE ledger = $1";
     let (number, position) = match tx.find(LEDGERS, sql, params![ledger])? {
         Some(row) => (row.int(0)?, row.int(1)?),
