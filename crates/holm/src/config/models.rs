@@ -80,7 +80,7 @@ impl Models {
         }
     }
 
-    fn counts(&self) -> [(&'static str, usize); 24] {
+    fn counts(&self) -> [(&'static str, usize); 25] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),

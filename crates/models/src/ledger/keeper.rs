@@ -77,6 +77,8 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
     };
     tell_metrics(shared);
     if let Some(batch) = batch {
+        // It may have what was written meanwhile, which would count again if the power went now.
+        sync(shared).await;
         let position = batch.position;
         if !keep(shared, batch).await {
             return false;
