@@ -50,6 +50,12 @@ pub(super) struct Done {
     pub turn: i64,
 }
 
+/// An execution may have been made or changed since the time was read: nothing of it begins or ends before
+/// that.
+fn later(now: Timestamp, execution: &Execution) -> Timestamp {
+    now.max(execution.updated_at)
+}
+
 impl Round {
     pub(super) fn run(&self, tx: &mut Tx<'_>) -> Result<Done, Error> {
         let now = tx.world().now();
@@ -91,6 +97,7 @@ impl Round {
         for (id, ended) in of {
             // It is gone with its workspace, and its tasks with it.
             let Some(mut execution) = executions::lock(tx, &id)? else { continue };
+            let now = later(now, &execution);
             if self.accept(tx, &mut execution, &ended, now)? {
                 self.queue.conclude(tx, &mut execution, now)?;
             }
@@ -149,6 +156,7 @@ impl Round {
         for (id, count) in shares {
             // Another machine may be at it: then it is looked at again shortly.
             let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };
+            let now = later(now, &execution);
             let count = count.min(rules::claimable(&execution));
             let claimed = self.claim_of(tx, &mut execution, count, now)?;
             if claimed.is_empty() {
