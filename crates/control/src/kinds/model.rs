@@ -50,8 +50,8 @@ impl Managed for Model {
     }
 }
 
-/// What is looked for in requests and answers must be found in a time that does not explode, which the
-/// size of the pattern limits.
+/// What is looked for in requests and answers must be found in a time that the size of the pattern
+/// limits. The edge looks no longer than it may take.
 fn check_patterns(spec: &ModelSpec, problems: &mut Problems) {
     let hooks = spec.hooks.iter().flatten().enumerate().filter_map(|(index, hook)| {
         Some((format!("spec.hooks[{index}].pattern"), hook.pattern.as_ref()?))

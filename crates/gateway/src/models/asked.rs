@@ -26,6 +26,7 @@ struct Members<'b> {
     n: Option<u64>,
     #[serde(borrow)]
     service_tier: Option<&'b RawValue>,
+    background: Option<bool>,
     #[serde(borrow)]
     user: Option<Cow<'b, str>>,
     #[serde(borrow)]
@@ -107,6 +108,8 @@ pub(crate) struct Asked {
     pub(crate) wants_usage: bool,
     pub(crate) max_output: Option<u64>,
     pub(crate) choices: u64,
+    /// Whether the provider keeps the answer, for whoever asks for it later.
+    pub(crate) is_background: bool,
     /// Whether it is to be answered before others, which costs more.
     pub(crate) has_priority: bool,
     pub(crate) end_user: Option<String>,
@@ -143,6 +146,7 @@ impl Asked {
             wants_usage: false,
             max_output: None,
             choices: 1,
+            is_background: false,
             has_priority: false,
             end_user: None,
             tag: None,
@@ -184,6 +188,7 @@ impl Asked {
         self.wants_usage = options.and_then(|options| options.include_usage) == Some(true);
         (self.max_output, self.choices) = members.bounds(self.dialect());
         let tier: Option<Cow<'_, str>> = read(members.service_tier);
+        self.is_background = members.background == Some(true);
         self.has_priority = tier.as_deref() == Some("priority");
         let metadata: Metadata<'_> = read(members.metadata).unwrap_or_default();
         let user = members.user.as_deref().or(metadata.user_id.as_deref());

@@ -71,7 +71,9 @@ impl Call<'_> {
         let Some(mut admitted) = model.state.breaker.admit(Instant::now()) else {
             return Err(failed(ModelProblem::Resting));
         };
-        if self.asked.operation == Operation::Other && self.costs() && self.looks_at_answers(model)
+        if self.asked.operation == Operation::Other
+            && !self.is_count()
+            && self.looks_at_answers(model)
         {
             let stopped = Stopped::Failed { number: 0, why: UNWATCHED.to_owned() };
             return Err(Failed::last(model, ModelProblem::from(stopped).into()));
@@ -265,19 +267,21 @@ impl Call<'_> {
 
     /// Whether somebody has to pay for it: reading and counting is free.
     fn costs(&self) -> bool {
-        let last = self.sent.path.rsplit('/').next().unwrap_or_default();
-        let is_count = last == "count_tokens"
-            || last.split_once(':').is_some_and(|(_, act)| act == "countTokens");
         match self.asked.operation {
-            Operation::Other => self.sent.method == Method::POST && !is_count,
+            Operation::Other => self.sent.method == Method::POST && !self.is_count(),
             Operation::Models => false,
             _ => true,
         }
     }
 
+    fn is_count(&self) -> bool {
+        let last = self.sent.path.rsplit('/').next().unwrap_or_default();
+        last == "count_tokens" || last.split_once(':').is_some_and(|(_, act)| act == "countTokens")
+    }
+
     /// Whether it is known how many tokens it takes.
     const fn is_counted(&self) -> bool {
-        self.asked.dialect().is_some()
+        self.asked.dialect().is_some() && !self.asked.is_background
     }
 
     /// What a body takes that is read as values, so that a translation can be made of it.

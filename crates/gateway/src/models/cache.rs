@@ -57,6 +57,18 @@ pub(crate) struct Keeping {
 
 /// What else an entry takes.
 const OVERHEAD: usize = 1 << 10;
+/// Places of answers that were replaced, which are not worth looking for.
+const SPARE_PLACES: usize = 64;
+
+impl Answers {
+    /// Where the same answers are kept again and again, their former places would fill the memory.
+    fn forget_replaced(&mut self) {
+        let Self { by_key, order } = self;
+        if order.len() > 2 * by_key.len() + SPARE_PLACES {
+            order.retain(|(key, came)| by_key.get(key).is_some_and(|kept| kept.came == *came));
+        }
+    }
+}
 
 impl Cache {
     pub(crate) fn new(settings: &ModelSettings) -> Self {
@@ -100,6 +112,7 @@ impl Cache {
         let mut answers = self.answers.lock();
         let before = answers.by_key.insert(key, Arc::new(cached));
         answers.order.push_back((key, now));
+        answers.forget_replaced();
         drop(answers);
         drop(before);
     }
@@ -182,4 +195,22 @@ pub(crate) fn key<'b>(
     }
     body.for_each(|piece| hash.update(piece));
     hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_answer_kept_again_and_again_takes_one_place() {
+        let cache = Cache::new(&ModelSettings::default());
+        for _ in 0..10_000 {
+            let mut keeping = Keeping::new([7; 32], Duration::from_secs(60), 1 << 10);
+            assert!(keeping.add(&Bytes::from_static(b"answer")));
+            let answered = (ModelType::Openai, "m".to_owned());
+            cache.keep(keeping, &"acme".to_owned(), HeaderMap::new(), answered);
+        }
+        assert!(cache.answers.lock().order.len() < 100);
+        assert!(cache.get(&[7; 32]).is_some());
+    }
 }

@@ -5,11 +5,11 @@ use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
 use super::door::{self, Shown};
+use super::hooks::HooksAsk;
 use super::plan::{Plan, mix};
 use super::prepared::{Prepared, Sent};
 use super::room::Room;
 use super::served::Served;
-use super::upstream::SharedClient;
 use super::{ModelProblem, Models, Pieces, dialect_of};
 use crate::address::{Address, Endpoint};
 use crate::body::Body;
@@ -36,7 +36,6 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use types::KindName;
 use types::kinds::model::{ModelFailure, ModelHookTime};
@@ -341,9 +340,13 @@ impl Call<'_> {
         last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
     }
 
-    pub(crate) fn hooks_ask(&self) -> (&SharedClient, &str, Duration) {
-        let owner = self.served.route.workspace_name.as_str();
-        (&self.models.client, owner, self.models.settings.hook_timeout)
+    pub(crate) fn hooks_ask(&self) -> HooksAsk<'_> {
+        HooksAsk {
+            client: &self.models.client,
+            looks: &self.models.looks,
+            owner: &self.served.route.workspace_name,
+            time: self.models.settings.hook_timeout,
+        }
     }
 
     /// Where the request falls among the weights of targets.

@@ -21,7 +21,7 @@ use ::models::translate::Bounds;
 use admission::Refused;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,9 +41,13 @@ impl Call<'_> {
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
         let is_events = is_events(&begun.head.headers);
+        // What is given again is given as 200.
+        let key = key.filter(|_| begun.head.status == StatusCode::OK);
         // Hooks look at the text of events as they pass, and at whatever else when it is whole.
         let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(model);
         if self.asked.is_stream && (is_events || passes) {
+            // Of what is no stream nobody has looked whether it is whole.
+            let key = key.filter(|_| is_events);
             return self
                 .stream(model, begun, key, is_events)
                 .map_err(|problem| Failed::of(model, problem));

@@ -1,21 +1,28 @@
 //! What looks at requests before they go out, and at answers before they come in.
 
+use super::patterns::{TooSlow, compiled, each_text, find, masked};
+use super::turns::Turns;
 use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
 use types::models::ModelRoute;
 
-/// Bytes of a pattern when it is compiled, and what it may remember while it looks.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// What stands in the place of what was found.
 pub(crate) const MASK: &str = "***";
 /// Of a stream, what a pattern may lie across.
 const WINDOW: usize = 4 << 10;
+/// How long a stream may be held up by looking at it, and for each byte that is looked at besides. Patterns
+/// of usual kinds take a hundredth of that.
+const WATCH_TIME: Duration = Duration::from_secs(1);
+const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
+/// How long an entry of the request log may be held up.
+const REDACT_TIME: Duration = Duration::from_secs(1);
+const TOO_SLOW: &str = "its pattern takes too long to look for";
 /// A webhook may answer so much.
 const ANSWER_MAX: usize = 8 << 20;
 
@@ -26,6 +33,17 @@ pub(crate) struct Hooks {
     redacts: Vec<Result<Regex, String>>,
 }
 
+/// What hooks need to look.
+#[derive(Clone, Copy)]
+pub(crate) struct HooksAsk<'a> {
+    pub(crate) client: &'a SharedClient,
+    pub(crate) looks: &'a Turns,
+    pub(crate) owner: &'a str,
+    /// For each of them.
+    pub(crate) time: Duration,
+}
+
+#[derive(Clone)]
 struct Hook {
     /// As the model's wish counts them, from 0.
     number: usize,
@@ -34,6 +52,7 @@ struct Hook {
     optional: bool,
 }
 
+#[derive(Clone)]
 enum What {
     Pattern {
         pattern: Regex,
@@ -78,13 +97,15 @@ impl Hooks {
         &self,
         when: ModelHookTime,
         body: Bytes,
-        (client, owner, time): (&SharedClient, &str, Duration),
+        ask: HooksAsk<'_>,
     ) -> Result<Bytes, Stopped> {
         let mut body = body;
         for hook in self.at(when) {
             let looked = match &hook.what {
-                What::Pattern { pattern, action } => hook.pattern(pattern, *action, &body),
-                What::Webhook(uri) => hook.webhook(uri, &body, (client, owner, time)).await,
+                What::Pattern { pattern, action } => {
+                    hook.pattern(pattern, *action, &body, ask).await
+                }
+                What::Webhook(uri) => hook.webhook(uri, &body, ask).await,
                 What::Broken(why) => Err(hook.failed(why.clone())),
             };
             match looked {
@@ -101,15 +122,14 @@ impl Hooks {
     pub(crate) fn redacted(&self, body: &[u8], max: usize) -> String {
         // Looked at whole: what is cut off could not be recognised.
         let mut text = String::from_utf8_lossy(body).into_owned();
+        let until = Instant::now() + REDACT_TIME;
         for redact in &self.redacts {
-            match redact {
-                Ok(pattern) => {
-                    if let std::borrow::Cow::Owned(changed) = pattern.replace_all(&text, MASK) {
-                        text = changed;
-                    }
-                }
+            let looked = redact.as_ref().ok().map(|pattern| masked(pattern, &text, until));
+            match looked {
+                Some(Ok(None)) => {}
+                Some(Ok(Some(changed))) => text = changed,
                 // Without it nothing is known to be harmless.
-                Err(_) => return MASK.to_owned(),
+                Some(Err(TooSlow)) | None => return MASK.to_owned(),
             }
         }
         let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
@@ -124,7 +144,7 @@ impl Hooks {
             _ => None,
         });
         let patterns: Vec<_> = patterns.collect();
-        (!patterns.is_empty()).then(|| Watch { patterns, window: String::new() })
+        (!patterns.is_empty()).then(|| Watch { patterns, window: String::new(), left: WATCH_TIME })
     }
 }
 
@@ -132,15 +152,24 @@ impl Hooks {
 pub(crate) struct Watch {
     patterns: Vec<(usize, Regex)>,
     window: String,
+    /// Of the time that looking may take.
+    left: Duration,
 }
 
 impl Watch {
     pub(crate) fn look(&mut self, text: &str) -> Result<(), Stopped> {
         self.window.push_str(text);
-        if let Some((number, _)) =
-            self.patterns.iter().find(|(_, pattern)| pattern.is_match(&self.window))
-        {
-            return Err(Stopped::Blocked { number: *number, what: "the answer", why: None });
+        for (number, pattern) in &self.patterns {
+            let (number, began) = (*number, Instant::now());
+            if pattern.is_match(&self.window) {
+                return Err(Stopped::Blocked { number, what: "the answer", why: None });
+            }
+            let bytes = u32::try_from(self.window.len()).unwrap_or(u32::MAX);
+            self.left += WATCH_TIME_OF_BYTE * bytes;
+            self.left = self
+                .left
+                .checked_sub(began.elapsed())
+                .ok_or_else(|| Stopped::Failed { number, why: TOO_SLOW.to_owned() })?;
         }
         if self.window.len() > 2 * WINDOW {
             let from = self.window.len() - WINDOW;
@@ -170,14 +199,6 @@ impl What {
     }
 }
 
-fn compiled(pattern: &str) -> Result<Regex, String> {
-    let built = RegexBuilder::new(pattern)
-        .size_limit(PATTERN_BYTES_MAX)
-        .dfa_size_limit(PATTERN_BYTES_MAX)
-        .build();
-    built.map_err(|error| error.to_string())
-}
-
 impl Hook {
     const fn seen(&self) -> &'static str {
         match self.when {
@@ -190,12 +211,33 @@ impl Hook {
         Stopped::Failed { number: self.number, why: why.into() }
     }
 
-    /// Texts are compared as they mean, however they are written: so what is JSON is read as such.
-    fn pattern(
+    /// Beside everything else, since nobody knows how long it takes, in the workspace's turn.
+    async fn pattern(
         &self,
         pattern: &Regex,
         action: ModelHookAction,
         body: &Bytes,
+        ask: HooksAsk<'_>,
+    ) -> Result<Option<Bytes>, Stopped> {
+        let Ok(turn) = tokio::time::timeout(ask.time, ask.looks.turn(ask.owner)).await else {
+            return Err(self.failed("too much of the workspace is being looked at"));
+        };
+        let (hook, pattern, body) = (self.clone(), pattern.clone(), body.clone());
+        let until = Instant::now() + ask.time;
+        let looking = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            hook.look_for(&pattern, action, &body, until)
+        });
+        looking.await.unwrap_or_else(|error| Err(self.failed(error.to_string())))
+    }
+
+    /// Texts are compared as they mean, however they are written: so what is JSON is read as such.
+    fn look_for(
+        &self,
+        pattern: &Regex,
+        action: ModelHookAction,
+        body: &Bytes,
+        until: Instant,
     ) -> Result<Option<Bytes>, Stopped> {
         let mut value: Value = match serde_json::from_slice(body) {
             Ok(value) => value,
@@ -203,15 +245,18 @@ impl Hook {
         };
         let is_plain = value.is_string();
         let mut found = false;
-        each_text(&mut value, &mut |text| {
-            if !pattern.is_match(text) {
-                return;
+        let seen = each_text(&mut value, &mut |text| {
+            match action {
+                ModelHookAction::Block => found |= find(pattern, text, 0, until)?.is_some(),
+                ModelHookAction::Mask => {
+                    if let Some(changed) = masked(pattern, text, until)? {
+                        (found, *text) = (true, changed);
+                    }
+                }
             }
-            found = true;
-            if action == ModelHookAction::Mask {
-                *text = pattern.replace_all(text, MASK).into_owned();
-            }
+            Ok(())
         });
+        seen.map_err(|TooSlow| self.failed(TOO_SLOW))?;
         match (found, action) {
             (false, _) => Ok(None),
             (true, ModelHookAction::Block) => {
@@ -229,8 +274,9 @@ impl Hook {
         &self,
         uri: &Uri,
         body: &Bytes,
-        (client, owner, time): (&SharedClient, &str, Duration),
+        ask: HooksAsk<'_>,
     ) -> Result<Option<Bytes>, Stopped> {
+        let HooksAsk { client, owner, time, .. } = ask;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let body = Pieces::from(body.clone());
@@ -259,16 +305,6 @@ impl Hook {
     }
 }
 
-/// Every text of a value, but not the names of members.
-fn each_text(value: &mut Value, see: &mut impl FnMut(&mut String)) {
-    match value {
-        Value::String(text) => see(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, see)),
-        Value::Object(members) => members.values_mut().for_each(|value| each_text(value, see)),
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,7 +327,8 @@ mod tests {
         let hook = &hooks.hooks[0];
         match &hook.what {
             What::Pattern { pattern, action } => {
-                hook.pattern(pattern, *action, &Bytes::from_static(body.as_bytes()))
+                let until = Instant::now() + Duration::from_secs(60);
+                hook.look_for(pattern, *action, &Bytes::from_static(body.as_bytes()), until)
             }
             _ => Err(hook.failed("no pattern")),
         }

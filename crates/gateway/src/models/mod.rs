@@ -4,6 +4,7 @@
 //! door      who may, by whatever slot the client of a provider puts a key into
 //! asked     what is asked for: the body, read whole and looked at once
 //! hooks     what looks at requests and answers
+//! patterns  looking for what users want to be found, no longer than it may take
 //! cache     answers that are given again
 //! plan      which models are asked, one after the other
 //! attempt   one of them: reserved, asked, asked again
@@ -32,12 +33,14 @@ mod failure;
 mod hooks;
 mod log;
 mod outside;
+mod patterns;
 mod plan;
 mod prepared;
 mod problem;
 mod room;
 mod served;
 mod settings;
+mod turns;
 mod upstream;
 
 pub(crate) use answer::ModelBody;
@@ -57,6 +60,7 @@ use cache::Cache;
 use log::Log;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use turns::Turns;
 use types::World;
 use types::models::{ModelCall, ModelOutcome};
 use upstream::{Client, SharedClient};
@@ -72,6 +76,8 @@ pub(crate) struct Models {
     client: SharedClient,
     cache: Cache,
     log: Log,
+    /// Of those who look for patterns.
+    looks: Turns,
     /// Bytes that are gathered, by workspace.
     bodies: Pool<String>,
     /// Set when whoever keeps the books is there.
@@ -86,6 +92,7 @@ impl Models {
             client: Arc::new(Client::new(settings)),
             cache: Cache::new(settings),
             log: Log::new(settings.log_max),
+            looks: Turns::new(settings.looks),
             bodies: Pool::new("bytes of requests to models", settings.bodies),
             parts: OnceLock::new(),
             settings: settings.clone(),

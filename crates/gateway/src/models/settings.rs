@@ -63,8 +63,10 @@ pub struct ModelSettings {
     /// Bytes of one of them.
     pub cache_answer_max: usize,
 
-    /// How long a webhook may take.
+    /// How long a webhook may take, or the search for a pattern.
     pub hook_timeout: Duration,
+    /// Requests and answers in which patterns are looked for at a time, in all and of one workspace.
+    pub looks: Limits,
 
     /// Requests whose entries wait to be written to the log.
     pub log_max: usize,
@@ -126,6 +128,7 @@ impl Default for ModelSettings {
             cache: Limits { total: 256 << 20, share: 32 << 20 },
             cache_answer_max: 1 << 20,
             hook_timeout: Duration::from_secs(5),
+            looks: Limits { total: 8, share: 2 },
             log_max: 10_000,
             log_body_max: 16 << 10,
             output_max: 16_384,

@@ -59,3 +59,15 @@ async fn money_has_a_limit_only_where_there_is_a_price() {
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
     assert!(stage.usage(1).await.cost > 0);
 }
+
+#[tokio::test]
+async fn an_answer_in_the_background_is_nothing_for_a_limit_of_tokens() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.limits = vec![limit(LimitMeasure::TotalTokens, 1000)];
+    stage.route(route);
+    let later = r#"{"model":"any","input":"hi","background":true}"#;
+    stage.ask("/acme/models/m/v1/responses", later).await.is(403, "MODEL_PATH_UNCOUNTED");
+    assert_eq!(standin.count(), 0);
+}

@@ -70,6 +70,8 @@ async fn no_way_leads_past_hooks_that_look_at_answers() {
     assert!(stream.text.contains("MODEL_HOOK_BLOCKED"), "{stream:?}");
     let count = standin.count();
     stage.ask("/acme/models/target/v1/completions", HI).await.is(502, "MODEL_HOOK_FAILED");
+    // An answer that the provider keeps.
+    stage.ask("/acme/models/target/v1/responses/resp_1", "").await.is(502, "MODEL_HOOK_FAILED");
     assert_eq!(standin.count(), count);
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Models {
     pub(crate) cache_workspace_bytes_max: usize,
     pub(crate) cache_answer_bytes_max: usize,
     pub(crate) hook_timeout: Span,
+    pub(crate) looks_max: usize,
+    pub(crate) looks_workspace_max: usize,
     pub(crate) log_max: usize,
     pub(crate) log_body_bytes_max: usize,
     pub(crate) limit_wait_max: Span,
@@ -80,7 +82,7 @@ impl Models {
         }
     }
 
-    fn counts(&self) -> [(&'static str, usize); 25] {
+    fn counts(&self) -> [(&'static str, usize); 27] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),
@@ -95,6 +97,8 @@ impl Models {
             ("models.streams_max", self.streams_max),
             ("models.attempts_max", self.attempts_max),
             ("models.breaker_failures", self.breaker_failures as usize),
+            ("models.looks_max", self.looks_max),
+            ("models.looks_workspace_max", self.looks_workspace_max),
             ("models.log_max", self.log_max),
             ("models.log_body_bytes_max", self.log_body_bytes_max),
             ("models.limit_waiting_max", self.limit_waiting_max),
@@ -191,6 +195,7 @@ impl Models {
             cache: share(self.cache_bytes_max, self.cache_workspace_bytes_max),
             cache_answer_max: self.cache_answer_bytes_max,
             hook_timeout: self.hook_timeout.0,
+            looks: share(self.looks_max, self.looks_workspace_max),
             log_max: self.log_max,
             log_body_max: self.log_body_bytes_max,
             output_max: self.output_tokens_max,

@@ -136,7 +136,20 @@ fn is_passed(pair: &str) -> bool {
         "token",
     ];
     let name = name(pair).to_ascii_lowercase();
-    !pair.is_empty() && !CREDENTIALS.contains(&name.as_str()) && !name.starts_with('$')
+    !pair.is_empty()
+        && !CREDENTIALS.contains(&name.as_str())
+        && !name.starts_with('$')
+        && !hides_usage(&name, pair)
+}
+
+/// What makes Google's services leave out of an answer what was used, or say it in another form.
+fn hides_usage(name: &str, pair: &str) -> bool {
+    let value = pair.split_once('=').map_or("", |(_, value)| value);
+    match name {
+        "fields" | "callback" => true,
+        "alt" => !matches!(value, "json" | "sse" | "media"),
+        _ => false,
+    }
 }
 
 /// Whether a path stays below where it begins, however a server behind it reads it. The error completes
@@ -196,6 +209,13 @@ mod tests {
             url("http://h", "/p", Some(asked), &["a=2", "c=3"]),
             "http://h/p?a=1&b=%20x&c=3"
         );
+    }
+
+    #[test]
+    fn no_query_takes_what_was_used_out_of_an_answer() {
+        let asked = "fields=candidates&alt=sse&%61lt=proto&callback=f&x=1";
+        assert_eq!(url("http://h", "/p", Some(asked), &[]), "http://h/p?alt=sse&x=1");
+        assert_eq!(url("http://h", "/p", Some("alt=media"), &[]), "http://h/p?alt=media");
     }
 
     #[test]

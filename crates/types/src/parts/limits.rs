@@ -47,7 +47,7 @@ pub const MODEL_TIMEOUT_MS_MAX: i64 = 900_000;
 pub const MODEL_CACHE_S_MAX: i64 = 86_400;
 pub const MODEL_HOOKS_MAX: usize = 16;
 /// Of a pattern that is ready to be looked for.
-pub const MODEL_PATTERN_BYTES_MAX: usize = 1 << 20;
+pub const MODEL_PATTERN_BYTES_MAX: usize = 1 << 18;
 /// What may stand in a path of the API.
 pub const PATH_SEGMENT: &str = r"^[A-Za-z0-9._-]*$";
 pub const DNS_LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";

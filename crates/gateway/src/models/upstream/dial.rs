@@ -1,9 +1,9 @@
 //! Connections to providers: names are resolved here, and what is inside is refused at the moment of
 //! connecting, so that a name cannot lead elsewhere after it was looked at.
 
-use super::lookups::Lookups;
 use super::{Unreachable, inside};
 use crate::models::settings::ModelSettings;
+use crate::models::turns::{Turn, Turns};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -35,7 +35,7 @@ pub(super) struct Dialer {
     inside: Places,
     authorities: Option<Vec<u8>>,
     tls: OnceLock<Result<TlsConnector, String>>,
-    lookups: Lookups,
+    lookups: Turns,
     connect: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Dialer {
             inside: settings.inside.clone(),
             authorities: settings.authorities.clone(),
             tls: OnceLock::new(),
-            lookups: Lookups::new(settings.lookups),
+            lookups: Turns::new(settings.lookups),
             connect: settings.connect_timeout,
         }
     }
@@ -104,9 +104,9 @@ impl Dialer {
         let found: Vec<SocketAddr> = match host.parse() {
             Ok(address) => vec![SocketAddr::new(address, place.port)],
             Err(_) => {
-                let _turn = self.lookups.turn(owner).await;
-                let found = lookup_host((host, place.port)).await;
-                found.map_err(|error| failed(place, error))?.collect()
+                let turn = self.lookups.turn(owner).await;
+                let looked = looked_up(host.to_owned(), place.port, turn).await;
+                looked.map_err(|error| failed(place, error))?
             }
         };
         let mut permitted: Vec<SocketAddr> =
@@ -117,6 +117,17 @@ impl Dialer {
             false => Ok(permitted),
         }
     }
+}
+
+/// A thread is busy for as long as the name server takes, also when nobody waits any more. So long
+/// lasts the turn.
+async fn looked_up(host: String, port: u16, turn: Turn) -> io::Result<Vec<SocketAddr>> {
+    let looking = tokio::spawn(async move {
+        let found = lookup_host((host, port)).await.map(Iterator::collect);
+        drop(turn);
+        found
+    });
+    looking.await.map_err(io::Error::other)?
 }
 
 fn failed(place: &Place, error: io::Error) -> Unreachable {

@@ -2,7 +2,6 @@
 
 mod dial;
 mod inside;
-mod lookups;
 mod pieces;
 mod pool;
 mod wire;
@@ -22,6 +21,7 @@ use pool::{Seat, Spares};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
@@ -31,6 +31,10 @@ use wire::{NoAnswer, Wire};
 /// Of an answer that is over but for what ends its connection's share of it.
 pub(crate) const REST_TIME: Duration = Duration::from_secs(1);
 pub(crate) const REST_MAX: usize = 16 << 10;
+/// A connection of HTTP/2 in use on which nothing came for so long is asked whether it lives, and has so
+/// long to say so.
+const PING_AFTER: Duration = Duration::from_secs(20);
+const PING_TIME: Duration = Duration::from_secs(10);
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 /// What may be under way on one stream of HTTP/2 before it is read. A connection has room for all of
@@ -144,14 +148,19 @@ impl Client {
     ) -> Result<Response<Answer>, Broken> {
         let began = Instant::now();
         let until = began + patience.total;
+        let is_sent = AtomicBool::new(false);
+        let host = request.uri.host().unwrap_or_default().to_owned();
         let asked = timeout_at(began + patience.first.min(patience.total), async {
             let place = place(&request.uri)?;
             let owner = owner.to_owned();
-            let (response, way) = self.exchange(&place, &owner, request).await?;
+            let (response, way) = self.exchange(&place, &owner, request, &is_sent).await?;
             Ok::<_, Broken>((response, way, place, owner))
         });
         let (response, way, place, owner) =
-            asked.await.unwrap_or(Err(Broken::Silent(patience.first)))?;
+            asked.await.unwrap_or_else(|_| match is_sent.load(Ordering::Relaxed) {
+                true => Err(Broken::Silent(patience.first)),
+                false => Err(Unreachable::TooSlow(host).into()),
+            })?;
         let (last, bears) = (began, patience.first.max(patience.between));
         let timer = Box::pin(sleep_until(until.min(last + bears)));
         let spares = self.spares.clone();
@@ -169,30 +178,35 @@ impl Client {
         }))
     }
 
+    /// `is_sent`: whether any of it may have left.
     async fn exchange(
         &self,
         place: &Place,
         owner: &String,
         request: Outgoing,
+        is_sent: &AtomicBool,
     ) -> Result<(Response<Incoming>, Way), Broken> {
         if let Some(seat) = self.spares.seat(place) {
+            is_sent.store(true, Ordering::Relaxed);
             return over_two(seat, second(request)).await;
         }
         let mut request = request;
         while let Some(mut wire) = self.spares.take(place) {
             let Outgoing { method, uri, headers, body } = request;
+            is_sent.store(true, Ordering::Relaxed);
             match wire.send(first(&method, &uri, headers, body)).await {
                 Ok(response) => return Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => return Err(Broken::Cut(error)),
                 // The provider closed it meanwhile: the next one, or a new one.
                 Err(NoAnswer::Unsent(unsent)) => {
+                    is_sent.store(false, Ordering::Relaxed);
                     let (head, body) = unsent.into_parts();
                     request = Outgoing { method, uri, headers: head.headers, body };
                 }
             }
         }
         // Boxed: connecting is rare, and requests over kept connections need not carry its state.
-        Box::pin(self.anew(place, owner, request)).await
+        Box::pin(self.anew(place, owner, request, is_sent)).await
     }
 
     async fn anew(
@@ -200,8 +214,10 @@ impl Client {
         place: &Place,
         owner: &String,
         request: Outgoing,
+        is_sent: &AtomicBool,
     ) -> Result<(Response<Incoming>, Way), Broken> {
         let (stream, is_two) = self.dialer.dial(place, owner).await?;
+        is_sent.store(true, Ordering::Relaxed);
         if !is_two {
             let wire = Wire::open(stream, self.head_bytes_max).await;
             let mut wire = wire.map_err(Broken::Cut)?;
@@ -221,6 +237,9 @@ impl Client {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(STREAM_WINDOW.saturating_mul(streams))
             .max_header_list_size(u32::try_from(self.head_bytes_max).unwrap_or(u32::MAX))
+            // All share it: one that is dead must not take their requests until TCP gives up.
+            .keep_alive_interval(Some(PING_AFTER))
+            .keep_alive_timeout(PING_TIME)
             .handshake(TokioIo::new(stream));
         let (sender, connection) = handshake.await.map_err(Broken::Cut)?;
         let driving = tokio::spawn(async move {

@@ -7,15 +7,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(super) struct Lookups {
+pub(crate) struct Turns {
     all: Arc<Semaphore>,
     share: usize,
     /// Of those who look up names now.
     shares: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
-impl Lookups {
-    pub(super) fn new(limits: Limits) -> Self {
+impl Turns {
+    pub(crate) fn new(limits: Limits) -> Self {
         let [total, share] = [limits.total, limits.share].map(|limit| {
             usize::try_from(limit)
                 .map_or(Semaphore::MAX_PERMITS, |limit| limit.min(Semaphore::MAX_PERMITS))
@@ -25,7 +25,7 @@ impl Lookups {
 
     /// Waits for a turn, which ends when it is dropped. Whoever waits for others of the same workspace
     /// takes none of the neighbours' turns.
-    pub(super) async fn turn(&self, owner: &str) -> Turn {
+    pub(crate) async fn turn(&self, owner: &str) -> Turn {
         let own = self.share(owner).acquire_owned().await;
         let one = Arc::clone(&self.all).acquire_owned().await;
         Turn { _own: own.ok(), _one: one.ok() }
@@ -44,7 +44,7 @@ impl Lookups {
 }
 
 /// `None` would be a semaphore that somebody has closed, which nobody does.
-pub(super) struct Turn {
+pub(crate) struct Turn {
     _own: Option<OwnedSemaphorePermit>,
     _one: Option<OwnedSemaphorePermit>,
 }
@@ -57,17 +57,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_workspace_leaves_turns_to_the_others() {
-        let lookups = Lookups::new(Limits { total: 4, share: 2 });
-        let mut turns = Vec::new();
-        while let Ok(turn) = timeout(Duration::from_secs(1), lookups.turn("a")).await {
-            turns.push(turn);
+        let turns = Turns::new(Limits { total: 4, share: 2 });
+        let mut taken = Vec::new();
+        while let Ok(turn) = timeout(Duration::from_secs(1), turns.turn("a")).await {
+            taken.push(turn);
         }
-        assert_eq!(turns.len(), 2);
-        assert!(timeout(Duration::from_secs(1), lookups.turn("b")).await.is_ok());
-        turns.pop();
-        assert!(timeout(Duration::from_secs(1), lookups.turn("a")).await.is_ok());
-        drop(turns);
-        drop(lookups.turn("c").await);
-        assert_eq!(lookups.shares.lock().len(), 1, "those who wait for nothing are forgotten");
+        assert_eq!(taken.len(), 2);
+        assert!(timeout(Duration::from_secs(1), turns.turn("b")).await.is_ok());
+        taken.pop();
+        assert!(timeout(Duration::from_secs(1), turns.turn("a")).await.is_ok());
+        drop(taken);
+        drop(turns.turn("c").await);
+        assert_eq!(turns.shares.lock().len(), 1, "those who wait for nothing are forgotten");
     }
 }

@@ -1,0 +1,133 @@
+//! Looking for patterns of users. A pattern may be as slow as its user likes, so it is looked for in
+//! pieces, and no longer than until a given time.
+
+use super::hooks::MASK;
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+use std::ops::Range;
+use std::time::Instant;
+use types::parts::limits::MODEL_PATTERN_BYTES_MAX;
+
+/// What is looked at before the time is.
+const PIECE: usize = 64 << 10;
+/// Of texts that are longer, what a pattern may lie across.
+const OVERLAP: usize = 4 << 10;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooSlow;
+
+pub(super) fn compiled(pattern: &str) -> Result<Regex, String> {
+    let built = RegexBuilder::new(pattern)
+        .size_limit(MODEL_PATTERN_BYTES_MAX)
+        .dfa_size_limit(MODEL_PATTERN_BYTES_MAX)
+        .build();
+    built.map_err(|error| error.to_string())
+}
+
+/// The first place at `from` or behind it.
+pub(super) fn find(
+    pattern: &Regex,
+    text: &str,
+    from: usize,
+    until: Instant,
+) -> Result<Option<Range<usize>>, TooSlow> {
+    let mut at = from;
+    loop {
+        if Instant::now() > until {
+            return Err(TooSlow);
+        }
+        let end = text.floor_char_boundary(at + PIECE);
+        match pattern.find_at(&text[..end], at) {
+            // What reaches to the end of a piece may go on behind it, or be none there.
+            Some(found) if found.end() == end && end < text.len() && found.start() > at => {
+                at = found.start();
+            }
+            Some(found) => return Ok(Some(found.range())),
+            None if end == text.len() => return Ok(None),
+            None => at = text.floor_char_boundary(end - OVERLAP),
+        }
+    }
+}
+
+/// The text without what the pattern finds, if it finds any.
+pub(super) fn masked(
+    pattern: &Regex,
+    text: &str,
+    until: Instant,
+) -> Result<Option<String>, TooSlow> {
+    let (mut out, mut at, mut from) = (String::new(), 0, 0);
+    while let Some(found) = find(pattern, text, from, until)? {
+        out.push_str(&text[at..found.start]);
+        out.push_str(MASK);
+        at = found.end;
+        if found.end == text.len() {
+            break;
+        }
+        from = if found.is_empty() { text.ceil_char_boundary(at + 1) } else { at };
+    }
+    if out.is_empty() {
+        return Ok(None);
+    }
+    out.push_str(&text[at..]);
+    Ok(Some(out))
+}
+
+/// Every text of a value, but not the names of members.
+pub(super) fn each_text(
+    value: &mut Value,
+    see: &mut impl FnMut(&mut String) -> Result<(), TooSlow>,
+) -> Result<(), TooSlow> {
+    match value {
+        Value::String(text) => see(text),
+        Value::Array(values) => values.iter_mut().try_for_each(|value| each_text(value, see)),
+        Value::Object(members) => members.values_mut().try_for_each(|value| each_text(value, see)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(600)
+    }
+
+    #[test]
+    fn a_slow_pattern_ends_in_time() {
+        let slow = compiled("a[ab]{3000}[c-z]").unwrap();
+        let text = "a".repeat(32 << 20);
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert_eq!(find(&slow, &text, 0, soon), Err(TooSlow));
+        assert_eq!(masked(&slow, &text, soon), Err(TooSlow));
+    }
+
+    #[test]
+    fn what_lies_across_pieces_is_found() {
+        let pattern = compiled(r"\bb{1000,}\b").unwrap();
+        for before in (PIECE - 2000..PIECE + 2000).step_by(97) {
+            let text = format!("{} {} c", "a".repeat(before), "b".repeat(1500));
+            let found = find(&pattern, &text, 0, later()).unwrap();
+            assert_eq!(found, Some(before + 1..before + 1501), "{before}");
+        }
+        let end = compiled("b$").unwrap();
+        let text = format!("{}c", "b".repeat(PIECE));
+        assert_eq!(find(&end, &text, 0, later()), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn short_texts_are_masked_as_the_library_does(
+            pattern in prop_oneof![
+                Just("[a-c]"), Just("[a-c]{1,3}"), Just("a|bc"), Just("\\bé"), Just("(?i)B+"),
+            ],
+            text in "[a-cB é]{0,40}",
+        ) {
+            let pattern = compiled(pattern).unwrap();
+            let ours = masked(&pattern, &text, later()).unwrap();
+            prop_assert_eq!(ours.as_deref().unwrap_or(&text), pattern.replace_all(&text, MASK));
+        }
+    }
+}
