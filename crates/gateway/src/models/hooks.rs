@@ -1,6 +1,6 @@
 //! What looks at requests before they go out, and at answers before they come in.
 
-use super::patterns::{TooSlow, compiled, each_text, find, masked};
+use super::patterns::{TooSlow, boundary_before, compiled, each_text, find, masked};
 use super::turns::Turns;
 use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
 use bytes::Bytes;
@@ -132,8 +132,7 @@ impl Hooks {
                 Some(Err(TooSlow)) | None => return MASK.to_owned(),
             }
         }
-        let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-        text.truncate(end.unwrap_or(0));
+        text.truncate(boundary_before(&text, max));
         text
     }
 
@@ -172,9 +171,8 @@ impl Watch {
                 .ok_or_else(|| Stopped::Failed { number, why: TOO_SLOW.to_owned() })?;
         }
         if self.window.len() > 2 * WINDOW {
-            let from = self.window.len() - WINDOW;
-            let from = (from..=self.window.len()).find(|at| self.window.is_char_boundary(*at));
-            self.window.drain(..from.unwrap_or(0));
+            let from = boundary_before(&self.window, self.window.len() - WINDOW);
+            self.window.drain(..from);
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(super) fn find(
         if Instant::now() > until {
             return Err(TooSlow);
         }
-        let end = text.floor_char_boundary(at + PIECE);
+        let end = boundary_before(text, at + PIECE);
         match pattern.find_at(&text[..end], at) {
             // What reaches to the end of a piece may go on behind it, or be none there.
             Some(found) if found.end() == end && end < text.len() && found.start() > at => {
@@ -44,9 +44,14 @@ pub(super) fn find(
             }
             Some(found) => return Ok(Some(found.range())),
             None if end == text.len() => return Ok(None),
-            None => at = text.floor_char_boundary(end - OVERLAP),
+            None => at = boundary_before(text, end - OVERLAP),
         }
     }
+}
+
+/// The last place up to `at` that lies between two characters.
+pub(super) fn boundary_before(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
 /// The text without what the pattern finds, if it finds any.
@@ -63,7 +68,9 @@ pub(super) fn masked(
         if found.end == text.len() {
             break;
         }
-        from = if found.is_empty() { text.ceil_char_boundary(at + 1) } else { at };
+        let step =
+            if found.is_empty() { text[at..].chars().next().map_or(0, char::len_utf8) } else { 0 };
+        from = at + step;
     }
     if out.is_empty() {
         return Ok(None);
