@@ -7,6 +7,7 @@ use super::asked::Asked;
 use super::call::{Call, Failed};
 use super::failure;
 use super::hooks::Stopped;
+use super::plan::Reached;
 use super::prepared::Prepared;
 use super::room::Room;
 use super::served::Served;
@@ -57,10 +58,10 @@ impl Call<'_> {
     /// `is_last`: whether no other model is asked after such a failure.
     pub(crate) async fn attempt(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         is_last: impl Fn(ModelFailure) -> bool,
     ) -> Result<Begun, Failed> {
-        let models = self.models;
+        let (models, model) = (self.models, &reached.model);
         let settings = &models.settings;
         let failed = |problem: ModelProblem| Failed::of(model, problem.into());
         let provider = match &model.provider {
@@ -73,12 +74,12 @@ impl Call<'_> {
         };
         if self.asked.operation == Operation::Other
             && !self.is_count()
-            && self.looks_at_answers(model)
+            && self.looks_at_answers(reached)
         {
             let stopped = Stopped::Failed { number: 0, why: UNWATCHED.to_owned() };
             return Err(Failed::last(model, ModelProblem::from(stopped).into()));
         }
-        let looked = self.looked_at_by(model).await.map_err(|stopped| failed(stopped.into()))?;
+        let looked = self.looked_at_by(reached).await.map_err(|stopped| failed(stopped.into()))?;
         let asked = looked.as_ref().unwrap_or(&self.asked);
         let prepared = {
             let values = self.room_for_values(provider, asked);
@@ -86,10 +87,10 @@ impl Call<'_> {
                 values.map_err(|refused| Failed::last(model, Problem::Crowded(refused)))?;
             Prepared::new(model, provider, asked, &self.sent).map_err(failed)?
         };
-        let routing = merged(&model.route.routing, &self.served.route.routing);
+        let routing = merged(self.all_of(reached));
         let patience = settings.patience(&routing);
         let mut account =
-            self.reserve(model, &prepared, asked).await.map_err(|refused| match refused {
+            self.reserve(reached, &prepared, asked).await.map_err(|refused| match refused {
                 // Another model may have something left.
                 refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
                     Failed::of(model, refused.into()).by(ModelFailure::RateLimit)
@@ -140,13 +141,28 @@ impl Call<'_> {
         }
     }
 
-    /// A model that is asked in the place of another looks at the request as well.
-    async fn looked_at_by(&self, model: &Served) -> Result<Option<Asked>, Stopped> {
+    /// The model that was asked for, those that it leads through, and the one that is asked: their
+    /// limits and hooks count.
+    pub(crate) fn all_of<'a>(
+        &'a self,
+        reached: &'a Reached,
+    ) -> impl DoubleEndedIterator<Item = &'a Arc<Served>> {
+        let other = Some(&reached.model).filter(|model| model.route.id != self.served.route.id);
+        std::iter::once(self.served).chain(&reached.through).chain(other)
+    }
+
+    /// Models that are asked in the place of another look at the request as well.
+    async fn looked_at_by(&self, reached: &Reached) -> Result<Option<Asked>, Stopped> {
         let when = ModelHookTime::Before;
-        if model.route.id == self.served.route.id || !model.hooks.any(when) {
+        let others: Vec<_> =
+            self.all_of(reached).skip(1).filter(|model| model.hooks.any(when)).collect();
+        if others.is_empty() {
             return Ok(None);
         }
-        let body = model.hooks.look(when, self.asked.body.clone(), self.hooks_ask()).await?;
+        let mut body = self.asked.body.clone();
+        for model in others {
+            body = model.hooks.look(when, body, self.hooks_ask()).await?;
+        }
         let read = Asked::read(&self.sent.path, body);
         read.map(Some).map_err(|bad| Stopped::Failed { number: 0, why: bad.to_string() })
     }
@@ -213,12 +229,12 @@ impl Call<'_> {
     /// Takes what the call may need at most of each limit that it is under.
     async fn reserve(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         prepared: &Prepared,
         asked: &Asked,
     ) -> Result<Account, ModelProblem> {
         let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
-        let provider = model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
+        let provider = reached.model.route.provider.as_ref().ok_or(ModelProblem::NoProvider)?;
         let listed = parts.prices.find(provider.kind, &prepared.model).copied();
         let has_tiers = matches!(prepared.spoken, Some(Dialect::OpenAi | Dialect::Responses));
         let is_faster = asked.has_priority && has_tiers;
@@ -245,7 +261,7 @@ impl Call<'_> {
             prices: parts.prices.version().to_owned(),
             outcome: ModelOutcome::Interrupted,
         };
-        let holds = self.holds(model, &most);
+        let holds = self.holds(reached, &most);
         let is_money = holds.iter().any(|hold| hold.limit.measure == LimitMeasure::Cost);
         if is_money && price.is_none() && self.costs() && !self.models.settings.unpriced {
             return Err(ModelProblem::Unpriced(prepared.model.clone()));
@@ -313,9 +329,8 @@ impl Call<'_> {
         Most { input, output, cost, is_open: bound == u64::MAX }
     }
 
-    /// Limits of the model that was asked for, of the one that is asked, and of the key.
-    fn holds(&self, model: &Arc<Served>, most: &Most) -> Vec<Hold> {
-        let is_own = self.served.route.id == model.route.id;
+    /// Limits of all models that the call goes through, and of the key.
+    fn holds(&self, reached: &Reached, most: &Most) -> Vec<Hold> {
         let mut holds: Vec<Hold> = Vec::new();
         let mut add = |limit: &Arc<ModelLimit>, subject: &str| {
             let is_same = |hold: &Hold| {
@@ -336,7 +351,7 @@ impl Call<'_> {
             }
         };
         let nobody = String::new();
-        for served in [self.served, model].into_iter().take(if is_own { 1 } else { 2 }) {
+        for served in self.all_of(reached) {
             let route = &served.route;
             for limit in &served.limits {
                 let subject = match limit.per {
@@ -389,14 +404,17 @@ const fn is_of_use(limit: &ModelLimit) -> bool {
     !matches!(limit.measure, LimitMeasure::Requests)
 }
 
-/// What a model does not say of itself is as the model says that was asked for.
-fn merged(own: &ModelRouting, asked: &ModelRouting) -> ModelRouting {
-    ModelRouting {
-        retries: own.retries.or(asked.retries),
-        first_token_timeout_ms: own.first_token_timeout_ms.or(asked.first_token_timeout_ms),
-        token_timeout_ms: own.token_timeout_ms.or(asked.token_timeout_ms),
-        ..ModelRouting::default()
-    }
+/// What a model does not say of itself is as those say that led to it.
+fn merged<'a>(all: impl DoubleEndedIterator<Item = &'a Arc<Served>>) -> ModelRouting {
+    all.rev().fold(ModelRouting::default(), |own, served| {
+        let asked = &served.route.routing;
+        ModelRouting {
+            retries: own.retries.or(asked.retries),
+            first_token_timeout_ms: own.first_token_timeout_ms.or(asked.first_token_timeout_ms),
+            token_timeout_ms: own.token_timeout_ms.or(asked.token_timeout_ms),
+            ..own
+        }
+    })
 }
 
 /// So that the head of an answer can be put together anew.

@@ -321,17 +321,17 @@ impl Call<'_> {
         let mut plan = Plan::new(&inner.context.routes, self.served, self.point());
         let (mut failure, mut last) = (None, None);
         for _ in 0..self.models.settings.attempts_max {
-            let Some(model) = plan.next(failure) else { break };
-            let begun = self.attempt(&model, |failure| !plan.has_next(failure)).await;
+            let Some(reached) = plan.next(failure) else { break };
+            let begun = self.attempt(&reached, |failure| !plan.has_next(failure)).await;
             let answered = match begun {
-                Ok(begun) => self.respond(&model, begun, key).await,
+                Ok(begun) => self.respond(&reached, begun, key).await,
                 Err(failed) => Err(failed),
             };
             match answered {
                 Ok(response) => return Ok(response),
                 Err(failed) => {
                     let Some(why) = failed.failure else { return failed.response() };
-                    self.tried.push((model.route.name.clone(), why));
+                    self.tried.push((reached.model.route.name.clone(), why));
                     failure = Some(why);
                     last = Some(failed);
                 }

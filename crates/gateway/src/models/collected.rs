@@ -6,7 +6,8 @@ use super::attempt::{Begun, response};
 use super::cache::{Keeping, Key};
 use super::call::{Call, Failed};
 use super::decode::Coding;
-use super::hooks::{Hooks, Stopped, Watch};
+use super::hooks::{Stopped, Watch};
+use super::plan::Reached;
 use super::prepared::Translated;
 use super::room::Room;
 use super::served::Served;
@@ -33,10 +34,11 @@ const EVENTS: &[u8] = b"text/event-stream";
 impl Call<'_> {
     pub(crate) async fn respond(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         mut begun: Begun,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
+        let model = &reached.model;
         begun.account.log(self.entry(begun.head.status));
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
@@ -44,34 +46,34 @@ impl Call<'_> {
         // What is given again is given as 200.
         let key = key.filter(|_| begun.head.status == StatusCode::OK);
         // Hooks look at the text of events as they pass, and at whatever else when it is whole.
-        let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(model);
+        let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(reached);
         if self.asked.is_stream && (is_events || passes) {
             // Of what is no stream nobody has looked whether it is whole.
             let key = key.filter(|_| is_events);
             return self
-                .stream(model, begun, key, is_events)
+                .stream(reached, begun, key, is_events)
                 .map_err(|problem| Failed::of(model, problem));
         }
         if !is_counted {
             return self
-                .stream(model, begun, None, is_events)
+                .stream(reached, begun, None, is_events)
                 .map_err(|problem| Failed::of(model, problem));
         }
-        self.whole(model, begun, key).await
+        self.whole(reached, begun, key).await
     }
 
     /// Passes an answer on as it comes.
     fn stream(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         begun: Begun,
         key: Option<Key>,
         is_events: bool,
     ) -> Result<Response<Body>, Problem> {
-        let settings = &self.models.settings;
+        let (settings, model) = (&self.models.settings, &reached.model);
         let coding = Coding::of(&begun.head.headers);
         let is_same = matches!(coding, Coding::Unknown);
-        let looks = begun.prepared.translation.is_some() || self.looks_at_answers(model);
+        let looks = begun.prepared.translation.is_some() || self.looks_at_answers(reached);
         if is_same && looks {
             let problem = ModelProblem::BadAnswer("it is compressed in a way that is not known");
             return Err(problem.into());
@@ -97,9 +99,8 @@ impl Call<'_> {
             Some(Translated::Embeddings(_)) | None => Flow::Same,
         };
         let watched = prepared.spoken.filter(|_| is_events).and_then(|spoken| {
-            let other = (model.route.id != self.served.route.id).then_some(&model.hooks);
-            let all = std::iter::once(&self.served.hooks).chain(other);
-            let watches: Vec<Watch> = all.filter_map(Hooks::watch).collect();
+            let all = self.all_of(reached);
+            let watches: Vec<Watch> = all.filter_map(|model| model.hooks.watch()).collect();
             let events = Events::new(settings.event_max);
             let reader = spoken.words().reader();
             (!watches.is_empty()).then_some(Watched { watches, events, reader })
@@ -152,16 +153,17 @@ impl Call<'_> {
     /// Reads an answer to its end before any of it is passed on.
     async fn whole(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         mut begun: Begun,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
+        let model = &reached.model;
         let (pieces, room) = match self.gather(&mut begun).await {
             Ok(gathered) => gathered,
             Err(unread) => return Err(unread.failed(model, begun)),
         };
         let mut headers = self.answer_headers(model, &begun, false, key.is_some());
-        let read = self.read_whole(model, &mut begun, pieces).await;
+        let read = self.read_whole(reached, &mut begun, pieces).await;
         let body = match read {
             Ok(body) => body,
             Err(problem) => {
@@ -232,7 +234,7 @@ impl Call<'_> {
 
     async fn read_whole(
         &self,
-        model: &Arc<Served>,
+        reached: &Reached,
         begun: &mut Begun,
         pieces: Pieces,
     ) -> Result<Pieces, Problem> {
@@ -244,23 +246,22 @@ impl Call<'_> {
             }
             None => pieces,
         };
-        if !self.looks_at_answers(model) {
+        if !self.looks_at_answers(reached) {
             return Ok(body);
         }
-        let looked = self.look_at(model, body.whole()).await;
+        let looked = self.look_at(reached, body.whole()).await;
         Ok(Pieces::from(looked.map_err(ModelProblem::from)?))
     }
 
-    pub(crate) fn looks_at_answers(&self, model: &Served) -> bool {
-        self.served.hooks.any(ModelHookTime::After) || model.hooks.any(ModelHookTime::After)
+    pub(crate) fn looks_at_answers(&self, reached: &Reached) -> bool {
+        self.all_of(reached).any(|model| model.hooks.any(ModelHookTime::After))
     }
 
-    async fn look_at(&self, model: &Served, mut body: Bytes) -> Result<Bytes, Stopped> {
-        let when = ModelHookTime::After;
-        if model.route.id != self.served.route.id {
-            body = model.hooks.look(when, body, self.hooks_ask()).await?;
+    async fn look_at(&self, reached: &Reached, mut body: Bytes) -> Result<Bytes, Stopped> {
+        for model in self.all_of(reached).rev() {
+            body = model.hooks.look(ModelHookTime::After, body, self.hooks_ask()).await?;
         }
-        self.served.hooks.look(when, body, self.hooks_ask()).await
+        Ok(body)
     }
 
     fn cache_life(&self) -> Duration {

@@ -9,6 +9,7 @@ use types::ids::ResourceId;
 use types::kinds::model::{ModelFailure, ModelFallback, ModelRouting};
 
 /// What is to be tried still. Each model is tried once, so that circles end.
+#[derive(Clone)]
 pub(crate) struct Plan<'r> {
     routes: &'r Routes,
     workspace: &'r str,
@@ -18,15 +19,24 @@ pub(crate) struct Plan<'r> {
     waiting: VecDeque<Step>,
 }
 
+/// A model with a provider, and which models without one led to it from the one that was asked for.
+#[derive(Clone)]
+pub(crate) struct Reached {
+    pub(crate) model: Arc<Served>,
+    pub(crate) through: Vec<Arc<Served>>,
+}
+
+#[derive(Clone)]
 struct Step {
-    model: Arc<Served>,
+    reached: Reached,
     /// After which failures of the one before. `None`: all but the caller's own.
     on: Option<Vec<ModelFailure>>,
 }
 
 impl<'r> Plan<'r> {
     pub(crate) fn new(routes: &'r Routes, asked: &'r Arc<Served>, point: u64) -> Self {
-        let first = Step { model: Arc::clone(asked), on: None };
+        let reached = Reached { model: Arc::clone(asked), through: Vec::new() };
+        let first = Step { reached, on: None };
         Self {
             routes,
             workspace: &asked.route.workspace_name,
@@ -37,18 +47,19 @@ impl<'r> Plan<'r> {
     }
 
     /// The next model with a provider, after this failure of the one before.
-    pub(crate) fn next(&mut self, failure: Option<ModelFailure>) -> Option<Arc<Served>> {
-        while let Some(Step { model, on }) = self.waiting.pop_front() {
+    pub(crate) fn next(&mut self, failure: Option<ModelFailure>) -> Option<Reached> {
+        while let Some(Step { reached, on }) = self.waiting.pop_front() {
+            let route = &reached.model.route;
             if failure.is_some_and(|failure| !helps(on.as_deref(), failure)) {
                 continue;
             }
-            if self.seen.contains(&model.route.id) {
+            if self.seen.contains(&route.id) || route.off.is_some() {
                 continue;
             }
-            self.seen.push(model.route.id.clone());
-            self.unfold(&model, on.as_deref());
-            if model.route.provider.is_some() && model.route.off.is_none() {
-                return Some(model);
+            self.seen.push(route.id.clone());
+            self.unfold(&reached, on.as_deref());
+            if route.provider.is_some() {
+                return Some(reached);
             }
         }
         None
@@ -56,17 +67,18 @@ impl<'r> Plan<'r> {
 
     /// Whether there is another one that is asked after this failure.
     pub(crate) fn has_next(&self, failure: ModelFailure) -> bool {
-        self.waiting.iter().any(|step| {
-            let route = &step.model.route;
-            helps(step.on.as_deref(), failure)
-                && !self.seen.contains(&route.id)
-                && route.off.is_none()
-        })
+        self.clone().next(Some(failure)).is_some()
     }
 
     /// Puts what a model leads to in front of what waits.
-    fn unfold(&mut self, model: &Served, on: Option<&[ModelFailure]>) {
-        let ModelRouting { targets, fallbacks, .. } = &model.route.routing;
+    fn unfold(&mut self, from: &Reached, on: Option<&[ModelFailure]>) {
+        let ModelRouting { targets, fallbacks, .. } = &from.model.route.routing;
+        let mut through = from.through.clone();
+        // Those of the model that was asked for count in any case.
+        if from.model.route.provider.is_none() && self.seen.len() > 1 {
+            through.push(Arc::clone(&from.model));
+        }
+        let reached = |model| Reached { model, through: through.clone() };
         let mut steps = Vec::new();
         let mut targets: Vec<(f64, Arc<Served>)> = targets
             .iter()
@@ -81,13 +93,13 @@ impl<'r> Plan<'r> {
         // The first stands for the model itself, the others are asked when it fails.
         let targets = targets.into_iter().enumerate();
         steps.extend(targets.map(|(number, (_, model))| Step {
-            model,
+            reached: reached(model),
             on: on.filter(|_| number == 0).map(<[_]>::to_vec),
         }));
         let fallbacks = fallbacks.iter().flatten().filter_map(|fallback| {
             let ModelFallback { model, on } = fallback;
             let model = self.routes.model(self.workspace, model)?;
-            Some(Step { model, on: on.clone() })
+            Some(Step { reached: reached(model), on: on.clone() })
         });
         steps.extend(fallbacks);
         for step in steps.into_iter().rev() {
@@ -158,8 +170,9 @@ mod tests {
         let mut plan = Plan::new(routes, &asked, point);
         let mut order = Vec::new();
         let mut next = plan.next(None);
-        while let Some(model) = next {
-            order.push(model.route.name.clone());
+        while let Some(Reached { model, through }) = next {
+            let through: String = through.iter().map(|it| format!("{}/", it.route.name)).collect();
+            order.push(through + &model.route.name);
             next = plan.next(Some(failure));
         }
         order
@@ -175,6 +188,24 @@ mod tests {
         assert_eq!(order(&routes, "v", 1, ModelFailure::Timeout), ["a", "b"]);
         assert_eq!(order(&routes, "a", 1, ModelFailure::Timeout), ["a", "b"]);
         assert_eq!(order(&routes, "a", 1, ModelFailure::BadRequest), ["a"]);
+    }
+
+    #[test]
+    fn it_is_known_which_models_led_to_one() {
+        let mut off = virtual_model("off", &[("c", 1)], &["c"]);
+        off.off = Some("it is disabled".into());
+        let middle = virtual_model("m", &[("n", 1)], &["off", "b"]);
+        let all = [("a", "x"), ("b", "x"), ("c", "x")].map(|(name, at)| route(name, Some(at)));
+        let others = [virtual_model("v", &[("m", 1)], &["b"]), middle, off];
+        let n = virtual_model("n", &[("a", 1)], &[]);
+        let routes = routes(all.into_iter().chain(others).chain([n]).collect());
+        assert_eq!(order(&routes, "v", 0, ModelFailure::Timeout), ["m/n/a", "m/b"]);
+        let asked = routes.model("acme", "v").unwrap();
+        let mut plan = Plan::new(&routes, &asked, 0);
+        let _ = plan.next(None);
+        assert!(plan.has_next(ModelFailure::Timeout));
+        let _ = plan.next(Some(ModelFailure::Timeout));
+        assert!(!plan.has_next(ModelFailure::Timeout));
     }
 
     #[test]

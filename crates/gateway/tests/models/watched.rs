@@ -1,11 +1,11 @@
 //! Hooks, and the request log.
 
-use crate::stage::{HI, HI_STREAM, Stage, model};
+use crate::stage::{HI, HI_STREAM, Stage, limit, model};
 use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
 use types::kinds::model::{
     ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelTarget, ModelType,
 };
-use types::models::ModelOutcome;
+use types::models::{LimitMeasure, ModelOutcome};
 
 fn pattern(when: ModelHookTime, pattern: &str, action: ModelHookAction) -> ModelHook {
     let (pattern, action) = (Some(pattern.to_owned()), Some(action));
@@ -130,4 +130,36 @@ async fn the_log_has_who_and_how_much_and_bodies_only_where_they_are_wanted() {
     assert!(entries[1].request.as_ref().unwrap().contains("hi"));
     let answer = entries[1].answer.as_ref().unwrap();
     assert!(answer.contains("***") && !answer.contains("Hello"), "{answer}");
+}
+
+/// What a model stands for is under its limits and hooks, however many others led to it.
+#[tokio::test]
+async fn models_that_lead_to_others_are_not_passed_by() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let to = |name: &str| Some(vec![ModelTarget { model: name.into(), weight: None }]);
+    stage.model("real", &standin);
+    let mut middle = model("middle", ModelType::Openai, None);
+    middle.routing.targets = to("real");
+    middle.limits = vec![limit(LimitMeasure::Requests, 1)];
+    stage.route(middle.clone());
+    let mut first = model("first", ModelType::Openai, None);
+    first.routing.targets = to("middle");
+    stage.route(first);
+    assert_eq!(stage.chat("first", HI).await.status.as_u16(), 200);
+    stage.chat("first", HI).await.is(429, "MODEL_LIMIT_REACHED");
+    middle.limits.clear();
+    for when in [ModelHookTime::Before, ModelHookTime::After] {
+        middle.hooks = vec![pattern(when, "hi|Hello", ModelHookAction::Block)];
+        stage.route(middle.clone());
+        stage.chat("first", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    }
+    middle.hooks.clear();
+    stage.route(middle.clone());
+    assert_eq!(stage.chat("first", HI).await.status.as_u16(), 200);
+    middle.off = Some("it is disabled".into());
+    stage.route(middle);
+    let count = standin.count();
+    assert!(!stage.chat("first", HI).await.status.is_success());
+    assert_eq!(standin.count(), count);
 }
