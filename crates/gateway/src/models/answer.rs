@@ -3,7 +3,7 @@
 use super::account::Account;
 use super::cache::Keeping;
 use super::decode::Decoder;
-use super::hooks::Watch;
+use super::hooks::{PartOfAnswer, Place, Watch};
 use super::problem::fault;
 use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::{Models, Served};
@@ -324,25 +324,37 @@ const fn is_end(last: u8) -> bool {
 impl Watched {
     fn look(&mut self, piece: &[u8]) -> Result<(), super::hooks::Stopped> {
         let Self { watches, events, reader } = self;
-        let (mut deltas, mut text) = (Vec::new(), String::new());
-        // What cannot be read is the translator's to complain about, or the caller's.
-        let _ = events.push(piece, |event| {
-            let _ = reader.read(&event, &mut deltas);
+        let (mut deltas, mut is_read) = (Vec::new(), true);
+        let pushed = events.push(piece, |event| {
+            is_read &= reader.read(&event, &mut deltas).is_ok();
         });
-        for delta in &deltas {
-            if let Delta::Text { text: more, .. }
-            | Delta::Refusal { text: more, .. }
-            | Delta::Reasoning { text: more, .. }
-            | Delta::ToolArguments { text: more, .. } = delta
-            {
-                text.push_str(more);
+        let mut texts: Vec<(Place, String)> = Vec::new();
+        for (place, text) in deltas.iter().filter_map(text_of) {
+            match texts.last_mut().filter(|(before, _)| *before == place) {
+                Some((_, texts)) => texts.push_str(text),
+                None => texts.push((place, text.to_owned())),
             }
         }
-        if text.is_empty() {
-            return Ok(());
+        for (place, text) in &texts {
+            watches.iter_mut().try_for_each(|watch| watch.look(*place, text))?;
         }
-        watches.iter_mut().try_for_each(|watch| watch.look(&text))
+        match watches.first() {
+            Some(watch) if pushed.is_err() || !is_read => Err(watch.blinded()),
+            _ => Ok(()),
+        }
     }
+}
+
+fn text_of(delta: &Delta) -> Option<(Place, &str)> {
+    let (choice, part, text) = match delta {
+        Delta::Text { choice, text } => (choice, PartOfAnswer::Text, text),
+        Delta::Refusal { choice, text } => (choice, PartOfAnswer::Refusal, text),
+        Delta::Reasoning { choice, text } => (choice, PartOfAnswer::Reasoning, text),
+        Delta::ToolBegin { choice, part, name, .. } => (choice, PartOfAnswer::Call(*part), name),
+        Delta::ToolArguments { choice, part, text } => (choice, PartOfAnswer::Call(*part), text),
+        _ => return None,
+    };
+    Some((Place { choice: *choice, part }, text))
 }
 
 impl Held {

@@ -8,6 +8,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use regex::Regex;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
 use types::models::ModelRoute;
@@ -16,6 +17,8 @@ use types::models::ModelRoute;
 pub(crate) const MASK: &str = "***";
 /// Of a stream, what a pattern may lie across.
 const WINDOW: usize = 4 << 10;
+/// Texts of one stream that are looked at side by side.
+const WINDOWS_MAX: usize = 256;
 /// How long a stream may be held up by looking at it, and for each byte that is looked at besides. Patterns
 /// of usual kinds take a hundredth of that.
 const WATCH_TIME: Duration = Duration::from_secs(1);
@@ -23,6 +26,8 @@ const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
 /// How long an entry of the request log may be held up.
 const REDACT_TIME: Duration = Duration::from_secs(1);
 const TOO_SLOW: &str = "its pattern takes too long to look for";
+const TOO_MANY: &str = "the answer has too many parts that come side by side";
+const BLINDED: &str = "the answer cannot be read, so nothing can be looked for in it";
 /// A webhook may answer so much.
 const ANSWER_MAX: usize = 8 << 20;
 
@@ -143,38 +148,69 @@ impl Hooks {
             _ => None,
         });
         let patterns: Vec<_> = patterns.collect();
-        (!patterns.is_empty()).then(|| Watch { patterns, window: String::new(), left: WATCH_TIME })
+        (!patterns.is_empty()).then(|| Watch {
+            patterns,
+            windows: HashMap::new(),
+            left: WATCH_TIME,
+        })
     }
 }
 
 /// Looks at text that was sent already: it can only end what would follow.
 pub(crate) struct Watch {
     patterns: Vec<(usize, Regex)>,
-    window: String,
+    windows: HashMap<Place, String>,
     /// Of the time that looking may take.
     left: Duration,
 }
 
+/// What a text is a piece of. Pieces of several come mixed: several answers to one request, what is
+/// thought and what is said, calls of several tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) choice: u32,
+    pub(crate) part: PartOfAnswer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum PartOfAnswer {
+    Text,
+    Refusal,
+    Reasoning,
+    Call(u32),
+}
+
 impl Watch {
-    pub(crate) fn look(&mut self, text: &str) -> Result<(), Stopped> {
-        self.window.push_str(text);
+    pub(crate) fn look(&mut self, place: Place, text: &str) -> Result<(), Stopped> {
+        let full = self.windows.len() >= WINDOWS_MAX && !self.windows.contains_key(&place);
+        if let (true, Some((number, _))) = (full, self.patterns.first()) {
+            return Err(Stopped::Failed { number: *number, why: TOO_MANY.to_owned() });
+        }
+        let window = self.windows.entry(place).or_default();
+        window.push_str(text);
         for (number, pattern) in &self.patterns {
             let (number, began) = (*number, Instant::now());
-            if pattern.is_match(&self.window) {
+            if pattern.is_match(window) {
                 return Err(Stopped::Blocked { number, what: "the answer", why: None });
             }
-            let bytes = u32::try_from(self.window.len()).unwrap_or(u32::MAX);
+            let bytes = u32::try_from(window.len()).unwrap_or(u32::MAX);
             self.left += WATCH_TIME_OF_BYTE * bytes;
             self.left = self
                 .left
                 .checked_sub(began.elapsed())
                 .ok_or_else(|| Stopped::Failed { number, why: TOO_SLOW.to_owned() })?;
         }
-        if self.window.len() > 2 * WINDOW {
-            let from = boundary_before(&self.window, self.window.len() - WINDOW);
-            self.window.drain(..from);
+        if window.len() > 2 * WINDOW {
+            let from = boundary_before(window, window.len() - WINDOW);
+            window.drain(..from);
         }
         Ok(())
+    }
+
+    /// What cannot be read cannot be looked at.
+    pub(crate) fn blinded(&self) -> Stopped {
+        let number = self.patterns.first().map_or(0, |(number, _)| *number);
+        Stopped::Failed { number, why: BLINDED.to_owned() }
     }
 }
 
@@ -356,12 +392,16 @@ mod tests {
             optional: None,
         }];
         let mut watch = Hooks::new(&route).watch().unwrap();
+        let place = |choice| Place { choice, part: PartOfAnswer::Text };
         for _ in 0..10_000 {
-            watch.look("a b c é ").unwrap();
+            watch.look(place(0), "a b c é ").unwrap();
         }
-        watch.look("xa").unwrap();
-        watch.look("b").unwrap();
-        assert!(watch.look("c").is_err());
+        for (choice, text) in [(0, "xa"), (1, "a"), (0, "b"), (1, "c"), (2, "c")] {
+            watch.look(place(choice), text).unwrap();
+        }
+        assert!(watch.look(place(0), "c").is_err(), "the others lie between its pieces");
+        let more = (3..1000).map(|choice| watch.look(place(choice), "x"));
+        assert!(more.into_iter().any(|looked| looked.is_err()), "windows have an end");
     }
 
     #[test]

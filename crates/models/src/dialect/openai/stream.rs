@@ -12,6 +12,8 @@ use types::models::TokenUsage;
 
 /// More answers than anybody sells.
 const CHOICES_MAX: u64 = 128;
+/// The number of a call as it was told before there were `tool_calls`: one at most, without a number.
+const OLD_CALL: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Reader {
@@ -88,6 +90,10 @@ impl Reader {
         }
         for call in delta["tool_calls"].as_array().map(Vec::as_slice).unwrap_or(&[]) {
             self.call(choice, call, deltas)?;
+        }
+        if delta["function_call"].is_object() {
+            let call = json!({"index": OLD_CALL, "function": delta["function_call"]});
+            self.call(choice, &call, deltas)?;
         }
         if let Some(word) = value["finish_reason"].as_str() {
             let finish = match read_finish(word) {
