@@ -285,9 +285,10 @@ pub trait Edge: Send + Sync + 'static {
         None
     }
 
-    /// Asks a service out there, at an address that somebody gave: what is inside is refused.
+    /// Asks a service out there for a workspace, at an address that it gave: what is inside is refused.
     fn ask_outside<'a>(
         &'a self,
+        _workspace: &'a WorkspaceId,
         _request: &'a OutsideRequest,
     ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
         Box::pin(async { Err(MachineFault("this server asks no providers".to_owned())) })

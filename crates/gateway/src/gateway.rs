@@ -39,7 +39,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use types::World;
 use types::edge::{Demand, Load, RequestStats, Serving, Window};
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::{InstanceName, RunsFor};
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
@@ -135,12 +135,13 @@ impl Gateway {
         }
     }
 
-    /// Asks a service out there. What is inside is refused, as it is to models.
+    /// Asks a service out there for a workspace. What is inside is refused, as it is to models.
     pub async fn ask_outside(
         &self,
+        workspace: &WorkspaceId,
         request: &OutsideRequest,
     ) -> Result<OutsideAnswer, OutsideError> {
-        self.0.models.ask_outside(request).await
+        self.0.models.ask_outside(workspace, request).await
     }
 
     /// Waits for requests of models whose log is on, and hands over what is to be written of them.

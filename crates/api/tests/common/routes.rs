@@ -5,7 +5,7 @@ use jobs::{Call, CallAnswer};
 use std::time::Duration;
 use tokio::sync::watch;
 use types::edge::{Demand, DomainRoute, Load, RouteChange, WorkloadRoute};
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 use types::models::{ModelLogEntry, ModelRoute, OutsideAnswer, OutsideRequest};
 use types::parts::Sensitive;
@@ -42,6 +42,7 @@ impl Edge for Routes {
 
     fn ask_outside<'a>(
         &'a self,
+        _workspace: &'a WorkspaceId,
         request: &'a OutsideRequest,
     ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
         self.questions.lock().push(request.clone());

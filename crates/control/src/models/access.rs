@@ -301,7 +301,7 @@ async fn renew_alone(control: &Control, id: &ResourceId) -> Result<Renewed, Erro
     };
     let workspace = held.row.workspace.clone();
     let Ok(_turn) = access.asking.take(&workspace, 1) else { return Ok(Renewed::Crowded) };
-    let Some(fetched) = fetch(control, &spec).await else {
+    let Some(fetched) = fetch(control, &workspace, &spec).await else {
         access.forget(id);
         return Ok(Renewed::Gone);
     };
@@ -343,6 +343,7 @@ async fn read(
 /// whether asking again may help.
 async fn fetch(
     control: &Control,
+    workspace: &WorkspaceId,
     spec: &IntegrationConnectionSpec,
 ) -> Option<Result<AccessToken, (String, bool)>> {
     let none = TextMap::new();
@@ -353,7 +354,7 @@ async fn fetch(
         Err(bad) => return Some(Err((bad.to_string(), false))),
     };
     let edge = control.edge.as_ref()?;
-    Some(match edge.ask_outside(&request).await {
+    Some(match edge.ask_outside(workspace, &request).await {
         Err(fault) => Err((fault.to_string(), true)),
         Ok(answer) => read_token(&answer.body.0).map_err(|bad| match bad {
             BadToken::Refused(_) => (bad.to_string(), false),

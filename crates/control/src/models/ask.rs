@@ -111,7 +111,7 @@ async fn ask(
         let why = "this server asks no providers".to_owned();
         return Err(ProviderFault::Unreachable { name, why });
     };
-    let answer = edge.ask_outside(&request).await;
+    let answer = edge.ask_outside(&context.member.workspace, &request).await;
     let answer = match answer {
         Ok(answer) => answer,
         Err(fault) => return Err(ProviderFault::Unreachable { name, why: fault.to_string() }),

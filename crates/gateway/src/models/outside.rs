@@ -4,11 +4,10 @@ use super::Models;
 use super::upstream::{Broken, Outgoing, Patience, Pieces};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::time::Duration;
+use types::ids::WorkspaceId;
 use types::models::{OutsideAnswer, OutsideRequest};
 use types::parts::Sensitive;
 
-/// Whose connections these are counted as.
-const OWNER: &str = "";
 const TIME: Duration = Duration::from_secs(30);
 
 /// Why a service gave no answer. The texts say nothing of what was sent.
@@ -25,6 +24,7 @@ impl From<Broken> for OutsideError {
 impl Models {
     pub(crate) async fn ask_outside(
         &self,
+        workspace: &WorkspaceId,
         request: &OutsideRequest,
     ) -> Result<OutsideAnswer, OutsideError> {
         let bad = |what: &str| OutsideError(format!("the request has {what}"));
@@ -41,7 +41,7 @@ impl Models {
         let body = Pieces::from(bytes::Bytes::from(request.body.0.clone()));
         let patience = Patience { first: TIME, between: TIME, total: TIME };
         let outgoing = Outgoing { method, uri, headers, body };
-        let mut response = self.client.ask(outgoing, OWNER, patience).await?;
+        let mut response = self.client.ask(outgoing, workspace.as_str(), patience).await?;
         let max = self.settings.answer_max;
         let (pieces, is_all) = response.body_mut().collect(max).await?;
         if !is_all {

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use tokio::sync::watch;
 use types::chain;
 use types::edge::{Demand, Fallback, Load, PreviewAddress, RequestStats, RouteChange, Window};
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
@@ -67,10 +67,11 @@ impl Edge for Local {
 
     fn ask_outside<'a>(
         &'a self,
+        workspace: &'a WorkspaceId,
         request: &'a OutsideRequest,
     ) -> Wait<'a, Result<OutsideAnswer, MachineFault>> {
         Box::pin(async move {
-            let answered = self.gateway.ask_outside(request).await;
+            let answered = self.gateway.ask_outside(workspace, request).await;
             answered.map_err(|error| MachineFault(error.to_string()))
         })
     }
