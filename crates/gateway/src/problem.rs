@@ -277,8 +277,7 @@ impl Problem {
             Self::Refused(Refused::TooMany { .. }) | Self::NotReady(EnterError::Crowded) => {
                 &TOO_MANY
             }
-            Self::Crowded(admission::Refused::Share { .. }) => &TOO_MANY,
-            Self::Crowded(admission::Refused::Total { .. }) => &NO_CAPACITY,
+            Self::Crowded(refused) => Self::page_of_crowd(refused),
             Self::Refused(Refused::Broken) => &BROKEN,
             Self::BadAddress(_) | Self::BadRequest(_) => &BAD_REQUEST,
             Self::TooLarge(_) => &TOO_LARGE,
@@ -297,6 +296,13 @@ impl Problem {
         }
     }
 
+    const fn page_of_crowd(refused: &admission::Refused) -> &'static Page {
+        match refused {
+            admission::Refused::Share { .. } => &TOO_MANY,
+            admission::Refused::Total { .. } => &NO_CAPACITY,
+        }
+    }
+
     fn page_of_model(problem: &ModelProblem) -> &'static Page {
         use ModelProblem as P;
         match problem {
@@ -312,6 +318,7 @@ impl Problem {
             P::Uncounted => &UNCOUNTED,
             P::Stopped(Stopped::Blocked { .. }) => &HOOK_BLOCKED,
             P::Stopped(Stopped::Failed { .. }) => &HOOK_FAILED,
+            P::Stopped(Stopped::Crowded(refused)) => Self::page_of_crowd(refused),
             P::Resting => &RESTING,
             P::Broken(broken) if broken.is_timeout() => &PROVIDER_SLOW,
             P::Broken(_)

@@ -46,6 +46,11 @@ impl Events {
         if self.kept.len() > self.max { Err(BadEvent::TooLong(self.max)) } else { Ok(()) }
     }
 
+    /// Bytes of an event that is not complete.
+    pub fn held(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Whether the stream ended in the middle of an event.
     pub fn is_cut(&self) -> bool {
         !self.kept.iter().all(u8::is_ascii_whitespace)

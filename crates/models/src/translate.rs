@@ -143,6 +143,7 @@ impl Translation {
             writer: self.from.words().writer(&self.asked),
             deltas: Vec::new(),
             left: self.bounds.answer,
+            said: 0,
             state: State::Running,
             has_begun: false,
             is_finished: false,
@@ -165,6 +166,9 @@ enum State {
     Failed(Fault),
 }
 
+/// What a piece of an answer costs beside its text.
+const OVERHEAD: usize = 16;
+
 /// An answer as it passes. Whatever goes wrong is also said in the stream, once, as its last event.
 pub struct StreamTranslation {
     translation: Translation,
@@ -174,6 +178,8 @@ pub struct StreamTranslation {
     deltas: Vec<Delta>,
     /// Bytes of text that may still come.
     left: usize,
+    /// Bytes of text that came.
+    said: usize,
     state: State,
     has_begun: bool,
     is_finished: bool,
@@ -225,6 +231,12 @@ impl StreamTranslation {
         Err(wrong)
     }
 
+    /// Bytes that it holds at most: of an event that is not complete, and what was said so far, of
+    /// which some dialects tell the whole at the end.
+    pub fn held(&self) -> usize {
+        self.events.held() + self.said
+    }
+
     /// What the provider says was used, so far.
     pub fn usage(&self) -> Option<TokenUsage> {
         self.usage
@@ -251,7 +263,9 @@ impl StreamTranslation {
             {
                 continue;
             }
-            self.left = match self.left.checked_sub(size(&delta)) {
+            let text = text_bytes(&delta);
+            self.said += text;
+            self.left = match self.left.checked_sub(text + OVERHEAD) {
                 Some(left) => left,
                 None => {
                     let max = self.translation.bounds.answer;
@@ -306,22 +320,19 @@ impl StreamTranslation {
     }
 }
 
-fn size(delta: &Delta) -> usize {
-    // What one delta costs beside its text.
-    const OVERHEAD: usize = 16;
-    OVERHEAD
-        + match delta {
-            Delta::Text { text, .. }
-            | Delta::Refusal { text, .. }
-            | Delta::Reasoning { text, .. }
-            | Delta::ToolArguments { text, .. } => text.len(),
-            Delta::ToolBegin { id, name, .. } => id.len() + name.len(),
-            Delta::ReasoningProof { signature, sealed, .. } => {
-                signature.as_ref().map_or(0, String::len) + sealed.as_ref().map_or(0, String::len)
-            }
-            Delta::Finish { finish: Finish::StopSequence(text) | Finish::Other(text), .. } => {
-                text.len()
-            }
-            _ => 0,
+fn text_bytes(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text { text, .. }
+        | Delta::Refusal { text, .. }
+        | Delta::Reasoning { text, .. }
+        | Delta::ToolArguments { text, .. } => text.len(),
+        Delta::ToolBegin { id, name, .. } => id.len() + name.len(),
+        Delta::ReasoningProof { signature, sealed, .. } => {
+            signature.as_ref().map_or(0, String::len) + sealed.as_ref().map_or(0, String::len)
         }
+        Delta::Finish { finish: Finish::StopSequence(text) | Finish::Other(text), .. } => {
+            text.len()
+        }
+        _ => 0,
+    }
 }

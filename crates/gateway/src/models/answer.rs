@@ -5,6 +5,7 @@ use super::cache::Keeping;
 use super::decode::Decoder;
 use super::hooks::{PartOfAnswer, Place, Watch};
 use super::problem::fault;
+use super::room::Room;
 use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::{Models, Served};
 use crate::body::BodyError;
@@ -67,6 +68,8 @@ pub(crate) struct ModelBody {
     /// It ended before its end, which the caller learns behind what is ready.
     pub(crate) is_cut: bool,
     pub(crate) kept: Option<Kept>,
+    /// For what is held of it.
+    pub(crate) room: Room,
     pub(crate) last: u8,
     /// Settled before what it holds is given back.
     pub(crate) account: Account,
@@ -140,6 +143,9 @@ impl ModelBody {
         if piece.is_empty() {
             return;
         }
+        if let Err(refused) = self.room.hold(self.held() + piece.len()) {
+            return self.break_off(&Problem::Crowded(refused));
+        }
         self.account.see(&piece);
         self.last = piece.last().copied().unwrap_or(self.last);
         if let Err(stopped) = self.watched.as_mut().map_or(Ok(()), |watched| watched.look(&piece)) {
@@ -168,6 +174,19 @@ impl ModelBody {
                 }
             }
         }
+    }
+
+    /// Bytes that wait for others, or for the caller.
+    fn held(&self) -> usize {
+        let flow = match &self.flow {
+            Flow::Same => 0,
+            Flow::WithoutUsage(held) => held.0.len(),
+            Flow::Translated(translation) => translation.held(),
+        };
+        let watched = self.watched.as_ref().map_or(0, |watched| watched.events.held());
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.keeping.length);
+        let ready: usize = self.ready.iter().map(Bytes::len).sum();
+        flow + watched + kept + ready
     }
 
     /// Sends events, or what is in them.

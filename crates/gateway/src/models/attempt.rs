@@ -19,6 +19,7 @@ use ::models::operation::Operation;
 use ::models::prices::Price;
 use ::models::provider::{Provider, Way};
 use ::models::tokens::{TOKENS_MAX, UsageReader, input_bound};
+use ::models::translate::has_proofs;
 use admission::Refused;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -30,8 +31,6 @@ use types::kinds::policy::LimitPer;
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome, TokenUsage};
 
 const UNWATCHED: &str = "it looks at answers, and those on this path cannot be looked at";
-/// Of one value of JSON in memory.
-const VALUE_BYTES: usize = 40;
 /// Bytes of an error that a provider answers.
 const ERROR_MAX: usize = 256 << 10;
 
@@ -300,14 +299,13 @@ impl Call<'_> {
         self.asked.dialect().is_some() && !self.asked.is_background
     }
 
-    /// What a body takes that is read as values, so that a translation can be made of it.
+    /// What a body takes that is read as values, so that a translation can be made of it, or proofs
+    /// of thoughts be opened.
     fn room_for_values(&self, provider: &Provider, asked: &Asked) -> Result<Room, Refused> {
-        let mut room = Room::new(&self.models.bodies, &self.served.route.workspace_name);
-        if matches!(provider.native(asked.operation), Way::Translates(_)) {
-            let values = asked.body.iter().filter(|byte| b",[{:".contains(byte)).count();
-            room.grow(values.saturating_mul(VALUE_BYTES))?;
-        }
-        Ok(room)
+        let reads = matches!(provider.native(asked.operation), Way::Translates(_))
+            || (asked.is_chat() && has_proofs(&asked.body));
+        let json: &[u8] = if reads { &asked.body } else { &[] };
+        Room::of_values(&self.models.bodies, &self.served.route.workspace_name, json)
     }
 
     fn most(&self, asked: &Asked, price: Option<&Price>) -> Most {

@@ -51,7 +51,7 @@ pub(crate) struct Keeping {
     pub(crate) key: Key,
     pub(crate) life: Duration,
     pieces: Vec<Bytes>,
-    length: usize,
+    pub(crate) length: usize,
     max: usize,
 }
 

@@ -344,6 +344,7 @@ impl Call<'_> {
         HooksAsk {
             client: &self.models.client,
             looks: &self.models.looks,
+            bodies: &self.models.bodies,
             owner: &self.served.route.workspace_name,
             time: self.models.settings.hook_timeout,
         }

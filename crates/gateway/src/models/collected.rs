@@ -126,6 +126,7 @@ impl Call<'_> {
             watched,
             is_cut: false,
             kept,
+            room: Room::new(&self.models.bodies, &self.served.route.workspace_name),
             last: 0,
             account,
             hold: None,
@@ -240,8 +241,12 @@ impl Call<'_> {
     ) -> Result<Pieces, Problem> {
         let body = match &begun.prepared.translation {
             Some(translation) => {
+                let owner = &self.served.route.workspace_name;
+                let whole = pieces.whole();
+                let _values = Room::of_values(&self.models.bodies, owner, &whole)
+                    .map_err(Problem::Crowded)?;
                 let counted = || input_estimate(&begun.prepared.model, &self.asked.body);
-                let translated = translation.answer(&pieces.whole(), counted);
+                let translated = translation.answer(&whole, counted);
                 Pieces::from(Bytes::from(translated.map_err(ModelProblem::from)?))
             }
             None => pieces,

@@ -1,8 +1,10 @@
 //! What looks at requests before they go out, and at answers before they come in.
 
 use super::patterns::{TooSlow, boundary_before, compiled, each_text, find, masked};
+use super::room::Room;
 use super::turns::Turns;
 use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
+use admission::{Pool, Refused};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method, Uri};
@@ -43,6 +45,8 @@ pub(crate) struct Hooks {
 pub(crate) struct HooksAsk<'a> {
     pub(crate) client: &'a SharedClient,
     pub(crate) looks: &'a Turns,
+    /// Room in memory for what has to be read.
+    pub(crate) bodies: &'a Pool<String>,
     pub(crate) owner: &'a str,
     /// For each of them.
     pub(crate) time: Duration,
@@ -75,6 +79,8 @@ pub(crate) enum Stopped {
     Blocked { number: usize, what: &'static str, why: Option<String> },
     #[error("hook {number} of the model does not work: {why}")]
     Failed { number: usize, why: String },
+    #[error("{0}")]
+    Crowded(#[from] Refused),
 }
 
 impl Hooks {
@@ -256,10 +262,11 @@ impl Hook {
         let Ok(turn) = tokio::time::timeout(ask.time, ask.looks.turn(ask.owner)).await else {
             return Err(self.failed("too much of the workspace is being looked at"));
         };
+        let values = Room::of_values(ask.bodies, ask.owner, body)?;
         let (hook, pattern, body) = (self.clone(), pattern.clone(), body.clone());
         let until = Instant::now() + ask.time;
         let looking = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _taken = (turn, values);
             hook.look_for(&pattern, action, &body, until)
         });
         looking.await.unwrap_or_else(|error| Err(self.failed(error.to_string())))

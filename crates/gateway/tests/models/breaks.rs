@@ -306,3 +306,34 @@ async fn a_small_body_that_becomes_many_values_takes_the_room_of_these() {
     assert_eq!(stage.chat("claude", &many).await.status.as_u16(), 429);
     assert_eq!(stage.chat("m", &many).await.status.as_u16(), 200, "it is not read as values");
 }
+
+/// What a stream holds here is the workspace's own, and not the memory of all.
+#[tokio::test]
+async fn a_stream_that_has_to_be_held_takes_room_that_ends() {
+    let room = Limits { total: 1 << 20, share: 200 << 10 };
+    let stage = Stage::with(ModelSettings { bodies: room, ..settings() }).await;
+    let chunk = |bytes: usize| {
+        let text = "x".repeat(bytes);
+        format!(
+            "data: {{\"id\":\"1\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"
+        )
+    };
+    let (small, large) = (chunk(50 << 10), chunk(300 << 10));
+    let standin = Standin::start(move |number, _, _| match number {
+        0 => streamed(&[&small, STREAM[1], STREAM[3]]),
+        _ => streamed(&[STREAM[0], &large]),
+    })
+    .await;
+    stage.model("m", &standin);
+    let path = "/acme/models/m/v1/messages";
+    let body =
+        r#"{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let told = stage.ask(path, body).await;
+    assert!(told.text.contains("message_stop") && told.text.len() > 50_000);
+    let told = stage.ask(path, body).await;
+    assert!(
+        told.text.contains("TOO_MANY_REQUESTS") && told.text.len() < 1_000,
+        "{}",
+        told.text.len()
+    );
+}
