@@ -186,11 +186,18 @@ impl Client {
         request: Outgoing,
         is_sent: &AtomicBool,
     ) -> Result<(Response<Incoming>, Way), Broken> {
+        let mut request = request;
         if let Some(seat) = self.spares.seat(place) {
             is_sent.store(true, Ordering::Relaxed);
-            return over_two(seat, second(request)).await;
+            match over_two(seat, second(request)).await {
+                Ok(answered) => return Ok(answered),
+                Err(NoAnswer::Broken(error)) => return Err(Broken::Cut(error)),
+                Err(NoAnswer::Unsent(unsent)) => {
+                    is_sent.store(false, Ordering::Relaxed);
+                    request = outgoing(*unsent);
+                }
+            }
         }
-        let mut request = request;
         while let Some(mut wire) = self.spares.take(place) {
             let Outgoing { method, uri, headers, body } = request;
             is_sent.store(true, Ordering::Relaxed);
@@ -225,10 +232,7 @@ impl Client {
             return match wire.send(first(&method, &uri, headers, body)).await {
                 Ok(response) => Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => Err(Broken::Cut(error)),
-                Err(NoAnswer::Unsent(_)) => {
-                    let error = io::Error::from(io::ErrorKind::ConnectionReset);
-                    Err(Unreachable::Failed { host: place.host.clone(), error }.into())
-                }
+                Err(NoAnswer::Unsent(_)) => Err(reset(place).into()),
             };
         }
         let streams = u32::try_from(self.streams_max).unwrap_or(u32::MAX);
@@ -249,16 +253,25 @@ impl Client {
         });
         let driving = AbortOnDropHandle::new(driving);
         let seat = self.spares.share(place, owner, sender, driving);
-        over_two(seat, second(request)).await
+        over_two(seat, second(request)).await.map_err(|no_answer| match no_answer {
+            NoAnswer::Broken(error) => Broken::Cut(error),
+            NoAnswer::Unsent(_) => reset(place).into(),
+        })
     }
+}
+
+/// The provider closed a connection before anything was sent over it.
+fn reset(place: &Place) -> Unreachable {
+    let error = io::Error::from(io::ErrorKind::ConnectionReset);
+    Unreachable::Failed { host: place.host.clone(), error }
 }
 
 async fn over_two(
     seat: Seat,
     request: Request<Pieces>,
-) -> Result<(Response<Incoming>, Way), Broken> {
+) -> Result<(Response<Incoming>, Way), NoAnswer> {
     let mut sender = seat.0.sender.clone();
-    let response = sender.send_request(request).await.map_err(Broken::Cut)?;
+    let response = sender.try_send_request(request).await.map_err(NoAnswer::of)?;
     Ok((response, Way::Two { _seat: seat }))
 }
 
@@ -297,6 +310,11 @@ fn second(outgoing: Outgoing) -> Request<Pieces> {
     *request.version_mut() = Version::HTTP_2;
     *request.headers_mut() = outgoing.headers;
     request
+}
+
+fn outgoing(request: Request<Pieces>) -> Outgoing {
+    let (head, body) = request.into_parts();
+    Outgoing { method: head.method, uri: head.uri, headers: head.headers, body }
 }
 
 impl Answer {

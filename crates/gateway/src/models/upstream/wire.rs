@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{self, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
@@ -26,6 +27,15 @@ pub(super) enum NoAnswer {
     /// Nothing was written: the request comes back.
     Unsent(Box<Request<Pieces>>),
     Broken(hyper::Error),
+}
+
+impl NoAnswer {
+    pub(super) fn of(mut failed: TrySendError<Request<Pieces>>) -> Self {
+        match failed.take_message() {
+            Some(request) => Self::Unsent(Box::new(request)),
+            None => Self::Broken(failed.into_error()),
+        }
+    }
 }
 
 impl Wire {
@@ -49,10 +59,7 @@ impl Wire {
         };
         match poll_fn(|cx| wakes.poll(cx, &mut poll)).await {
             Ok(response) => Ok(response),
-            Err(mut failed) => Err(match failed.take_message() {
-                Some(request) => NoAnswer::Unsent(Box::new(request)),
-                None => NoAnswer::Broken(failed.into_error()),
-            }),
+            Err(failed) => Err(NoAnswer::of(failed)),
         }
     }
 
