@@ -158,6 +158,7 @@ impl Call<'_> {
         if others.is_empty() {
             return Ok(None);
         }
+        self.must_be_open()?;
         let mut body = self.asked.body.clone();
         for model in others {
             body = model.hooks.look(when, body, self.hooks_ask()).await?;

@@ -5,7 +5,7 @@ use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
 use super::door::{self, Shown};
-use super::hooks::HooksAsk;
+use super::hooks::{HooksAsk, Stopped};
 use super::plan::{Plan, mix};
 use super::prepared::{Prepared, Sent};
 use super::room::Room;
@@ -51,7 +51,14 @@ const CACHE: HeaderName = HeaderName::from_static("x-holm-cache");
 /// What else a provider has, such as files, belongs to all who use its connection.
 const KEY_FOR_ANSWERS: &str = "a key for models alone asks for answers, embeddings and lists of models, and for nothing else that a provider has";
 /// Headers of requests that change what is answered.
-const DECIDING: [&str; 3] = ["anthropic-version", "anthropic-beta", "openai-beta"];
+const DECIDING: [&str; 5] = [
+    "anthropic-version",
+    "anthropic-beta",
+    "openai-beta",
+    // Of Azure.
+    "x-ms-model-mesh-model-name",
+    "extra-parameters",
+];
 
 /// A request that was let in and read.
 pub(crate) struct Call<'c> {
@@ -309,6 +316,7 @@ impl Call<'_> {
             return Ok(self.own_list());
         }
         if self.served.hooks.any(ModelHookTime::Before) {
+            self.must_be_open().map_err(ModelProblem::from)?;
             let body = self.asked.body.clone();
             let looked = self.served.hooks.look(ModelHookTime::Before, body, self.hooks_ask());
             let body = looked.await.map_err(ModelProblem::from)?;
@@ -338,6 +346,30 @@ impl Call<'_> {
             }
         }
         last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
+    }
+
+    /// Hooks have to see what a body says as far as its provider may.
+    pub(crate) fn must_be_open(&self) -> Result<(), Stopped> {
+        let hidden = |why: &str| {
+            let why = Some(why.to_owned());
+            Err(Stopped::Blocked { number: 0, what: "the request", why })
+        };
+        let is = |name: &HeaderName, text: &str| {
+            let value = self.sent.headers.get(name).map(HeaderValue::as_bytes);
+            value.is_some_and(|value| value.to_ascii_lowercase().starts_with(text.as_bytes()))
+        };
+        let is_plain =
+            !self.sent.headers.contains_key(CONTENT_ENCODING) || is(&CONTENT_ENCODING, "identity");
+        if !is_plain {
+            return hidden("it is compressed");
+        }
+        // Files are as they are. Of JSON, some would read UTF-16 as well.
+        let body = &self.asked.body;
+        let is_text = memchr::memchr(0, body).is_none() && std::str::from_utf8(body).is_ok();
+        match is_text || is(&CONTENT_TYPE, "multipart/") {
+            true => Ok(()),
+            false => hidden("it is no text in UTF-8"),
+        }
     }
 
     pub(crate) fn hooks_ask(&self) -> HooksAsk<'_> {

@@ -1,6 +1,8 @@
 //! What looks at requests before they go out, and at answers before they come in.
 
-use super::patterns::{TooSlow, boundary_before, compiled, each_text, find, masked};
+use super::patterns::{
+    TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
+};
 use super::room::Room;
 use super::turns::Turns;
 use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
@@ -28,6 +30,7 @@ const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
 /// How long an entry of the request log may be held up.
 const REDACT_TIME: Duration = Duration::from_secs(1);
 const TOO_SLOW: &str = "its pattern takes too long to look for";
+const TOO_DEEP: &str = "its JSON is nested too deep to be looked at";
 const TOO_MANY: &str = "the answer has too many parts that come side by side";
 const BLINDED: &str = "the answer cannot be read, so nothing can be looked for in it";
 /// A webhook may answer so much.
@@ -111,6 +114,9 @@ impl Hooks {
         ask: HooksAsk<'_>,
     ) -> Result<Bytes, Stopped> {
         let mut body = body;
+        if when == ModelHookTime::Before && self.any(when) {
+            self.says_nothing_twice(&body, ask).await?;
+        }
         for hook in self.at(when) {
             let looked = match &hook.what {
                 What::Pattern { pattern, action } => {
@@ -127,6 +133,20 @@ impl Hooks {
             }
         }
         Ok(body)
+    }
+
+    /// Each hook and each provider has to read the same in a request.
+    async fn says_nothing_twice(&self, body: &Bytes, ask: HooksAsk<'_>) -> Result<(), Stopped> {
+        let Some(first) = self.at(ModelHookTime::Before).next() else { return Ok(()) };
+        let body = body.clone();
+        match first.beside(ask, move |_| says_twice(&body)).await? {
+            true => Err(Stopped::Blocked {
+                number: first.number,
+                what: first.seen(),
+                why: Some("a member of its JSON is there twice".to_owned()),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// What of a body may be written down.
@@ -251,7 +271,6 @@ impl Hook {
         Stopped::Failed { number: self.number, why: why.into() }
     }
 
-    /// Beside everything else, since nobody knows how long it takes, in the workspace's turn.
     async fn pattern(
         &self,
         pattern: &Regex,
@@ -259,17 +278,30 @@ impl Hook {
         body: &Bytes,
         ask: HooksAsk<'_>,
     ) -> Result<Option<Bytes>, Stopped> {
+        let values = Room::of_values(ask.bodies, ask.owner, body)?;
+        let (hook, pattern, body) = (self.clone(), pattern.clone(), body.clone());
+        let looked = self.beside(ask, move |until| {
+            let _values = values;
+            hook.look_for(&pattern, action, &body, until)
+        });
+        looked.await?
+    }
+
+    /// What may take long is done beside everything else, in the workspace's turn.
+    async fn beside<T: Send + 'static>(
+        &self,
+        ask: HooksAsk<'_>,
+        work: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Result<T, Stopped> {
         let Ok(turn) = tokio::time::timeout(ask.time, ask.looks.turn(ask.owner)).await else {
             return Err(self.failed("too much of the workspace is being looked at"));
         };
-        let values = Room::of_values(ask.bodies, ask.owner, body)?;
-        let (hook, pattern, body) = (self.clone(), pattern.clone(), body.clone());
         let until = Instant::now() + ask.time;
-        let looking = tokio::task::spawn_blocking(move || {
-            let _taken = (turn, values);
-            hook.look_for(&pattern, action, &body, until)
+        let working = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(until)
         });
-        looking.await.unwrap_or_else(|error| Err(self.failed(error.to_string())))
+        working.await.map_err(|error| self.failed(error.to_string()))
     }
 
     /// Texts are compared as they mean, however they are written: so what is JSON is read as such.
@@ -282,6 +314,7 @@ impl Hook {
     ) -> Result<Option<Bytes>, Stopped> {
         let mut value: Value = match serde_json::from_slice(body) {
             Ok(value) => value,
+            Err(_) if is_json(body) => return Err(self.failed(TOO_DEEP)),
             Err(_) => Value::String(String::from_utf8_lossy(body).into_owned()),
         };
         let is_plain = value.is_string();
@@ -330,8 +363,7 @@ impl Hook {
         let (pieces, is_all) = read.map_err(|error| self.failed(error.to_string()))?;
         let answer = Pieces::from_iter(pieces).whole();
         if status.is_success() && is_all {
-            let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(&answer).is_ok();
-            return match (answer.is_empty(), is_json) {
+            return match (answer.is_empty(), is_json(&answer)) {
                 (true, _) => Ok(None),
                 (false, true) => Ok(Some(answer)),
                 (false, false) => Err(self.failed("it answers something else than JSON")),
@@ -386,6 +418,8 @@ mod tests {
         let masked = look(&masks, r#"{"a":"pin 1234","n":1234}"#).unwrap().unwrap();
         assert_eq!(&masked[..], br#"{"a":"pin ***","n":1234}"#);
         assert!(matches!(hooks("(", None).hooks[0].what, What::Broken(_)));
+        let deep = format!("{}\"\\u0073ecret\"{}", "[".repeat(200), "]".repeat(200)).leak();
+        assert!(look(&blocks, deep).is_err(), "what cannot be read is no plain text");
     }
 
     #[test]

@@ -3,7 +3,10 @@
 
 use super::hooks::MASK;
 use regex::{Regex, RegexBuilder};
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use std::collections::HashSet;
+use std::fmt;
 use std::ops::Range;
 use std::time::Instant;
 use types::parts::limits::MODEL_PATTERN_BYTES_MAX;
@@ -79,6 +82,72 @@ pub(super) fn masked(
     Ok(Some(out))
 }
 
+pub(super) fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+}
+
+/// Whether an object of JSON has a member twice: some read the first of them, and some the last.
+pub(super) fn says_twice(json: &[u8]) -> bool {
+    serde_json::from_slice::<Once>(json).is_err_and(|error| error.is_data())
+}
+
+/// Any JSON in which no object has a member twice.
+struct Once;
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for Once {
+    type Value = Self;
+
+    fn expecting(&self, told: &mut fmt::Formatter<'_>) -> fmt::Result {
+        told.write_str("JSON without a member that is there twice")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Self, A::Error> {
+        while values.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if !names.insert(name) {
+                return Err(de::Error::custom("a member is there twice"));
+            }
+            members.next_value::<Self>()?;
+        }
+        Ok(self)
+    }
+}
+
 /// Every text of a value, but not the names of members.
 pub(super) fn each_text(
     value: &mut Value,
@@ -100,6 +169,15 @@ mod tests {
 
     fn later() -> Instant {
         Instant::now() + Duration::from_secs(600)
+    }
+
+    #[test]
+    fn members_that_are_there_twice_are_found() {
+        let twice = [r#"{"a":1,"a":2}"#, r#"[{"b":{"a":1,"\u0061":[]}}]"#];
+        assert!(twice.iter().all(|json| says_twice(json.as_bytes())));
+        let once =
+            [r#"{"a":{"a":1.5e300},"b":{"a":-1,"c":null}}"#, "1e999", "no JSON", r#"{"a":1"#];
+        assert!(once.iter().all(|json| !says_twice(json.as_bytes())));
     }
 
     #[test]

@@ -186,7 +186,7 @@ mod tests {
         let v = virtual_model("v", &[("a", 1), ("v", 1), ("gone", 1)], &["b", "a"]);
         let routes = routes(vec![a, b, v]);
         assert_eq!(order(&routes, "v", 1, ModelFailure::Timeout), ["a", "b"]);
-        assert_eq!(order(&routes, "a", 1, ModelFailure::Timeout), ["a", "b"]);
+        assert_eq!(order(&routes, "a", 1, ModelFailure::Timeout), ["a", "v/b"]);
         assert_eq!(order(&routes, "a", 1, ModelFailure::BadRequest), ["a"]);
     }
 

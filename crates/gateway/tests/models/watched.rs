@@ -1,6 +1,6 @@
 //! Hooks, and the request log.
 
-use crate::stage::{HI, HI_STREAM, Stage, limit, model};
+use crate::stage::{HI, HI_STREAM, KEY, Stage, limit, model};
 use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
 use types::kinds::model::{
     ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelTarget, ModelType,
@@ -192,4 +192,25 @@ async fn hooks_find_what_streams_tell_in_pieces() {
         let told = stage.chat("m", HI_STREAM).await;
         assert!(told.text.contains(&format!("MODEL_HOOK_{code}")), "{stream:?}: {told:?}");
     }
+}
+
+/// What a hook reads is what the provider reads.
+#[tokio::test]
+async fn requests_that_can_be_read_in_two_ways_are_blocked() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.hooks = vec![pattern(ModelHookTime::Before, "secret", ModelHookAction::Block)];
+    stage.route(route);
+    let other = "/acme/models/m/v1/completions";
+    assert_eq!(stage.ask(other, r#"{"prompt":"hi"}"#).await.status.as_u16(), 200);
+    let twice = r#"{"prompt":"secret","prompt":"hi"}"#;
+    stage.ask(other, twice).await.is(400, "there twice");
+    let wide: String = r#"{"prompt":"secret"}"#.chars().flat_map(|c| [c, '\0']).collect();
+    stage.ask(other, &wide).await.is(400, "UTF-8");
+    let coded = [("x-api-key", KEY), ("content-encoding", "gzip")];
+    stage.ask_with(other, &coded, "any").await.is(400, "compressed");
+    let deep = format!("{{\"prompt\":{}\"\\u0073ecret\"{}}}", "[".repeat(200), "]".repeat(200));
+    stage.ask(other, &deep).await.is(502, "nested too deep");
+    assert_eq!(standin.count(), 1);
 }
