@@ -1,5 +1,5 @@
-//! Turns at looking up names. Each lookup takes a thread for as long as a name server takes its time,
-//! and users choose whose name servers are asked.
+//! Turns at what takes a thread for as long as others please: lookups of names, of which users choose whose
+//! name servers are asked, and looking for their patterns.
 
 use admission::Limits;
 use parking_lot::Mutex;

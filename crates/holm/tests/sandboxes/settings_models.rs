@@ -314,3 +314,77 @@ fn lists_of_models_are_kept_as_long_as_the_settings_say() {
     });
     end(here);
 }
+
+/// The status of a request of an end user.
+fn asked_by(client: &Client, name: &str, user: &str) -> u16 {
+    let http = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
+    let request = http.post(format!("{}{}", client.base, path(name))).bearer_auth(&client.key);
+    let request = request.header("X-Holm-End-User", user).json(&chat("hi", false));
+    request.send().unwrap().status().as_u16()
+}
+
+fn limited(client: &Client, name: &str, limit: Value) {
+    let spec = json!({"type": "maxToken", "maxTokens": limit});
+    let wish = json!({"metadata": {"name": name}, "spec": spec});
+    client.done("POST", "/v0/policies", Some(&wish));
+}
+
+#[test]
+fn limits_are_counted_for_as_many_as_the_settings_say() {
+    for setting in ["limit_accounts_workspace_max", "limit_accounts_max"] {
+        let (provider, here) = (Provider::start(), serve(&format!("{setting} = 3")));
+        let client = &here.2;
+        limited(client, "p", json!({"granularity": "month", "requests": 9, "per": "endUser"}));
+        model(client, "m", &provider.at("plain"), &json!({"policies": ["p"]}));
+        let statuses = ["a", "b", "c", "d", "a"].map(|user| asked_by(client, "m", user));
+        assert_eq!(statuses, [200, 200, 200, 503, 200], "{setting}");
+        end(here);
+    }
+}
+
+#[test]
+fn as_many_wait_for_a_limit_as_the_settings_say() {
+    for setting in ["limit_waiting_workspace_max", "limit_waiting_max"] {
+        let text = format!("{setting} = 1\nlimit_wait_max = \"10m\"\nunpriced = true");
+        let (provider, here) = (Provider::start(), serve(&text));
+        let client = &here.2;
+        limited(client, "p", json!({"granularity": "month", "total": 100}));
+        model(client, "m", &provider.at("slow=600000"), &json!({"policies": ["p"]}));
+        let whole = chat("hi", false).to_string();
+        let send = || begin(client, "m", whole.len(), &whole);
+        let first = send();
+        eventually("the first is asked", || provider.asked("slow=600000") == 1);
+        let second = send();
+        // One of them waits, and the other is refused at once.
+        let third = send();
+        for stream in [&second, &third] {
+            stream.set_nonblocking(true).unwrap();
+        }
+        let refused = |stream: &TcpStream| {
+            let mut head = [0; 12];
+            matches!(stream.peek(&mut head), Ok(12)) && &head == b"HTTP/1.1 429"
+        };
+        eventually("one is refused", || refused(&second) != refused(&third));
+        assert_eq!(provider.asked("slow=600000"), 1, "{setting}");
+        drop((first, second, third));
+        end(here);
+    }
+}
+
+#[test]
+fn as_many_are_asked_for_lists_and_tokens_as_the_settings_say() {
+    for (setting, status) in [("lists_asked_workspace_max", 429), ("lists_asked_max", 503)] {
+        let (provider, here) = (Provider::start(), serve(&format!("{setting} = 1")));
+        let client = &here.2;
+        model(client, "m", &provider.at("slow=20000"), &json!({}));
+        model(client, "n", &provider.at("plain"), &json!({}));
+        let list = |name: &str| format!("/v0/integrations/connections/{name}/models");
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.ask("GET", &list("m"), None));
+            eventually("it is asked", || provider.asked("slow=20000") == 1);
+            assert_eq!(client.ask("GET", &list("n"), None).unwrap().0, status, "{setting}");
+        });
+        assert_eq!(client.ask("GET", &list("n"), None).unwrap().0, 200, "{setting}");
+        end(here);
+    }
+}
