@@ -238,9 +238,8 @@ impl Asked {
             }
         }
         if adds_usage {
-            const USAGE: &str = r#"{"include_usage":true}"#;
             match &self.stream_options_at {
-                Some(at) => changes.push((at.clone(), Bytes::from_static(USAGE.as_bytes()))),
+                Some(at) => changes.push((at.clone(), with_usage(&self.body[at.clone()]))),
                 None => members.push_str(&format!("\"stream_options\":{USAGE},")),
             }
         }
@@ -303,6 +302,19 @@ fn present<'b, D: Deserializer<'b>>(from: D) -> Result<Option<&'b RawValue>, D::
 
 fn read<'b, T: Deserialize<'b>>(value: Option<&'b RawValue>) -> Option<T> {
     value.and_then(|value| serde_json::from_str(value.get()).ok())
+}
+
+const USAGE: &str = r#"{"include_usage":true}"#;
+
+/// Options of a stream, with usage asked for and whatever else they say.
+fn with_usage(options: &[u8]) -> Bytes {
+    match serde_json::from_slice::<serde_json::Map<_, _>>(options) {
+        Ok(mut options) => {
+            options.insert("include_usage".to_owned(), true.into());
+            serde_json::Value::Object(options).to_string().into()
+        }
+        Err(_) => Bytes::from_static(USAGE.as_bytes()),
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -373,7 +385,6 @@ mod tests {
 
     #[test]
     fn usage_is_asked_for_in_streams_that_do_not() {
-        const USAGE: &str = r#"{"include_usage":true}"#;
         assert_eq!(
             sent(r#"{"model":"m","stream":true}"#, Some("g"), true),
             format!(r#"{{"stream_options":{USAGE},"model":"g","stream":true}}"#)
@@ -383,6 +394,10 @@ mod tests {
             sent(body, None, true),
             format!(r#"{{"stream_options":{USAGE},"stream":true}}"#)
         );
+        let more = r#"{"stream_options":{"include_obfuscation":false},"stream":true}"#;
+        let sent: serde_json::Value = serde_json::from_str(&sent(more, None, true)).unwrap();
+        assert_eq!(sent["stream_options"]["include_usage"], true);
+        assert_eq!(sent["stream_options"]["include_obfuscation"], false, "the rest stays");
         assert!(asked(r#"{"stream_options":{"include_usage":true}}"#).wants_usage);
     }
 
