@@ -4,7 +4,8 @@
 use super::ModelProblem;
 use super::account::{Account, AskedBody, Entry};
 use super::asked::Asked;
-use super::call::{Call, Failed};
+use super::call::Call;
+use super::failed::Failed;
 use super::failure;
 use super::hooks::Stopped;
 use super::plan::Reached;

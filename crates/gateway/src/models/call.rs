@@ -5,9 +5,10 @@ use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
 use super::door::{self, Shown};
+use super::failed::Failed;
 use super::hooks::{HooksAsk, Stopped};
 use super::plan::{Plan, mix};
-use super::prepared::{Prepared, Sent};
+use super::prepared::Sent;
 use super::room::Room;
 use super::served::Served;
 use super::{ModelProblem, Models, Pieces, dialect_of};
@@ -26,11 +27,9 @@ use ::models::operation::Operation;
 use ::models::provider::Way;
 use admission::Connection;
 use bytes::{Bytes, BytesMut};
-use http::header::{
-    CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, SET_COOKIE, TRANSFER_ENCODING,
-};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, response as answers};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt;
 use serde_json::json;
@@ -74,80 +73,6 @@ pub(crate) struct Call<'c> {
     /// What its body takes.
     pub(crate) room: Arc<Room>,
     thread: Option<u64>,
-}
-
-/// A model did not answer.
-pub(crate) struct Failed {
-    model: Arc<Served>,
-    /// `None`: no other is asked.
-    pub(crate) failure: Option<ModelFailure>,
-    what: What,
-}
-
-enum What {
-    Problem(Problem),
-    /// The provider's own words, and in whose words they are.
-    Answer {
-        head: answers::Parts,
-        body: Bytes,
-        prepared: Option<Box<Prepared>>,
-    },
-}
-
-impl Failed {
-    pub(crate) fn of(model: &Arc<Served>, problem: Problem) -> Self {
-        let failure = match &problem {
-            Problem::Model(problem) => problem.failure(),
-            _ => None,
-        };
-        Self { model: Arc::clone(model), failure, what: What::Problem(problem) }
-    }
-
-    pub(crate) fn last(model: &Arc<Served>, problem: Problem) -> Self {
-        Self { failure: None, ..Self::of(model, problem) }
-    }
-
-    pub(crate) fn answered(model: &Arc<Served>, head: answers::Parts, body: Bytes) -> Self {
-        let what = What::Answer { head, body, prepared: None };
-        Self { model: Arc::clone(model), failure: None, what }
-    }
-
-    pub(crate) fn by(self, failure: ModelFailure) -> Self {
-        Self { failure: Some(failure), ..self }
-    }
-
-    pub(crate) fn with(mut self, of: Prepared) -> Self {
-        if let What::Answer { prepared, .. } = &mut self.what {
-            *prepared = Some(Box::new(of));
-        }
-        self
-    }
-
-    /// What the caller is told.
-    fn response(self) -> Result<Response<Body>, Problem> {
-        let (head, body, prepared) = match self.what {
-            What::Problem(problem) => return Err(problem),
-            What::Answer { head, body, prepared } => (head, body, prepared),
-        };
-        let mut headers = HeaderMap::new();
-        let translation = prepared.and_then(|prepared| prepared.translation);
-        let body = match translation {
-            Some(translation) => {
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                translation.fault(head.status.as_u16(), &body).into()
-            }
-            None => {
-                headers = head.headers.clone();
-                body
-            }
-        };
-        if let Some(wait) = head.headers.get(RETRY_AFTER) {
-            headers.insert(RETRY_AFTER, wait.clone());
-        }
-        let is_same = headers.contains_key(CONTENT_ENCODING);
-        dress(&mut headers, &self.model, is_same);
-        Ok(response(head.status, headers, Body::own(body)))
-    }
 }
 
 impl Inner {
@@ -481,7 +406,7 @@ impl Call<'_> {
 }
 
 /// Of a provider's headers, what is the caller's.
-fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
+pub(super) fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
     headers::remove_hop(headers);
     headers.remove(TRANSFER_ENCODING);
     headers.remove(SET_COOKIE);

@@ -4,8 +4,9 @@
 use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
 use super::attempt::{Begun, response};
 use super::cache::{Keeping, Key};
-use super::call::{Call, Failed};
+use super::call::Call;
 use super::decode::Coding;
+use super::failed::Failed;
 use super::hooks::{Stopped, Watch};
 use super::plan::Reached;
 use super::prepared::Translated;

@@ -29,6 +29,7 @@ mod call;
 mod collected;
 mod decode;
 mod door;
+mod failed;
 mod failure;
 mod hooks;
 mod log;

@@ -1,0 +1,79 @@
+use super::*;
+use proptest::prelude::*;
+
+fn world(at: i64) -> World {
+    World::new(move || Timestamp::from_ms(at), |bytes| bytes.fill(200))
+}
+
+fn held(whole: u8, base: u8, by_server: bool) -> Grant {
+    Grant { whole: [whole; 32], base: [base; 32], by_server }
+}
+
+fn token(seconds: u64) -> AccessToken {
+    let value = Sensitive("t".to_owned());
+    AccessToken { value, expires_in_s: seconds, refresh_token: None }
+}
+
+#[test]
+fn a_token_that_still_counts_outlives_failures() {
+    let access = Access::new(&Models::default());
+    let (id, grants) = (ResourceId::known("res_1"), [held(1, 9, false), held(2, 9, false)]);
+    let kept = access.judge(&world(0), Ok(token(100)), (grants, None, 0));
+    let (next, ends) = (kept.next_at, Timestamp::from_ms(100_000));
+    assert!(next > Timestamp::from_ms(70_000) && next < ends, "{next}");
+    let old = kept.token.clone();
+    let again = access.judge(&world(80_000), Err(("why".into(), true)), (grants, old, 0));
+    access.known.lock().kept.insert(id.clone(), again);
+    let by = |grant, ms| access.token(&id, &grant, Timestamp::from_ms(ms));
+    let at = |whole, ms| by(held(whole, 9, false), ms);
+    assert_eq!(at(1, 99_999), Ok(Sensitive("t".to_owned())));
+    assert_eq!(at(2, 99_999), Ok(Sensitive("t".to_owned())), "after another refresh token");
+    assert!(at(1, 100_000).unwrap_err().contains("why"));
+    assert!(at(3, 99_999).unwrap_err().contains("yet"), "it holds something else by now");
+    let turned = held(3, 9, true);
+    assert!(by(turned, 99_999).is_err(), "what failed is tried with the other refresh token");
+    let kept = access.judge(&world(0), Ok(token(100)), (grants, None, 0));
+    access.known.lock().kept.insert(id.clone(), kept);
+    assert!(by(turned, 99_999).is_ok(), "another server turned the refresh token");
+    assert!(by(held(3, 8, true), 99_999).is_err(), "it is of another client by now");
+}
+
+#[test]
+fn another_refresh_token_takes_the_place_of_the_one_before() {
+    let spec = |token: &str| -> IntegrationConnectionSpec {
+        let secret = serde_json::json!({"refreshToken": token, "clientId": "c"});
+        serde_json::from_value(serde_json::json!({"secret": secret})).unwrap()
+    };
+    let next = Sensitive("b".to_owned());
+    assert_eq!(rotated(&spec("a"), &next), Some(spec("b")));
+    assert_eq!(rotated(&spec("b"), &next), None);
+    let secrets = |spec: &IntegrationConnectionSpec| digest(secrets(spec).unwrap().iter());
+    assert_ne!(secrets(&spec("a")), secrets(&spec("b")));
+}
+
+#[test]
+fn one_at_a_time_fetches_the_token_of_a_connection() {
+    let access = Access::new(&Models::default());
+    let (id, other) = (ResourceId::known("res_1"), ResourceId::known("res_2"));
+    let first = Alone::begin(&access, &id);
+    assert!(first.is_some() && Alone::begin(&access, &other).is_some());
+    for _ in 0..2 {
+        assert!(Alone::begin(&access, &id).is_none(), "the first is not done");
+    }
+    drop(first);
+    assert!(Alone::begin(&access, &id).is_some());
+}
+
+proptest! {
+    /// The next exchange is neither at once nor never, whatever a service says.
+    #[test]
+    fn the_next_exchange_is_in_time(seconds in any::<u64>(), failures in any::<u32>(), helps in any::<bool>()) {
+        let (access, grants) = (Access::new(&Models::default()), [held(0, 0, false); 2]);
+        let kept = access.judge(&world(0), Ok(token(seconds)), (grants, None, 0));
+        let ends = kept.token.as_ref().unwrap().ends_at;
+        prop_assert!(kept.next_at >= Timestamp::from_ms(5000) && (seconds < 10 || kept.next_at < ends));
+        let failed = access.judge(&world(0), Err((String::new(), helps)), (grants, None, failures));
+        let max = Timestamp::from_ms(i64::try_from(access.retry_max.as_millis()).unwrap());
+        prop_assert!(failed.next_at >= Timestamp::from_ms(1000) && failed.next_at <= max);
+    }
+}

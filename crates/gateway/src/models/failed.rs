@@ -1,0 +1,87 @@
+//! A model that did not answer, and what its caller is told if no other does.
+
+use super::attempt::response;
+use super::call::dress;
+use super::prepared::Prepared;
+use super::served::Served;
+use crate::body::Body;
+use crate::problem::Problem;
+use bytes::Bytes;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, response as answers};
+use std::sync::Arc;
+use types::kinds::model::ModelFailure;
+
+/// A model did not answer.
+pub(crate) struct Failed {
+    model: Arc<Served>,
+    /// `None`: no other is asked.
+    pub(crate) failure: Option<ModelFailure>,
+    what: What,
+}
+
+enum What {
+    Problem(Problem),
+    /// The provider's own words, and in whose words they are.
+    Answer {
+        head: answers::Parts,
+        body: Bytes,
+        prepared: Option<Box<Prepared>>,
+    },
+}
+
+impl Failed {
+    pub(crate) fn of(model: &Arc<Served>, problem: Problem) -> Self {
+        let failure = match &problem {
+            Problem::Model(problem) => problem.failure(),
+            _ => None,
+        };
+        Self { model: Arc::clone(model), failure, what: What::Problem(problem) }
+    }
+
+    pub(crate) fn last(model: &Arc<Served>, problem: Problem) -> Self {
+        Self { failure: None, ..Self::of(model, problem) }
+    }
+
+    pub(crate) fn answered(model: &Arc<Served>, head: answers::Parts, body: Bytes) -> Self {
+        let what = What::Answer { head, body, prepared: None };
+        Self { model: Arc::clone(model), failure: None, what }
+    }
+
+    pub(crate) fn by(self, failure: ModelFailure) -> Self {
+        Self { failure: Some(failure), ..self }
+    }
+
+    pub(crate) fn with(mut self, of: Prepared) -> Self {
+        if let What::Answer { prepared, .. } = &mut self.what {
+            *prepared = Some(Box::new(of));
+        }
+        self
+    }
+
+    /// What the caller is told.
+    pub(super) fn response(self) -> Result<Response<Body>, Problem> {
+        let (head, body, prepared) = match self.what {
+            What::Problem(problem) => return Err(problem),
+            What::Answer { head, body, prepared } => (head, body, prepared),
+        };
+        let mut headers = HeaderMap::new();
+        let translation = prepared.and_then(|prepared| prepared.translation);
+        let body = match translation {
+            Some(translation) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                translation.fault(head.status.as_u16(), &body).into()
+            }
+            None => {
+                headers = head.headers.clone();
+                body
+            }
+        };
+        if let Some(wait) = head.headers.get(RETRY_AFTER) {
+            headers.insert(RETRY_AFTER, wait.clone());
+        }
+        let is_same = headers.contains_key(CONTENT_ENCODING);
+        dress(&mut headers, &self.model, is_same);
+        Ok(response(head.status, headers, Body::own(body)))
+    }
+}
