@@ -310,3 +310,36 @@ fn tokens_are_read() {
     let refused = read_token(br#"{"error":"invalid_grant","error_description":"secret"}"#);
     assert_eq!(refused, Err(BadToken::Refused("invalid_grant".into())));
 }
+
+/// The key of tests that another crate has as well, and its public half.
+const ACCOUNT_KEY: &str = include_str!("../../../jobs/tests/runners/app_key_for_tests.pem");
+const ACCOUNT_MODULUS: &str = "6ABMwLqjH-CyQlQy-o9CcJEFQQBFnXGk_lAExpTqqNxWJGrPoxmJae6S8pLgOfUSWs8lpZR22VCvPqulNH_nGkfweangSYuHK6FBlqdmZcXPH4lAI4og1xwvtTTGn4_iiJVUf8l-GEyTNOB9SecRrqShETySIFF6F1S_2MKPtnLN9A_gJJ-gXkpAG_AbpQfO6BE2w_yWrVm2m-cGynu6JMiEqz7SMUOHujxxRBNgPEB6Sx1q8cv1JiLWguVF0RBeOypGhHyQ3z8x_JPDj4L3R48zeFG6UrJSdlnKklWvTTYtJYxvxQobWGgjQME_N25-ozIMu0qEO7Hr7bl2fxlUVQ";
+
+#[test]
+fn a_service_account_shows_what_its_key_signed() {
+    let now = Timestamp::from_ms(1_000_000);
+    let account = |uri: &str, key: &str| {
+        let account = serde_json::json!({"type": "service_account", "private_key": key,
+            "client_email": "robot@project.example", "token_uri": uri});
+        map(&[("serviceAccount", &account.to_string())])
+    };
+    let uri = "https://oauth2.googleapis.com/token";
+    let asked = token_request("vertexai", &map(&[]), &account(uri, ACCOUNT_KEY), now);
+    let asked = asked.unwrap().unwrap();
+    assert_eq!(asked.url, uri);
+    let form: Vec<(String, String)> = form_urlencoded::parse(&asked.body.0).into_owned().collect();
+    assert_eq!(form[0].1, "urn:ietf:params:oauth:grant-type:jwt-bearer");
+    let token = jose::Token::parse(&form[1].1).unwrap();
+    let public = serde_json::json!({"kty": "RSA", "n": ACCOUNT_MODULUS, "e": "AQAB"});
+    let public: jose::PublicKey = serde_json::from_value(public).unwrap();
+    assert!(public.verifies(&token), "{:?}", token.header);
+    let claims: serde_json::Value = token.claims().unwrap();
+    assert_eq!(claims["iss"], "robot@project.example");
+    assert_eq!((&claims["aud"], &claims["iat"]), (&uri.into(), &1000.into()));
+    assert!(claims["scope"].as_str().unwrap().contains("cloud-platform"), "{claims}");
+    let ask = |uri, key| token_request("vertexai", &map(&[]), &account(uri, key), now).unwrap();
+    assert!(ask("http://127.0.0.1/token", ACCOUNT_KEY).is_err(), "nothing is shown in plain");
+    let refused = ask(uri, "-----BEGIN PRIVATE KEY-----\nno\n-----END PRIVATE KEY-----");
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("private key") && !told.contains("BEGIN"), "{told}");
+}
