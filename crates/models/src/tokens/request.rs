@@ -31,9 +31,10 @@ pub fn input_estimate(model: &str, body: &[u8]) -> u64 {
 /// audio, documents, answers from before, tools that run at the provider, and every member that is not
 /// known here. Then the model's context, which is in the list of prices, is the bound.
 pub fn input_bound(body: &[u8]) -> u64 {
-    let mut bound = Bound { images: 0, is_open: false };
+    let mut bound = Bound { images: 0, is_open: false, item: Item::default() };
     let mut scan = Scan::new();
     scan.push(body, &mut bound);
+    bound.next_item();
     // What could not be followed to its end may hold anything.
     if bound.is_open || scan.is_open() || scan.documents != 1 {
         return u64::MAX;
@@ -126,9 +127,33 @@ fn is_read(root: Key) -> bool {
 struct Bound {
     images: u64,
     is_open: bool,
+    item: Item,
+}
+
+/// What is known of an item of `input`. One that has an id alone stands for what the provider keeps, and
+/// a thought without its text does too.
+#[derive(Default)]
+struct Item {
+    has_id: bool,
+    is_whole: bool,
 }
 
 impl Bound {
+    fn next_item(&mut self) {
+        let Item { has_id, is_whole } = std::mem::take(&mut self.item);
+        self.is_open |= has_id && !is_whole;
+    }
+
+    fn member_of_item(&mut self, member: Key) {
+        match member {
+            Key::Id => self.item.has_id = true,
+            Key::Content | Key::Arguments | Key::Input | Key::Output | Key::EncryptedContent => {
+                self.item.is_whole = true;
+            }
+            _ => {}
+        }
+    }
+
     fn image(&mut self) {
         self.images = self.images.saturating_add(1);
     }
@@ -139,6 +164,11 @@ impl Sink for Bound {
         // What is not set leads to nothing.
         if first == b'n' {
             return Take::Skip;
+        }
+        match path {
+            [Key::Input] if first == b'{' => self.next_item(),
+            [Key::Input, member] => self.member_of_item(*member),
+            _ => {}
         }
         match path {
             [root] if !is_read(*root) && !is_setting(*root) => self.is_open = true,

@@ -215,6 +215,8 @@ fn bounds_are_above_what_is_counted() {
     assert!(bound < text.len() as u64 + 3000, "{bound}");
     let about = input_estimate("gpt-4o", text);
     assert!((5..60).contains(&about), "{about}");
+    let agent = br#"{"input":[{"role":"user","content":"hi"},{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAAAA"},{"id":"fc_1","type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"ok"},{"id":"msg_1","type":"message","role":"assistant","content":[{"type":"output_text","text":"so"}]}]}"#;
+    assert!(input_bound(agent) < agent.len() as u64 + 3000, "items that hold what they mean");
     let image = br#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}"#;
     assert!(input_bound(image) > IMAGE_TOKENS_MAX && input_bound(image) < 2 * IMAGE_TOKENS_MAX);
     assert!(input_estimate("m", image) >= 1000);
@@ -231,6 +233,9 @@ fn what_leads_elsewhere_has_no_bound() {
         r#"{"input":"hi","tools":[{"type":"web_search"}]}"#,
         r#"{"input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]}"#,
         r#"{"input":[{"type":"item_reference","id":"f"}]}"#,
+        r#"{"input":[{"id":"msg_1"},{"role":"user","content":"go on"}]}"#,
+        r#"{"input":[{"role":"user","content":"go on"},{"id":"msg_1","content":null}]}"#,
+        r#"{"input":[{"id":"rs_1","type":"reasoning","summary":[]}]}"#,
         r#"{"messages":[{"role":"user","content":[{"type":"document","source":{"type":"url"}}]}]}"#,
         r#"{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"document"}]}]}]}"#,
         r#"{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]}]}"#,
