@@ -92,7 +92,8 @@ impl Account {
 
     /// What can be reserved without asking.
     const fn free(&self) -> i64 {
-        self.left.saturating_sub(self.unsent + self.sending).saturating_sub(self.reserved)
+        let told = self.unsent.saturating_add(self.sending);
+        self.left.saturating_sub(told).saturating_sub(self.reserved)
     }
 
     /// Left for a call that comes now.

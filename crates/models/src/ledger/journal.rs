@@ -89,8 +89,12 @@ pub(super) struct Journal {
     last: i64,
     /// Files before, with the number of their last record.
     old: Vec<(PathBuf, i64)>,
-    /// Records that could not be written: the disk is full.
-    late: VecDeque<Vec<u8>>,
+    /// Records that could not be written, and of which calls: the disk is full.
+    late: VecDeque<(u64, Vec<u8>)>,
+    /// Calls whose late records were written since somebody asked.
+    caught_up: Vec<u64>,
+    /// Whether its beginning is on the disk, with all that was open in the files before it.
+    is_begun: bool,
     /// What is in the file behind `length` cannot be cut off.
     is_torn: bool,
     is_unsynced: bool,
@@ -156,6 +160,8 @@ impl Journal {
             last: begins - 1,
             old: Vec::new(),
             late: VecDeque::new(),
+            caught_up: Vec::new(),
+            is_begun: false,
             is_torn: false,
             is_unsynced: true,
         })
@@ -186,8 +192,8 @@ impl Journal {
     }
 
     /// As [`Journal::append`]; what cannot be written now is kept, and written before anything else.
-    pub(super) fn append_late(&mut self, record: Vec<u8>) {
-        self.late.push_back(record);
+    pub(super) fn append_late(&mut self, id: u64, record: Vec<u8>) {
+        self.late.push_back((id, record));
         if let Err(error) = self.catch_up() {
             tracing::error!(%error, "the journal of models cannot be written");
         }
@@ -195,17 +201,27 @@ impl Journal {
 
     /// Writes what could not be written before.
     pub(super) fn catch_up(&mut self) -> io::Result<()> {
-        while let Some(record) = self.late.pop_front() {
+        while let Some((id, record)) = self.late.pop_front() {
             if let Err(error) = self.append(&record) {
-                self.late.push_front(record);
+                self.late.push_front((id, record));
                 return Err(error);
             }
+            self.caught_up.push(id);
         }
         Ok(())
     }
 
+    pub(super) fn take_caught_up(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.caught_up)
+    }
+
     pub(super) fn is_behind(&self) -> bool {
         !self.late.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_unsynced(&self) -> bool {
+        self.is_unsynced
     }
 
     pub(super) const fn is_torn(&self) -> bool {
@@ -219,6 +235,11 @@ impl Journal {
 
     pub(super) const fn sync_failed(&mut self) {
         self.is_unsynced = true;
+    }
+
+    /// All that was in this file when it was handed out is on the disk.
+    pub(super) fn synced(&mut self, file: &Arc<File>) {
+        self.is_begun |= Arc::ptr_eq(file, &self.file);
     }
 
     /// Goes on in a new file, which begins with what is open. The old one has to stay until that is
@@ -242,15 +263,19 @@ impl Journal {
         next.length += all.0.len() as u64;
         next.last += all.1;
         next.late = std::mem::take(&mut self.late);
+        next.caught_up = std::mem::take(&mut self.caught_up);
         next.old = std::mem::take(&mut self.old);
         next.old.push((self.path.clone(), self.last));
         *self = next;
         Ok(())
     }
 
-    /// Files before this one whose records are all in the store by `position`. They may go when this
-    /// one is synced.
+    /// Files before this one whose records are all in the store by `position`. None may go before the
+    /// disk has how this one begins.
     pub(super) fn done(&mut self, position: i64) -> Vec<PathBuf> {
+        if !self.is_begun {
+            return Vec::new();
+        }
         let (done, kept) =
             std::mem::take(&mut self.old).into_iter().partition(|(_, last)| *last <= position);
         self.old = kept;
@@ -370,5 +395,14 @@ fn parse(payload: &[u8]) -> io::Result<Record> {
             Ok(Record::Settled { id, used: serde_json::from_slice(head)?, end })
         }
         _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+impl Journal {
+    /// The disk is full from now on.
+    pub(super) fn fill_disk(&mut self) {
+        let full = OpenOptions::new().append(true).open("/dev/full");
+        self.file = Arc::new(full.expect("Linux has it"));
     }
 }

@@ -2,7 +2,9 @@
 //! grants. One batch at a time.
 
 use super::{BooksError, Shared, journal};
+use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use types::model_books::{Batch, LimitAccount, UsageSum};
@@ -108,32 +110,60 @@ async fn sync(shared: &Shared) -> bool {
         state.journal.unsynced()
     };
     let Some(file) = file else { return true };
-    let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
+    let syncing = file.clone();
+    let synced = tokio::task::spawn_blocking(move || syncing.sync_data()).await;
     let synced = synced.map_err(std::io::Error::other).and_then(|synced| synced);
-    if let Err(error) = &synced {
-        shared.state.lock().journal.sync_failed();
-        tracing::error!(%error, "the journal of models cannot be synced");
+    let mut state = shared.state.lock();
+    match &synced {
+        Ok(()) => state.journal.synced(&file),
+        Err(error) => {
+            state.journal.sync_failed();
+            tracing::error!(%error, "the journal of models cannot be synced");
+        }
     }
     synced.is_ok()
 }
 
+/// Waits for the store, while the journal goes on being synced. `None`: the server ends, and the store
+/// does not answer.
+async fn answered<T>(shared: &Shared, asked: impl Future<Output = T>) -> Option<T> {
+    let end = async {
+        shared.ending.cancelled().await;
+        tokio::time::sleep(shared.settings.last_wait).await;
+    };
+    let (mut asked, mut end) = (pin!(asked), pin!(end));
+    loop {
+        tokio::select! {
+            biased;
+            answer = &mut asked => return Some(answer),
+            () = &mut end => return None,
+            () = tokio::time::sleep(shared.settings.sync_every) => {
+                sync(shared).await;
+            }
+        }
+    }
+}
+
 /// Brings a batch into the store, however often that has to be tried: whether an attempt that failed
-/// was taken in is known only to the store. Gives up only when the server ends.
+/// was taken in is known only to the store. Gives up only when the server ends; what is given up is in
+/// the journal for the next start.
 async fn keep(shared: &Shared, batch: Batch) -> bool {
     let batch = Arc::new(batch);
     let mut last_tries = 0;
     loop {
-        match shared.books.keep(batch.clone()).await {
-            Ok(standings) => {
+        let is_answered = match answered(shared, shared.books.keep(batch.clone())).await {
+            Some(Ok(standings)) => {
                 shared.state.lock().kept(&batch, &standings);
                 return true;
             }
-            Err(BooksError(error)) => {
+            Some(Err(BooksError(error))) => {
                 tracing::warn!(error, "the usage of models cannot be moved into the store");
+                true
             }
-        }
+            None => false,
+        };
         last_tries += u32::from(shared.ending.is_cancelled());
-        if last_tries >= LAST_TRIES {
+        if !is_answered || last_tries >= LAST_TRIES {
             shared.state.lock().is_stuck = true;
             return false;
         }
@@ -191,9 +221,10 @@ async fn look_after(shared: &Shared, is_idle: bool) {
 }
 
 async fn asked_for(shared: &Shared, ledger: String) -> Vec<(LimitAccount, Option<String>)> {
-    match shared.books.asked_for(ledger).await {
-        Ok(asked) => asked.into_iter().map(|(account, by)| (account, Some(by))).collect(),
-        Err(BooksError(error)) => {
+    match answered(shared, shared.books.asked_for(ledger)).await {
+        None => Vec::new(),
+        Some(Ok(asked)) => asked.into_iter().map(|(account, by)| (account, Some(by))).collect(),
+        Some(Err(BooksError(error))) => {
             tracing::warn!(error, "it cannot be seen who needs limits of models");
             Vec::new()
         }
@@ -225,8 +256,15 @@ async fn finish(shared: &Shared) {
 async fn move_all(shared: &Shared) -> bool {
     let (batch, position) = {
         let mut state = shared.state.lock();
+        if state.journal.is_behind() {
+            return false;
+        }
         (state.batch(&shared.settings), state.journal.last())
     };
+    // A call may have ended since the last sync.
+    if !sync(shared).await {
+        return false;
+    }
     if let Some(batch) = batch
         && !keep(shared, batch).await
     {

@@ -98,6 +98,8 @@ pub struct Settings {
     pub grants: i64,
     /// After which time without calls a grant is given back.
     pub idle_after: Duration,
+    /// How long the store may take for an answer when the server ends.
+    pub last_wait: Duration,
     /// Bytes of a file of the journal.
     pub file_max: u64,
 }
@@ -116,6 +118,7 @@ impl Settings {
             usage_each_max: 10_000,
             grants: 16,
             idle_after: Duration::from_secs(10),
+            last_wait: Duration::from_secs(10),
             file_max: 64 << 20,
         }
     }

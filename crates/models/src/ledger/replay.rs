@@ -2,7 +2,7 @@
 
 use super::journal::{self, End, Journal, Record};
 use super::state::State;
-use super::{Books, OpenError, Settings, keeper};
+use super::{Books, BooksError, OpenError, Settings, keeper};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,6 +12,8 @@ use types::World;
 use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, UsageKey, UsageSum};
 use types::models::{ModelCall, ModelOutcome};
 
+/// The process before can have had one batch on its way.
+const TRIES: u32 = 3;
 const LOCK: &str = "lock";
 const NAME: &str = "name";
 /// More of a limit than anybody can use. Sums of a journal must not overflow, whatever callers asked for.
@@ -40,18 +42,25 @@ pub(super) async fn open(
     journal::make_folder(&settings.folder)?;
     let lock = lock(&settings.folder)?;
     let ledger = name(&settings.folder, world)?;
-    let beginning = books.begin(ledger.clone()).await?;
-    let (folder, boot) = (settings.folder.clone(), settings.boot.clone());
-    let position = beginning.position;
-    let work = move || begin(&folder, &boot, position);
-    let (mut found, journal) =
-        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)??;
-    let batch = batch(&ledger, &beginning, &mut found, journal.last());
-    let number = batch.number;
-    books.keep(Arc::new(batch)).await?;
-    let files: Vec<PathBuf> = found.files.drain(..).map(|(path, _)| path).collect();
-    keeper::remove(&settings.folder, &files)?;
-    Ok((State::new(ledger, number, journal, lock), found.next_id))
+    for _ in 0..TRIES {
+        let beginning = books.begin(ledger.clone()).await?;
+        let (folder, boot) = (settings.folder.clone(), settings.boot.clone());
+        let position = beginning.position;
+        let work = move || begin(&folder, &boot, position);
+        let (mut found, journal) =
+            tokio::task::spawn_blocking(work).await.map_err(io::Error::other)??;
+        let batch = batch(&ledger, &beginning, &mut found, journal.last());
+        let number = batch.number;
+        books.keep(Arc::new(batch)).await?;
+        let taken = books.begin(ledger.clone()).await?;
+        if (taken.number, taken.position) == (number, journal.last()) && taken.held.is_empty() {
+            let files: Vec<PathBuf> = found.files.drain(..).map(|(path, _)| path).collect();
+            keeper::remove(&settings.folder, &files)?;
+            return Ok((State::new(ledger, number, journal, lock), found.next_id));
+        }
+        tracing::warn!("a batch of the process before came into the store late: read again");
+    }
+    Err(BooksError("batches of another process come into the store all the time".into()).into())
 }
 
 /// One process at a time.

@@ -226,10 +226,10 @@ impl State {
 
     /// A call has ended. Says whether the background should know at once.
     pub(super) fn settle(&mut self, settled: Settled<'_>, settings: &Settings) -> bool {
-        self.open.remove(&settled.id);
         if let Some(record) = settled.record {
-            self.journal.append_late(record);
+            self.journal.append_late(settled.id, record);
         }
+        self.forget_settled();
         for (taken, used) in settled.accounts.iter().zip(settled.used) {
             if let Some(account) = self.accounts.get_mut(&taken.account) {
                 account.settle(taken.reserved, *used);
@@ -388,8 +388,16 @@ impl State {
         self.accounts.values().any(Account::has_grant)
     }
 
+    /// A call is open until its end is written: a new file without its beginning would hide it.
+    fn forget_settled(&mut self) {
+        for id in self.journal.take_caught_up() {
+            self.open.remove(&id);
+        }
+    }
+
     /// Goes on in a new file of the journal.
     pub(super) fn rotate(&mut self) -> std::io::Result<()> {
+        self.forget_settled();
         self.journal.rotate(self.open.values())
     }
 

@@ -1,5 +1,7 @@
 //! The rules, against books in memory.
 
+mod faults;
+
 use super::*;
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -18,6 +20,10 @@ struct Memory {
     /// Does what it is asked, and says that it failed.
     is_forgetful: AtomicBool,
     is_away: AtomicBool,
+    /// Takes what it is given, and never answers.
+    hangs: AtomicBool,
+    /// Comes in before the next.
+    late: Mutex<Option<Batch>>,
     asked: AtomicI64,
 }
 
@@ -76,6 +82,12 @@ impl Books for Memory {
         let error = || Err(BooksError("on purpose".into()));
         if self.is_away.load(Ordering::Relaxed) {
             return Box::pin(std::future::ready(error()));
+        }
+        if let Some(late) = self.late.lock().take() {
+            self.of.lock().take(&late);
+        }
+        if self.hangs.load(Ordering::Relaxed) {
+            return Box::pin(std::future::pending());
         }
         let standings = self.of.lock().take(&batch);
         let is_lost = self.is_forgetful.swap(false, Ordering::Relaxed);
@@ -140,6 +152,7 @@ impl Place {
             sync_every: Duration::from_millis(5),
             keep_up_every: Duration::from_millis(10),
             wait_max: Duration::from_secs(5),
+            last_wait: Duration::from_millis(50),
             ..Settings::new(self.folder.path().join(name), "boot".into())
         }
     }
@@ -360,155 +373,6 @@ async fn what_is_dropped_counts_in_full() {
     assert_eq!(over(reserve(&ledger, &money, 31).await).left, 30);
     ledger.flush().await;
     assert_eq!((place.books.used(), place.books.usage().cost), (70, 70));
-}
-
-#[tokio::test]
-async fn a_kill_counts_what_was_in_flight_and_loses_nothing() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
-    reserve(&ledger, &money, 100).await.unwrap().settle(&call(40));
-    ledger.flush().await;
-    reserve(&ledger, &money, 100).await.unwrap().settle(&call(20));
-    reserve(&ledger, &money, 100).await.unwrap().give_back();
-    let in_flight = reserve(&ledger, &money, 100).await.unwrap();
-    let settings = place.kill(ledger, "b");
-    std::mem::forget(in_flight);
-    for round in 0..3 {
-        let again = place.open_with(settings.clone()).await;
-        assert_eq!(place.books.used(), 160, "round {round}");
-        assert_eq!(place.books.held(), 0, "round {round}");
-        assert_eq!(place.books.usage().calls, 3, "round {round}");
-        assert_eq!(over(reserve(&again, &money, 841).await).left, 840);
-        again.close().await;
-    }
-}
-
-#[tokio::test]
-async fn a_call_without_a_bound_does_not_keep_a_server_from_starting() {
-    let place = Place::new();
-    let (ledger, tokens) = (place.open().await, limit(LimitMeasure::InputTokens, 1000));
-    reserve(&ledger, &tokens, 500).await.unwrap().settle(&call(500));
-    let most = hold(&tokens, i64::MAX);
-    let _crosses = ledger.reserve(vec![most], call(1)).await.unwrap();
-    let again = place.open_with(place.kill(ledger, "again")).await;
-    assert!(over(reserve(&again, &tokens, 1).await).left <= 0);
-    again.close().await;
-    assert!((1000..i64::MAX).contains(&place.books.used()), "{}", place.books.used());
-}
-
-#[tokio::test]
-async fn a_start_that_is_killed_counts_once() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
-    let in_flight = reserve(&ledger, &money, 100).await.unwrap();
-    let settings = place.kill(ledger, "b");
-    std::mem::forget(in_flight);
-    // The store takes it in, but the answer is lost, and the files stay.
-    place.books.is_forgetful.store(true, Ordering::Relaxed);
-    let failed = Ledger::open(settings.clone(), place.books.clone(), place.world()).await;
-    assert!(matches!(failed, Err(OpenError::Books(_))));
-    assert_eq!(place.books.used(), 100);
-    place.open_with(settings).await.close().await;
-    assert_eq!((place.books.used(), place.books.usage().calls), (100, 1));
-}
-
-#[tokio::test]
-async fn after_a_power_cut_what_was_granted_counts_as_used() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
-    ledger.flush().await;
-    let held = place.books.held();
-    assert!((1..=200).contains(&held), "{held}");
-    let settings = place.kill(ledger, "b");
-    let settings = Settings { boot: "another".into(), ..settings };
-    place.open_with(settings.clone()).await.close().await;
-    assert_eq!((place.books.used(), place.books.held()), (10 + held, 0));
-    place.open_with(Settings { boot: "third".into(), ..settings }).await.close().await;
-    assert_eq!(place.books.used(), 10 + held);
-}
-
-#[tokio::test]
-async fn a_batch_whose_answer_is_lost_counts_once() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
-    for _ in 0..10 {
-        place.books.is_forgetful.store(true, Ordering::Relaxed);
-        reserve(&ledger, &money, 100).await.unwrap().settle(&call(100));
-        ledger.flush().await;
-    }
-    over(reserve(&ledger, &money, 1).await);
-    assert_eq!(place.books.used(), 1000);
-}
-
-#[tokio::test]
-async fn without_a_store_grants_are_used_up_and_then_it_is_said() {
-    let place = Place::new();
-    let settings = Settings { wait_max: Duration::from_millis(50), ..place.settings("a") };
-    let (ledger, money) = (place.open_with(settings).await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
-    place.books.is_away.store(true, Ordering::Relaxed);
-    let mut served = 10;
-    while let Ok(reservation) = reserve(&ledger, &money, 10).await {
-        reservation.settle(&call(10));
-        served += 10;
-    }
-    assert!((90..=210).contains(&served), "{served}");
-    let other = Arc::new(ModelLimit { id: "other".into(), ..(*money).clone() });
-    assert!(matches!(reserve(&ledger, &other, 1).await, Err(Refused::Unavailable(_))));
-    // Without limits nobody asks the store.
-    ledger.reserve(vec![], call(5)).await.unwrap().settle(&call(5));
-    place.books.is_away.store(false, Ordering::Relaxed);
-    ledger.close().await;
-    assert_eq!(place.books.used(), served);
-    assert_eq!(place.books.usage().cost, served + 5);
-}
-
-#[tokio::test]
-async fn what_cannot_be_moved_at_the_end_is_moved_at_the_next_start() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1600));
-    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
-    ledger.flush().await;
-    place.books.is_away.store(true, Ordering::Relaxed);
-    reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
-    let waiting = tokio::spawn({
-        let (ledger, money) = (ledger.clone(), money.clone());
-        async move { reserve(&ledger, &money, 1500).await }
-    });
-    tokio::task::yield_now().await;
-    ledger.close().await;
-    assert!(matches!(waiting.await.unwrap(), Err(Refused::Unavailable(_))));
-    // Nobody hangs on one that is closed.
-    ledger.flush().await;
-    drop(ledger);
-    place.books.is_away.store(false, Ordering::Relaxed);
-    assert_eq!(place.books.used(), 10);
-    place.open().await.close().await;
-    assert_eq!((place.books.used(), place.books.held()), (20, 0));
-    assert_eq!(place.books.usage().calls, 2);
-}
-
-#[tokio::test]
-async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
-    let place = Place::new();
-    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
-    let open = reserve(&ledger, &money, 5).await.unwrap();
-    for _ in 0..10 {
-        reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
-    }
-    ledger.close().await;
-    let files = journal::list(&place.folder.path().join("a")).unwrap();
-    let mut records = 0;
-    for file in &files {
-        journal::read(file, |_, _| records += 1).unwrap();
-    }
-    assert_eq!((files.len(), records), (1, 1));
-    // It ends later than the server, and counts at the next start.
-    open.settle(&call(3));
-    drop(ledger);
-    place.open().await.close().await;
-    assert_eq!((place.books.used(), place.books.held()), (103, 0));
 }
 
 #[tokio::test]
