@@ -8,6 +8,8 @@ mod schema_tool;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod thoughts;
 mod uploads;
 
 use crate::chat::{Answer, Chat, Delta, Fault, Finish};

@@ -5,11 +5,12 @@ use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, Tool
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts, strict};
 use serde_json::{Value, json};
+use types::kinds::model::ModelType;
 
 pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable> {
     let mut body = Object::default();
     body.put("model", chat.model.as_str());
-    body.put("messages", messages(&chat.messages, losses)?);
+    body.put("messages", messages(chat, losses)?);
     if !chat.tools.is_empty() {
         body.put("tools", chat.tools.iter().map(|found| tool(found, losses)).collect::<Vec<_>>());
         body.maybe("tool_choice", chat.tool_choice.as_ref().map(tool_choice));
@@ -89,15 +90,17 @@ fn tool_choice(choice: &ToolChoice) -> Value {
     }
 }
 
-fn messages(messages: &[Message], losses: &mut Losses) -> Result<Vec<Value>, Unsayable> {
+fn messages(chat: &Chat, losses: &mut Losses) -> Result<Vec<Value>, Unsayable> {
     let all = At::BODY.name("messages");
-    let mut written = Vec::with_capacity(messages.len());
-    for (index, message) in messages.iter().enumerate() {
+    // DeepSeek refuses a call of a tool whose thoughts do not come back. Others refuse the member.
+    let says_thoughts = chat.provider == Some(ModelType::Deepseek);
+    let mut written = Vec::with_capacity(chat.messages.len());
+    for (index, message) in chat.messages.iter().enumerate() {
         let at = all.index(index);
         match message.role {
             Role::System => written.push(spoken("system", message, at, losses)?),
             Role::User => written.push(spoken("user", message, at, losses)?),
-            Role::Assistant => written.extend(assistant(message, at, losses)?),
+            Role::Assistant => written.extend(assistant(message, says_thoughts, at, losses)?),
             Role::Tool => results(message, at, losses, &mut written)?,
         }
     }
@@ -180,20 +183,26 @@ fn file(source: &Source, name: Option<&str>, at: &At<'_>) -> Result<Value, Unsay
 /// None: it thought, and said nothing.
 fn assistant(
     message: &Message,
+    says_thoughts: bool,
     at: At<'_>,
     losses: &mut Losses,
 ) -> Result<Option<Value>, Unsayable> {
-    let (mut contents, mut calls) = (Vec::new(), Vec::new());
+    let (mut contents, mut calls, mut thoughts) = (Vec::new(), Vec::new(), String::new());
     for part in &message.parts {
         parts::lose(&part.others, losses);
         match &part.content {
-            // Providers of this dialect refuse to be told what they thought.
+            Content::Reasoning { text, .. } if says_thoughts && !text.is_empty() => {
+                thoughts.push_str(text);
+            }
             Content::Reasoning { .. } => losses.note("reasoning"),
             Content::ToolCall(found) => calls.push(call(found)),
             other => contents.push(other),
         }
     }
     if contents.is_empty() && calls.is_empty() {
+        if !thoughts.is_empty() {
+            losses.note("reasoning");
+        }
         return Ok(None);
     }
     let mut body = Object::default();
@@ -206,6 +215,9 @@ fn assistant(
             body.put("refusal", text.as_str());
         }
         some => body.put("content", content(some, at)?),
+    }
+    if !thoughts.is_empty() {
+        body.put("reasoning_content", thoughts);
     }
     if !calls.is_empty() {
         body.put("tool_calls", calls);
