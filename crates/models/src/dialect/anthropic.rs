@@ -94,6 +94,11 @@ fn version(model: &str) -> Option<(u32, u32)> {
     Some((major, words.next().and_then(number).unwrap_or(0)))
 }
 
+/// Whether it chooses its words by itself alone, shows its thoughts only if asked, and knows `xhigh`.
+fn is_newest(model: &str) -> bool {
+    version(model).is_some_and(|version| version >= (4, 7))
+}
+
 /// Whether an answer can be held to a schema without a tool.
 fn knows_schemas(model: &str) -> bool {
     let least = if model.contains("opus") { (4, 1) } else { (4, 5) };

@@ -129,6 +129,26 @@ fn each_generation_thinks_as_it_is_told() {
 }
 
 #[test]
+fn the_newest_choose_by_themselves_and_show_thoughts_if_asked() {
+    let mut chat = asked("claude-opus-4-7", effort("xhigh"));
+    chat.reasoning.as_mut().unwrap().summary = Some("auto".to_owned());
+    let (body, losses) = written(&chat);
+    assert_eq!(body["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    assert_eq!((&body["output_config"]["effort"], losses.len()), (&json!("xhigh"), 0));
+    "claude-opus-4-6".clone_into(&mut chat.model);
+    let (body, losses) = written(&chat);
+    assert_eq!(body["thinking"], json!({"type": "adaptive"}));
+    assert_eq!(body["output_config"]["effort"], "max");
+    assert_eq!(losses, ["reasoning.effort"]);
+    let mut chat = asked("claude-opus-4-7", None);
+    chat.temperature = serde_json::Number::from_f64(0.5);
+    (chat.top_p, chat.top_k) = (serde_json::Number::from_f64(0.9), Some(3));
+    let (body, losses) = written(&chat);
+    assert_eq!(losses, ["temperature", "top_p", "top_k"]);
+    assert!(losses.iter().all(|name| body[name].is_null()));
+}
+
+#[test]
 fn what_is_hot_is_cooled_and_said() {
     let mut chat = asked("claude-3-haiku-20240307", None);
     chat.temperature = serde_json::Number::from_f64(1.7);

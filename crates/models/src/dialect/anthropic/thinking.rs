@@ -27,7 +27,7 @@ pub(super) fn put(
         return false;
     }
     if version.is_some_and(|version| version >= (4, 6)) {
-        adaptive(reasoning, output_config, body, losses);
+        adaptive(reasoning, super::is_newest(&chat.model), output_config, body, losses);
         return true;
     }
     let wanted = reasoning.budget_tokens;
@@ -53,6 +53,7 @@ pub(super) fn put(
 
 fn adaptive(
     reasoning: &Reasoning,
+    is_newest: bool,
     output_config: &mut Object,
     body: &mut Object,
     losses: &mut Losses,
@@ -66,11 +67,20 @@ fn adaptive(
             losses.note("reasoning.effort");
             Some("low")
         }
-        Some("xhigh") => Some("max"),
+        Some("xhigh") if !is_newest => {
+            losses.note("reasoning.effort");
+            Some("max")
+        }
         effort => effort,
     };
     output_config.maybe("effort", effort);
-    body.put("thinking", json!({"type": "adaptive"}));
+    let mut thinking = Object::default();
+    thinking.put("type", "adaptive");
+    // The older ones show their thoughts unasked.
+    if is_newest && reasoning.summary.as_deref().is_some_and(|summary| summary != "none") {
+        thinking.put("display", "summarized");
+    }
+    body.put("thinking", thinking);
 }
 
 fn is_off(reasoning: &Reasoning) -> bool {

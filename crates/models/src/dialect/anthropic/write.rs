@@ -1,6 +1,6 @@
 //! Requests, written.
 
-use super::{knows_schemas, max_tokens, thinking, version};
+use super::{is_newest, knows_schemas, max_tokens, thinking, version};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts, strict};
@@ -61,6 +61,29 @@ fn stop(chat: &Chat, body: &mut Object) -> Result<(), Unsayable> {
 }
 
 fn sampling(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
+    if is_newest(&chat.model) {
+        let differs = |number: &Option<serde_json::Number>| {
+            number.as_ref().is_some_and(|number| number.as_f64() != Some(1.0))
+        };
+        let lost = [
+            ("temperature", differs(&chat.temperature)),
+            ("top_p", differs(&chat.top_p)),
+            ("top_k", chat.top_k.is_some()),
+        ];
+        lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.note(*name));
+    } else {
+        chosen(chat, thinks, body, losses);
+    }
+    let lost = [
+        ("seed", chat.seed.is_some()),
+        ("presence_penalty", chat.presence_penalty.as_ref().is_some_and(is_set)),
+        ("frequency_penalty", chat.frequency_penalty.as_ref().is_some_and(is_set)),
+    ];
+    lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.note(*name));
+}
+
+/// What the models take that can be told how to choose.
+fn chosen(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
     let one = || serde_json::Number::from(1);
     let temperature = chat.temperature.clone().map(|found| match found.as_f64() {
         Some(value) if value > 1.0 => {
@@ -91,12 +114,6 @@ fn sampling(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
         Some(_) if thinks => losses.note("top_k"),
         top_k => body.maybe("top_k", top_k),
     }
-    let lost = [
-        ("seed", chat.seed.is_some()),
-        ("presence_penalty", chat.presence_penalty.as_ref().is_some_and(is_set)),
-        ("frequency_penalty", chat.frequency_penalty.as_ref().is_some_and(is_set)),
-    ];
-    lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.note(*name));
 }
 
 fn is_set(penalty: &serde_json::Number) -> bool {
