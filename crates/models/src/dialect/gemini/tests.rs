@@ -243,6 +243,28 @@ fn generations_differ() {
     };
     assert_eq!(effort("gemini-2.5-pro"), json!({"thinkingBudget": 8192}));
     assert_eq!(effort("gemini-3-pro-preview"), json!({"thinkingLevel": "MEDIUM"}));
+    let budget = |model: &str, budget| {
+        let (effort, budget) = match budget {
+            0 => (Some("none".to_owned()), None),
+            _ => (None, Some(budget)),
+        };
+        let reasoning = crate::chat::Reasoning { effort, budget_tokens: budget, summary: None };
+        let chat = Chat { reasoning: Some(reasoning), ..with_calls(model) };
+        let (written, losses) = write(&chat);
+        let told = written["generationConfig"]["thinkingConfig"].clone();
+        (told, losses.iter().any(|loss| loss.starts_with("reasoning")))
+    };
+    let number = |budget: u64| json!({"thinkingBudget": budget});
+    for (model, asked, told, is_lost) in [
+        ("gemini-2.5-flash", 31_999, number(24_576), true),
+        ("gemini-2.5-flash", 0, number(0), false),
+        ("gemini-2.5-flash-lite", 100, number(512), true),
+        ("gemini-2.5-pro", 20_000, number(20_000), false),
+        ("gemini-2.5-pro", 0, number(128), true),
+        ("gemini-3-pro-preview", 0, json!({"thinkingLevel": "LOW"}), true),
+    ] {
+        assert_eq!(budget(model, asked), (told, is_lost), "{model}: {asked}");
+    }
 }
 
 #[test]

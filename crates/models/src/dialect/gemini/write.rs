@@ -293,7 +293,7 @@ fn generation_config(chat: &Chat, generation: Generation, losses: &mut Losses) -
         }
     }
     if let Some(reasoning) = &chat.reasoning {
-        let thinking = thinking(reasoning, generation, losses);
+        let thinking = thinking(reasoning, (&chat.model, generation), losses);
         if !thinking.0.is_empty() {
             config.put("thinkingConfig", Value::from(thinking));
         }
@@ -301,17 +301,36 @@ fn generation_config(chat: &Chat, generation: Generation, losses: &mut Losses) -
     config
 }
 
-fn thinking(reasoning: &Reasoning, generation: Generation, losses: &mut Losses) -> Object {
+fn thinking(
+    reasoning: &Reasoning,
+    (model, generation): (&str, Generation),
+    losses: &mut Losses,
+) -> Object {
     let mut config = Object::default();
     let effort = reasoning.effort.as_deref();
     match (reasoning.budget_tokens, effort) {
         (Some(budget), _) => {
-            config.put("thinkingBudget", budget);
+            let told = within(model, budget);
+            config.put("thinkingBudget", told);
+            if told != budget {
+                losses.note("reasoning.budget_tokens");
+            }
             if effort.is_some() {
                 losses.note("reasoning.effort");
             }
         }
-        (None, Some("none")) => config.put("thinkingBudget", 0),
+        (None, Some("none")) if generation.has_levels => {
+            // They always think.
+            losses.note("reasoning.effort");
+            config.put("thinkingLevel", "LOW");
+        }
+        (None, Some("none")) => {
+            let told = within(model, 0);
+            config.put("thinkingBudget", told);
+            if told != 0 {
+                losses.note("reasoning.effort");
+            }
+        }
         (None, Some(effort)) if generation.has_levels => {
             let level = level(effort, losses);
             config.put("thinkingLevel", level);
@@ -334,6 +353,18 @@ fn thinking(reasoning: &Reasoning, generation: Generation, losses: &mut Losses) 
         Some(_) => config.put("includeThoughts", true),
     }
     config
+}
+
+/// The nearest budget that the model takes: others it refuses.
+fn within(model: &str, budget: u64) -> u64 {
+    let is = |part: &str| model.contains(part);
+    match budget {
+        0 if is("flash") => 0,
+        _ if is("flash-lite") => budget.clamp(512, 24_576),
+        _ if is("flash") => budget.clamp(1, 24_576),
+        _ if is("pro") => budget.clamp(128, 32_768),
+        _ => budget,
+    }
 }
 
 fn level(effort: &str, losses: &mut Losses) -> String {

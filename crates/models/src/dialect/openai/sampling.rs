@@ -106,6 +106,9 @@ fn effort(chat: &Chat, series: Series, losses: &mut Losses) -> Option<String> {
         }
         (Series::Reasons(version), "max" | "xhigh") if version >= (5, 2) => "xhigh",
         (Series::Reasons(_), "max" | "xhigh") => "high",
+        // Only later ones can be told not to think at all.
+        (Series::Reasons((5, 0)), "none") => "minimal",
+        (Series::Reasons((0, _)), "none") => "low",
         _ => return Some(effort),
     };
     if told != effort {

@@ -165,6 +165,8 @@ fn models_of_openai_are_told_what_they_take() {
         ("gpt-4o", "low", None, &["reasoning", "top_k"][..]),
         ("o3", "max", Some("high"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
         ("gpt-5", "low", Some("low"), &sampling),
+        ("gpt-5", "none", Some("minimal"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
+        ("o3", "none", Some("low"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
         ("gpt-5.1", "none", Some("none"), &["top_k"]),
         ("gpt-5.2", "xhigh", Some("xhigh"), &sampling),
         ("gpt-5.2", "max", Some("xhigh"), &["reasoning.effort", "temperature", "top_p", "top_k"]),
