@@ -58,3 +58,67 @@ fn deepseek_gets_its_thoughts_back() {
         assert!(written["messages"][1]["reasoning_content"].is_null());
     }
 }
+
+/// A caller of Messages who has Gemini call tools gives its proofs back, which stand on the calls there.
+#[test]
+fn gemini_gets_the_proofs_of_its_calls_back() {
+    let named = || Named { model: "gemini-3-pro", provider: Some(ModelType::Gemini) };
+    let first = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    let answer = json!({"responseId": "r", "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
+        {"functionCall": {"id": "c1", "name": "look", "args": {}}, "thoughtSignature": "c2lnbmVk"},
+    ]}}]});
+    let (from, to) = (Dialect::Anthropic, Dialect::Gemini);
+    let whole = {
+        let (call, _) = translated(from, to, &first, named());
+        let told = call.answer(answer.to_string().as_bytes()).unwrap();
+        serde_json::from_slice::<Value>(&told).unwrap()["content"].clone()
+    };
+    let streamed = {
+        let (call, _) = Translation::request(from, to, &first, named(), true).unwrap();
+        let (mut stream, mut out) = (call.stream(), BytesMut::new());
+        stream.push(format!("data: {answer}\n\n").as_bytes(), &mut out).unwrap();
+        stream.end(&mut out).unwrap();
+        let told = String::from_utf8(out.to_vec()).unwrap();
+        let signature = told.split("\"signature\":\"").find(|rest| !rest.starts_with('"'));
+        assert!(told.contains("signature_delta") && signature.is_some(), "{told}");
+        told
+    };
+    let proof = whole[0]["signature"].as_str().unwrap();
+    assert!(streamed.contains(proof), "the same as in the whole answer: {streamed}");
+    assert_eq!((&whole[0]["type"], &whole[1]["type"]), (&"thinking".into(), &"tool_use".into()));
+    let next = json!({"max_tokens": 9, "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": whole},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a cat"}]},
+    ]});
+    let (call, written) = translated(from, to, &next, named());
+    assert_eq!(call.losses(), Vec::<String>::new());
+    let turn = &written["contents"][1]["parts"];
+    assert_eq!(turn[0]["functionCall"]["name"], "look", "{written}");
+    assert_eq!(turn[0]["thoughtSignature"], "c2lnbmVk", "{written}");
+}
+
+/// What no provider proves is told with a mark, so that nobody is shown it as a proof.
+#[test]
+fn thoughts_without_a_proof_are_told_with_a_mark() {
+    let first = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    let named = || Named { model: "deepseek-reasoner", provider: Some(ModelType::Deepseek) };
+    let message = json!({"role": "assistant", "reasoning_content": "Hm.", "content": "so"});
+    let chunk = |delta: &Value, end: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": end});
+        format!("data: {}\n\n", json!({"id": "1", "choices": [choice]}))
+    };
+    let (call, _) = translated(Dialect::Anthropic, Dialect::OpenAi, &first, named());
+    let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+    let answer = json!({"id": "1", "choices": [choice]}).to_string();
+    let told = String::from_utf8(call.answer(answer.as_bytes()).unwrap()).unwrap();
+    assert!(told.contains(proofs::MARK), "{told}");
+    let (call, _) =
+        Translation::request(Dialect::Anthropic, Dialect::OpenAi, &first, named(), true).unwrap();
+    let (mut stream, mut out) = (call.stream(), BytesMut::new());
+    let events = chunk(&message, Value::Null) + &chunk(&json!({}), "stop".into());
+    stream.push(events.as_bytes(), &mut out).unwrap();
+    stream.end(&mut out).unwrap();
+    let told = String::from_utf8(out.to_vec()).unwrap();
+    assert!(told.contains(proofs::MARK), "{told}");
+}

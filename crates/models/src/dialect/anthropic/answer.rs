@@ -42,8 +42,8 @@ pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
     if answer.choices.len() > 1 {
         losses.note("choices");
     }
-    let content: Vec<Value> =
-        choice.parts.iter().filter_map(|part| block(part, losses)).map(Value::from).collect();
+    let blocks = choice.parts.iter().flat_map(|part| [proof_of_call(part), block(part, losses)]);
+    let content: Vec<Value> = blocks.flatten().map(Value::from).collect();
     let (reason, sequence) = write_finish(&choice.finish);
     json!({
         "id": answer.id,
@@ -55,6 +55,13 @@ pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
         "stop_sequence": sequence,
         "usage": write_usage(answer.usage.unwrap_or_default()),
     })
+}
+
+/// A call has no place for the signature of the thoughts that led to it; a thought before it has.
+fn proof_of_call(part: &Part) -> Option<Object> {
+    let Content::ToolCall(call) = &part.content else { return None };
+    let signature = Some(call.signature.clone()?);
+    write::thought(&Content::Reasoning { text: String::new(), signature, sealed: None })
 }
 
 fn block(part: &Part, losses: &mut Losses) -> Option<Object> {

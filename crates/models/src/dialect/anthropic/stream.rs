@@ -305,7 +305,11 @@ impl StreamWriter for Writer {
             Delta::ReasoningProof { choice: 0, signature, sealed } => {
                 self.prove(signature.as_deref(), sealed.as_deref(), out);
             }
-            Delta::ToolBegin { choice: 0, part, id, name, .. } => self.call(*part, id, name, out),
+            Delta::ToolBegin { choice: 0, part, id, name, signature } => {
+                // A call has no place for it; a thought before it has.
+                self.prove(signature.as_deref(), None, out);
+                self.call(*part, id, name, out);
+            }
             Delta::ToolArguments { choice: 0, part, text } => self.arguments(*part, text, out),
             Delta::Finish { choice: 0, finish } => {
                 self.close(out);
