@@ -55,7 +55,10 @@ impl Memory {
 
 impl Books for Memory {
     fn begin(&self, _: String) -> Answer<'_, Result<Beginning, BooksError>> {
-        Box::pin(ready(Ok(Beginning::default())))
+        let Kept { number, position, held, .. } = &*self.kept.lock();
+        let held = held.iter().filter(|(_, held)| **held > 0);
+        let held = held.map(|(account, held)| (account.clone(), *held)).collect();
+        Box::pin(ready(Ok(Beginning { number: *number, position: *position, held })))
     }
 
     fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>> {
