@@ -89,7 +89,14 @@ impl Call<'_> {
         };
         let routing = merged(self.all_of(reached));
         let patience = settings.patience(&routing);
-        let mut account = self.reserve(reached, &prepared, asked).await?;
+        let mut account =
+            self.reserve(reached, &prepared, asked).await.map_err(|refused| match refused {
+                // Another model may have something left.
+                refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
+                    Failed::of(model, refused.into()).by(ModelFailure::RateLimit)
+                }
+                refused => Failed::last(model, refused.into()),
+            })?;
         model.state.budget.earn(settings.retry_percent);
         let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
         let mut pause = settings.retry_pause;
@@ -127,11 +134,6 @@ impl Call<'_> {
                 }
                 return Err(problem.by(failure).with(prepared));
             };
-            if account.is_at_work() {
-                // What was begun is paid for by itself.
-                account.settle(ModelOutcome::Failed(failure));
-                account = self.reserve(reached, &prepared, asked).await?;
-            }
             admitted = again;
             metrics::counter!("holm_model_retries_total").increment(1);
             (left, pause) = (left - 1, pause * 2);
@@ -225,24 +227,8 @@ impl Call<'_> {
         Some(UsageReader::new(dialect, operation, self.asked.is_stream))
     }
 
-    async fn reserve(
-        &self,
-        reached: &Reached,
-        prepared: &Prepared,
-        asked: &Asked,
-    ) -> Result<Account, Failed> {
-        let reserved = self.reserve_most(reached, prepared, asked).await;
-        reserved.map_err(|refused| match refused {
-            // Another model may have something left.
-            refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
-                Failed::of(&reached.model, refused.into()).by(ModelFailure::RateLimit)
-            }
-            refused => Failed::last(&reached.model, refused.into()),
-        })
-    }
-
     /// Takes what the call may need at most of each limit that it is under.
-    async fn reserve_most(
+    async fn reserve(
         &self,
         reached: &Reached,
         prepared: &Prepared,

@@ -337,24 +337,3 @@ async fn a_stream_that_has_to_be_held_takes_room_that_ends() {
         told.text.len()
     );
 }
-
-/// A provider that broke off may have been at work, also where it is asked again.
-#[tokio::test]
-async fn what_is_asked_again_is_counted_again() {
-    let stage = Stage::start().await;
-    let standin = Standin::start(|number, _, _| match number {
-        0 => {
-            let (sender, answer) = events();
-            sender.send(Err(io::Error::other("it breaks off"))).unwrap();
-            answer
-        }
-        _ => streamed(&STREAM),
-    })
-    .await;
-    stage.model("m", &standin);
-    assert!(stage.chat("m", HI_STREAM).await.text.contains("[DONE]"));
-    assert_eq!(standin.count(), 2);
-    let usage = stage.usage(2).await;
-    assert_eq!((usage.failed, usage.estimated), (1, 1), "{usage:?}");
-    assert!(usage.input > 10, "{usage:?}");
-}
