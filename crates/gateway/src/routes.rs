@@ -93,8 +93,14 @@ impl Routes {
         match change {
             // What is made of it takes a while, so that is done before.
             RouteChange::Model(route) => {
-                let state = self.served(&route.id).map(|served| Arc::clone(&served.state));
-                let served = Arc::new(Served::new(*route, state.unwrap_or_default()));
+                let served = match self.served(&route.id) {
+                    // Told again: answers that are kept for it count as before.
+                    Some(served) if served.route == *route => served,
+                    before => {
+                        let state = before.map(|served| Arc::clone(&served.state));
+                        Arc::new(Served::new(*route, state.unwrap_or_default()))
+                    }
+                };
                 self.table.write().insert_model(served);
             }
             change => self.table.write().apply(change),
