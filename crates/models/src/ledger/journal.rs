@@ -6,7 +6,7 @@
 //! files before it can go as soon as the store has what is in them.
 
 use super::state::Asked;
-use flate2::Crc;
+use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -139,11 +139,12 @@ fn framed(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
 
 /// Of the length too, so that a file of zeros is no list of empty records.
 fn checksum(length: u32, payload: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.update(&length.to_le_bytes());
-    crc.update(b"holm");
-    crc.update(payload);
-    crc.sum()
+    let mut sum = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
+    sum.update(&length.to_le_bytes());
+    sum.update(b"holm");
+    sum.update(payload);
+    // A sum of 32 bits in a number of 64.
+    sum.finalize() as u32
 }
 
 impl Journal {
