@@ -125,17 +125,17 @@ impl Inner {
             return Err(Problem::Unavailable { kind: KindName::Model, why: why.clone() });
         }
         let mut hold = self.hold_model(&mut head, shown, &caller, &served)?;
-        let answered = async {
+        // Boxed where it is made, so that all of it is not copied once more.
+        let answered = Box::pin(async {
             let (body, room) = self.model_body(&head, body, &served).await?;
             let rest = address.split(&head.uri).1;
             let headers = std::mem::take(&mut head.headers);
             let of = (&head.method, headers, rest, head.uri.query());
-            let call = self.read_call(of, (body, room), (&caller, &served), began)?;
-            call.answer(self).await
-        };
+            self.read_call(of, (body, room), (&caller, &served), began)?.answer(self).await
+        });
         let mut response = tokio::select! {
             biased;
-            response = Box::pin(answered) => response?,
+            response = answered => response?,
             end = hold.end() => return Err(Problem::ended(end, KindName::Model, None)),
         };
         response.body_mut().keep(hold);
