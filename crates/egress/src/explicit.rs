@@ -4,7 +4,7 @@
 use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
-use crate::intercept::{self, Body};
+use crate::intercept::{self, Body, Tasks};
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
@@ -40,6 +40,8 @@ struct Proxy {
     client: Arc<Client>,
     /// Held by all that the connection turns into.
     permit: Arc<Permit<String>>,
+    /// WebSockets and the like, and the connections of requests that were passed on.
+    tasks: Tasks,
 }
 
 /// The first byte of TLS.
@@ -60,14 +62,17 @@ pub(crate) async fn serve(
     // It may ask for any host, so only the end of its instance cuts it.
     let entry = Entry { door: Door::Proxy, hosts: Vec::new(), kind: Kind::AnyRequests };
     let Some(passing) = client.pass(&client.policy(), entry) else { return };
-    let proxy = Arc::new(Proxy { service, client, permit: Arc::new(permit) });
+    let (tasks, _stop) = Tasks::stopped_with_guard();
+    let proxy = Proxy { service, client, permit: Arc::new(permit), tasks: tasks.clone() };
+    let proxy = Arc::new(proxy);
     let served = async {
         if first != [HANDSHAKE] {
-            return requests(proxy, stream).await;
+            requests(Arc::clone(&proxy), stream).await;
+        } else if let Some(stream) = accept(&proxy.service, stream).await {
+            requests(Arc::clone(&proxy), stream).await;
         }
-        if let Some(stream) = accept(&proxy.service, stream).await {
-            requests(proxy, stream).await;
-        }
+        // What requests have become counts as the connection does, and is cut with it.
+        tasks.ended().await;
     };
     tokio::select! {
         biased;
@@ -198,7 +203,8 @@ impl Proxy {
     async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let shared = Arc::clone(&self.service.intercept);
-        intercept::forward(shared, Arc::clone(&self.client), request, Scheme::HTTP).await
+        let client = Arc::clone(&self.client);
+        intercept::forward(shared, client, request, Scheme::HTTP, &self.tasks).await
     }
 }
 

@@ -20,6 +20,7 @@ mod upstream;
 
 pub(crate) use body::Body;
 pub(crate) use refusal::{bad_request, blocked, unreached};
+pub(crate) use tasks::Tasks;
 pub use upstream::RootsError;
 pub(crate) use upstream::UpstreamTls;
 
@@ -42,7 +43,6 @@ use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tasks::Tasks;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -230,6 +230,9 @@ where
 /// For a client to take note that a connection ends.
 const ENDING: Duration = Duration::from_secs(1);
 
+/// Of an answer, held for a client of HTTP/2 that does not read it.
+const SEND_BYTES_MAX: usize = 64 << 10;
+
 fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks> {
     let head_bytes_max = shared.head_bytes_max();
     let mut builder = auto::Builder::new(tasks);
@@ -244,6 +247,7 @@ fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(shared.limits.streams_max)
+        .max_send_buf_size(SEND_BYTES_MAX)
         .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX));
     match speaks {
         Speaks::One => builder.http1_only(),
@@ -258,13 +262,15 @@ impl To {
     }
 }
 
-/// Asks for what one request of the explicit proxy says, whose address is in its absolute form.
+/// Asks for what one request of the explicit proxy says, whose address is in its absolute form. What it
+/// turns into is among `tasks`.
 pub(crate) async fn forward(
     shared: Arc<Shared>,
     client: Arc<Client>,
     request: Request<Incoming>,
     scheme: Scheme,
+    tasks: &Tasks,
 ) -> Response<Body> {
-    let exchange = Exchange::new(shared, client, Arc::new(Progress::new()), Tasks::unstopped());
+    let exchange = Exchange::new(shared, client, Arc::new(Progress::new()), tasks.clone());
     Box::pin(exchange.answer(request, None, scheme)).await
 }

@@ -6,22 +6,17 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 #[derive(Debug, Clone)]
-pub(super) struct Tasks {
+pub(crate) struct Tasks {
     stop: CancellationToken,
     awaited: TaskTracker,
 }
 
 impl Tasks {
     /// They end when the guard goes.
-    pub(super) fn stopped_with_guard() -> (Self, DropGuard) {
-        let tasks = Self::unstopped();
+    pub(crate) fn stopped_with_guard() -> (Self, DropGuard) {
+        let tasks = Self { stop: CancellationToken::new(), awaited: TaskTracker::new() };
         let guard = tasks.stop.clone().drop_guard();
         (tasks, guard)
-    }
-
-    /// They end by themselves.
-    pub(super) fn unstopped() -> Self {
-        Self { stop: CancellationToken::new(), awaited: TaskTracker::new() }
     }
 
     /// Runs something that a connection waits for at its end.
@@ -32,7 +27,7 @@ impl Tasks {
         });
     }
 
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.awaited.close();
         self.awaited.wait().await;
     }

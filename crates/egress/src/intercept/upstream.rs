@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -115,16 +115,16 @@ pub(super) enum Need {
 }
 
 /// Where connections that are kept lead to.
-type Place = (Host, u16, bool);
+type Origin = (Host, u16, bool);
 
 impl Target {
-    fn place(&self) -> Place {
+    fn origin(&self) -> Origin {
         (self.host.clone(), self.port, self.is_tls)
     }
 }
 
 pub(super) struct Upstreams {
-    kept: Mutex<Vec<(Place, Kept)>>,
+    kept: Mutex<Vec<(Origin, Kept)>>,
     /// Whoever is first finds out which HTTP a host has: with HTTP/2 one connection is enough.
     first: tokio::sync::Mutex<()>,
     is_one: AtomicBool,
@@ -134,14 +134,23 @@ pub(super) struct Upstreams {
 
 enum Kept {
     One(http1::SendRequest<Body>),
+    /// With the place that those who use it hold together.
+    Two(http2::SendRequest<Body>, Weak<Place>),
+}
+
+/// One of the connections that may have requests at once.
+type Place = OwnedSemaphorePermit;
+
+enum Sender {
+    One(http1::SendRequest<Body>),
     Two(http2::SendRequest<Body>),
 }
 
 /// A connection that can have a request now.
 pub(super) struct Lent {
-    sender: Kept,
-    place: Place,
-    _permit: Option<OwnedSemaphorePermit>,
+    sender: Sender,
+    origin: Origin,
+    _place: Arc<Place>,
     /// Whether it had requests before: then its host may have ended it meanwhile.
     pub(super) is_used: bool,
 }
@@ -158,10 +167,12 @@ impl Return {
     }
 
     pub(super) fn give_back(self) {
-        let Self { upstreams, lent: Lent { sender, place, .. } } = self;
+        let Self { upstreams, lent: Lent { sender, origin, .. } } = self;
         let mut kept = upstreams.kept.lock();
-        if matches!(sender, Kept::One(_)) && kept.len() < KEPT_MAX {
-            kept.push((place, sender));
+        if let Sender::One(one) = sender
+            && kept.len() < KEPT_MAX
+        {
+            kept.push((origin, Kept::One(one)));
         }
     }
 }
@@ -190,8 +201,8 @@ impl Upstreams {
         target: &Target,
         need: Need,
     ) -> Result<Lent, Failure> {
-        let place = target.place();
-        if let Some(lent) = self.take_kept(&place, need).await {
+        let origin = target.origin();
+        if let Some(lent) = self.take_kept(&origin, need).await {
             return Ok(lent);
         }
         let may_be_two = target.is_tls && need == Need::Any && !self.is_one.load(Ordering::Relaxed);
@@ -199,61 +210,96 @@ impl Upstreams {
             true => Some(self.first.lock().await),
             false => None,
         };
-        if may_be_two && let Some(lent) = self.take_kept(&place, need).await {
+        if may_be_two && let Some(lent) = self.take_kept(&origin, need).await {
             return Ok(lent);
         }
-        // It is never closed.
-        let permit = Arc::clone(&self.places).acquire_owned().await.ok();
+        let place = self.place().await;
         let sender = self.connect(shared, client, target, need).await?;
         if may_be_two {
-            self.is_one.store(matches!(sender, Kept::One(_)), Ordering::Relaxed);
+            self.is_one.store(matches!(sender, Sender::One(_)), Ordering::Relaxed);
         }
-        let permit = match &sender {
-            Kept::One(_) => permit,
-            Kept::Two(two) => {
-                self.kept.lock().push((place.clone(), Kept::Two(two.clone())));
-                None
-            }
-        };
-        Ok(Lent { sender, place, _permit: permit, is_used: false })
+        if let Sender::Two(two) = &sender {
+            self.share(origin.clone(), two.clone(), &place);
+        }
+        Ok(Lent { sender, origin, _place: place, is_used: false })
     }
 
-    async fn take_kept(&self, place: &Place, need: Need) -> Option<Lent> {
+    #[expect(clippy::expect_used, reason = "it is never closed")]
+    async fn place(&self) -> Arc<Place> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        Arc::new(place.expect("the places of a connection"))
+    }
+
+    /// Lets the requests that come next use a connection as well. The one that has waited longest
+    /// makes room: it ends with its last request.
+    fn share(&self, origin: Origin, two: http2::SendRequest<Body>, place: &Arc<Place>) {
+        let mut kept = self.kept.lock();
+        if kept.len() >= KEPT_MAX {
+            kept.remove(0);
+        }
+        kept.push((origin, Kept::Two(two, Arc::downgrade(place))));
+    }
+
+    async fn take_kept(&self, origin: &Origin, need: Need) -> Option<Lent> {
         loop {
-            let sender = self.find_kept(place, need)?;
-            if let Kept::One(mut one) = sender {
-                let permit = Arc::clone(&self.places).acquire_owned().await.ok();
-                if !matches!(timeout(READY_WAIT, one.ready()).await, Ok(Ok(()))) {
-                    continue;
+            match self.find_kept(origin, need)? {
+                Kept::One(mut one) => {
+                    let place = self.place().await;
+                    if !matches!(timeout(READY_WAIT, one.ready()).await, Ok(Ok(()))) {
+                        continue;
+                    }
+                    let (sender, origin) = (Sender::One(one), origin.clone());
+                    return Some(Lent { sender, origin, _place: place, is_used: true });
                 }
-                let (sender, place) = (Kept::One(one), place.clone());
-                return Some(Lent { sender, place, _permit: permit, is_used: true });
+                Kept::Two(two, place) => {
+                    let place = match place.upgrade() {
+                        Some(place) => place,
+                        None => self.place_again(origin).await,
+                    };
+                    let (sender, origin) = (Sender::Two(two), origin.clone());
+                    return Some(Lent { sender, origin, _place: place, is_used: true });
+                }
             }
-            return Some(Lent { sender, place: place.clone(), _permit: None, is_used: true });
         }
     }
 
-    fn find_kept(&self, place: &Place, need: Need) -> Option<Kept> {
+    /// A place for a connection of HTTP/2 that had no requests for a while.
+    async fn place_again(&self, origin: &Origin) -> Arc<Place> {
+        let place = self.place().await;
+        for (known, kept) in self.kept.lock().iter_mut() {
+            match kept {
+                // Another request was sooner: the place is the one of both.
+                Kept::Two(_, of) if known == origin => match of.upgrade() {
+                    Some(sooner) => return sooner,
+                    None => *of = Arc::downgrade(&place),
+                },
+                _ => {}
+            }
+        }
+        place
+    }
+
+    fn find_kept(&self, origin: &Origin, need: Need) -> Option<Kept> {
         let mut kept = self.kept.lock();
         kept.retain(|(_, kept)| match kept {
             Kept::One(one) => !one.is_closed(),
-            Kept::Two(two) => !two.is_closed(),
+            Kept::Two(two, _) => !two.is_closed(),
         });
         let suits = |kept: &Kept| match kept {
             Kept::One(_) => need != Need::Two,
-            Kept::Two(_) => need != Need::One,
+            Kept::Two(..) => need != Need::One,
         };
-        let index = kept.iter().rposition(|(known, kept)| known == place && suits(kept))?;
+        let index = kept.iter().rposition(|(known, kept)| known == origin && suits(kept))?;
         match &kept[index].1 {
-            Kept::Two(two) => Some(Kept::Two(two.clone())),
+            Kept::Two(two, place) => Some(Kept::Two(two.clone(), Weak::clone(place))),
             Kept::One(_) => Some(kept.swap_remove(index).1),
         }
     }
 
     /// Forgets the connection that all requests to a host share, because it gives no answers.
     pub(super) fn forget(&self, target: &Target) {
-        let place = target.place();
-        self.kept.lock().retain(|(known, kept)| *known != place || matches!(kept, Kept::One(_)));
+        let origin = target.origin();
+        self.kept.lock().retain(|(known, kept)| *known != origin || matches!(kept, Kept::One(_)));
     }
 
     async fn connect(
@@ -262,7 +308,7 @@ impl Upstreams {
         client: &Client,
         target: &Target,
         need: Need,
-    ) -> Result<Kept, Failure> {
+    ) -> Result<Sender, Failure> {
         let host = &target.host;
         let dialed = shared.dial.dial(client, host, target.port).await.map_err(Failure::Dial)?;
         if dialed.set_nodelay(true).is_err() {
@@ -294,7 +340,7 @@ impl Upstreams {
         host: &Host,
         stream: S,
         is_two: bool,
-    ) -> Result<Kept, Failure>
+    ) -> Result<Sender, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -309,7 +355,7 @@ impl Upstreams {
                 .await
                 .map_err(failed)?;
             self.tasks.execute(connection);
-            return Ok(Kept::Two(sender));
+            return Ok(Sender::Two(sender));
         }
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(head_bytes_max)
@@ -317,7 +363,7 @@ impl Upstreams {
             .await
             .map_err(failed)?;
         self.tasks.execute(connection.with_upgrades());
-        Ok(Kept::One(sender))
+        Ok(Sender::One(sender))
     }
 }
 
@@ -325,13 +371,13 @@ type Sent = Result<Response<Incoming>, TrySendError<Request<Body>>>;
 
 impl Lent {
     pub(super) fn is_two(&self) -> bool {
-        matches!(self.sender, Kept::Two(_))
+        matches!(self.sender, Sender::Two(_))
     }
 
     pub(super) async fn send(&mut self, request: Request<Body>) -> Sent {
         match &mut self.sender {
-            Kept::One(sender) => sender.try_send_request(request).await,
-            Kept::Two(sender) => sender.try_send_request(request).await,
+            Sender::One(sender) => sender.try_send_request(request).await,
+            Sender::Two(sender) => sender.try_send_request(request).await,
         }
     }
 }

@@ -220,6 +220,36 @@ async fn requests_with_a_whole_uri_are_forwarded() {
     }
 }
 
+/// What a request turns into ends with its instance, and counts until then.
+#[tokio::test]
+async fn websockets_through_the_proxy_are_connections_as_well() {
+    let connections = admission::Limits { total: 8, share: 1 };
+    let net = Net::with(Limits { connections, ..limits() }, None).await;
+    net.set(ONE, rules(&["ok.example"], &[])).await;
+    let server = Server::with(any(OUT_THERE), |mut stream: TcpStream| async move {
+        head(&mut stream).await;
+        let answer = "HTTP/1.1 101 ok\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nhi";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        hear(&mut stream).await;
+    })
+    .await;
+    net.names.tell("ok.example", Told::Addresses(vec![OUT_THERE]));
+    let mut stream = net.proxy(ONE).await;
+    let uri = format!("http://ok.example:{}/x", server.port());
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    let request = format!("GET {uri} HTTP/1.1\r\nHost: ok.example\r\n{upgrade}{}\r\n", login(ONE));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(head(&mut stream).await.starts_with("http/1.1 101"));
+    let mut first = [0; 2];
+    stream.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"hi");
+    // The one connection that this owner may have is this one.
+    let mut second = bound(ONE).connect(net.at(net.egress.ports().proxy)).await.unwrap();
+    assert_eq!(hear(&mut second).await.0, "");
+    net.egress.remove(&instance(ONE));
+    hear(&mut stream).await;
+}
+
 #[tokio::test]
 async fn slow_and_huge_heads_are_ended() {
     let hello = Duration::from_millis(200);

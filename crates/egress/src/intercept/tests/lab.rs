@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
+use hyper_util::rt::TokioExecutor;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::time::SystemTime;
@@ -172,13 +173,19 @@ impl Lab {
         let (program, ours) = duplex(64 << 10);
         let (shared, client) = (Arc::clone(&self.shared), Arc::clone(&self.client));
         tokio::spawn(async move {
+            let (tasks, _stop) = Tasks::stopped_with_guard();
+            let of_requests = tasks.clone();
             let service = service_fn(move |request: Request<Incoming>| {
                 let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
-                let scheme = request.uri().scheme().cloned().unwrap_or(Scheme::HTTP);
-                async move { Ok::<_, Infallible>(forward(shared, client, request, scheme).await) }
+                let (tasks, scheme) = (of_requests.clone(), request.uri().scheme().cloned());
+                let scheme = scheme.unwrap_or(Scheme::HTTP);
+                async move {
+                    Ok::<_, Infallible>(forward(shared, client, request, scheme, &tasks).await)
+                }
             });
-            let builder = auto::Builder::new(Tasks::unstopped());
+            let builder = auto::Builder::new(TokioExecutor::new());
             builder.serve_connection_with_upgrades(TokioIo::new(ours), service).await.ok();
+            tasks.ended().await;
         });
         program
     }
@@ -212,7 +219,7 @@ impl Program {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let builder = http2::Builder::new(Tasks::unstopped());
+        let builder = http2::Builder::new(TokioExecutor::new());
         let (sender, connection) = builder.handshake(stream).await.unwrap();
         tokio::spawn(connection);
         Self::Two(sender)
@@ -282,7 +289,7 @@ async fn answer<S>(stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let builder = auto::Builder::new(Tasks::unstopped());
+    let builder = auto::Builder::new(TokioExecutor::new());
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service_fn(page));
     if let Err(error) = served.await {
         tracing::debug!(%error, "a host of the test");

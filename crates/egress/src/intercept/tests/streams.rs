@@ -122,6 +122,24 @@ async fn http2_without_tls_stays_that() {
     assert!(page.text.contains("Bearer hush"));
 }
 
+/// Each host of a program's own choosing would be a connection more.
+#[tokio::test]
+async fn one_connection_does_not_keep_connections_to_all_hosts() {
+    let lab = Lab::new(rules());
+    let hosts: Vec<String> = (0..20).map(|number| format!("n{number}.test")).collect();
+    for host in &hosts {
+        lab.plain_site(host).await;
+    }
+    let mut browser = super::lab::Program::two(TokioIo::new(lab.open(&hosts[0], false))).await;
+    let last = &hosts[hosts.len() - 1];
+    for host in hosts.iter().chain([last, &hosts[0]]) {
+        let page = browser.fetch(request("GET", &format!("http://{host}/x"), "")).await;
+        assert!(page.text.starts_with(&format!("HTTP/2.0 GET /x {host}")), "{}", page.text);
+    }
+    // The last one was kept, the first one had to make room.
+    assert_eq!(lab.dialed().len(), hosts.len() + 1);
+}
+
 #[tokio::test]
 async fn many_requests_share_a_connection() {
     for (alpn, connections) in [("h2", 1), ("http/1.1", 16)] {
