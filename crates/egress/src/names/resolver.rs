@@ -49,7 +49,10 @@ impl Resolver {
         let message = self.servers.ask(&self.world, &asked, kind).await?;
         let answer = Arc::new(Answer::read(&asked, kind, &message));
         let until_ms = self.world.uptime_ms() + i64::from(answer.ttl_s) * 1000;
-        self.kept.lock().keep(key, Arc::clone(&answer), until_ms, now_ms);
+        // Others may be as large as whoever runs the zone likes, and few ask for them twice.
+        if matches!(kind, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
+            self.kept.lock().keep(key, Arc::clone(&answer), until_ms, now_ms);
+        }
         let ttl_s = answer.ttl_s;
         Ok((answer, ttl_s))
     }

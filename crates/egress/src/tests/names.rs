@@ -70,6 +70,18 @@ async fn only_names_that_pass_are_answered() {
     assert_eq!(net.names.asked.load(Ordering::Relaxed), asked);
 }
 
+/// Texts are as long as whoever runs a zone likes, and would take the memory of all.
+#[tokio::test]
+async fn nothing_but_addresses_is_kept() {
+    let net = Net::new().await;
+    net.set(ONE, rules(&[], &["bad.example"])).await;
+    net.names.tell("ok.example", Told::Text(400));
+    for turn in 1..=2 {
+        assert_eq!(net.lookup("ok.example.", RecordType::TXT).await.answers.len(), 1);
+        assert_eq!(net.names.asked.load(Ordering::Relaxed), turn);
+    }
+}
+
 #[tokio::test]
 async fn what_could_lead_past_the_rules_is_not_told() {
     let net = Net::new().await;
