@@ -27,11 +27,20 @@ pub struct Draft<'d, K: Kind> {
     pub parents: &'d [String],
 }
 
+/// Who gets the secrets of an object to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShowsSecrets {
+    /// Whoever may read the object.
+    ToAll,
+    /// Admins who ask for them.
+    ToAdmins,
+    Never,
+}
+
 /// What a kind adds to the engine's verbs.
 pub trait Managed: Kind {
     const PAGING: Paging = Paging::Pages(PAGE);
-    /// Whether whoever may read an object may also read its secrets.
-    const SHOWS_SECRETS: bool = false;
+    const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::ToAdmins;
 
     /// Where an object is reached, for the kinds that are.
     fn url(_context: &Context, _held: &Held<Self>) -> Option<String> {

@@ -18,7 +18,7 @@ pub(crate) use anew::{add_revision, deploy_anew};
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub use list::{Listing, Page, everywhere, list, list_all};
-pub use managed::{Draft, Managed, Paging};
+pub use managed::{Draft, Managed, Paging, ShowsSecrets};
 pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};
 pub(crate) use revisions::wish_of;
 pub use revisions::{earlier, revisions};

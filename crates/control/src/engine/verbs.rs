@@ -2,7 +2,7 @@
 
 use super::held::Held;
 use super::list::everywhere;
-use super::managed::{Draft, Managed};
+use super::managed::{Draft, Managed, ShowsSecrets};
 use super::secrets::{self, Secrets, seal_context};
 use super::{pending, revisions};
 use crate::context::Context;
@@ -29,7 +29,11 @@ pub fn present<K: Managed>(
     secrets: &Secrets,
 ) -> Result<K, Error> {
     let mut shown = held.wish.clone();
-    let secrets = if K::SHOWS_SECRETS { &Secrets::Shown } else { secrets };
+    let secrets = match (K::SHOWS_SECRETS, secrets) {
+        (ShowsSecrets::ToAll, _) => &Secrets::Shown,
+        (ShowsSecrets::Never, Secrets::Shown) => &Secrets::Masked,
+        (ShowsSecrets::ToAdmins | ShowsSecrets::Never, secrets) => secrets,
+    };
     secrets.apply(
         &mut shown,
         &context.control.store.keyring().read(),

@@ -1,7 +1,7 @@
 //! Connections to providers.
 
 use crate::context::Context;
-use crate::engine::{self, Draft, Held, Managed, Paging};
+use crate::engine::{self, Draft, Held, Managed, Paging, ShowsSecrets};
 use crate::error::{Conflict, Error};
 use crate::models::route;
 use crate::providers;
@@ -11,6 +11,8 @@ use types::{Kind, KindName, Problems};
 
 impl Managed for IntegrationConnection {
     const PAGING: Paging = Paging::Bare;
+    /// They are there to be used: who has lost one has it from its provider.
+    const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::Never;
 
     fn prepare(
         context: &Context,

@@ -1,7 +1,7 @@
 //! Tokens that open private previews.
 
 use crate::context::Context;
-use crate::engine::{self, Held, Managed, Paging};
+use crate::engine::{self, Held, Managed, Paging, ShowsSecrets};
 use crate::error::{Absent, Error};
 use store::Tx;
 use store::resources::{self, Query};
@@ -34,7 +34,7 @@ pub fn tokens(
 impl Managed for PreviewToken {
     const PAGING: Paging = Paging::Bare;
     /// Anyone who may see a preview may open it: clients read tokens back from the list.
-    const SHOWS_SECRETS: bool = true;
+    const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::ToAll;
 
     /// Clients name tokens after their clock, and two of them may do so in the same millisecond.
     fn row_name(
