@@ -34,11 +34,12 @@ const LEFT_OUT: [&str; 2] = ["/changes", "/mcp"];
 /// What a name may hold unescaped in a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// What of the outer request the inner one repeats.
-const PASSED_ON: [HeaderName; 4] = [
+const PASSED_ON: [HeaderName; 5] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-blaxel-authorization"),
     HeaderName::from_static("x-service-authorization"),
     HeaderName::from_static("x-blaxel-workspace"),
+    HeaderName::from_static("x-service-workspace"),
 ];
 
 /// One operation as a tool.
@@ -172,7 +173,12 @@ impl Tools {
             .await
             .map(http_body_util::Collected::to_bytes)
             .unwrap_or_default();
-        let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        // Clients take objects alone.
+        let value = match serde_json::from_slice(&bytes).unwrap_or(Value::Null) {
+            Value::Null if !failed => return CallToolResult::success(Vec::new()),
+            value @ Value::Object(_) => value,
+            value => json!({"data": value}),
+        };
         if failed {
             CallToolResult::structured_error(value)
         } else {

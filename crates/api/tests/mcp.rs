@@ -46,6 +46,26 @@ async fn every_operation_is_a_tool_that_can_be_called() {
     );
     let page = speak(&cloud, &key, call("ListAgents", json!({"limit": 1}))).await.ok();
     assert_eq!(page["result"]["structuredContent"]["meta"]["total"], 1);
+    // Clients take nothing but objects.
+    let bare = speak(&cloud, &key, call("ListWorkspaces", json!({}))).await.ok();
+    assert_eq!(bare["result"]["structuredContent"]["data"][0]["name"], "main", "{bare}");
+}
+
+#[tokio::test]
+async fn the_workspace_is_known_by_either_header() {
+    let cloud = Cloud::start().await;
+    let bearer = format!("Bearer {}", cloud.first.api_key);
+    for name in ["x-blaxel-workspace", "x-service-workspace"] {
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("accept", "application/json, text/event-stream"),
+            ("content-type", "application/json"),
+            (name, "theirs"),
+        ];
+        let message = call("ListAgents", json!({})).to_string().into_bytes();
+        let answer = cloud.raw(Method::POST, "/v0/mcp", &headers, message).await.ok();
+        assert_eq!(answer["result"]["structuredContent"]["code"], 403, "{name}: {answer}");
+    }
 }
 
 #[tokio::test]
