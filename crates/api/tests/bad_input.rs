@@ -285,7 +285,6 @@ async fn every_list_refuses_wrong_questions_and_survives_odd_ones() {
         for list in paged {
             for bad in [
                 "limit=0",
-                "limit=201",
                 "limit=-1",
                 "limit=abc",
                 "limit=1.5",

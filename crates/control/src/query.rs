@@ -85,8 +85,8 @@ const EXTERNAL_ID_MAX: usize = 64;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListQuery {
-    /// Items of a page.
-    #[schemars(range(min = 1, max = 200))]
+    /// Items of a page, at most 200: more counts as 200.
+    #[schemars(range(min = 1))]
     pub limit: Option<i64>,
     /// Where to go on: `meta.nextCursor` of the page before.
     pub cursor: Option<String>,
@@ -151,8 +151,8 @@ impl ListQuery {
     pub fn size(&self, page: PageSize) -> Result<i64, Error> {
         match self.limit {
             None => Ok(page.default),
-            Some(limit) if (1..=page.max).contains(&limit) => Ok(limit),
-            Some(_) => Err(Unfit::PageSize { max: page.max }.into()),
+            Some(limit) if limit >= 1 => Ok(limit.min(page.max)),
+            Some(_) => Err(Unfit::PageSize.into()),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) enum TypeFilter {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ScheduleQuery {
     /// Items of a page.
-    #[schemars(range(min = 1, max = 100))]
+    #[schemars(range(min = 1))]
     pub limit: Option<i64>,
     /// Where to go on: `meta.nextCursor` of the page before.
     pub cursor: Option<String>,

@@ -78,8 +78,8 @@ pub enum Unfit {
     BudgetWorkspace { name: String },
     #[error("`offset` must be at least 0")]
     Offset,
-    #[error("`limit` must be 1 to {max}")]
-    PageSize { max: i64 },
+    #[error("`limit` must be at least 1")]
+    PageSize,
     #[error("`q` must have 2 to 200 characters")]
     SearchText,
     #[error("`externalId` has at most {max} characters")]
