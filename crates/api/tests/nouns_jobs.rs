@@ -156,6 +156,19 @@ async fn tasks_tell_how_they_failed() {
 }
 
 #[tokio::test]
+async fn the_first_version_lists_tasks_without_pages() {
+    let cloud = cloud_with(job(json!({"image": IMAGE, "memory": 1024}))).await;
+    cloud.post(EXECUTIONS, json!({"tasks": [{}, {}], "executionId": "one"})).await.ok();
+    let tasks = format!("{EXECUTIONS}/one/tasks");
+    assert_eq!(cloud.get(&tasks).await.ok()["meta"]["total"], 2);
+    for version in ["", "2026-04-16"] {
+        let headers = [("blaxel-version", version)];
+        let bare = cloud.call_with(Method::GET, &tasks, &headers, None).await.ok();
+        assert_eq!(bare.as_array().unwrap().len(), 2, "{bare}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_run_is_refused() {
     let cloud = cloud_with(job(json!({"image": IMAGE, "memory": 1024}))).await;
     cloud.post("/v0/jobs/none/executions", json!({"tasks": [{}]})).await.refused(404);

@@ -10,12 +10,13 @@ use control::executions::history;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::Tx;
+use types::ApiVersion;
 use types::wire::{JobExecution, JobExecutionTask};
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ExecutionQuery {
     /// Items of a page.
-    #[schemars(range(min = 1, max = 100))]
+    #[schemars(range(min = 1))]
     pub limit: Option<i64>,
     /// How many to skip; in the first version of the interface.
     #[schemars(range(min = 0))]
@@ -43,10 +44,14 @@ pub(crate) async fn list(
     let (asked, offset) = (call.query.common(), call.query.offset);
     let work = move |tx: &mut Tx<'_>| history::page(&context, tx, &job, &asked, offset);
     let page = call.app.store.read(work).await?;
-    Ok(match call.version.has_pages() {
+    Ok(listing(page, call.version))
+}
+
+fn listing<T>(page: Page<T>, version: ApiVersion) -> Listing<T> {
+    match version.has_pages() {
         true => Listing::Page(page),
         false => Listing::Bare(page.data),
-    })
+    }
 }
 
 /// The job and the execution that a path names.
@@ -69,8 +74,9 @@ pub(crate) async fn cancel(call: Call<Member, NoQuery>) -> Result<Reply<JobExecu
 
 pub(crate) async fn tasks(
     call: Call<Member, ListQuery>,
-) -> Result<Reply<Page<JobExecutionTask>>, Error> {
+) -> Result<Listing<JobExecutionTask>, Error> {
     let (context, (job, name), asked) = (call.context(), names(&call), call.query.clone());
     let work = move |tx: &mut Tx<'_>| history::tasks(&context, tx, &job, &name, &asked);
-    Ok(Reply::of(&call.app.store.read(work).await?))
+    let page = call.app.store.read(work).await?;
+    Ok(listing(page, call.version))
 }
