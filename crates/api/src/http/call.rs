@@ -16,7 +16,7 @@ use control::Context;
 use control::idempotency::RequestKey;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -159,6 +159,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Query for T {}
 pub(crate) trait Input: Sized + Send + 'static {
     /// Whether a PUT or DELETE that takes it honours `If-Match`.
     const GUARDED: bool = false;
+    /// Whether anything is read of what is sent.
+    const READS: bool = true;
     /// Its schema; `None` when none is read.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     fn read(
@@ -173,6 +175,8 @@ pub(crate) trait Input: Sized + Send + 'static {
 pub(crate) struct NoBody;
 
 impl Input for NoBody {
+    const READS: bool = false;
+
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
     }
@@ -187,6 +191,7 @@ pub(crate) struct Guarded;
 
 impl Input for Guarded {
     const GUARDED: bool = true;
+    const READS: bool = false;
 
     fn schema(_: &mut SchemaGenerator) -> Option<Schema> {
         None
@@ -313,7 +318,12 @@ struct Admitted<W> {
 }
 
 impl<W: Who> Admitted<W> {
-    async fn read(app: &App, line: &Line, request: Request) -> Result<Self, Error> {
+    async fn read(
+        app: &App,
+        line: &Line,
+        request: Request,
+        reads_body: bool,
+    ) -> Result<Self, Error> {
         let (mut parts, body) = request.into_parts();
         let version = headers::version(&parts.headers)?;
         let path = path(&mut parts).await?;
@@ -324,7 +334,10 @@ impl<W: Who> Admitted<W> {
         };
         let who = W::admit(app, line.needs, &credentials).await?;
         note_sign_in(&parts.extensions, who.identity());
-        let raw = raw_body(body, app.settings.body_max).await?;
+        let raw = match reads_body {
+            true => raw_body(body, app.settings.body_max).await?,
+            false => pass_over(body, app.settings.body_max).await?,
+        };
         let key = idempotency::key(&parts, &raw, who.realm())?;
         Ok(Self { who, version, path, raw, key, parts })
     }
@@ -340,7 +353,7 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
         request: Request,
     ) -> Result<Self, Error> {
         let Admitted { who, version, path, raw, key, parts } =
-            Admitted::<W>::read(&app, line, request).await?;
+            Admitted::<W>::read(&app, line, request, B::READS).await?;
         let body = B::read(&raw, &path, &app.world, checker)?;
         let query = parse_query(parts.uri.query().unwrap_or_default())?;
         let if_match = headers::if_match(&parts.headers)?;
@@ -420,12 +433,24 @@ fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
 }
 
 pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
-    match Limited::new(body, limit).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            Err(Error::TooLarge { limit })
-        }
-        Err(_) => Err(Malformed::CutBody.into()),
+    let body = Limited::new(body, limit).collect().await;
+    body.map(Collected::to_bytes).map_err(|error| cut(&*error, limit))
+}
+
+/// Reads a body that nobody needs, and keeps nothing of it: some of these operations ask for no
+/// credentials, and whoever sends slowly would hold as much memory as he likes.
+async fn pass_over(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
+    let mut body = Limited::new(body, limit);
+    while let Some(frame) = body.frame().await {
+        frame.map_err(|error| cut(&*error, limit))?;
+    }
+    Ok(Bytes::new())
+}
+
+fn cut(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
+    match error.is::<LengthLimitError>() {
+        true => Error::TooLarge { limit },
+        false => Malformed::CutBody.into(),
     }
 }
 

@@ -176,12 +176,11 @@ fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
         }
         Decision::NoRoom(_)
         | Decision::Crowded(_)
-        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. }) => {
-            json!({"retryable": true})
-        }
-        Decision::TooMany { retry_after_s } => {
-            json!({"retryable": true, "retry_after": retry_after_s})
-        }
+        | Decision::NotQueued(StartError::Full { .. } | StartError::Crowded { .. })
+        | Decision::TooMany { .. } => match retry_after_s(decision) {
+            Some(after) => json!({"retryable": true, "retry_after": after}),
+            None => json!({"retryable": true}),
+        },
         _ => return Map::new(),
     };
     match more {
