@@ -3,10 +3,11 @@
 use crate::{headers, query};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 
-/// Accepted in the query of a WebSocket handshake, on which browsers cannot set headers.
+/// Accepted in the query of WebSocket handshakes and of terminals, on which browsers cannot set
+/// headers.
 pub(crate) const TOKEN_PARAMETER: &str = "token";
 
 /// The `X-` forms win: provider libraries leave a dummy value in `Authorization`.
@@ -23,10 +24,10 @@ pub(crate) struct Shown<'r> {
 /// The credentials that the request shows, if any.
 pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
     let by_header = token(&head.headers).map(Cow::Borrowed);
-    let is_handshake = headers::is_websocket(&head.headers);
+    let takes_query = headers::is_websocket(&head.headers) || is_terminal(head);
     let by_query =
         || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
-    let in_query = if is_handshake { by_query() } else { None };
+    let in_query = if takes_query { by_query() } else { None };
     let token = by_header.or_else(|| in_query.clone())?;
     let authorization = head.headers.get(AUTHORIZATION).and_then(bearer);
     Some(Shown {
@@ -34,6 +35,11 @@ pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
         in_query: in_query.as_ref() == Some(&token),
         token,
     })
+}
+
+/// Whether a person opens the page of a sandbox's terminal.
+fn is_terminal(head: &Parts) -> bool {
+    head.method == Method::GET && head.uri.path().ends_with("/terminal")
 }
 
 /// The credentials that headers show, if any.

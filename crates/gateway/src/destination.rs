@@ -12,9 +12,12 @@ use crate::preview::{self, Key};
 use crate::problem::Problem;
 use crate::routes::{Hosted, Preview, Routes};
 use crate::{headers, query};
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+};
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use std::sync::Arc;
 use types::edge::{DomainRoute, Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
@@ -83,6 +86,9 @@ pub(crate) async fn decide(
             "a service worker would act for others: those are for hosts of a preview's own",
         ));
     }
+    if let Some(answer) = may_be_called(head, &address.endpoint) {
+        return Ok(Decision::Respond(answer));
+    }
     let (prefix, rest) = address.split(&head.uri);
     match &address.endpoint {
         Endpoint::Workload { kind, workspace, name } => {
@@ -119,6 +125,30 @@ pub(crate) async fn decide(
         // Nothing runs behind it: see `models`.
         Endpoint::Model { .. } => Err(Problem::NoRoute),
     }
+}
+
+/// What a sandbox says to browsers that ask whether a page of another origin may call it. They ask
+/// without credentials, so it is said of all names alike, and wakes nothing.
+fn may_be_called(head: &Parts, endpoint: &Endpoint) -> Option<Response<Body>> {
+    let is_sandbox = matches!(
+        endpoint,
+        Endpoint::Workload { kind: KindName::Sandbox, .. }
+            | Endpoint::Label { kind: KindName::Sandbox, .. }
+    );
+    if !is_sandbox || head.method != Method::OPTIONS || credentials::shown(head).is_some() {
+        return None;
+    }
+    let mut response = Response::new(Body::own(""));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (ACCESS_CONTROL_ALLOW_HEADERS, "Content-Type, Authorization"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Some(response)
 }
 
 async fn by_preview_label(

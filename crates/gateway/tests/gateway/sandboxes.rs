@@ -64,6 +64,43 @@ async fn a_host_reaches_its_sandbox_also_with_hyphens() {
     reply.problem(404, "WORKLOAD_NOT_FOUND");
 }
 
+/// Browsers ask without credentials whether a page may call, and whether there is such a sandbox is
+/// nothing for them.
+#[tokio::test]
+async fn browsers_are_told_that_pages_of_other_origins_may_call() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    for (host, path) in [
+        ("h", "/acme/sandboxes/box/process"),
+        ("h", "/acme/sandboxes/none/process"),
+        ("sbx-box-acme.local.holm.test", "/process"),
+    ] {
+        let reply = stage.send(request("OPTIONS", host, path, &[])).await;
+        assert_eq!(reply.status, 204, "{host}{path}");
+        assert_eq!(reply.headers["access-control-allow-origin"], "*");
+        assert!(!reply.headers.contains_key("access-control-allow-credentials"));
+        stage.send(request("GET", host, path, &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
+    }
+    let told = stage.send(request("OPTIONS", "h", "/acme/sandboxes/box/x", &[KEY])).await.ok();
+    assert_eq!(told["uri"], "/x");
+    let agent = request("OPTIONS", "h", "/acme/agents/box/", &[]);
+    stage.send(agent).await.problem(401, "AUTHENTICATION_REQUIRED");
+}
+
+#[tokio::test]
+async fn a_terminal_is_opened_by_its_address_alone() {
+    let stage = Stage::start(settings()).await;
+    stage.sandbox("box", &[8080]).await;
+    let at = "/acme/sandboxes/box/terminal?token=key-of-acme&a=b";
+    let told = stage.send(request("GET", "h", at, &[])).await.ok();
+    // The token is not for the sandbox.
+    assert_eq!(told["uri"], "/terminal?a=b");
+    for other in ["/terminal?token=wrong", "/terminal", "/process?token=key-of-acme"] {
+        let reply = stage.send(request("GET", "h", &format!("/acme/sandboxes/box{other}"), &[]));
+        assert_eq!(reply.await.status, 401, "{other}");
+    }
+}
+
 #[tokio::test]
 async fn every_way_to_show_credentials_is_taken_and_none_passed_on() {
     let stage = Stage::start(settings()).await;
