@@ -20,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+/// Of an answer, held for a client that does not read it.
+const SEND_BYTES_MAX: usize = 64 << 10;
 /// Requests that one HTTP/2 connection may have open.
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// Requests of one HTTP/2 connection that were taken back before they were looked at, and that were
@@ -174,6 +176,7 @@ impl Connection {
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_PER_CONNECTION)
             .max_header_list_size(HEADER_BYTES_MAX as u32)
+            .max_send_buf_size(SEND_BYTES_MAX)
             .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
             .max_local_error_reset_streams(RESETS_LOCAL_MAX)
             .keep_alive_interval(Some(self.header_timeout))
@@ -185,8 +188,9 @@ impl Connection {
             extensions.insert(peer);
             extensions.insert(remote);
             extensions.insert(taken.clone());
-            let answer = front.clone().answer(request);
-            async move { answer.await.map(|response| busy_until_over(response, busy)) }
+            let front = front.clone();
+            // Called inside: a future that is made here and awaited there is held twice, and is large.
+            async move { front.answer(request).await.map(|response| busy_until_over(response, busy)) }
         });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         // A client that went away is its own business.
