@@ -79,6 +79,11 @@ const ALL: &[Migration] = &[
         name: "api key models",
         sql: include_str!("../migrations/0023_api_key_models.sql"),
     },
+    Migration {
+        number: 24,
+        name: "held grants",
+        sql: include_str!("../migrations/0024_held_grants.sql"),
+    },
 ];
 
 /// The number of the newest step.

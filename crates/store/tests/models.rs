@@ -117,6 +117,15 @@ async fn who_needs_more_is_seen_by_those_who_hold(place: Place) {
     assert_eq!(asked("a").await.len(), 1);
     place.pass_ms(10_000);
     assert_eq!(asked("a").await, []);
+    let holds = |ledger: &'static str| {
+        let store = store.clone();
+        async move { store.write(move |tx| models::begin(tx, ledger)).await.unwrap().held }
+    };
+    assert_eq!(holds("a").await.len(), 2);
+    // What was held of a window goes with it.
+    keep(&store, Batch { wants: vec![want("l", 20)], ..batch("b", 4) }).await;
+    place.pass_ms(3_600_000);
+    assert_eq!((asked("a").await, holds("a").await), (vec![], vec![]));
 }
 
 fn usage_key(hour: i64, user: &str) -> UsageKey {

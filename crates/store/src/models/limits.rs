@@ -32,8 +32,9 @@ pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
         None => (0, 0),
     };
     let sql = "SELECT limit_id, measure, subject, starts_at, ends_at, held FROM model_grants
-               WHERE ledger = $1 AND held > 0 ORDER BY limit_id, measure, subject, starts_at";
-    let held = tx.query(GRANTS, sql, params![ledger])?;
+               WHERE ledger = $1 AND held > 0 AND ends_at > $2
+               ORDER BY limit_id, measure, subject, starts_at";
+    let held = tx.query(GRANTS, sql, params![ledger, now])?;
     let held =
         held.iter().map(|row| Ok((account(row)?, row.int(5)?))).collect::<Result<_, Error>>()?;
     Ok(Beginning { number, position, held })
@@ -139,15 +140,15 @@ fn grant(tx: &mut Tx<'_>, ledger: &str, want: &Want) -> Result<Standing, Error> 
 }
 
 /// Accounts of which a ledger holds some, and of which others got less than they need: with the
-/// first of these, by its name.
+/// first of these, by its name. Nobody needs anything of a window that is over.
 pub fn asked_for(tx: &mut Tx<'_>, ledger: &str) -> Result<Vec<(LimitAccount, String)>, Error> {
     let sql = "SELECT g.limit_id, g.measure, g.subject, g.starts_at, g.ends_at, MIN(o.ledger) FROM model_grants g
                JOIN model_grants o ON o.limit_id = g.limit_id AND o.measure = g.measure
                    AND o.subject = g.subject AND o.starts_at = g.starts_at AND o.ends_at = g.ends_at
-               WHERE g.ledger = $1 AND g.held > 0 AND o.ledger <> $1 AND o.wanted_at > $2
+               WHERE g.ledger = $1 AND g.held > 0 AND g.ends_at > $3 AND o.ledger <> $1 AND o.wanted_at > $2
                GROUP BY g.limit_id, g.measure, g.subject, g.starts_at, g.ends_at";
-    let after = tx.world().now().plus_ms(-WANTED_MS);
-    let asked = tx.query(GRANTS, sql, params![ledger, after])?;
+    let now = tx.world().now();
+    let asked = tx.query(GRANTS, sql, params![ledger, now.plus_ms(-WANTED_MS), now])?;
     asked.iter().map(|row| Ok((account(row)?, row.text(5)?))).collect()
 }
 
