@@ -175,17 +175,9 @@ async fn keep(shared: &Shared, batch: Batch) -> bool {
 
 /// Removes files of the journal that the store has, and begins a new one when this one is long.
 async fn forget(shared: &Shared, position: i64) {
-    let is_long = {
-        let mut state = shared.state.lock();
-        let is_long = state.journal.length() > shared.settings.file_max;
-        if is_long && let Err(error) = state.rotate() {
-            tracing::error!(%error, "the journal of models cannot go on in a new file");
-            return;
-        }
-        is_long
-    };
+    let is_long = shared.state.lock().journal.length() > shared.settings.file_max;
     // What the new file has of the old must be on disk before the old one goes.
-    if is_long && !sync(shared).await {
+    if is_long && !go_on_in_new_file(shared).await {
         return;
     }
     let (folder, done) = {
@@ -273,13 +265,35 @@ async fn move_all(shared: &Shared) -> bool {
     if shared.state.lock().is_stuck {
         return false;
     }
-    let rotated = shared.state.lock().rotate();
-    match rotated {
-        Ok(()) if sync(shared).await => forget(shared, position).await,
-        Ok(()) => {}
-        Err(error) => tracing::warn!(%error, "the journal of models keeps its old files"),
+    if go_on_in_new_file(shared).await {
+        forget(shared, position).await;
     }
     true
+}
+
+/// Goes on in a new file. Says whether that is on disk, and all of the old one as well: if the power
+/// went, an old file without its end could come back, and calls that ended would be open again.
+async fn go_on_in_new_file(shared: &Shared) -> bool {
+    let old = {
+        let mut state = shared.state.lock();
+        let old = state.journal.unsynced();
+        if let Err(error) = state.rotate() {
+            if old.is_some() {
+                state.journal.sync_failed();
+            }
+            tracing::error!(%error, "the journal of models cannot go on in a new file");
+            return false;
+        }
+        old
+    };
+    if let Some(old) = old {
+        let synced = tokio::task::spawn_blocking(move || old.sync_data()).await;
+        if let Err(error) = synced.map_err(std::io::Error::other).and_then(|synced| synced) {
+            tracing::error!(%error, "the journal of models cannot be synced");
+            return false;
+        }
+    }
+    sync(shared).await
 }
 
 fn tell_metrics(shared: &Shared) {
