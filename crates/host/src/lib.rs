@@ -76,6 +76,8 @@ struct Inner {
     keeps_volumes: bool,
     /// Who takes a snapshot now: others wait.
     taking: tokio::sync::Semaphore,
+    /// Names of other ends of tunnels that are looked up now, by instance.
+    tunnel_lookups: admission::Pool<InstanceName>,
     /// Whose snapshot is on its way to or from the object service now. Without one, none is.
     transfers: OnceLock<builds::Turns>,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
@@ -121,6 +123,7 @@ impl LocalMachine {
             way_out: egress::WayOut::default(),
             keeps_volumes,
             taking: tokio::sync::Semaphore::new(settings.takes_max),
+            tunnel_lookups: tunnels::lookups(),
             transfers: OnceLock::new(),
             starting: Mutex::default(),
         })))

@@ -1,16 +1,19 @@
 //! Tunnels of instances of this machine, as the management side sees them.
 
 use crate::{Inner, Interrupted, LocalMachine};
+use admission::{Limits, Pool};
 use control::machine::Wait;
 use control::tunnel_maker::{TunnelFault, TunnelMaker};
 use node::{InstanceName, TunnelError};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::time::Duration;
 use types::chain;
 use types::tunnel::{Endpoint, TunnelSettings};
 
 /// For the name of the other end.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
+/// At once, one for each instance.
+const LOOKUPS_MAX: u64 = 32;
 
 /// Nothing but [`LocalMachine`], for those who may only ask about tunnels.
 pub(crate) struct LocalTunnels(pub(crate) LocalMachine);
@@ -32,14 +35,33 @@ fn fault(error: &TunnelError) -> TunnelFault {
     }
 }
 
-/// The addresses of the other end. The node judges whether they may be reached.
-async fn find(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, TunnelFault> {
-    let lookup = tokio::net::lookup_host((endpoint.host.as_str(), endpoint.port));
-    let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await.ok().and_then(Result::ok);
-    let found: Vec<_> = found.into_iter().flatten().collect();
-    match found.is_empty() {
-        true => Err(TunnelFault::Unfit(format!("{} has no address", endpoint.host))),
-        false => Ok(found),
+/// Each lookup takes a thread for as long as the name server of somebody else likes, and all that
+/// blocks shares the threads.
+pub(crate) fn lookups() -> Pool<InstanceName> {
+    Pool::new("lookups of other ends of tunnels", Limits { total: LOOKUPS_MAX, share: 1 })
+}
+
+impl Inner {
+    /// The addresses of the other end. The node judges whether they may be reached.
+    async fn find_end(
+        &self,
+        instance: &InstanceName,
+        endpoint: &Endpoint,
+    ) -> Result<Vec<SocketAddr>, TunnelFault> {
+        let unfit = |why: &str| TunnelFault::Unfit(format!("{} {why}", endpoint.host));
+        let place = self.tunnel_lookups.take(instance, 1);
+        let place = place.map_err(|_| unfit("is still looked up; ask again in some seconds"))?;
+        let name = (endpoint.host.clone(), endpoint.port);
+        let lookup = tokio::task::spawn_blocking(move || {
+            // Held until the thread is free again, however soon nobody waits for it any more.
+            let _place = place;
+            name.to_socket_addrs().map(Vec::from_iter)
+        });
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
+        match found {
+            Ok(Ok(Ok(found))) if !found.is_empty() => Ok(found),
+            _ => Err(unfit("has no address")),
+        }
     }
 }
 
@@ -50,7 +72,8 @@ impl TunnelMaker for LocalTunnels {
         settings: TunnelSettings,
     ) -> Wait<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
-            let (id, found) = (instance.clone(), find(&settings.endpoint).await?);
+            let found = self.0.0.find_end(instance, &settings.endpoint).await?;
+            let id = instance.clone();
             let work = move |inner: &Inner| {
                 let mut result = Err(TunnelFault::Gone);
                 for endpoint in found {
@@ -76,5 +99,20 @@ impl TunnelMaker for LocalTunnels {
 
     fn has(&self, instance: &InstanceName) -> bool {
         self.0.0.node.has_tunnel(instance).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_instance_has_one_lookup_and_leaves_others_theirs() {
+        let (lookups, name) = (lookups(), |name: &str| InstanceName::new(name).unwrap());
+        let held = lookups.take(&name("one"), 1).unwrap();
+        assert!(lookups.take(&name("one"), 1).is_err());
+        drop(lookups.take(&name("other"), 1).unwrap());
+        drop(held);
+        lookups.take(&name("one"), 1).unwrap();
     }
 }
