@@ -113,6 +113,6 @@ mod tests {
         assert!(lookups.take(&name("one"), 1).is_err());
         drop(lookups.take(&name("other"), 1).unwrap());
         drop(held);
-        lookups.take(&name("one"), 1).unwrap();
+        drop(lookups.take(&name("one"), 1).unwrap());
     }
 }
