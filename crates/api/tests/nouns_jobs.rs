@@ -122,6 +122,40 @@ fn check_launch(launch: &Launch) {
 }
 
 #[tokio::test]
+async fn tasks_call_the_server_as_their_job_until_it_is_gone() {
+    let (cloud, machine) = cloud_on(|_| Ok(Outcome::Exited(0))).await;
+    let envs = json!([{"name": "BL_RUN_URL", "value": "http://10.0.0.1:8700"}]);
+    cloud.post("/v0/jobs", job(json!({"image": IMAGE, "envs": envs}))).await.ok();
+    for id in ["one", "two"] {
+        cloud.post(EXECUTIONS, json!({"tasks": [{}], "id": id})).await.ok();
+        end(&cloud, id).await;
+    }
+    let launched = machine.launched.borrow().clone();
+    let [one, two] = &launched[..] else { panic!("{} tasks were launched", launched.len()) };
+    let variable = |launch: &Launch, name: &str| {
+        let mut all = launch.environment.iter().rev();
+        all.find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    };
+    assert_eq!(variable(one, "BL_API_URL").as_deref(), Some("http://localhost:8080/v0"));
+    assert_eq!(variable(one, "BL_RUN_URL").as_deref(), Some("http://10.0.0.1:8700"));
+    let credentials = variable(one, "BL_CLIENT_CREDENTIALS").unwrap();
+    assert_eq!(variable(two, "BL_CLIENT_CREDENTIALS").as_ref(), Some(&credentials));
+
+    let basic = format!("Basic {credentials}");
+    let ask = || async {
+        let headers = [("authorization", basic.as_str()), ("content-type", "application/json")];
+        let body = json!({"grant_type": "client_credentials"}).to_string().into_bytes();
+        cloud.raw(http::Method::POST, "/v0/oauth/token", &headers, body).await
+    };
+    let token = ask().await.ok()["access_token"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {token}");
+    let with = [("authorization", bearer.as_str())];
+    cloud.call_with(http::Method::GET, "/v0/jobs/nightly", &with, None).await.ok();
+    cloud.delete("/v0/jobs/nightly").await.ok();
+    assert!(!ask().await.status.is_success(), "its identity has gone with it");
+}
+
+#[tokio::test]
 async fn tasks_tell_how_they_failed() {
     let ends = |launch: &Launch| match launch.instance.as_str().rsplit('-').nth(1) {
         Some("0") => Ok(Outcome::Exited(3)),

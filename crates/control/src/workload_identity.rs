@@ -1,11 +1,14 @@
 //! The credentials with which a workload calls this server: those of a service account of its own.
 //! The secret follows from a key of the server and the account's id, so that it is stored nowhere.
 
+use crate::context::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use store::Store;
+use store::identity::service_accounts;
+use store::resources::Stored;
+use store::{Store, Tx};
 use types::ids::ServiceAccountId;
 
 /// All servers of one database share it.
@@ -26,7 +29,54 @@ impl IdentityKey {
     }
 
     /// As published clients take it: id and secret in Base64.
-    pub(crate) fn credentials(&self, account: &ServiceAccountId) -> String {
+    fn credentials(&self, account: &ServiceAccountId) -> String {
         STANDARD.encode(format!("{account}:{}", self.secret(account)))
+    }
+}
+
+/// The identity of a workload, made when it is first asked for.
+pub(crate) fn find_or_make(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    row: &Stored,
+) -> Result<ServiceAccountId, store::Error> {
+    if let Some(found) = service_accounts::find_of_workload(tx, &row.id)? {
+        return Ok(found.id);
+    }
+    let name = format!("{} {}", row.kind, row.name);
+    let secret = |account: &_| context.control.identities.secret(account);
+    auth::service_accounts::create_for(tx, &context.member, (&row.id, &name), secret)
+}
+
+/// Ends the identity of a workload, if it has one.
+pub(crate) fn end(context: &Context, tx: &mut Tx<'_>, row: &Stored) -> Result<(), store::Error> {
+    match service_accounts::find_of_workload(tx, &row.id)? {
+        Some(found) => auth::service_accounts::delete_of(tx, &context.member, &found.id),
+        None => Ok(()),
+    }
+}
+
+/// Where this server is, and as whom a program calls it.
+pub(crate) struct Access {
+    /// Below what the user sets, who knows better how this server is reached from inside.
+    pub(crate) addresses: [(&'static str, String); 3],
+    pub(crate) credentials: (&'static str, String),
+}
+
+impl Access {
+    pub(crate) fn of(context: &Context, identity: &ServiceAccountId) -> Self {
+        let url = &context.control.settings.public_url;
+        Self {
+            addresses: [
+                ("BL_API_URL", format!("{url}/v0")),
+                ("BL_RUN_URL", url.clone()),
+                // Published clients would look for a region's name at their vendor's first.
+                ("BL_DISABLE_H2", "1".to_owned()),
+            ],
+            credentials: (
+                "BL_CLIENT_CREDENTIALS",
+                context.control.identities.credentials(identity),
+            ),
+        }
     }
 }

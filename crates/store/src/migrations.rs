@@ -84,6 +84,11 @@ const ALL: &[Migration] = &[
         name: "held grants",
         sql: include_str!("../migrations/0024_held_grants.sql"),
     },
+    Migration {
+        number: 25,
+        name: "identities by workload",
+        sql: include_str!("../migrations/0025_identities_by_workload.sql"),
+    },
 ];
 
 /// The number of the newest step.

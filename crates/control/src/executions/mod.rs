@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::{Error, Unfit};
 use crate::json;
+use crate::workload_identity::{self, Access};
 use crate::workloads::workload::Workload;
 use jobs::{Caller, NewExecution, Plan};
 use store::Tx;
@@ -75,6 +76,7 @@ pub fn start(
     let id = ExecutionId::new(context.world());
     let name = asked.name.clone().unwrap_or_else(|| id.to_string());
     let wish = engine::opened(context, job)?;
+    let access = Access::of(context, &workload_identity::find_or_make(context, tx, &job.row)?);
     let new = NewExecution {
         workspace: context.member.workspace.clone(),
         kind: Job::NAME,
@@ -83,7 +85,7 @@ pub fn start(
         memory_mb: asked.memory.unwrap_or(limit),
         retries_max: asked.retries.or(runtime(&wish).max_retries).unwrap_or(0),
         parallelism: runtime(&wish).max_concurrent_tasks,
-        plan: plan(context, &job.row.id, &wish, &name, asked)?,
+        plan: plan(context, &wish, (&job.row.id, &access), (&name, asked))?,
         tasks: asked.tasks.iter().map(text).collect(),
         may_wait: !asked.at_once,
         caller: asked.caller,
@@ -110,10 +112,9 @@ fn text(task: &Free) -> String {
 /// What stays as it is when the job changes. The secrets of `wish` are open.
 fn plan(
     context: &Context,
-    id: &ResourceId,
     wish: &Job,
-    name: &str,
-    asked: &Asked,
+    (id, access): (&ResourceId, &Access),
+    (name, asked): (&str, &Asked),
 ) -> Result<Plan, Error> {
     let runtime = runtime(wish);
     let whole = |number: i64| engine::whole(id, number);
@@ -123,7 +124,7 @@ fn plan(
         image: runtime.image.clone().unwrap_or_default(),
         registries: runtime.docker_config.clone(),
         storage_mb: runtime.storage_mb.map(whole).transpose()?,
-        environment: Sensitive(environment(context, wish, &runtime, name, &asked.env)),
+        environment: Sensitive(environment(context, (wish, &runtime), access, (name, &asked.env))),
         scratch: volumes.map(|volume| scratch(id, volume)).collect::<Result<_, _>>()?,
         keeps_logs: true,
         network: wish.spec.network.clone(),
@@ -147,10 +148,9 @@ fn scratch(id: &ResourceId, volume: &JobVolume) -> Result<Scratch, Error> {
 /// over both.
 fn environment(
     context: &Context,
-    wish: &Job,
-    runtime: &JobRuntime,
-    name: &str,
-    over: &TextMap,
+    (wish, runtime): (&Job, &JobRuntime),
+    access: &Access,
+    (name, over): (&str, &TextMap),
 ) -> Vec<(String, String)> {
     let theirs = runtime.envs.iter().flatten();
     let theirs = theirs.filter_map(|Env { name, value, .. }| {
@@ -162,12 +162,13 @@ fn environment(
         (EXECUTION_ID, name.to_owned()),
         ("BL_EXECUTION_KEY", EXECUTION_ID.to_owned()),
         ("BL_TASK_KEY", TASK_INDEX.to_owned()),
+        access.credentials.clone(),
     ]);
     if let Some(Port { target, .. }) = runtime.ports.iter().flatten().next() {
         ours.extend([("HOST", HOST.to_owned()), ("PORT", target.to_string())]);
     }
-    let mut environment: Vec<(String, String)> =
-        theirs.filter(|(name, _)| !over.contains_key(name)).chain(over.clone()).collect();
-    environment.extend(ours.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    environment
+    let named = |(name, value): (&str, String)| (name.to_owned(), value);
+    let theirs = theirs.filter(|(name, _)| !over.contains_key(name)).chain(over.clone());
+    let here = access.addresses.clone().into_iter().map(named);
+    here.chain(theirs).chain(ours.into_iter().map(named)).collect()
 }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
 use crate::executions::triggered::{give_back_addresses, take_addresses};
+use crate::workload_identity;
 use store::Tx;
 use types::Kind;
 use types::kinds::Agent;
@@ -40,6 +41,6 @@ impl Managed for Agent {
         let calls = (Self::NAME, held.row.name.as_str());
         Holder::agent(&held.wish).leave(context, tx)?;
         context.control.queue.cancel_all(tx, &held.row.workspace, calls)?;
-        super::end_identity(context, tx, &held.state)
+        Ok(workload_identity::end(context, tx, &held.row)?)
     }
 }

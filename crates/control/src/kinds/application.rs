@@ -4,6 +4,7 @@ use crate::addresses;
 use crate::context::Context;
 use crate::engine::{self, Draft, Held, Managed};
 use crate::error::{Error, Unfit};
+use crate::workload_identity;
 use crate::{snapshot_base, snapshots};
 use store::Tx;
 use store::revisions::Revision;
@@ -43,7 +44,7 @@ impl Managed for Application {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        super::end_identity(context, tx, &held.state)
+        Ok(workload_identity::end(context, tx, &held.row)?)
     }
 
     /// Published clients read from the first revision what runs now.

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
 use crate::executions::triggered::{give_back_addresses, take_addresses};
+use crate::workload_identity;
 use store::Tx;
 use types::Kind;
 use types::kinds::Function;
@@ -36,6 +37,6 @@ impl Managed for Function {
         give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
         let calls = (Self::NAME, held.row.name.as_str());
         context.control.queue.cancel_all(tx, &held.row.workspace, calls)?;
-        super::end_identity(context, tx, &held.state)
+        Ok(workload_identity::end(context, tx, &held.row)?)
     }
 }

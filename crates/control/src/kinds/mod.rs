@@ -28,7 +28,6 @@ use crate::error::Error;
 use crate::placing::{self, Placed};
 use store::Tx;
 use types::kinds::policy::PolicyResourceType;
-use types::parts::Deployment;
 use types::{Kind, KindName};
 
 /// The inference address of a workload.
@@ -54,10 +53,4 @@ fn require_place<K: Kind>(
     let region = context.region(wish.region());
     let what = Placed { resource: resource.into(), region: Some(&region), flavors: &[] };
     placing::require(context, tx, &policies, what)
-}
-
-/// Ends the identity of a deployment that goes.
-fn end_identity(context: &Context, tx: &mut Tx<'_>, state: &Deployment) -> Result<(), Error> {
-    let Some(identity) = &state.identity else { return Ok(()) };
-    Ok(auth::service_accounts::delete_of(tx, &context.member, identity)?)
 }

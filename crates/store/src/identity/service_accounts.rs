@@ -82,6 +82,15 @@ pub fn find_anywhere(
     tx.find("service_accounts", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
+/// The identity of a workload.
+pub fn find_of_workload(
+    tx: &mut Tx<'_>,
+    workload: &ResourceId,
+) -> Result<Option<ServiceAccount>, Error> {
+    let sql = format!("SELECT {COLUMNS} FROM service_accounts WHERE workload_id = $1");
+    tx.find("service_accounts", &sql, params![workload])?.as_ref().map(read).transpose()
+}
+
 /// One that people manage.
 pub fn find(
     tx: &mut Tx<'_>,

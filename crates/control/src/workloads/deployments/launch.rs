@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::hub::{self, Server};
 use crate::machine::{Launch, Work};
 use crate::volumes;
+use crate::workload_identity::Access;
 use bytes::Bytes;
 use std::time::Duration;
 use store::Tx;
@@ -71,7 +72,7 @@ pub(super) fn revision<K: Deployable>(
         Ok(server) => server,
         Err(why) => return Ok(Err(why)),
     };
-    let credentials = context.control.identities.credentials(identity);
+    let access = Access::of(context, identity);
     let launch = Launch {
         // Each replica has its own.
         instance: InstanceName::of_sandbox(id, 0),
@@ -84,7 +85,7 @@ pub(super) fn revision<K: Deployable>(
         memory_mb: program.memory_mb,
         storage_mb: program.storage_mb,
         root: None,
-        environment: environment(context, &wish, &program, (of_hub, credentials)),
+        environment: environment(context, &wish, &program, (of_hub, access)),
         keeps_logs: true,
         grace: GRACE,
         work: Some(Work { arguments, data: Bytes::new(), timeout: None }),
@@ -132,21 +133,13 @@ pub(super) fn allowed(
     }
 }
 
-/// What the user set, under what every workload finds. Where this server is stands below what the
-/// user set, who knows better how it is reached from inside.
+/// What the user set, under what every workload finds.
 fn environment<K: Deployable>(
     context: &Context,
     wish: &K,
     program: &Program<'_>,
-    (of_hub, credentials): (Vec<(String, String)>, String),
+    (of_hub, access): (Vec<(String, String)>, Access),
 ) -> Vec<(String, String)> {
-    let url = &context.control.settings.public_url;
-    let here = [
-        ("BL_API_URL", format!("{url}/v0")),
-        ("BL_RUN_URL", url.clone()),
-        // Published clients would look for a region's name at their vendor's first.
-        ("BL_DISABLE_H2", "1".to_owned()),
-    ];
     let region = context.region(wish.region());
     let mut ours = wish.common_environment(context, region, program.generation);
     ours.extend([
@@ -154,12 +147,18 @@ fn environment<K: Deployable>(
         ("PORT", program.port.to_string()),
         ("BL_SERVER_HOST", HOST.to_owned()),
         ("BL_SERVER_PORT", program.port.to_string()),
-        ("BL_CLIENT_CREDENTIALS", credentials),
+        access.credentials,
     ]);
     let named = |(name, value): (&str, String)| (name.to_owned(), value);
     let theirs = program.envs.iter().filter_map(|Env { name, value, .. }| {
         Some((name.clone()?, value.clone().unwrap_or_default()))
     });
     let theirs = theirs.chain(of_hub);
-    here.into_iter().map(named).chain(theirs).chain(ours.into_iter().map(named)).collect()
+    access
+        .addresses
+        .into_iter()
+        .map(named)
+        .chain(theirs)
+        .chain(ours.into_iter().map(named))
+        .collect()
 }

@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held};
 use crate::error::Error;
+use crate::workload_identity;
 use crate::workloads::rows;
 use std::time::Duration;
 use store::Tx;
@@ -172,14 +173,7 @@ pub(super) async fn claim<K: Deployable>(
         state.machine = Some(machine.clone());
         state.numbers = state.numbers.saturating_add(NUMBERS);
         if state.identity.is_none() {
-            let name = format!("{} {}", K::NAME, held.row.name);
-            let secret = |account: &_| context.control.identities.secret(account);
-            let account = auth::service_accounts::create_for(
-                tx,
-                &context.member,
-                (&held.row.id, &name),
-                secret,
-            )?;
+            let account = workload_identity::find_or_make(context, tx, &held.row)?;
             state.identity = Some(account);
         }
         Ok(Some(state))
