@@ -209,7 +209,12 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
     let secret = made["spec"]["triggers"][0]["configuration"]["callbackSecret"].as_str().unwrap();
     let key = format!("Bearer {}", cloud.first.api_key);
     for (path, code) in [("/main/x?a=b", 200), ("/main/x?fail", 503)] {
-        let headers = [("authorization", key.as_str()), ("content-type", "application/json")];
+        let headers = [
+            ("authorization", key.as_str()),
+            ("content-type", "application/json"),
+            ("x-hub-signature-256", "sha256=0f"),
+            ("cookie", "holm=1"),
+        ];
         let body = br#"{"inputs":"hunter2"}"#.to_vec();
         let accepted = cloud.raw(Method::POST, path, &headers, body).await.ok();
         assert_eq!(accepted, json!({"success": true}));
@@ -225,7 +230,11 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
         assert_eq!(body["response_body"], call.target.as_str());
         assert_eq!(body["response_length"], call.target.len());
         assert_eq!(STANDARD.decode(call.body).unwrap(), br#"{"inputs":"hunter2"}"#);
-        assert!(call.headers.contains(&("content-type".into(), "application/json".into())));
+        let said = |name| call.headers.iter().find(|(known, _)| known == name);
+        let said = |name| said(name).map(|(_, value)| value.as_str());
+        assert_eq!(said("content-type"), Some("application/json"));
+        assert_eq!(said("x-hub-signature-256"), Some("sha256=0f"), "what webhooks are proven by");
+        assert_eq!((said("authorization"), said("cookie")), (None, None));
     }
     cloud.post("/main/agents/a/async", json!({})).await.ok();
     // At its own address, with a path of its own.
@@ -345,8 +354,9 @@ async fn only_members_call_a_trigger_unless_it_is_public() {
     let shut =
         trigger("shut", "http-async", json!({"path": "/shut", "authenticationType": "private"}));
     cloud.post("/v0/jobs", job("j", json!([open, shut]))).await.ok();
-    for _ in 0..2 {
-        assert_eq!(anonymous(&cloud, "/main/open").await.ok(), json!({"success": true}));
+    for method in [Method::POST, Method::GET] {
+        let begun = cloud.raw(method, "/main/open", &[], Vec::new()).await.ok();
+        assert_eq!(begun, json!({"success": true}));
     }
     let refused = anonymous(&cloud, "/main/open").await;
     assert!(refused.headers.contains_key("retry-after"));
@@ -364,9 +374,10 @@ async fn only_members_call_a_trigger_unless_it_is_public() {
     let elsewhere = cloud.post("/none/shut", json!({})).await;
     assert!([401, 403, 404].contains(&elsewhere.status.as_u16()), "{}", elsewhere.body);
     cloud.post("/main/none", json!({})).await.refused(404);
-    // A job reads its arguments of a body.
-    cloud.get("/main/shut").await.refused(404);
-    cloud.raw(Method::GET, "/main/open", &[], Vec::new()).await.refused(404);
+    cloud.raw(Method::GET, "/main/shut", &[], Vec::new()).await.refused(404);
+    cloud.get("/main/shut").await.ok();
+    let begun = cloud.get("/v0/jobs/j/executions").await.ok();
+    assert_eq!(begun["meta"]["total"], 4, "{begun}");
     anonymous(&cloud, "/v0/none").await.refused(404);
 }
 

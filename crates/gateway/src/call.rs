@@ -5,12 +5,13 @@ use crate::deployment::Deployed;
 use crate::destination::{Destination, Pass};
 use crate::exchange::{Answer, Ask, exchange};
 use crate::gateway::Inner;
+use crate::headers;
 use crate::problem::Problem;
 use crate::standby::{EnterError, Standby};
 use crate::timing::Timing;
 use crate::wire::{BoxError, LastSent, RequestBody, Unanswered};
 use bytes::{Bytes, BytesMut};
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, EXPECT, HOST};
 use http::request::Parts as Head;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
@@ -44,7 +45,7 @@ impl Inner {
     ) -> Result<(Response<Bytes>, u64), CallError> {
         let began = Instant::now();
         let (mut head, body) = request.into_parts();
-        head.headers.entry(HOST).or_insert(HeaderValue::from_static("localhost"));
+        clean(&mut head.headers);
         let to = self.called(workload, &head)?;
         let refused = |problem: Problem| CallError::Refused(problem.to_string());
         let deployed = Deployed::of(&self.context, &head, &to.workload).map_err(refused)?;
@@ -88,6 +89,17 @@ impl Inner {
             fallback: None,
         })
     }
+}
+
+/// Keeps of a caller's headers what a workload gets of any caller.
+fn clean(all: &mut HeaderMap) {
+    headers::remove_hop(all);
+    headers::remove_ours(all, None);
+    for name in [EXPECT, CONTENT_LENGTH] {
+        all.remove(name);
+    }
+    all.entry(HOST).or_insert(HeaderValue::from_static("localhost"));
+    headers::forwarded(all, None, false);
 }
 
 fn asked(head: Head, to: &Destination, body: Bytes) -> Request<RequestBody> {

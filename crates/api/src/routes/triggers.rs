@@ -21,7 +21,7 @@ use control::context::as_admin;
 use control::error::Absent;
 use control::executions::{calls, triggers};
 use http::request::Parts;
-use http::{Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use jobs::callbacks::{report, status_code};
 use jobs::{Call, Caller};
 use serde_json::{Value, json};
@@ -43,9 +43,9 @@ const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::AgentsGet]);
 const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::FunctionsGet]);
 /// First parts of paths that are no workspaces.
 const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
-/// What a workload reads of the request that called it without waiting.
-const PASSED_ON: [&str; 4] =
-    ["content-type", "accept", "x-blaxel-thread-id", "x-service-thread-id"];
+/// What is not kept of the request that called a workload without waiting: who keeps it is no
+/// browser, and reads the answer as it is. The edge drops what concerns itself and one connection.
+const NOT_KEPT: [HeaderName; 2] = [header::COOKIE, header::ACCEPT_ENCODING];
 /// How a deployment is asked at its own address not to be waited for.
 const LATER: &str = "async=true";
 const OTHER_BASE: &str = "/run";
@@ -73,8 +73,7 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     let found = triggers::look_up(&app, workspace, address).await?;
     let kind = found.as_ref().map_or(KindName::Job, |found| found.kind);
     let waits = found.as_ref().is_some_and(|found| found.trigger.kind == Some(TriggerType::Http));
-    let is_call = kind != KindName::Job && !waits;
-    if parts.method != Method::POST && !is_call {
+    if parts.method != Method::POST && found.is_none() {
         return Err(Error::NoRoute);
     }
     let public = found.filter(|found| found.trigger.is_public());
@@ -216,13 +215,21 @@ async fn call_deployment(
 }
 
 fn asked(parts: &Parts, target: String, body: &[u8]) -> Call {
-    let passed = PASSED_ON.iter().filter_map(|name| {
-        Some(((*name).to_owned(), parts.headers.get(*name)?.to_str().ok()?.to_owned()))
-    });
+    // A token is for this server, whether it was good here or not.
+    let token = headers::bearer(&parts.headers);
+    let is_token = |value: &str| {
+        token.is_some() && value.split_once(' ').map(|(_, shown)| shown.trim()) == token
+    };
+    let kept = |(name, value): (&HeaderName, &HeaderValue)| {
+        let value = value.to_str().ok()?;
+        let dropped =
+            NOT_KEPT.contains(name) || (*name == header::AUTHORIZATION && is_token(value));
+        (!dropped).then(|| (name.as_str().to_owned(), value.to_owned()))
+    };
     Call {
         method: parts.method.to_string(),
         target,
-        headers: passed.collect(),
+        headers: parts.headers.iter().filter_map(kept).collect(),
         body: STANDARD.encode(body),
     }
 }

@@ -67,6 +67,25 @@ async fn a_call_that_nobody_waits_for_is_answered_in_part() {
     assert_eq!(whole as usize, answer.body().len());
     let told: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
     assert_eq!((&told["uri"], &told["method"]), (&"/deep?x=1".into(), &"POST".into()));
+    let ours = [
+        ("connection", "keep-alive, x-hop"),
+        ("x-hop", "1"),
+        ("x-forwarded-for", "10.1.1.1"),
+        ("x-blaxel-authorization", "Bearer hk_s3cret"),
+        ("content-length", "7"),
+    ];
+    let mut request = ask();
+    request.headers_mut().insert("x-hub-signature-256", "sha256=0f".parse().unwrap());
+    for (name, value) in ours {
+        request.headers_mut().insert(name, value.parse().unwrap());
+    }
+    let (answer, _) = stage.gateway.call(&route.id, request, 1 << 20).await.unwrap();
+    let told: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+    let headers = told["headers"].as_object().unwrap();
+    assert_eq!(headers["x-hub-signature-256"], "sha256=0f");
+    for (name, value) in ours {
+        assert!(headers.get(name).is_none_or(|told| told != value), "{name}: {told}");
+    }
     stage.gateway.routes().apply(RouteChange::Gone(route.id.clone()));
     assert!(stage.gateway.call(&route.id, ask(), 10).await.is_err());
 }
