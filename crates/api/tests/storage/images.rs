@@ -86,6 +86,11 @@ async fn an_image_is_shared_within_the_account_at_once() {
         .await;
     again.refused(400);
     cloud.delete(&path("")).await.refused(400);
+    // Who has deleted the copy may get it again.
+    cloud.delete("/v0/images/agent/bot?workspace=team").await.ok();
+    cloud.post(&path("/share"), json!({"targetWorkspace": "team"})).await.ok();
+    cloud.get("/v0/images/agent/bot?workspace=team").await.ok();
+    assert_eq!(cloud.get(&path("/share")).await.ok().as_array().unwrap().len(), 1);
     cloud.delete(&path("/share/team")).await.ok();
     cloud.delete(&path("/share/team")).await.refused(404);
     cloud.get("/v0/images/agent/bot?workspace=team").await.refused(404);

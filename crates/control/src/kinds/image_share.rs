@@ -40,13 +40,18 @@ pub fn share(
     name: &str,
     asked: &ImageShareRequest,
 ) -> Result<Shared, Error> {
-    let held = Held::<Image>::lock(context, tx, parents, name)?;
+    let mut held = Held::<Image>::lock(context, tx, parents, name)?;
     if let Some(owner) = &held.state.source_workspace {
         return Err(Unfit::ImageOfOther { owner: owner.clone() }.into());
     }
     let target = target(context, tx, asked)?;
-    if held.state.shares.iter().any(|share| share.workspace == target.name) {
-        return Err(Conflict::ImageShared { workspace: target.name }.into());
+    if let Some(share) = held.state.shares.iter().find(|share| share.workspace == target.name) {
+        // The other workspace may have deleted its copy since, and want it again.
+        let given = share.status == ShareStatus::Active;
+        if !given || copy_of(&context.in_workspace(&target), tx, &held)?.is_some() {
+            return Err(Conflict::ImageShared { workspace: target.name }.into());
+        }
+        held.state.shares.retain(|share| share.workspace != target.name);
     }
     if target.account == context.member.account {
         let (owner, to) = (&context.member.workspace_name, context.in_workspace(&target));
