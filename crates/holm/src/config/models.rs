@@ -5,6 +5,9 @@ use gateway::ModelSettings;
 use serde::Deserialize;
 use std::path::PathBuf;
 
+/// A few calls with long names must fit.
+const JOURNAL_BYTES_LEAST: u64 = 1 << 20;
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Models {
@@ -54,6 +57,8 @@ pub(crate) struct Models {
     pub(crate) limit_accounts_max: usize,
     pub(crate) limit_accounts_workspace_max: usize,
     pub(crate) usage_rows_max: usize,
+    pub(crate) limit_wants_max: usize,
+    pub(crate) journal_bytes_max: u64,
     pub(crate) list_life: Span,
     pub(crate) lists_max: usize,
     pub(crate) lists_asked_max: usize,
@@ -76,13 +81,19 @@ impl Models {
         if self.head_bytes_max < 8192 {
             return wrong("models.head_bytes_max", "must be at least 8192".to_owned());
         }
+        if self.journal_bytes_max < JOURNAL_BYTES_LEAST {
+            return wrong(
+                "models.journal_bytes_max",
+                format!("must be at least {JOURNAL_BYTES_LEAST}"),
+            );
+        }
         match self.counts().into_iter().find(|(_, count)| *count == 0) {
             Some((key, _)) => wrong(key, "must be at least 1".to_owned()),
             None => Ok(()),
         }
     }
 
-    fn counts(&self) -> [(&'static str, usize); 27] {
+    fn counts(&self) -> [(&'static str, usize); 28] {
         [
             ("models.body_bytes_max", self.body_bytes_max),
             ("models.bodies_bytes_max", self.bodies_bytes_max),
@@ -106,6 +117,7 @@ impl Models {
             ("models.limit_accounts_max", self.limit_accounts_max),
             ("models.limit_accounts_workspace_max", self.limit_accounts_workspace_max),
             ("models.usage_rows_max", self.usage_rows_max),
+            ("models.limit_wants_max", self.limit_wants_max),
             ("models.lists_max", self.lists_max),
             ("models.lists_asked_max", self.lists_asked_max),
             ("models.lists_asked_workspace_max", self.lists_asked_workspace_max),

@@ -31,6 +31,8 @@ pub(super) async fn open(
         waiting: wishes.waiting(),
         accounts: wishes.accounts(),
         usage_max: wishes.usage_rows_max,
+        wants_max: wishes.limit_wants_max,
+        journal_max: wishes.journal_bytes_max,
         ..Settings::new(config.data.folder.join(FOLDER), boot.trim().to_owned())
     };
     let books = control::models::ledger::books(store);

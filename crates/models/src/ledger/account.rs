@@ -133,7 +133,7 @@ impl Account {
     }
 
     /// Whether a call stays below the limit if nothing else is reserved.
-    const fn fits_alone(&self, most: i64) -> bool {
+    pub(super) const fn fits_alone(&self, most: i64) -> bool {
         most <= self.amount.saturating_sub(self.used())
     }
 
@@ -213,11 +213,17 @@ impl Account {
         self.sending
     }
 
+    /// Whether the store is to be asked with a batch.
+    pub(super) fn wants(&self) -> bool {
+        self.is_asked || !self.queue.is_empty()
+    }
+
     /// What the store is to be asked for with a batch, if anything.
     pub(super) fn want(&mut self, account: &LimitAccount, grants: i64) -> Option<Want> {
-        if !std::mem::take(&mut self.is_asked) && self.queue.is_empty() {
+        if !self.wants() {
             return None;
         }
+        self.is_asked = false;
         let rest = self.amount.saturating_sub(self.known).saturating_sub(self.sending).max(0);
         let is_crossing = self.queue.values().any(|waiter| !self.fits_alone(waiter.most));
         let need = self.queue.values().map(|waiter| waiter.most).fold(0, i64::saturating_add);

@@ -1,7 +1,7 @@
 //! The background of a ledger: syncs the journal, moves it into the store, fetches and gives back
 //! grants. One batch at a time.
 
-use super::{BooksError, Shared, journal};
+use super::{BooksError, Settings, Shared, journal};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -80,7 +80,9 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
     tell_metrics(shared);
     if let Some(batch) = batch {
         // It may have what was written meanwhile, which would count again if the power went now.
-        sync(shared).await;
+        if !synced(shared).await {
+            return false;
+        }
         let position = batch.position;
         if !keep(shared, batch).await {
             return false;
@@ -90,6 +92,22 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
     for told in told {
         // Whoever asked may be gone.
         let _ = told.send(());
+    }
+    if shared.state.lock().is_urgent(&shared.settings) {
+        shared.poke.notify_one();
+    }
+    true
+}
+
+/// Syncs, however often that has to be tried. Gives up only when the server ends: what has a number
+/// already stays in the journal for the next start.
+async fn synced(shared: &Shared) -> bool {
+    while !sync(shared).await {
+        if shared.ending.is_cancelled() {
+            shared.state.lock().is_stuck = true;
+            return false;
+        }
+        tokio::time::sleep(shared.settings.keep_up_every).await;
     }
     true
 }
@@ -175,7 +193,8 @@ async fn keep(shared: &Shared, batch: Batch) -> bool {
 
 /// Removes files of the journal that the store has, and begins a new one when this one is long.
 async fn forget(shared: &Shared, position: i64) {
-    let is_long = shared.state.lock().journal.length() > shared.settings.file_max;
+    let Settings { file_max, journal_max, .. } = shared.settings;
+    let is_long = shared.state.lock().journal.length() > file_max.min(journal_max / 2);
     // What the new file has of the old must be on disk before the old one goes.
     if is_long && !go_on_in_new_file(shared).await {
         return;

@@ -96,12 +96,16 @@ pub struct Settings {
     pub usage_each_max: usize,
     /// A grant is this part of the limit's amount, or what a call needs.
     pub grants: i64,
+    /// Accounts for which one batch asks the store. The rest comes with the next ones.
+    pub wants_max: usize,
     /// After which time without calls a grant is given back.
     pub idle_after: Duration,
     /// How long the store may take for an answer when the server ends.
     pub last_wait: Duration,
     /// Bytes of a file of the journal.
     pub file_max: u64,
+    /// Bytes of the journal of what the store does not have yet. Beyond, nothing can be reserved.
+    pub journal_max: u64,
 }
 
 impl Settings {
@@ -117,9 +121,11 @@ impl Settings {
             usage_max: 50_000,
             usage_each_max: 10_000,
             grants: 16,
+            wants_max: 256,
             idle_after: Duration::from_secs(10),
             last_wait: Duration::from_secs(10),
             file_max: 64 << 20,
+            journal_max: 1 << 30,
         }
     }
 }

@@ -128,7 +128,7 @@ impl State {
             let account = self.account(settings, asked, (of.workspace, of.uptime_ms), is_poke)?;
             match account.fit(asked.most, of.ticket) {
                 Fit::Take(most) => reserved.push(most),
-                Fit::Over => return Err(over(account, asked, of.now)),
+                Fit::Over => return Err(over(account, asked, of.now, None)),
                 Fit::Wait => {
                     if account.ask() {
                         self.dirty.insert(asked.account.clone());
@@ -139,7 +139,7 @@ impl State {
             }
         }
         match lacking {
-            Some(asked) => self.wait(asked, &of),
+            Some(asked) => self.wait(settings, asked, &of),
             None => self.take(settings, of, reserved, is_poke),
         }
     }
@@ -175,6 +175,10 @@ impl State {
         reserved: Vec<i64>,
         is_poke: &mut bool,
     ) -> Result<Attempt, Refused> {
+        if self.journal.length() > settings.journal_max {
+            *is_poke = true;
+            return Err(Refused::Unavailable("the store is away for too long".into()));
+        }
         let written = self.journal.catch_up().and_then(|()| self.journal.append(&of.record));
         written.map_err(|error| {
             tracing::error!(%error, "the journal of models cannot be written");
@@ -197,7 +201,12 @@ impl State {
         Ok(Attempt::Taken(taken))
     }
 
-    fn wait(&mut self, asked: &Asked<'_>, of: &Try<'_>) -> Result<Attempt, Refused> {
+    fn wait(
+        &mut self,
+        settings: &Settings,
+        asked: &Asked<'_>,
+        of: &Try<'_>,
+    ) -> Result<Attempt, Refused> {
         let ticket = of.ticket.unwrap_or(self.next_ticket);
         let Some(account) = self.accounts.get_mut(&asked.account) else {
             return Err(Refused::Unavailable("the limit is not known".into()));
@@ -205,8 +214,10 @@ impl State {
         if of.is_last {
             // What is left and was not granted yet is no reason to send anybody away until the window ends.
             let is_known = account.is_looked_up() && account.spare() < asked.most;
+            // What others have reserved they may give back long before the window ends.
+            let soon = account.fits_alone(asked.most).then_some(settings.wait_max);
             let unknown = || Refused::Unavailable("the store has not answered".into());
-            return Err(if is_known { over(account, asked, of.now) } else { unknown() });
+            return Err(if is_known { over(account, asked, of.now, soon) } else { unknown() });
         }
         let (woken, is_new) = account.wait(ticket, asked.most);
         self.waiting += usize::from(is_new);
@@ -266,19 +277,49 @@ impl State {
             wants: Vec::new(),
             usage: self.usage.drain().collect(),
         };
+        let mut asking = Vec::new();
         for key in std::mem::take(&mut self.dirty) {
             let Some(account) = self.accounts.get_mut(&key) else { continue };
             match account.send() {
                 0 => {}
                 used => batch.used.push((key.clone(), used)),
             }
-            batch.wants.extend(account.want(&key, settings.grants));
+            if account.wants() {
+                asking.push(key);
+            }
+        }
+        let later = self.put_off(&mut asking, settings.wants_max);
+        self.dirty.extend(later);
+        for key in asking {
+            let account = self.accounts.get_mut(&key);
+            batch.wants.extend(account.and_then(|account| account.want(&key, settings.grants)));
         }
         if batch.used.is_empty() && batch.wants.is_empty() && batch.usage.is_empty() {
             return None;
         }
         self.number += 1;
         Some(batch)
+    }
+
+    /// Takes those out of a list that are too many for one batch. Workspaces have the same number of
+    /// places, and of each go first those for which somebody waits.
+    fn put_off(&self, asking: &mut Vec<LimitAccount>, max: usize) -> Vec<LimitAccount> {
+        if asking.len() <= max {
+            return Vec::new();
+        }
+        let is_waited_for =
+            |key: &LimitAccount| self.accounts.get(key).is_some_and(Account::is_waited_for);
+        asking.sort_by_key(|key| !is_waited_for(key));
+        let mut turns: HashMap<&WorkspaceId, usize> = HashMap::new();
+        let turn = |key: LimitAccount| {
+            let turn = turns.entry(&self.accounts.get(&key)?.workspace).or_default();
+            *turn += 1;
+            Some((*turn, key))
+        };
+        let mut in_turn: Vec<(usize, LimitAccount)> = asking.drain(..).filter_map(turn).collect();
+        in_turn.sort_by_key(|(turn, _)| *turn);
+        asking.extend(in_turn.into_iter().map(|(_, key)| key));
+        asking.split_off(max.min(asking.len()))
     }
 
     /// Whether a batch cannot wait until it is due.
@@ -467,9 +508,10 @@ fn no_room() -> Refused {
     Refused::Unavailable("more is counted apart at this server than it has room for".into())
 }
 
-fn over(account: &Account, asked: &Asked<'_>, now: Timestamp) -> Refused {
+/// It fits not before the window ends, or perhaps `soon`.
+fn over(account: &Account, asked: &Asked<'_>, now: Timestamp, soon: Option<Duration>) -> Refused {
     let ends_at = asked.account.ends_at;
-    let wait_ms = u64::try_from(ends_at.since(now)).unwrap_or(0);
+    let until_end = Duration::from_millis(u64::try_from(ends_at.since(now)).unwrap_or(0));
     Refused::OverLimit(OverLimit {
         limit: asked.account.limit.clone(),
         name: account.name.clone(),
@@ -478,6 +520,6 @@ fn over(account: &Account, asked: &Asked<'_>, now: Timestamp) -> Refused {
         left: account.spare(),
         needs: asked.most,
         ends_at,
-        retry_after: Duration::from_millis(wait_ms),
+        retry_after: soon.map_or(until_end, |soon| soon.min(until_end)),
     })
 }

@@ -5,7 +5,9 @@
 //! more than one's own row.
 
 use super::{read_word, written};
+use crate::usage::{insert, pieces};
 use crate::{Error, Row, Tx, Value, params};
+use std::collections::BTreeMap;
 use types::Timestamp;
 use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, Standing, Want};
 
@@ -44,18 +46,12 @@ pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
 pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
     let is_new = note(tx, batch)?;
     let used: &[(LimitAccount, i64)] = if is_new { &batch.used } else { &[] };
-    // Rows of accounts in one order everywhere, so that two servers do not lock each other out.
-    let mut accounts: Vec<(&LimitAccount, i64)> =
-        used.iter().map(|(account, used)| (account, *used)).collect();
-    accounts.extend(batch.wants.iter().map(|want| (&want.account, 0)));
-    accounts.sort_unstable();
-    for (account, used) in accounts {
-        add_used(tx, account, used)?;
-    }
+    let wanted = batch.wants.iter().map(|want| (&want.account, 0));
+    add_used(tx, &sums(used.iter().map(|(account, used)| (account, *used)).chain(wanted)))?;
     if is_new {
-        for (account, amount) in batch.used.iter().chain(&batch.given_back) {
-            take_off(tx, &batch.ledger, account, *amount)?;
-        }
+        let gone = batch.used.iter().chain(&batch.given_back);
+        let gone = sums(gone.map(|(account, amount)| (account, *amount)));
+        take_off(tx, &batch.ledger, &gone)?;
         super::usage::add(tx, &batch.usage)?;
     }
     batch.wants.iter().map(|want| grant(tx, &batch.ledger, want)).collect()
@@ -83,33 +79,67 @@ fn key(account: &LimitAccount) -> Result<Vec<Value>, Error> {
     ])
 }
 
-/// Holds the account's row until the end of the transaction.
-fn add_used(tx: &mut Tx<'_>, account: &LimitAccount, used: i64) -> Result<(), Error> {
-    let sql = format!(
-        "INSERT INTO model_limits (limit_id, measure, subject, starts_at, ends_at, used)
-         VALUES ($1, $2, $3, $4, $5, $6)
-         ON CONFLICT (limit_id, measure, subject, starts_at, ends_at) DO UPDATE SET
+/// Of each account one sum. In one order everywhere, so that two servers do not lock each other out.
+fn sums<'b>(
+    amounts: impl Iterator<Item = (&'b LimitAccount, i64)>,
+) -> BTreeMap<&'b LimitAccount, i64> {
+    let mut sums = BTreeMap::new();
+    for (account, amount) in amounts {
+        let sum: &mut i64 = sums.entry(account).or_default();
+        *sum = sum.saturating_add(amount).clamp(0, SUM_MAX);
+    }
+    sums
+}
+
+fn rows(sums: &BTreeMap<&LimitAccount, i64>) -> Result<Vec<Vec<Value>>, Error> {
+    let row = |(account, amount): (&&LimitAccount, &i64)| {
+        let mut values = key(account)?;
+        values.push((*amount).into());
+        Ok(values)
+    };
+    sums.iter().map(row).collect()
+}
+
+/// Holds the rows of the accounts until the end of the transaction.
+fn add_used(tx: &mut Tx<'_>, used: &BTreeMap<&LimitAccount, i64>) -> Result<(), Error> {
+    let clash = format!(
+        "ON CONFLICT (limit_id, measure, subject, starts_at, ends_at) DO UPDATE SET
              used = CASE WHEN model_limits.used > {SUM_MAX} THEN model_limits.used
                  ELSE model_limits.used + excluded.used END"
     );
-    let mut values = key(account)?;
-    values.push(used.clamp(0, SUM_MAX).into());
-    tx.execute(LIMITS, &sql, &values).map(drop)
+    let into = "model_limits (limit_id, measure, subject, starts_at, ends_at, used)";
+    insert(tx, LIMITS, into, &clash, &rows(used)?)
 }
 
 fn take_off(
     tx: &mut Tx<'_>,
     ledger: &str,
-    account: &LimitAccount,
-    amount: i64,
+    gone: &BTreeMap<&LimitAccount, i64>,
 ) -> Result<(), Error> {
-    let sql = format!(
-        "UPDATE model_grants SET held = CASE WHEN held > $7 THEN held - $7 ELSE 0 END
-         WHERE {ACCOUNT} AND ledger = $6"
-    );
-    let mut values = key(account)?;
-    values.extend([ledger.into(), amount.into()]);
-    tx.execute(GRANTS, &sql, &values).map(drop)
+    const COLUMNS: usize = 6;
+    // Databases see the types of columns that are written, and not of those that are compared.
+    let place = |row: usize| {
+        let first = row * COLUMNS + 1;
+        let number = |column| format!("CAST(${} AS BIGINT)", first + column);
+        let [starts_at, ends_at, amount] = [3, 4, 5].map(number);
+        format!("(${first}, ${}, ${}, {starts_at}, {ends_at}, {amount})", first + 1, first + 2)
+    };
+    for piece in pieces(&rows(gone)?, COLUMNS) {
+        let places: Vec<_> = (0..piece.len()).map(place).collect();
+        let sql = format!(
+            "WITH gone (limit_id, measure, subject, starts_at, ends_at, amount) AS (VALUES {})
+             UPDATE model_grants SET held = CASE WHEN held > gone.amount THEN held - gone.amount ELSE 0 END
+             FROM gone WHERE model_grants.limit_id = gone.limit_id AND model_grants.measure = gone.measure
+                 AND model_grants.subject = gone.subject AND model_grants.starts_at = gone.starts_at
+                 AND model_grants.ends_at = gone.ends_at AND ledger = ${}",
+            places.join(", "),
+            piece.len() * COLUMNS + 1
+        );
+        let mut values = piece.concat();
+        values.push(ledger.into());
+        tx.execute(GRANTS, &sql, &values)?;
+    }
+    Ok(())
 }
 
 /// Gives a ledger what it wants, as far as there is enough. Its account must be held.

@@ -28,7 +28,7 @@ const STEPS: [usize; 3] = [32, 8, 1];
 const VALUES_MAX: usize = 256;
 
 /// Cuts a list into pieces of few lengths, so that few texts of statements have to be prepared.
-fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
+pub(crate) fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let fits =
             |step: &usize| *step <= rest.len() && (*step == 1 || step * columns <= VALUES_MAX);
