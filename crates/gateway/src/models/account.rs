@@ -149,12 +149,12 @@ impl Account {
         }
     }
 
-    /// The call did not reach anybody.
-    pub(crate) fn give_back(mut self) {
-        self.call = None;
+    /// Takes nothing of limits: the call did not reach anybody, or nobody did anything for it.
+    pub(crate) fn give_back(mut self) -> Option<ModelCall> {
         if let Some(reservation) = self.reservation.take() {
             reservation.give_back();
         }
+        self.call.take()
     }
 
     pub(crate) fn settle(&mut self, outcome: ModelOutcome) {

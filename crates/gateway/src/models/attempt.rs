@@ -5,7 +5,7 @@ use super::ModelProblem;
 use super::account::{Account, AskedBody, Entry};
 use super::asked::Asked;
 use super::call::Call;
-use super::failed::Failed;
+use super::failed::{Counted, Failed};
 use super::failure;
 use super::hooks::Stopped;
 use super::plan::Reached;
@@ -127,17 +127,34 @@ impl Call<'_> {
             };
             let Some(again) = again else {
                 // Others are asked next. What this one may have done has to be paid for all the same.
-                if is_last(failure) || account.is_at_work() {
+                let counted = if is_last(failure) || account.is_at_work() {
                     account.settle(ModelOutcome::Failed(failure));
+                    Counted::Yes
                 } else {
-                    account.give_back();
-                }
-                return Err(problem.by(failure).with(prepared));
+                    let call = account.give_back();
+                    call.map_or(Counted::Nothing, |call| Counted::GivenBack(Box::new(call)))
+                };
+                return Err(problem.by(failure).with(prepared).counted(counted));
             };
             admitted = again;
             metrics::counter!("holm_model_retries_total").increment(1);
             (left, pause) = (left - 1, pause * 2);
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Counts a call that failed and took nothing of limits, since nobody was asked after it.
+    pub(crate) async fn count_failed(&self, call: ModelCall, why: ModelFailure) {
+        let Some(parts) = self.models.parts.get() else { return };
+        match parts.ledger.reserve(Vec::new(), call.clone()).await {
+            Ok(reservation) => {
+                let request = AskedBody::new(&self.asked.body, &self.room);
+                let models = Arc::clone(self.models);
+                let mut account = Account::new(models, call, None, request, self.began);
+                account.reserved(reservation);
+                account.settle(ModelOutcome::Failed(why));
+            }
+            Err(refused) => tracing::warn!(%refused, "a call that failed is not counted"),
         }
     }
 

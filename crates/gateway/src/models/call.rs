@@ -5,7 +5,7 @@ use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
 use super::door::{self, Shown};
-use super::failed::Failed;
+use super::failed::{Counted, Failed};
 use super::hooks::{HooksAsk, Stopped};
 use super::plan::{Plan, mix};
 use super::prepared::Sent;
@@ -252,23 +252,33 @@ impl Call<'_> {
             return self.cached(&cached).await;
         }
         let mut plan = Plan::new(&inner.context.routes, self.served, self.point());
-        let (mut failure, mut last) = (None, None);
+        let (mut failure, mut last, mut uncounted) = (None, None, None);
         for _ in 0..self.models.settings.attempts_max {
             let Some(reached) = plan.next(failure) else { break };
             let begun = self.attempt(&reached, |failure| !plan.has_next(failure)).await;
             let answered = match begun {
-                Ok(begun) => self.respond(&reached, begun, key).await,
+                Ok(begun) => {
+                    let answered = self.respond(&reached, begun, key).await;
+                    answered.map_err(|failed| failed.counted(Counted::Yes))
+                }
                 Err(failed) => Err(failed),
             };
-            match answered {
+            let mut failed = match answered {
                 Ok(response) => return Ok(response),
-                Err(failed) => {
-                    let Some(why) = failed.failure else { return failed.response() };
-                    self.tried.push((reached.model.route.name.clone(), why));
-                    failure = Some(why);
-                    last = Some(failed);
-                }
+                Err(failed) => failed,
+            };
+            match std::mem::replace(&mut failed.counted, Counted::Nothing) {
+                Counted::Nothing => {}
+                Counted::Yes => uncounted = None,
+                Counted::GivenBack(call) => uncounted = failed.failure.map(|why| (call, why)),
             }
+            failure = failed.failure;
+            last = Some(failed);
+            let Some(why) = failure else { break };
+            self.tried.push((reached.model.route.name.clone(), why));
+        }
+        if let Some((call, why)) = uncounted {
+            self.count_failed(*call, why).await;
         }
         last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
     }

@@ -11,13 +11,24 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, response as answers};
 use std::sync::Arc;
 use types::kinds::model::ModelFailure;
+use types::models::ModelCall;
 
 /// A model did not answer.
 pub(crate) struct Failed {
     model: Arc<Served>,
     /// `None`: no other is asked.
     pub(crate) failure: Option<ModelFailure>,
+    pub(crate) counted: Counted,
     what: What,
+}
+
+/// Whether usage has the call that failed.
+pub(crate) enum Counted {
+    /// Nobody was asked.
+    Nothing,
+    Yes,
+    /// What it took of limits was given back, for another model to be asked.
+    GivenBack(Box<ModelCall>),
 }
 
 enum What {
@@ -36,7 +47,8 @@ impl Failed {
             Problem::Model(problem) => problem.failure(),
             _ => None,
         };
-        Self { model: Arc::clone(model), failure, what: What::Problem(problem) }
+        let (model, what) = (Arc::clone(model), What::Problem(problem));
+        Self { model, failure, counted: Counted::Nothing, what }
     }
 
     pub(crate) fn last(model: &Arc<Served>, problem: Problem) -> Self {
@@ -45,7 +57,11 @@ impl Failed {
 
     pub(crate) fn answered(model: &Arc<Served>, head: answers::Parts, body: Bytes) -> Self {
         let what = What::Answer { head, body, prepared: None };
-        Self { model: Arc::clone(model), failure: None, what }
+        Self { model: Arc::clone(model), failure: None, counted: Counted::Nothing, what }
+    }
+
+    pub(crate) fn counted(self, counted: Counted) -> Self {
+        Self { counted, ..self }
     }
 
     pub(crate) fn by(self, failure: ModelFailure) -> Self {

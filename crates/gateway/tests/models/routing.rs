@@ -33,6 +33,28 @@ async fn another_model_answers_when_one_fails() {
 }
 
 #[tokio::test]
+async fn a_call_that_nobody_answered_counts_once() {
+    let rests = ModelSettings {
+        breaker_failures: 1,
+        breaker_pause: Duration::from_secs(600),
+        ..settings()
+    };
+    let stage = Stage::with(rests).await;
+    let bad = Standin::start(|_, _, _| json(500, "{}")).await;
+    let mut second = model("second", ModelType::Openai, Some(&bad.url));
+    second.routing.retries = Some(0);
+    stage.route(second);
+    stage.chat("second", HI).await.is(500, "");
+    let first = model("first", ModelType::Openai, Some(&bad.url));
+    stage.route(with_fallback(first, fallback("second", None), 0));
+    // The one gives back what it took, so that the other can be asked, and that one rests.
+    stage.chat("first", HI).await.is(503, "MODEL_RESTING");
+    assert_eq!(bad.count(), 2);
+    let usage = stage.usage(2).await;
+    assert_eq!((usage.calls, usage.failed, usage.input), (2, 2, 0));
+}
+
+#[tokio::test]
 async fn the_caller_s_own_faults_are_not_repeated() {
     let stage = Stage::start().await;
     let bad = Standin::start(|_, _, _| json(400, r#"{"error":{"message":"no"}}"#)).await;
