@@ -65,6 +65,7 @@ fn server(config: &Config) -> Result<(), Wrong> {
     for (key, span) in [
         ("server.header_timeout", server.header_timeout),
         ("server.request_timeout", server.request_timeout),
+        ("server.answer_stall", server.answer_stall),
         ("store.feed_poll", config.store.feed_poll),
         ("gateway.agent_idle", config.gateway.agent_idle),
         ("gateway.agent_time", config.gateway.agent_time),

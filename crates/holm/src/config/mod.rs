@@ -86,6 +86,7 @@ pub(crate) struct Server {
     pub(crate) connections_max: usize,
     pub(crate) connections_signed_in: usize,
     pub(crate) connections_key_max: usize,
+    pub(crate) answer_stall: Span,
     pub(crate) connections_client_max: usize,
     pub(crate) streams_max: usize,
     pub(crate) streams_workspace_max: usize,

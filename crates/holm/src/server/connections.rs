@@ -1,14 +1,10 @@
 //! Which connections are taken in, and whose they are.
 
+use super::readers::Readers;
 use crate::config::Config;
-use admission::{Busy, Connection, Connections, Limits, Places};
-use axum::body::{Body, Bytes};
-use axum::response::Response;
+use admission::{Connection, Connections, Limits, Places};
 use http::HeaderMap;
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use types::Remote;
 
@@ -20,6 +16,7 @@ pub(crate) struct Gate {
     connections: Connections<Remote>,
     trust_forwarded: bool,
     pub(crate) first_request: Duration,
+    pub(crate) readers: Readers,
 }
 
 impl Gate {
@@ -33,7 +30,8 @@ impl Gate {
             client: count(server.connections_client_max),
         });
         let trust_forwarded = config.gateway.trust_forwarded;
-        Self { connections, trust_forwarded, first_request: server.header_timeout.0 }
+        let readers = Readers::new(server.answer_stall.0);
+        Self { connections, trust_forwarded, first_request: server.header_timeout.0, readers }
     }
 
     /// `None` when the client has too many already.
@@ -54,36 +52,6 @@ impl Gate {
         }
         let forwarded = headers.get_all(FORWARDED_FOR).iter().next_back();
         Remote::behind(peer, forwarded.and_then(|list| list.to_str().ok()))
-    }
-}
-
-/// Keeps the connection busy until the answer is over.
-pub(crate) fn busy_until_over(response: Response, busy: Busy) -> Response {
-    response.map(|body| Body::new(Answer { body, _busy: busy }))
-}
-
-struct Answer {
-    body: Body,
-    _busy: Busy,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -23,6 +23,7 @@ mod models;
 mod observe;
 mod probes;
 mod process;
+mod readers;
 mod refusals;
 mod serve;
 pub(crate) mod setup;
@@ -61,8 +62,9 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let observation = Observation::start(&config).await?;
     config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let certificates = Certificates::open(&config.server)?;
-    let listener =
-        Listener::bind(&config.server, certificates.as_ref(), Gate::new(&config)).await?;
+    let gate = Gate::new(&config);
+    tokio::spawn(gate.readers.clone().look_after());
+    let listener = Listener::bind(&config.server, certificates.as_ref(), gate).await?;
     let addresses = Addresses::open(&config, &listener).await?;
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;

@@ -2,7 +2,7 @@
 
 use crate::config;
 use crate::error::Error;
-use crate::server::connections::{Gate, busy_until_over};
+use crate::server::connections::Gate;
 use crate::server::front::Front;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
 use gateway::{Peer, Site};
@@ -182,15 +182,16 @@ impl Connection {
             .keep_alive_interval(Some(self.header_timeout))
             .keep_alive_timeout(self.header_timeout);
         let Self { front, peer, gate, taken, watcher, .. } = self;
+        let readers = gate.readers.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (busy, remote) = (taken.begin(), gate.remote(peer.address, request.headers()));
             let extensions = request.extensions_mut();
             extensions.insert(peer);
             extensions.insert(remote);
             extensions.insert(taken.clone());
-            let front = front.clone();
+            let (front, readers) = (front.clone(), readers.clone());
             // Called inside: a future that is made here and awaited there is held twice, and is large.
-            async move { front.answer(request).await.map(|response| busy_until_over(response, busy)) }
+            async move { front.answer(request).await.map(|response| readers.watch(response, busy)) }
         });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         // A client that went away is its own business.

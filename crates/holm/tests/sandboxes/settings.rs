@@ -74,6 +74,49 @@ fn requests_that_are_under_way_are_as_many_as_the_settings_say() {
 }
 
 #[test]
+fn answers_that_nobody_reads_are_let_go_when_the_settings_say() {
+    let few = "[gateway]\nlaunch_grace = \"0s\"\nrequests_workspace_max = 1";
+    let here = start(&format!("[server]\nanswer_stall = \"2s\"\n{few}"));
+    let client = &here.2;
+    client.create("box", &json!({}));
+    serve(client, "box", 3000, r#"printf "HTTP/1.1 200 OK\r\n\r\n"; cat /dev/zero"#);
+    let mut unread = Vec::new();
+    eventually("the only place is taken", || {
+        unread.push(hang(client, "box", 3000));
+        port(client, "box", 3001).0 == 429
+    });
+    eventually("its place is free", || port(client, "box", 3001).0 != 429);
+    drop(unread);
+    end(here);
+}
+
+#[test]
+fn strangers_have_as_many_places_as_the_settings_say() {
+    let here = start("[gateway]\nlaunch_grace = \"0s\"\nrequests_public_max = 1");
+    let client = &here.2;
+    client.create("box", &json!({}));
+    serve(client, "box", 3000, SILENT);
+    let preview = json!({"metadata": {"name": "p"}, "spec": {"port": 3000, "public": true}});
+    let made = client.done("POST", "/v0/sandboxes/box/previews", Some(&preview));
+    let url = made["spec"]["url"].as_str().unwrap().to_owned();
+    let http = reqwest::blocking::Client::builder().no_proxy();
+    let http = http.timeout(std::time::Duration::from_millis(300)).build().unwrap();
+    let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let held = {
+        let mut stream = TcpStream::connect(client.base.trim_start_matches("http://")).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        stream
+    };
+    eventually("the next stranger is refused", || {
+        let asked = http.get(&client.base).header("host", &host).send();
+        asked.is_ok_and(|answer| answer.status() == 429)
+    });
+    assert_ne!(port(client, "box", 3001).0, 429, "its owner has places left");
+    drop(held);
+    end(here);
+}
+
+#[test]
 fn answers_that_do_not_come_are_given_up_when_the_settings_say() {
     let here =
         start("[gateway]\nanswer_idle = \"1s\"\nlaunch_grace = \"0s\"\nbody_bytes_max = 1000");

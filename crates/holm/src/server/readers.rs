@@ -1,0 +1,254 @@
+//! Answers that nobody reads on, and what they hold.
+//!
+//! Nothing asks a body for more while its reader takes nothing, over HTTP/1.1 as over HTTP/2. So what
+//! it holds, a place of a workspace, a replica, a connection to a provider, would be held for as long
+//! as a client likes. Here each answer that comes in pieces is let go once its reader has taken nothing
+//! for too long, though its connection is still there. One that waits for its next piece is not.
+
+use admission::Busy;
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// The time that a reader has is looked at so often.
+const ROUNDS: u32 = 4;
+/// In the place of a round: the reader waits, not the answer.
+const AWAITED: u64 = 0;
+
+#[derive(Debug, thiserror::Error)]
+#[error("nobody read on for too long")]
+struct Unread;
+
+/// All answers of this server that come in pieces. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Readers(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stall: Duration,
+    round: AtomicU64,
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Weak<Open>>>,
+}
+
+impl Readers {
+    pub(crate) fn new(stall: Duration) -> Self {
+        Self(Arc::new(Shared {
+            stall,
+            round: AtomicU64::new(AWAITED + 1),
+            next: AtomicU64::new(0),
+            open: Mutex::default(),
+        }))
+    }
+
+    /// Keeps the connection busy until the answer is over or nobody reads on.
+    pub(crate) fn watch(&self, response: Response, busy: Busy) -> Response {
+        let readers = self.clone();
+        response.map(|body| Body::new(Answer::Begun(Held { body, busy: Some(busy) }, readers)))
+    }
+
+    /// Looks after readers until the server ends.
+    pub(crate) async fn look_after(self) {
+        loop {
+            tokio::time::sleep(self.0.stall / ROUNDS).await;
+            let ended = self.end_stalled();
+            if ended > 0 {
+                metrics::counter!("holm_answers_unread_total").increment(ended);
+                tracing::debug!(ended, "answers that nobody read on were let go");
+            }
+        }
+    }
+
+    fn end_stalled(&self) -> u64 {
+        let round = self.0.round.fetch_add(1, Ordering::Relaxed) + 1;
+        // They end without the lock, since they take themselves off the list.
+        let open: Vec<_> = self.0.open.lock().values().filter_map(Weak::upgrade).collect();
+        let stalled = open.iter().filter(|open| open.is_unread_since(round, ROUNDS.into()));
+        stalled.filter(|open| open.held.lock().take().is_some()).count() as u64
+    }
+
+    /// `held` has given a piece, and more may come.
+    fn open(&self, held: Held) -> Arc<Open> {
+        let shared = Arc::clone(&self.0);
+        let id = shared.next.fetch_add(1, Ordering::Relaxed);
+        let given = AtomicU64::new(shared.round.load(Ordering::Relaxed));
+        let open = Arc::new(Open { id, given, held: Mutex::new(Some(held)), shared });
+        self.0.open.lock().insert(id, Arc::downgrade(&open));
+        open
+    }
+}
+
+struct Held {
+    body: Body,
+    busy: Option<Busy>,
+}
+
+enum Answer {
+    /// Most answers are one piece, and over with it.
+    Begun(Held, Readers),
+    Open(Arc<Open>),
+}
+
+/// An answer that comes in pieces.
+struct Open {
+    id: u64,
+    /// The round in which its reader got the last piece.
+    given: AtomicU64,
+    /// `None`: it was let go.
+    held: Mutex<Option<Held>>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Open {
+    fn is_unread_since(&self, round: u64, rounds: u64) -> bool {
+        let given = self.given.load(Ordering::Relaxed);
+        given != AWAITED && round.saturating_sub(given) > rounds
+    }
+
+    fn poll(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let mut held = self.held.lock();
+        let Some(Held { body, .. }) = &mut *held else {
+            return Poll::Ready(Some(Err(axum::Error::new(Unread))));
+        };
+        self.given.store(AWAITED, Ordering::Relaxed);
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        self.given.store(self.shared.round.load(Ordering::Relaxed), Ordering::Relaxed);
+        Poll::Ready(frame)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.open.lock().remove(&self.id);
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let (held, readers) = match &mut *self {
+            Self::Open(open) => return open.poll(cx),
+            Self::Begun(held, readers) => (held, readers),
+        };
+        let frame = ready!(Pin::new(&mut held.body).poll_frame(cx));
+        if matches!(frame, Some(Ok(_))) && !held.body.is_end_stream() {
+            let body = std::mem::take(&mut held.body);
+            let busy = held.busy.take();
+            *self = Self::Open(readers.open(Held { body, busy }));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Begun(held, _) => held.body.is_end_stream(),
+            Self::Open(open) => {
+                open.held.lock().as_ref().is_some_and(|held| held.body.is_end_stream())
+            }
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Begun(held, _) => held.body.size_hint(),
+            Self::Open(open) => open
+                .held
+                .lock()
+                .as_ref()
+                .map_or_else(SizeHint::default, |held| held.body.size_hint()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use admission::{Connections, Limits, Places};
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+    use types::Remote;
+
+    const PIECE: Bytes = Bytes::from_static(b"piece");
+
+    fn readers() -> Readers {
+        Readers::new(Duration::from_secs(60))
+    }
+
+    fn busy() -> Busy {
+        let limits = Limits { total: 1, share: 1 };
+        let places = Places { strangers: 1, signed_in: limits, client: 1 };
+        Connections::<Remote>::new(places).admit(None).unwrap().begin()
+    }
+
+    /// Pieces that hold `held` until they are over.
+    fn pieces(held: &Arc<()>, of: impl stream::Stream<Item = Bytes> + Send + 'static) -> Body {
+        use stream::StreamExt;
+        let held = Arc::clone(held);
+        Body::from_stream(of.map(move |piece| {
+            let _held = &held;
+            Ok::<_, std::io::Error>(piece)
+        }))
+    }
+
+    fn rounds(readers: &Readers, rounds: u32) -> u64 {
+        (0..rounds).map(|_| readers.end_stalled()).sum()
+    }
+
+    #[tokio::test]
+    async fn who_reads_nothing_holds_nothing() {
+        let (readers, held) = (readers(), Arc::new(()));
+        let endless = pieces(&held, stream::repeat(PIECE));
+        let mut body = readers.watch(Response::new(endless), busy()).into_body();
+        // Who reads slowly goes on.
+        for _ in 0..5 {
+            assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), PIECE);
+            assert_eq!(rounds(&readers, ROUNDS), 0);
+        }
+        assert_eq!(Arc::strong_count(&held), 2);
+        assert_eq!(rounds(&readers, 1), 1);
+        assert_eq!(Arc::strong_count(&held), 1, "it holds its place, and reads nothing");
+        let error = body.frame().await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("nobody read on"), "{error}");
+        drop(body);
+        assert!(readers.0.open.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_the_next_piece_is_left_alone() {
+        use stream::StreamExt;
+        let (readers, held) = (readers(), Arc::new(()));
+        let one = stream::iter([PIECE]).chain(stream::pending());
+        let mut body = readers.watch(Response::new(pieces(&held, one)), busy()).into_body();
+        body.frame().await.unwrap().unwrap();
+        assert!(futures_util::poll!(body.frame()).is_pending());
+        assert_eq!(rounds(&readers, 10 * ROUNDS), 0);
+        assert_eq!(Arc::strong_count(&held), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_one_piece_is_not_looked_after() {
+        let readers = readers();
+        let mut body = readers.watch(Response::new(Body::from(PIECE)), busy()).into_body();
+        assert_eq!(body.size_hint().exact(), Some(PIECE.len() as u64));
+        body.frame().await.unwrap().unwrap();
+        assert!(body.is_end_stream() && readers.0.open.lock().is_empty());
+    }
+}
