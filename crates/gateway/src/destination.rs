@@ -58,6 +58,13 @@ pub(crate) struct Pass {
     pub(crate) cookie: Option<HeaderValue>,
 }
 
+impl Pass {
+    /// Whether the caller has shown nothing, at what is open to everybody.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.caller.is_none() && self.auth_method.is_none()
+    }
+}
+
 pub(crate) enum Decision {
     Forward(Destination),
     Respond(Response<Body>),

@@ -23,7 +23,7 @@ use crate::traffic::Turn;
 use crate::tunnels::{self, Tunnels};
 use crate::wire::{BodyLimit, BoxError, LastSent, RequestBody, Wire};
 use crate::{destination, headers, revocation, rewrite, socket, tool_lists};
-use admission::{Connection, Pool, Recheck, tell_when_due};
+use admission::{Connection, Limits, Pool, Recheck, tell_when_due};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, SET_COOKIE, TRANSFER_ENCODING};
 use http::request::Parts as Head;
@@ -58,6 +58,8 @@ pub struct Parts {
 pub(crate) struct Inner {
     pub(crate) context: Arc<Context>,
     pub(crate) open: Pool<String>,
+    /// Of these, those of strangers.
+    open_public: Pool<String>,
     pub(crate) standby: Standby,
     pub(crate) machine_name: String,
     pub(crate) models: Arc<Models>,
@@ -82,6 +84,8 @@ impl Gateway {
         let models = Arc::new(Models::new(&settings.models, world.clone()));
         let machine_name = machine.name().to_owned();
         let open = Pool::new("open requests to sandboxes", settings.open);
+        let of_public = Limits { share: settings.open_public_max, ..settings.open };
+        let open_public = Pool::new("open requests of strangers", of_public);
         let standby = Standby::new(Arc::clone(&settings), machine);
         let (routes, recheck) = (Routes::default(), Recheck::default());
         let recheck_due = watch::Sender::new(());
@@ -102,7 +106,15 @@ impl Gateway {
             recheck,
             recheck_due,
         });
-        Self(Arc::new(Inner { context, open, standby, machine_name, models, _telling: telling }))
+        Self(Arc::new(Inner {
+            context,
+            open,
+            open_public,
+            standby,
+            machine_name,
+            models,
+            _telling: telling,
+        }))
     }
 
     pub fn routes(&self) -> &Routes {
@@ -338,14 +350,19 @@ impl Inner {
         peer: Peer,
         to: &Destination,
     ) -> Result<Hold, Problem> {
-        let permit = self.open.take(&to.workload.workspace_name, 1).map_err(Problem::Crowded)?;
+        let workspace = &to.workload.workspace_name;
+        let permit = self.open.take(workspace, 1).map_err(Problem::Crowded)?;
+        let of_stranger = match to.pass.is_stranger() {
+            true => Some(self.open_public.take(workspace, 1).map_err(Problem::Crowded)?),
+            false => None,
+        };
         let connection = head.extensions.remove::<Connection>();
         if let (Some(connection), Some(caller)) = (&connection, &to.pass.caller) {
             connection.signed_in(&caller.holder);
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right(&self.context, head, address, peer, to);
-        Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
+        Ok(Hold { right, time: None, busy, turn: None, _permit: permit, _of_stranger: of_stranger })
     }
 
     fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {

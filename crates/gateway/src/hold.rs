@@ -16,6 +16,7 @@ pub(crate) struct Hold {
     /// At the replica that it was given to.
     pub(crate) turn: Option<Turn>,
     pub(crate) _permit: Permit<String>,
+    pub(crate) _of_stranger: Option<Permit<String>>,
 }
 
 /// Why an exchange must end before it is over.

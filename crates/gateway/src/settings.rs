@@ -21,6 +21,8 @@ pub struct Settings {
     /// Requests that may be under way to all workloads, and to those of one workspace. Requests that
     /// wait, answers that still come and connections that switched their protocol all count.
     pub open: Limits,
+    /// Of those to one workspace, how many strangers may have.
+    pub open_public_max: u64,
     /// Requests that may wait for one workload to start or wake; more are refused.
     pub waiting_max: usize,
     /// How long one of them waits.
@@ -115,6 +117,7 @@ impl Default for Settings {
             trust_forwarded: false,
             docs_url: "docs/edge-errors.md".into(),
             open: Limits { total: 20_000, share: 5_000 },
+            open_public_max: 4_000,
             waiting_max: 1024,
             wait_timeout: Duration::from_secs(60),
             demand_repeat: Duration::from_millis(250),

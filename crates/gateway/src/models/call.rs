@@ -156,7 +156,7 @@ impl Inner {
         }
         let busy = connection.map(|connection| connection.begin());
         let right = revocation::right_to_model(&self.context, shown, &served.route);
-        Ok(Hold { right, time: None, busy, turn: None, _permit: permit })
+        Ok(Hold { right, time: None, busy, turn: None, _permit: permit, _of_stranger: None })
     }
 
     /// The whole body, if it is not too long and comes soon enough.

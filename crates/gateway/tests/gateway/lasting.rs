@@ -111,3 +111,27 @@ async fn a_workspace_that_holds_its_share_leaves_the_rest_to_others() {
     .await
     .expect("the places are given back");
 }
+
+#[tokio::test]
+async fn strangers_leave_a_workspace_places_of_its_own() {
+    let limits = Limits { total: 10, share: 3 };
+    let stage = Stage::start(Settings { open: limits, open_public_max: 1, ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    echo(&stage).await;
+    stage.preview(PreviewRoute { opens: Opens::ToAll, ..private(7) });
+    let mut stranger = open(&stage, PREVIEW, "/", None).await.unwrap();
+    exchange(&mut stranger, "held").await;
+    let at_preview = || stage.send(request("GET", PREVIEW, "/", &[]));
+    at_preview().await.problem(429, "TOO_MANY_REQUESTS");
+    let mut owner = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
+    exchange(&mut owner, "mine").await;
+    stage.get("/acme/sandboxes/box/x").await.ok();
+    // Who shows a token is no stranger.
+    stage.preview(private(7));
+    end_of(stranger).await;
+    let mut with_token = open(&stage, PREVIEW, "/?bl_preview_token=secret", None).await.unwrap();
+    exchange(&mut with_token, "shown").await;
+    stage.preview(PreviewRoute { opens: Opens::ToAll, ..private(7) });
+    let mut again = open(&stage, PREVIEW, "/", None).await.unwrap();
+    exchange(&mut again, "there is room again").await;
+}

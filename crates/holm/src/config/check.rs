@@ -164,6 +164,7 @@ fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("gateway.sessions_max", config.gateway.sessions_max as u64),
         ("gateway.sessions_workspace_max", config.gateway.sessions_workspace_max as u64),
+        ("gateway.requests_public_max", config.gateway.requests_public_max as u64),
         ("gateway.tool_lists_bytes_max", config.gateway.tool_lists_bytes_max as u64),
         (
             "gateway.tool_lists_workspace_bytes_max",

@@ -239,6 +239,7 @@ pub(crate) struct Gateway {
     pub(crate) launch_grace: Span,
     pub(crate) connect_timeout: Span,
     pub(crate) answer_idle: Span,
+    pub(crate) requests_public_max: usize,
     pub(crate) agent_idle: Span,
     pub(crate) agent_time: Span,
     pub(crate) demand_repeat: Span,

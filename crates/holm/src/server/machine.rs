@@ -323,6 +323,7 @@ fn gateway_settings(config: &Config, urls: &Urls) -> Result<gateway::Settings, E
             total: wishes.requests_max as u64,
             share: wishes.requests_workspace_max as u64,
         },
+        open_public_max: wishes.requests_public_max as u64,
         waiting_max: wishes.waiting_max,
         wait_timeout: wishes.wait_timeout.0,
         standby_delay: Some(wishes.standby.0).filter(|delay| !delay.is_zero()),
