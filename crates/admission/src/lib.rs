@@ -8,9 +8,11 @@
 
 mod connections;
 mod recheck;
+mod room;
 
 pub use connections::{Busy, Connection, Connections, Places};
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
+pub use room::Room;
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

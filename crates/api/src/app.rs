@@ -1,5 +1,6 @@
 //! What every handler works with.
 
+use crate::http::bodies::Bodies;
 use crate::http::limits::Limits;
 use crate::http::streams::Streams;
 use control::Control;
@@ -11,6 +12,7 @@ pub struct App {
     control: Control,
     pub(crate) limits: Arc<Limits>,
     pub(crate) streams: Arc<Streams>,
+    pub(crate) bodies: Bodies,
     /// Drives, as S3 clients see them.
     pub(crate) s3: s3::Service,
 }
@@ -19,8 +21,9 @@ impl App {
     pub fn new(control: Control) -> Self {
         let limits = Arc::new(Limits::new(&control.settings, &control.world));
         let streams = Arc::new(Streams::new(control.settings.streams));
+        let bodies = Bodies::new(control.settings.bodies);
         let s3 = crate::routes::s3::service(&control, &limits);
-        Self { control, limits, streams, s3 }
+        Self { control, limits, streams, bodies, s3 }
     }
 
     pub(crate) fn control(&self) -> &Control {

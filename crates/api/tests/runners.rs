@@ -28,7 +28,8 @@ async fn start() -> (Cloud, Runners, CodeHost) {
     let host = CodeHost::start(Arc::new(AtomicI64::new(0))).await;
     let settings = Settings { api_url: host.url.clone(), ..Settings::default() };
     let runners = control::workloads::runners(&cloud.control, settings).unwrap();
-    cloud.router = cloud.router.clone().merge(api::webhooks(runners.clone()));
+    let app = api::App::new(cloud.control.clone());
+    cloud.router = cloud.router.clone().merge(api::webhooks(runners.clone(), &app));
     let secret = json!({"token": TOKEN, "webhookSecret": SECRET});
     let connection =
         json!({"metadata": {"name": "code"}, "spec": {"integration": "github", "secret": secret}});

@@ -62,7 +62,7 @@ pub use egress::EgressPool;
 pub use error::Error;
 pub use missing::Missing;
 pub use settings::{
-    Bill, Deployments, Egress, Models, Rate, RegistryUpkeep, S3Limits, Settings, Snapshots,
-    StreamLimits,
+    Bill, BodyLimits, Deployments, Egress, Models, Rate, RegistryUpkeep, S3Limits, Settings,
+    Snapshots, StreamLimits,
 };
 pub use start::{Parts, start};

@@ -32,6 +32,8 @@ pub struct Settings {
     pub bill: Bill,
     /// Change streams, and callers who wait for the end of what a trigger started.
     pub streams: StreamLimits,
+    /// Bodies of requests that are read as a whole, until they are answered.
+    pub bodies: BodyLimits,
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
     pub jobs: jobs::Settings,
@@ -220,6 +222,23 @@ pub struct Bill {
     pub budgets_max: i64,
     /// Points of all series in one answer: pages of long series have fewer groups.
     pub points_max: usize,
+}
+
+/// Bytes that requests take in memory.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyLimits {
+    /// Of all who are known.
+    pub total: u64,
+    /// For one workspace, or of one person outside of them.
+    pub workspace: u64,
+    /// Of all who are not known. One address has a quarter of them.
+    pub strangers: u64,
+}
+
+impl Default for BodyLimits {
+    fn default() -> Self {
+        Self { total: 512 << 20, workspace: 128 << 20, strangers: 64 << 20 }
+    }
 }
 
 /// How many answers that last may be open at once.

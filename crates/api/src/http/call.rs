@@ -1,6 +1,7 @@
 //! A request as handlers see it: who calls, where, and what was sent, all checked.
 
 use crate::app::App;
+use crate::http::bodies::{self, Gathered};
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::idempotency;
@@ -8,7 +9,7 @@ use crate::http::long_request::LongRequest;
 use crate::http::malformed::Malformed;
 use crate::http::operation::{Line, Needs};
 use crate::http::query::NoQuery;
-use admission::Connection;
+use admission::{Connection, Room};
 use auth::{Identity, Member};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use bytes::Bytes;
@@ -16,7 +17,6 @@ use control::Context;
 use control::idempotency::RequestKey;
 use http::request::Parts;
 use http::{Extensions, HeaderMap};
-use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -42,6 +42,8 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     pub(crate) headers: HeaderMap,
     /// For handlers that rightly take long.
     pub(crate) long: LongRequest,
+    /// What the body takes of what is shared, until the call is answered.
+    pub(crate) room: Room<String>,
 }
 
 /// The values of the path, in their order.
@@ -312,7 +314,7 @@ struct Admitted<W> {
     who: W,
     version: ApiVersion,
     path: Path,
-    raw: Bytes,
+    raw: Gathered,
     key: Option<RequestKey>,
     parts: Parts,
 }
@@ -334,10 +336,15 @@ impl<W: Who> Admitted<W> {
         };
         let who = W::admit(app, line.needs, &credentials).await?;
         note_sign_in(&parts.extensions, who.identity());
-        let raw = match reads_body {
-            true => raw_body(body, app.settings.body_max).await?,
-            false => pass_over(body, app.settings.body_max).await?,
+        let room = match who.identity() {
+            Some(_) => app.bodies.of_caller(who.realm()),
+            None => app.bodies.of_stranger(&parts.extensions),
         };
+        let mut raw = match reads_body {
+            true => bodies::gather(body, app.settings.body_max, room).await?,
+            false => bodies::pass_over(body, app.settings.body_max, room).await?,
+        };
+        raw.as_values()?;
         let key = idempotency::key(&parts, &raw, who.realm())?;
         Ok(Self { who, version, path, raw, key, parts })
     }
@@ -370,6 +377,7 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
             if_match,
             headers: parts.headers,
             long,
+            room: raw.room,
         })
     }
 }
@@ -384,8 +392,8 @@ impl<Q, B> Call<Member, Q, B> {
 impl<W, Q, B> Call<W, Q, B> {
     /// The same call, for a handler that asks nothing of the query.
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
-        let Self { app, who, path, query: _, body, version, needs, key, if_match, headers, long } =
-            self;
+        let Self { app, who, path, query: _, body, version, needs, .. } = self;
+        let Self { key, if_match, headers, long, room, .. } = self;
         Call {
             app,
             who,
@@ -398,6 +406,7 @@ impl<W, Q, B> Call<W, Q, B> {
             if_match,
             headers,
             long,
+            room,
         }
     }
 }
@@ -430,28 +439,6 @@ fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
     }
     let named = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "workspace");
     named.map(|(_, value)| value.into_owned()).filter(|name| !name.is_empty())
-}
-
-pub(crate) async fn raw_body(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
-    let body = Limited::new(body, limit).collect().await;
-    body.map(Collected::to_bytes).map_err(|error| cut(&*error, limit))
-}
-
-/// Reads a body that nobody needs, and keeps nothing of it: some of these operations ask for no
-/// credentials, and whoever sends slowly would hold as much memory as he likes.
-async fn pass_over(body: axum::body::Body, limit: usize) -> Result<Bytes, Error> {
-    let mut body = Limited::new(body, limit);
-    while let Some(frame) = body.frame().await {
-        frame.map_err(|error| cut(&*error, limit))?;
-    }
-    Ok(Bytes::new())
-}
-
-fn cut(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
-    match error.is::<LengthLimitError>() {
-        true => Error::TooLarge { limit },
-        false => Malformed::CutBody.into(),
-    }
 }
 
 fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {

@@ -1,5 +1,6 @@
 //! Requests and answers: how one becomes a call of a handler, and how decisions become statuses.
 
+pub(crate) mod bodies;
 pub(crate) mod call;
 pub(crate) mod error;
 pub(crate) mod harden;

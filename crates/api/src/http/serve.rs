@@ -7,13 +7,13 @@ use crate::http::harden::harden;
 use crate::http::operation::{Base, Operation};
 use crate::routes::{registry, s3, triggers};
 use crate::table;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
+use axum::{Extension, Router};
 use control::workloads;
 use http::{HeaderName, HeaderValue, Method};
-use jobs::runners::{Runners, WEBHOOK_BYTES_MAX};
+use jobs::runners::Runners;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
-    let oauth = crate::oauth::router(table::oauth(), app.auth.clone());
+    let oauth = crate::oauth::router(table::oauth(), app.auth.clone(), app.bodies.clone());
     let uploads = table::uploads()
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
@@ -42,11 +42,11 @@ pub fn router(app: App) -> Router {
 }
 
 /// Where workflows tell of their jobs.
-pub fn webhooks(runners: Runners) -> Router {
+pub fn webhooks(runners: Runners, app: &App) -> Router {
     table::webhooks()
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
-        .layer(DefaultBodyLimit::max(WEBHOOK_BYTES_MAX))
+        .layer(Extension(app.bodies.clone()))
         .layer(axum::middleware::map_response(harden))
         .with_state(runners)
 }

@@ -14,13 +14,12 @@ pub(crate) mod outside;
 pub(crate) mod page;
 pub(crate) mod sign_in;
 
+use crate::http::bodies::{Bodies, Gathered, gather};
 use crate::http::error::Error;
 use crate::http::listed::Listed;
-use crate::http::malformed::Malformed;
 use auth::Auth;
-use axum::Router;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request};
-use bytes::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::{Extension, Router};
 use http::request::Parts;
 use std::convert::Infallible;
 use types::Remote;
@@ -29,11 +28,11 @@ use types::Remote;
 const BODY_MAX: usize = 64 * 1024;
 
 /// The routes of the table, with what surrounds them.
-pub(crate) fn router(routes: Listed<Auth>, auth: Auth) -> Router {
+pub(crate) fn router(routes: Listed<Auth>, auth: Auth, bodies: Bodies) -> Router {
     routes
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
-        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(Extension(bodies))
         .with_state(auth)
 }
 
@@ -48,17 +47,14 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
     }
 }
 
-/// The body of a request, if it is not too long.
-pub(crate) struct Body(Bytes);
+/// The body of a request, if it is not too long. Nobody who sends one is known yet.
+pub(crate) struct Body(Gathered);
 
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Error;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Error> {
-        let read = Bytes::from_request(request, state).await;
-        read.map(Self).map_err(|rejection| match rejection.status() {
-            http::StatusCode::PAYLOAD_TOO_LARGE => Error::TooLarge { limit: BODY_MAX },
-            _ => Malformed::CutBody.into(),
-        })
+    async fn from_request(request: Request, _: &S) -> Result<Self, Error> {
+        let room = Bodies::at(request.extensions()).of_stranger(request.extensions());
+        gather(request.into_body(), BODY_MAX, room).await.map(Self)
     }
 }

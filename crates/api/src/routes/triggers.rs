@@ -4,7 +4,8 @@
 //! has taken a request.
 
 use crate::app::App;
-use crate::http::call::{Credentials, Who, json, note_sign_in, raw_body};
+use crate::http::bodies::gather;
+use crate::http::call::{Credentials, Who, json, note_sign_in};
 use crate::http::error::Error;
 use crate::http::headers;
 use crate::http::long_request::LongRequest;
@@ -80,10 +81,15 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     let Admitted { member, caller, holder, ticket } =
         admit(&app, (workspace, address), &parts, needs(kind), public).await?;
     let context = Context { control: app.control().clone(), member };
-    let body = raw_body(body, app.settings.body_max).await?;
+    let room = match caller {
+        Caller::Member => app.bodies.of_caller(context.member.workspace.as_str()),
+        Caller::Stranger => app.bodies.of_stranger(&parts.extensions),
+    };
+    let mut body = gather(body, app.settings.body_max, room).await?;
     if kind != KindName::Job {
         return call(&context, address, &parts, (caller, &body), waits).await;
     }
+    body.as_values()?;
     let arguments = arguments(&body)?;
     let _open = waits.then(|| app.streams.take(&context.member.workspace, &holder)).transpose()?;
     let (of, address) = (context.clone(), address.to_owned());
@@ -208,7 +214,11 @@ async fn call_deployment(
         (member, _) => member.map(|_| Caller::Member)?,
     };
     let called = later.called.ok_or(Error::NoRoute)?;
-    let body = raw_body(body, app.settings.body_max).await?;
+    let room = match caller {
+        Caller::Member => app.bodies.of_caller(called.workspace.id.as_str()),
+        Caller::Stranger => app.bodies.of_stranger(&parts.extensions),
+    };
+    let body = gather(body, app.settings.body_max, room).await?;
     let call = (caller, asked(parts, later.target, &body));
     calls::accept(app, (called.kind, &called.id), call).await?;
     Ok(Reply::of(&json!({"success": true})).into_response())

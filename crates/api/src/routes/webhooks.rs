@@ -1,11 +1,10 @@
 //! Webhooks of a code host, for the workspaces that have runners for it. There are no credentials
 //! of ours on them: each is signed with a secret that the workspace shares with the code host.
 
+use crate::http::bodies::{Bodies, gather};
 use crate::http::error::Error;
-use crate::http::malformed::Malformed;
-use axum::extract::{FromRequest, Path, Request, State};
+use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
 
@@ -15,15 +14,12 @@ pub(crate) async fn take(
     Path(workspace): Path<String>,
     request: Request,
 ) -> Response {
-    let headers = request.headers().clone();
-    let body = match Bytes::from_request(request, &()).await {
+    let (parts, body) = request.into_parts();
+    let headers = parts.headers;
+    let room = Bodies::at(&parts.extensions).of_stranger(&parts.extensions);
+    let body = match gather(body, WEBHOOK_BYTES_MAX, room).await {
         Ok(body) => body,
-        Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            return Error::TooLarge { limit: WEBHOOK_BYTES_MAX }.into_response();
-        }
-        Err(_) => {
-            return Error::from(Malformed::CutBody).into_response();
-        }
+        Err(error) => return error.into_response(),
     };
     let webhook = Webhook {
         event: text(&headers, "x-github-event"),

@@ -25,7 +25,7 @@ use auth::setup::{FirstStart, Wishes, first_start};
 use axum::Router;
 use axum::body::Body;
 use control::machine::{Builder, Edge};
-use control::{Bill, Catalogue, Control, Parts, Rate, Settings, StreamLimits};
+use control::{Bill, BodyLimits, Catalogue, Control, Parts, Rate, Settings, StreamLimits};
 use dns::Zone;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -157,6 +157,7 @@ pub fn settings() -> Settings {
             points_max: 100_000,
         },
         streams: StreamLimits { total: 16, workspace: 16, holder: 16 },
+        bodies: BodyLimits::default(),
         feed_poll: Duration::from_millis(20),
         jobs: jobs::Settings::default(),
         deployments: deployments(),

@@ -52,6 +52,7 @@ fn settings() -> Settings {
         trigger_rate: rate,
         quotas: Default::default(),
         streams: crate::StreamLimits { total: 16, workspace: 16, holder: 16 },
+        bodies: crate::BodyLimits::default(),
         feed_poll: Duration::from_millis(20),
         jobs: ::jobs::Settings::default(),
         deployments: crate::Deployments::default(),

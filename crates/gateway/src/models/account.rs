@@ -1,7 +1,7 @@
 //! What a call used: read out of its answer as that passes, counted when it is over, however it ends.
 
 use super::Models;
-use super::room::Room;
+use super::Room;
 use super::upstream::Broken;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;

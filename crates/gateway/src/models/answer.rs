@@ -1,11 +1,11 @@
 //! The body of a model's answer: each piece is handed on as it comes, while it is counted.
 
+use super::Room;
 use super::account::Account;
 use super::cache::Keeping;
 use super::decode::Decoder;
 use super::hooks::{PartOfAnswer, Place, Watch};
 use super::problem::fault;
-use super::room::Room;
 use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::{Models, Served};
 use crate::body::BodyError;

@@ -2,6 +2,7 @@
 //! can help.
 
 use super::ModelProblem;
+use super::Room;
 use super::account::{Account, AskedBody, Entry};
 use super::asked::Asked;
 use super::call::Call;
@@ -10,7 +11,6 @@ use super::failure;
 use super::hooks::Stopped;
 use super::plan::Reached;
 use super::prepared::Prepared;
-use super::room::Room;
 use super::served::Served;
 use super::upstream::{Answer, Patience, is_redirect};
 use crate::problem::Problem;

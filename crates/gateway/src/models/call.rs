@@ -1,5 +1,6 @@
 //! A request for a model, from its arrival to its answer.
 
+use super::Room;
 use super::account::{Account, AskedBody};
 use super::asked::{Asked, BadBody, point, word};
 use super::attempt::{Begun, response};
@@ -9,7 +10,6 @@ use super::failed::{Counted, Failed};
 use super::hooks::{HooksAsk, Stopped};
 use super::plan::{Plan, mix};
 use super::prepared::Sent;
-use super::room::Room;
 use super::served::Served;
 use super::{ModelProblem, Models, Pieces, dialect_of};
 use crate::address::{Address, Endpoint};

@@ -1,6 +1,7 @@
 //! From what a provider answers to what the caller gets: as a stream, or read whole first where it
 //! has to be understood.
 
+use super::Room;
 use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
 use super::attempt::{Begun, response};
 use super::cache::{Keeping, Key};
@@ -10,7 +11,6 @@ use super::failed::Failed;
 use super::hooks::{Stopped, Watch};
 use super::plan::Reached;
 use super::prepared::Translated;
-use super::room::Room;
 use super::served::Served;
 use super::{ModelProblem, Pieces};
 use crate::body::Body;

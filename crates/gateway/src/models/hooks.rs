@@ -1,9 +1,9 @@
 //! What looks at requests before they go out, and at answers before they come in.
 
+use super::Room;
 use super::patterns::{
     TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
 };
-use super::room::Room;
 use super::turns::Turns;
 use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
 use admission::{Pool, Refused};

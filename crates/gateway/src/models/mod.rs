@@ -38,7 +38,6 @@ mod patterns;
 mod plan;
 mod prepared;
 mod problem;
-mod room;
 mod served;
 mod settings;
 mod turns;
@@ -49,7 +48,8 @@ pub(crate) use door::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
-pub(crate) use room::Room;
+/// What gathers bytes of a workspace, by its name.
+pub(crate) type Room = admission::Room<String>;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
 pub(crate) use upstream::Pieces;

@@ -143,6 +143,9 @@ fn counts(config: &Config) -> Result<(), Wrong> {
 fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
     vec![
         ("server.body_bytes_max", config.server.body_bytes_max as u64),
+        ("server.bodies_bytes_max", config.server.bodies_bytes_max as u64),
+        ("server.bodies_workspace_bytes_max", config.server.bodies_workspace_bytes_max as u64),
+        ("server.bodies_strangers_bytes_max", config.server.bodies_strangers_bytes_max as u64),
         ("server.connections_max", config.server.connections_max as u64),
         ("store.connections", config.store.connections as u64),
         ("store.waiting_max", config.store.waiting_max as u64),
@@ -161,10 +164,10 @@ fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
         ("auth.devices_max", config.auth.devices_max.into()),
         ("gateway.requests_max", config.gateway.requests_max as u64),
         ("gateway.requests_workspace_max", config.gateway.requests_workspace_max as u64),
+        ("gateway.requests_public_max", config.gateway.requests_public_max as u64),
         ("gateway.waiting_max", config.gateway.waiting_max as u64),
         ("gateway.sessions_max", config.gateway.sessions_max as u64),
         ("gateway.sessions_workspace_max", config.gateway.sessions_workspace_max as u64),
-        ("gateway.requests_public_max", config.gateway.requests_public_max as u64),
         ("gateway.tool_lists_bytes_max", config.gateway.tool_lists_bytes_max as u64),
         (
             "gateway.tool_lists_workspace_bytes_max",

@@ -118,6 +118,11 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         },
         quotas: quotas(config),
         bill: bill(&config.meter),
+        bodies: control::BodyLimits {
+            total: config.server.bodies_bytes_max as u64,
+            workspace: config.server.bodies_workspace_bytes_max as u64,
+            strangers: config.server.bodies_strangers_bytes_max as u64,
+        },
         streams: control::StreamLimits {
             total: config.server.streams_max as u64,
             workspace: config.server.streams_workspace_max as u64,

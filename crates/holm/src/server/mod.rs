@@ -98,7 +98,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         request_timeout: config.server.request_timeout.0,
     };
     let app = api::App::new(control.clone());
-    let router = api::router(app).merge(api::webhooks(runners.clone()));
+    let webhooks = api::webhooks(runners.clone(), &app);
+    let router = api::router(app).merge(webhooks);
     let refusals = Refusals::new(&config.log);
     let front = Front {
         router: probes::surround(router, probes),

@@ -2,7 +2,7 @@
 
 use super::error::Refusal;
 use super::{DIGEST, Session, empty, header_of};
-use crate::http::call::raw_body;
+use crate::http::bodies::gather;
 use axum::body::Body;
 use axum::response::Response;
 use control::registry::RegistryFault;
@@ -55,8 +55,10 @@ pub(super) async fn put(
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let media_type =
         kind.and_then(|kind| kind.split(';').next()).map(|kind| kind.trim().to_owned());
-    let bytes = raw_body(body, session.registry.limits().manifest_bytes_max).await?;
-    let new = NewManifest { place: session.located.place.clone(), at, media_type, bytes };
+    let room = session.caller.app.bodies.of_caller(session.context.member.workspace.as_str());
+    let body = gather(body, session.registry.limits().manifest_bytes_max, room).await?;
+    let place = session.located.place.clone();
+    let new = NewManifest { place, at, media_type, bytes: body.bytes };
     let taken = repositories::push(&session.context, &*session.registry, new).await??;
     let mut response = empty(StatusCode::CREATED);
     let headers = response.headers_mut();

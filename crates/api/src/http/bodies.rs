@@ -1,0 +1,194 @@
+//! Bodies that are gathered in memory: whose they are, and how much of it one may take.
+
+use crate::http::error::Error;
+use crate::http::malformed::Malformed;
+use admission::{Limits, Pool, Refused, Room};
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use control::BodyLimits;
+use http::Extensions;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use types::Remote;
+
+/// Of what strangers have together, one address has so much.
+const STRANGERS_SHARE: u64 = 4;
+
+/// Bytes of requests that are read as a whole, until they are answered. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Bodies {
+    callers: Pool<String>,
+    strangers: Pool<String>,
+}
+
+/// A body that was gathered, and the room that it takes until it is dropped.
+pub(crate) struct Gathered {
+    pub(crate) bytes: Bytes,
+    pub(crate) room: Room<String>,
+}
+
+impl Bodies {
+    pub(crate) fn new(limits: BodyLimits) -> Self {
+        let BodyLimits { total, workspace, strangers } = limits;
+        let of_strangers = Limits { total: strangers, share: (strangers / STRANGERS_SHARE).max(1) };
+        Self {
+            callers: Pool::new("bytes of requests", Limits { total, share: workspace }),
+            strangers: Pool::new("bytes of requests of strangers", of_strangers),
+        }
+    }
+
+    /// For somebody who is known, by the workspace or the person who answers for it.
+    pub(crate) fn of_caller(&self, realm: impl Into<String>) -> Room<String> {
+        Room::new(&self.callers, realm)
+    }
+
+    /// What the router of a request has put there.
+    #[expect(clippy::expect_used, reason = "routers whose handlers have no app add it")]
+    pub(crate) fn at(extensions: &Extensions) -> &Self {
+        extensions.get().expect("the router adds it")
+    }
+
+    /// For somebody who is not, by the address that a request came from.
+    pub(crate) fn of_stranger(&self, extensions: &Extensions) -> Room<String> {
+        let remote = extensions.get().copied().unwrap_or(Remote::UNKNOWN);
+        Room::new(&self.strangers, remote.to_string())
+    }
+}
+
+/// Gathers a body. Room is taken as it comes, so that whoever sends nothing holds nothing.
+pub(crate) async fn gather(
+    body: Body,
+    limit: usize,
+    mut room: Room<String>,
+) -> Result<Gathered, Error> {
+    let mut body = Limited::new(body, limit);
+    let (mut first, mut whole) = (Bytes::new(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let Ok(piece) = frame.map_err(|error| cut(&*error, limit))?.into_data() else { continue };
+        room.grow(piece.len())?;
+        match (first.is_empty(), whole.is_empty()) {
+            (true, true) => first = piece,
+            (_, true) => {
+                whole.extend_from_slice(&first);
+                whole.extend_from_slice(&piece);
+            }
+            (_, false) => whole.extend_from_slice(&piece),
+        }
+    }
+    let bytes = if whole.is_empty() { first } else { whole.freeze() };
+    Ok(Gathered { bytes, room })
+}
+
+/// Reads a body that nobody needs, and keeps nothing of it: some of these operations ask for no
+/// credentials, and whoever sends slowly would hold as much memory as he likes.
+pub(crate) async fn pass_over(
+    body: Body,
+    limit: usize,
+    room: Room<String>,
+) -> Result<Gathered, Error> {
+    let mut body = Limited::new(body, limit);
+    while let Some(frame) = body.frame().await {
+        frame.map_err(|error| cut(&*error, limit))?;
+    }
+    Ok(Gathered { bytes: Bytes::new(), room })
+}
+
+impl std::ops::Deref for Gathered {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl Gathered {
+    /// Takes room for the values that JSON is read as.
+    pub(crate) fn as_values(&mut self) -> Result<(), Refused> {
+        self.room.grow_by_values(&self.bytes)
+    }
+}
+
+fn cut(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
+    match error.is::<LengthLimitError>() {
+        true => Error::TooLarge { limit },
+        false => Malformed::CutBody.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::{StreamExt, stream};
+    use std::net::IpAddr;
+
+    fn bodies() -> Bodies {
+        Bodies::new(BodyLimits { total: 512 << 10, workspace: 256 << 10, strangers: 512 << 10 })
+    }
+
+    /// Pieces of 1 KiB that come, and then none.
+    fn slow(pieces: usize) -> Body {
+        let pieces = (0..pieces).map(|_| Ok::<_, std::io::Error>(vec![b'x'; 1 << 10]));
+        Body::from_stream(stream::iter(pieces).chain(stream::pending()))
+    }
+
+    async fn read(pieces: usize, room: Room<String>) -> Result<Gathered, Error> {
+        let body = Body::from(vec![b'x'; pieces << 10]);
+        gather(body, 4 << 20, room).await
+    }
+
+    #[tokio::test]
+    async fn slow_senders_take_what_is_theirs_and_leave_the_rest() {
+        let bodies = bodies();
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            let mut sending = Box::pin(gather(slow(60), 4 << 20, bodies.of_caller("a")));
+            assert!(futures_util::poll!(&mut sending).is_pending());
+            held.push(sending);
+        }
+        let refused = read(60, bodies.of_caller("a")).await.err().unwrap();
+        assert!(refused.to_string().contains("bytes of requests"), "{refused}");
+        let other = read(200, bodies.of_caller("b")).await.unwrap();
+        assert_eq!(other.bytes.len(), 200 << 10);
+        drop(held);
+        read(60, bodies.of_caller("a")).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_address_leaves_room_for_other_strangers_and_all_of_them_for_callers() {
+        let bodies = bodies();
+        let from = |address: [u8; 4]| {
+            let mut extensions = Extensions::new();
+            extensions.insert(Remote::of(IpAddr::from(address)));
+            bodies.of_stranger(&extensions)
+        };
+        let mut held = vec![read(120, from([192, 0, 2, 1])).await.unwrap()];
+        assert!(read(120, from([192, 0, 2, 1])).await.is_err());
+        for address in 2..5 {
+            held.push(read(120, from([192, 0, 2, address])).await.unwrap());
+        }
+        assert!(read(120, from([192, 0, 2, 9])).await.is_err(), "strangers have no more");
+        read(100, bodies.of_caller("a")).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn values_take_more_room_than_their_text() {
+        let bodies = bodies();
+        let text = |bytes: usize| Body::from(vec![b'['; bytes]);
+        let mut few = gather(text(4 << 10), 4 << 20, bodies.of_caller("a")).await.unwrap();
+        few.as_values().unwrap();
+        drop(few);
+        let mut many = gather(text(64 << 10), 4 << 20, bodies.of_caller("a")).await.unwrap();
+        assert!(many.as_values().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_long_or_cut_says_so() {
+        let room = || bodies().of_caller("a");
+        let long = gather(Body::from("12345"), 4, room()).await.err().unwrap();
+        assert!(matches!(long, Error::TooLarge { limit: 4 }), "{long}");
+        let broken = stream::iter([Ok("1"), Err(std::io::Error::other("gone"))]);
+        let cut = gather(Body::from_stream(broken), 4, room()).await.err().unwrap();
+        assert!(matches!(cut, Error::Malformed(Malformed::CutBody)), "{cut}");
+        let pieces = stream::iter(["1", "2", "3"].map(Ok::<_, std::io::Error>));
+        assert_eq!(gather(Body::from_stream(pieces), 4, room()).await.unwrap().bytes, "123");
+    }
+}
