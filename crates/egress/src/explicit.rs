@@ -5,6 +5,7 @@ use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
 use crate::dial::{Dial as _, Wait};
 use crate::intercept::{self, Body, Tasks};
+use crate::linger::Lingering;
 use crate::passage::{Aim, Passage};
 use crate::policy::Verdict;
 use crate::service::{Blocked, Service};
@@ -113,8 +114,9 @@ where
         .header_read_timeout(limits.head)
         .max_buf_size(limits.head_bytes.max(HEAD_BYTES_MIN))
         .max_header_size(limits.head_bytes);
-    let answer = service_fn(move |request| {
-        let proxy = Arc::clone(&proxy);
+    let linger = proxy.service.intercept.limits.linger.clone();
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (proxy, request) = (Arc::clone(&proxy), linger.over(request));
         async move { Ok::<_, Infallible>(proxy.answer(request).await) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer).with_upgrades();
@@ -123,7 +125,7 @@ where
 }
 
 impl Proxy {
-    async fn answer(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(self: &Arc<Self>, request: Request<Lingering<Incoming>>) -> Response<Body> {
         if !self.knows(&request) {
             let text = "the credential is not the one of this sandbox";
             let mut response = text_response(StatusCode::PROXY_AUTHENTICATION_REQUIRED, text);
@@ -140,7 +142,7 @@ impl Proxy {
         intercept::bad_request("this is a proxy, which takes CONNECT and requests for http:// URIs")
     }
 
-    fn knows(&self, request: &Request<Incoming>) -> bool {
+    fn knows(&self, request: &Request<Lingering<Incoming>>) -> bool {
         let mut values = request.headers().get_all(PROXY_AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return false };
         let Some((scheme, encoded)) = value.to_str().ok().and_then(|text| text.split_once(' '))
@@ -154,7 +156,7 @@ impl Proxy {
             && self.client.has_credential(user, &decoded[colon + 1..])
     }
 
-    async fn connect(self: &Arc<Self>, request: Request<Incoming>) -> Response<Body> {
+    async fn connect(self: &Arc<Self>, request: Request<Lingering<Incoming>>) -> Response<Body> {
         let Some((host, port)) = target(&request) else {
             return intercept::bad_request("CONNECT takes a host and a port");
         };
@@ -200,7 +202,7 @@ impl Proxy {
         if given.is_empty() { vec![host.clone()] } else { given }
     }
 
-    async fn forward(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn forward(&self, mut request: Request<Lingering<Incoming>>) -> Response<Body> {
         request.headers_mut().remove(PROXY_AUTHORIZATION);
         let shared = Arc::clone(&self.service.intercept);
         let client = Arc::clone(&self.client);
@@ -208,7 +210,7 @@ impl Proxy {
     }
 }
 
-fn target(request: &Request<Incoming>) -> Option<(Host, u16)> {
+fn target(request: &Request<Lingering<Incoming>>) -> Option<(Host, u16)> {
     let authority = request.uri().authority()?;
     if authority.as_str().contains('@') {
         return None;

@@ -27,6 +27,7 @@ mod hello;
 mod inject;
 mod inside;
 mod intercept;
+mod linger;
 mod listen;
 mod names;
 mod passage;
@@ -45,6 +46,7 @@ pub use authority::AuthorityError;
 pub use client::Known;
 pub use dial::BadUpstream;
 pub use intercept::RootsError;
+pub use linger::{Linger, Lingering};
 pub use settings::{Limits, Ports, Settings, Upstream};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

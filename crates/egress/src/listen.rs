@@ -6,6 +6,7 @@ use crate::clients::Clients;
 use crate::dial::{Dialer, tune};
 use crate::events::{EventLimits, Events};
 use crate::intercept::{self, UpstreamTls};
+use crate::linger::Linger;
 use crate::names::{self, Resolver};
 use crate::service::{Original, Service};
 use crate::settings::{Limits, Ports, Settings};
@@ -87,6 +88,7 @@ fn of_requests(limits: &Limits) -> intercept::Limits {
         streams_max: limits.requests,
         upstreams_max: limits.upstreams,
         bodies_max: limits.bodies,
+        linger: Linger::new(limits.linger, limits.lingering),
     }
 }
 

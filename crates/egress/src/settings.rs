@@ -91,6 +91,9 @@ pub struct Limits {
     pub handshake: Duration,
     /// Without a byte either way.
     pub idle: Duration,
+    /// For the rest of requests that were refused, and how many of them are read on at a time.
+    pub linger: Duration,
+    pub lingering: usize,
     /// How long a connection waits for its instance to be known.
     pub unknown_wait: Duration,
     /// Until the next name server is asked.
@@ -121,6 +124,8 @@ impl Default for Limits {
             next_address: Duration::from_millis(250),
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(15 * 60),
+            linger: Duration::from_secs(5),
+            lingering: 256,
             unknown_wait: Duration::from_secs(5),
             nameserver: Duration::from_secs(2),
             names_grace: Duration::from_secs(10 * 60),

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
-use hyper::body::Incoming;
 use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -45,8 +44,8 @@ enum Ended {
 }
 
 /// A body that passes as long as it moves and the rules let it.
-pub(super) struct Passing {
-    body: Incoming,
+pub(super) struct Passing<B> {
+    body: B,
     leash: Leash,
     idle_timeout: Duration,
     quiet: Option<Pin<Box<Sleep>>>,
@@ -55,13 +54,16 @@ pub(super) struct Passing {
     connection: Option<Return>,
 }
 
-impl Passing {
-    pub(super) fn request(body: Incoming, leash: Leash, idle_timeout: Duration) -> Self {
+impl<B> Passing<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    pub(super) fn request(body: B, leash: Leash, idle_timeout: Duration) -> Self {
         Self { body, leash, idle_timeout, quiet: None, _under_way: None, connection: None }
     }
 
     pub(super) fn answer(
-        body: Incoming,
+        body: B,
         leash: Leash,
         idle_timeout: Duration,
         under_way: UnderWay,
@@ -97,7 +99,11 @@ impl Passing {
     }
 }
 
-impl HttpBody for Passing {
+impl<B> HttpBody for Passing<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
     type Data = Bytes;
     type Error = BoxError;
 

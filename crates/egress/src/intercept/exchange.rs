@@ -12,6 +12,7 @@ use super::{Shared, To};
 use crate::client::Client;
 use crate::events::Note;
 use crate::inject::{self, Injector, Report};
+use crate::linger::Lingering;
 use crate::policy::{Policy, RequestVerdict};
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -60,7 +61,7 @@ impl Exchange {
 
     pub(super) async fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<Lingering<Incoming>>,
         to: Option<&To>,
         scheme: Scheme,
     ) -> Response<Body> {
@@ -90,7 +91,7 @@ impl Exchange {
     async fn pass(
         &self,
         mut parts: Parts,
-        incoming: Incoming,
+        incoming: Lingering<Incoming>,
         target: &Target,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Refusal> {
@@ -132,7 +133,7 @@ impl Exchange {
     async fn body(
         &self,
         parts: &mut Parts,
-        incoming: Incoming,
+        incoming: Lingering<Incoming>,
         injector: &mut Injector<'_>,
         leash: &Leash,
     ) -> Result<Body, Refusal> {

@@ -28,6 +28,7 @@ use crate::authority::Authority;
 use crate::client::Client;
 use crate::dial::Dial;
 use crate::events::{Events, Note};
+use crate::linger::{Linger, Lingering};
 use exchange::Exchange;
 use http::uri::Scheme;
 use http::{Request, Response};
@@ -82,6 +83,8 @@ pub(crate) struct Limits {
     pub(crate) upstreams_max: usize,
     /// Bodies of one instance in memory at once, a mebibyte each, because something is put into them.
     pub(crate) bodies_max: usize,
+    /// For the rest of requests that were refused.
+    pub(crate) linger: Linger,
 }
 
 impl Default for Limits {
@@ -95,6 +98,7 @@ impl Default for Limits {
             streams_max: 100,
             upstreams_max: 16,
             bodies_max: 16,
+            linger: Linger::new(Duration::from_secs(5), 256),
         }
     }
 }
@@ -194,10 +198,11 @@ where
     let builder = builder(&shared, tasks.clone(), speaks);
     let (head_timeout, idle_timeout) = (shared.limits.head_timeout, shared.limits.idle_timeout);
     let progress = Arc::new(Progress::new());
+    let linger = shared.limits.linger.clone();
     let exchange = Exchange::new(shared, client, Arc::clone(&progress), tasks.clone());
     let exchange = Arc::new(exchange);
     let service = service_fn(|request: Request<Incoming>| {
-        let (exchange, to) = (Arc::clone(&exchange), to.clone());
+        let (exchange, to, request) = (Arc::clone(&exchange), to.clone(), linger.over(request));
         async move {
             Ok::<_, Infallible>(Box::pin(exchange.answer(request, Some(&to), to.scheme())).await)
         }
@@ -267,7 +272,7 @@ impl To {
 pub(crate) async fn forward(
     shared: Arc<Shared>,
     client: Arc<Client>,
-    request: Request<Incoming>,
+    request: Request<Lingering<Incoming>>,
     scheme: Scheme,
     tasks: &Tasks,
 ) -> Response<Body> {

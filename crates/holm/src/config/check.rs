@@ -143,6 +143,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
 fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
     vec![
         ("server.body_bytes_max", config.server.body_bytes_max as u64),
+        ("server.lingering_max", config.server.lingering_max as u64),
         ("server.bodies_bytes_max", config.server.bodies_bytes_max as u64),
         ("server.bodies_workspace_bytes_max", config.server.bodies_workspace_bytes_max as u64),
         ("server.bodies_strangers_bytes_max", config.server.bodies_strangers_bytes_max as u64),

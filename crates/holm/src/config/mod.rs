@@ -87,6 +87,8 @@ pub(crate) struct Server {
     pub(crate) header_timeout: Span,
     pub(crate) request_timeout: Span,
     pub(crate) answer_stall: Span,
+    pub(crate) linger: Span,
+    pub(crate) lingering_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) connections_signed_in: usize,
     pub(crate) connections_key_max: usize,

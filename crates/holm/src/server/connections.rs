@@ -3,6 +3,7 @@
 use super::readers::Readers;
 use crate::config::Config;
 use admission::{Connection, Connections, Limits, Places};
+use egress::Linger;
 use http::HeaderMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub(crate) struct Gate {
     trust_forwarded: bool,
     pub(crate) first_request: Duration,
     pub(crate) readers: Readers,
+    pub(crate) linger: Linger,
 }
 
 impl Gate {
@@ -31,7 +33,9 @@ impl Gate {
         });
         let trust_forwarded = config.gateway.trust_forwarded;
         let readers = Readers::new(server.answer_stall.0);
-        Self { connections, trust_forwarded, first_request: server.header_timeout.0, readers }
+        let linger = Linger::new(server.linger.0, server.lingering_max);
+        let first_request = server.header_timeout.0;
+        Self { connections, trust_forwarded, first_request, readers, linger }
     }
 
     /// `None` when the client has too many already.

@@ -4,11 +4,15 @@ use super::refusals::{Refusals, Seen};
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use egress::Lingering;
 use gateway::{Address, BadAddress, Gateway, Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
 use std::convert::Infallible;
 use tower::ServiceExt;
+
+/// The body of a request.
+type Asked = Lingering<Incoming>;
 
 /// All that answers requests. Cheap to clone.
 #[derive(Clone)]
@@ -20,7 +24,7 @@ pub(crate) struct Front {
 
 impl Front {
     /// Where the data plane takes the request, if it does.
-    async fn address_of(&self, request: &Request<Incoming>) -> Option<Result<Address, BadAddress>> {
+    async fn address_of(&self, request: &Request<Asked>) -> Option<Result<Address, BadAddress>> {
         let gateway = self.gateway.as_ref()?;
         let address = gateway.address_of(request)?;
         match &address {
@@ -29,7 +33,7 @@ impl Front {
         }
     }
 
-    pub(crate) async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+    pub(crate) async fn answer(self, request: Request<Asked>) -> Result<Response, Infallible> {
         let is_content =
             request.extensions().get::<Peer>().is_some_and(|peer| peer.site == Site::Content);
         let seen = Seen::of(&request);

@@ -182,14 +182,14 @@ impl Connection {
             .keep_alive_interval(Some(self.header_timeout))
             .keep_alive_timeout(self.header_timeout);
         let Self { front, peer, gate, taken, watcher, .. } = self;
-        let readers = gate.readers.clone();
+        let (readers, linger) = (gate.readers.clone(), gate.linger.clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (busy, remote) = (taken.begin(), gate.remote(peer.address, request.headers()));
             let extensions = request.extensions_mut();
             extensions.insert(peer);
             extensions.insert(remote);
             extensions.insert(taken.clone());
-            let (front, readers) = (front.clone(), readers.clone());
+            let (front, readers, request) = (front.clone(), readers.clone(), linger.over(request));
             // Called inside: a future that is made here and awaited there is held twice, and is large.
             async move { front.answer(request).await.map(|response| readers.watch(response, busy)) }
         });

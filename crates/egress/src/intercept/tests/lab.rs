@@ -179,6 +179,7 @@ impl Lab {
                 let (shared, client) = (Arc::clone(&shared), Arc::clone(&client));
                 let (tasks, scheme) = (of_requests.clone(), request.uri().scheme().cloned());
                 let scheme = scheme.unwrap_or(Scheme::HTTP);
+                let request = shared.limits.linger.over(request);
                 async move {
                     Ok::<_, Infallible>(forward(shared, client, request, scheme, &tasks).await)
                 }

@@ -165,6 +165,24 @@ async fn many_requests_share_a_connection() {
     }
 }
 
+#[tokio::test]
+async fn who_is_refused_can_send_the_rest() {
+    let lab = Lab::new(rules());
+    lab.site("api.test", &["h2"]).await;
+    let mut browser = lab.browse("api.test", "h2").await;
+    let (pieces, body) = written();
+    let asked = request("POST", "https://api.test/admin", "").map(|_| body);
+    let page = browser.fetch(asked).await;
+    assert_eq!((page.status, page.error()), (403, "firewall_blocked"));
+    // By now the stream would have been reset, which some clients take for the answer.
+    let other = browser.fetch(request("GET", "https://api.test/x", "")).await;
+    assert_eq!(other.status, 200);
+    for _ in 0..3 {
+        pieces.send(Bytes::from_static(b"more")).await.unwrap();
+    }
+    assert!(!pieces.is_closed());
+}
+
 async fn socket<S>(stream: S, address: &str) -> WebSocketStream<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
