@@ -101,14 +101,11 @@ fn strangers_have_as_many_places_as_the_settings_say() {
     let url = made["spec"]["url"].as_str().unwrap().to_owned();
     let http = reqwest::blocking::Client::builder().no_proxy();
     let http = http.timeout(std::time::Duration::from_millis(300)).build().unwrap();
-    let host = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    let held = {
-        let mut stream = TcpStream::connect(client.base.trim_start_matches("http://")).unwrap();
-        write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-        stream
-    };
+    let (address, path) = url.trim_start_matches("http://").split_once('/').unwrap();
+    let mut held = TcpStream::connect(address).unwrap();
+    write!(held, "GET /{path} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
     eventually("the next stranger is refused", || {
-        let asked = http.get(&client.base).header("host", &host).send();
+        let asked = http.get(&url).send();
         asked.is_ok_and(|answer| answer.status() == 429)
     });
     assert_ne!(port(client, "box", 3001).0, 429, "its owner has places left");
