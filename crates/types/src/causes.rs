@@ -1,9 +1,9 @@
-//! An error with what it was caused by.
+//! Formatting an error together with its causes.
 
 use std::error::Error;
 use std::iter::successors;
 
-/// The error and its causes in one line, for whoever has to mend it.
+/// Writes the error and its causes in one line, for whoever has to fix it.
 pub fn chain(error: &dyn Error) -> String {
     let causes = successors(Some(error), |error| (**error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

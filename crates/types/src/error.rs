@@ -4,14 +4,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Travels beside an answer that refuses for want of credentials, rights or room, or that fails, so that the server can log it.
-/// It holds no secret: neither credentials nor a path, which may have some in it.
+/// What the server logs about an answer that refuses (for lack of credentials, rights or room) or
+/// fails; it travels beside the answer. Holds no secret: neither credentials nor a path, which may
+/// contain some.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// Stable name of the case.
     pub reason: &'static str,
     pub message: String,
-    /// The operation, where it is known.
+    /// The operation, if known.
     pub operation: Option<String>,
 }
 
@@ -21,17 +22,17 @@ impl Refusal {
     }
 }
 
-/// What a caller reads when a request was not served.
+/// The answer to a request that was not served.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub struct ErrorBody {
     /// Stable name of the case, such as `not_found`.
     pub error: String,
-    /// The HTTP status again: some published clients read it here only.
+    /// The HTTP status again: some published clients read it only here.
     pub code: i64,
-    /// What was wrong and what would be right.
+    /// What was wrong, and what would be right.
     pub message: String,
-    /// What only some cases have, such as `retry_after`.
+    /// Further members that only some cases have, such as `retry_after`.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }

@@ -1,4 +1,4 @@
-//! Ids: one type each, so that they cannot be mistaken for one another, and each shows its kind.
+//! Ids, one type each, so that they cannot be confused; the prefix of each shows its kind.
 
 use crate::World;
 use schemars::JsonSchema;
@@ -14,12 +14,12 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// A new id: the prefix of its kind and 100 random bits.
+            /// Makes a new id: the prefix of its kind and 100 random bits.
             pub fn new(world: &World) -> Self {
                 Self(format!(concat!($prefix, "_{}"), world.random_text(20)))
             }
 
-            /// An id that was made before: from the store or from a caller. Unknown ids find nothing.
+            /// Wraps an existing id, from the store or from a caller. An unknown id finds nothing.
             pub fn known(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
@@ -40,21 +40,21 @@ macro_rules! id {
 id!(AccountId, "acc");
 id!(WorkspaceId, "wsp");
 id!(
-    /// The `sub` of a person.
+    /// A person, as in the `sub` claim of a token.
     UserId, "usr"
 );
 id!(
-    /// The `client_id` of a service account.
+    /// A service account; also its `client_id`.
     ServiceAccountId, "sva"
 );
 id!(ApiKeyId, "key");
 id!(InvitationId, "inv");
 id!(
-    /// A program that asks people for access by OAuth.
+    /// A program that asks people for access through OAuth.
     ClientId, "cli"
 );
 id!(
-    /// What a client was allowed once; access tokens name it.
+    /// An access that was granted to a client; access tokens name it.
     GrantId, "grt"
 );
 id!(
@@ -63,11 +63,11 @@ id!(
 );
 id!(BudgetId, "bud");
 id!(
-    /// One execution of a job. Its public name is another thing, which callers may choose.
+    /// One execution of a job. Its public name is separate, and callers may choose that.
     ExecutionId, "exe"
 );
 id!(
-    /// One making of an image out of sources.
+    /// One build of an image from sources.
     BuildId, "bld"
 );
 id!(

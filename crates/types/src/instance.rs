@@ -1,9 +1,9 @@
-//! What node, host, control, jobs and meter all say of instances: their names, what happens to
-//! them, what they print, and how they and their work end.
+//! Vocabulary that node, host, control, jobs and meter share about instances: their names, what
+//! happens to them, what they print, and how they and their work end.
 //!
-//! An *instance* is one thing that runs on a machine. A *fact* is something that happened to one,
-//! written once by the machine where it happened; status, events, usage and bills follow from
-//! facts. *Work* is the one task that an instance may be for.
+//! An *instance* is one thing that runs on a machine. A *fact* is something that happened to an
+//! instance, recorded once by the machine where it happened; status, events, usage and bills are
+//! derived from facts. *Work* is the single task that an instance may exist for.
 
 mod fact;
 mod name;
@@ -19,18 +19,18 @@ use serde::{Deserialize, Serialize};
 
 /// The port on which the first program of an instance serves the sandbox API.
 pub const GUEST_PORT: u16 = 8080;
-/// The port of the first program of a replica, whose own program may well want the other one.
+/// Guest port in a replica, whose own program may well want [`GUEST_PORT`].
 pub const REPLICA_GUEST_PORT: u16 = 65_080;
 
-/// An empty folder with a file system of its own, gone with the instance. The file system itself
-/// takes a little of the size.
+/// An empty folder with a file system of its own, which is removed with the instance. The file
+/// system itself takes a little of the size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scratch {
-    /// Absolute. Made if the image does not have it.
+    /// Absolute path, created if the image does not have it.
     pub path: String,
     pub size_mb: u32,
     pub read_only: bool,
-    /// Absent where it is the disk, as in what was stored before there was a choice.
+    /// Not written when it is the disk: records stored before the choice existed do not have it.
     #[serde(default, skip_serializing_if = "Medium::is_disk")]
     pub medium: Medium,
 }
@@ -42,7 +42,7 @@ pub enum Medium {
     /// The disk of the machine.
     #[default]
     Disk,
-    /// Memory of the instance, for what must not reach a disk.
+    /// Memory of the instance, for files that must not reach a disk.
     Memory,
 }
 

@@ -19,17 +19,17 @@ macro_rules! kind_names {
         impl KindName {
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Singular: in messages, in the store and in the change feed.
+            /// Singular name, used in messages, in the store and in the change feed.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
-            /// The word of the URL.
+            /// Plural name, used in URLs.
             pub const fn plural(self) -> &'static str {
                 match self { $(Self::$variant => $plural),+ }
             }
 
-            /// The kinds of the objects around one, outermost first.
+            /// Kinds of the enclosing objects, outermost first.
             pub const fn parents(self) -> &'static [Self] {
                 match self { $(Self::$variant => &[$($(Self::$parent),+)?]),+ }
             }
@@ -74,27 +74,28 @@ impl fmt::Display for KindName {
     }
 }
 
-/// Who names an object of a kind when the caller did not.
+/// Who chooses an object's name when the caller gave none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// A missing name is refused.
+    /// Nobody: a missing name is refused.
     Caller,
-    /// The server makes one of this prefix and random characters.
+    /// The server, from this prefix and random characters.
     Server { prefix: &'static str },
 }
 
-/// What the server knows of any object and shows in its read-only metadata.
+/// Read-only metadata that the server knows about any object.
 #[derive(Debug, Clone)]
 pub struct Stamp {
     pub workspace: String,
-    /// Names of the objects around it, outermost first: the sandbox of a preview, the VPC of a gateway.
+    /// Names of the enclosing objects, outermost first: the sandbox of a preview, the VPC of a
+    /// gateway.
     pub parents: Vec<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub created_by: String,
     pub updated_by: String,
     pub plan: String,
-    /// Where it is reached, for the kinds that are.
+    /// Address at which the object is reached, for the kinds that have one.
     pub url: Option<String>,
 }
 
@@ -103,31 +104,31 @@ pub struct Stamp {
 pub struct Reference {
     pub kind: KindName,
     pub name: String,
-    /// The field that names it, for the message when it does not exist.
+    /// Path of the field that holds the name, for the message when the object does not exist.
     pub field: String,
 }
 
 /// One kind of resource: its wire form, what the server keeps beside it, and its rules.
 ///
-/// The wire form is the *wish* of the user plus read-only members. Read-only members are
-/// `#[serde(skip_deserializing)]`, so what a caller sends in them is ignored; [`Kind::show`] fills them
-/// from the stamp and from the [`Kind::State`] that reconcilers write.
+/// The wire form is the *wish* (what the user asked for) plus read-only members. Read-only members
+/// are `#[serde(skip_deserializing)]`, so what a caller sends in them is ignored; [`Kind::show`]
+/// fills them from the stamp and from the [`Kind::State`] that reconcilers write.
 pub trait Kind:
     Clone + fmt::Debug + Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static
 {
     const NAME: KindName;
     const NAMING: Naming = Naming::Caller;
-    /// Where the wire form holds the name.
+    /// Path to the name in the wire form.
     const NAME_AT: &'static [&'static str] = &["metadata", "name"];
-    /// The kinds of the objects around it, outermost first: a token lives in a preview of a sandbox.
+    /// Kinds of the enclosing objects, outermost first: a token lives in a preview of a sandbox.
     const PARENTS: &'static [KindName] = Self::NAME.parents();
-    /// Whether earlier wishes are kept to go back to.
+    /// True if earlier wishes are kept as revisions that can be restored.
     const HAS_REVISIONS: bool = false;
 
-    /// What the server alone knows of an object beside its wish: events, attachments, versions.
+    /// What the server keeps about an object beside its wish: events, attachments, versions.
     type State: Clone + fmt::Debug + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
 
-    /// The part that names it.
+    /// Returns the part of the object that holds its name and labels.
     fn head(&self) -> &dyn Head;
     fn head_mut(&mut self) -> &mut dyn Head;
 
@@ -147,25 +148,29 @@ pub trait Kind:
         self.head().external_id()
     }
 
-    /// The rules that a schema cannot say: dates, cron lines, members that exclude each other.
+    /// Checks the rules that a schema cannot express: dates, cron lines, members that exclude each
+    /// other.
     fn check(&self, _problems: &mut Problems) {}
 
-    /// What may not change once it was set; `old` is what is stored. Runs after [`Kind::complete`].
+    /// Checks that nothing changed that is fixed once set; `old` is the stored object. Runs after
+    /// [`Kind::complete`].
     fn check_change(&self, _old: &Self, _problems: &mut Problems) {}
 
-    /// Fills what the server assigns when the caller left it out: ids and secrets of triggers, defaults.
-    /// With `old`, also carries over what an update that leaves it out must keep (an external id).
+    /// Fills in what the server assigns when the caller left it out: ids and secrets of triggers,
+    /// defaults. Given `old`, also carries over members that an update must keep even when it omits
+    /// them (an external id).
     fn complete(&mut self, _old: Option<&Self>, _world: &World) {}
 
-    /// Shows each secret value, with a name that is stable within the object, to be sealed, opened or masked.
+    /// Passes each secret value to the visitor to be sealed, opened or masked, with a name that is
+    /// stable within the object.
     fn secrets(&mut self, _visit: &mut dyn FnMut(&str, &mut String)) {}
 
-    /// What it names of the same workspace.
+    /// Returns the objects of the same workspace that this one names.
     fn references(&self) -> Vec<Reference> {
         Vec::new()
     }
 
-    /// Where it is to be. Kinds that are not in one place have no such member.
+    /// Returns the wished region. Kinds that are not bound to one place have no such member.
     fn region_mut(&mut self) -> Option<&mut Option<String>> {
         None
     }
@@ -174,52 +179,55 @@ pub trait Kind:
         None
     }
 
-    /// What starts or calls it beside its own address.
+    /// Returns what starts or calls this object besides its own address.
     fn triggers(&self) -> &[Trigger] {
         &[]
     }
 
-    /// Seconds that one request to it may take, where the wish says.
+    /// Returns the most seconds one request may take, if the wish sets a limit.
     fn request_timeout_s(&self) -> Option<i64> {
         None
     }
 
-    /// Leaves out secrets that only the answer to their own creation shows.
+    /// Removes secrets that are shown only in the answer to their own creation.
     fn leave_out_write_only(&mut self) {}
 
-    /// The part of the wish that says which revisions take traffic. Kinds with revisions have it.
+    /// Returns the part of the wish that says which revisions take traffic, for kinds with
+    /// revisions.
     fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
         None
     }
 
-    /// The revision that serves now. The wish may ask for another one, which is not ready yet.
+    /// Returns the revision that serves now. The wish may ask for a newer one that is not ready
+    /// yet.
     fn serving(_state: &Self::State) -> Option<&str> {
         None
     }
 
-    /// Whether a revision of the wish did not become ready.
+    /// Returns true if this revision failed to become ready.
     fn has_failed(_state: &Self::State, _revision: &str) -> bool {
         false
     }
 
-    /// Leaves out what a list does not show.
+    /// Removes what a list does not show.
     fn lighten(&mut self) {}
 
-    /// Whether the wish says `enabled`. Kinds without the member are always enabled.
+    /// Returns the wish's `enabled`. Kinds without this member are always enabled.
     fn enabled(&self) -> bool {
         true
     }
 
-    /// The state of an object just made (`old` is `None`) or just changed.
+    /// Returns the state of an object that was just created (`old` is `None`) or changed.
     fn next_state(&self, _old: Option<(&Self, &Self::State)>, _now: Timestamp) -> Self::State {
         Self::State::default()
     }
 
-    /// The status that the list filter `status` and the store's column see; `None` for kinds without one.
+    /// Returns the status that the list filter `status` and the store's column use; `None` for
+    /// kinds without one.
     fn status(_state: &Self::State) -> Option<crate::parts::Status> {
         None
     }
 
-    /// Fills the read-only members.
+    /// Fills in the read-only members.
     fn show(&mut self, stamp: &Stamp, state: &Self::State, now: Timestamp);
 }

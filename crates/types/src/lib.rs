@@ -1,10 +1,11 @@
-//! The words of the interface: wire types of every kind, their names and rules, versions, scopes,
-//! ids and errors.
+//! Vocabulary of the interface: wire types of every kind of resource, their names and rules,
+//! versions, scopes, ids and errors.
 //!
-//! Nothing here does I/O, waits, or knows a database. A kind is one file under [`kinds`]; what all
-//! kinds share is under [`parts`], and what is sent beside the kinds under [`wire`]. The JSON
-//! schema that a type derives is at once the published OpenAPI schema and the first check of what
-//! callers send ([`schema`]); rules that a schema cannot say are in [`Kind::check`].
+//! Nothing here does I/O, waits, or knows a database. Each kind is one file under [`kinds`]; what
+//! all kinds share is under [`parts`], and everything else that is sent or answered is under
+//! [`wire`]. The JSON schema that a type derives is both the published OpenAPI schema and the first
+//! check of what callers send ([`schema`]); rules that a schema cannot express are in
+//! [`Kind::check`].
 
 pub mod browser;
 mod causes;

@@ -1,4 +1,4 @@
-//! What is wrong with a request, field by field.
+//! Problems of a request, field by field.
 
 use serde::Serialize;
 use std::fmt;
@@ -10,13 +10,13 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Collects problems, so that a caller learns of all of them at once.
+/// A list of problems, so that a caller learns of all of them at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// Records that `field` is wrong; `message` says the rule and continues the sentence "`field`
+    /// Records that `field` is wrong; `message` states the rule and continues the sentence "`field`
     /// …".
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.0.push(Problem { field: field.into(), message: message.into() });
@@ -37,7 +37,7 @@ impl Problems {
         self.0.iter()
     }
 
-    /// `Ok` when nothing was found.
+    /// Returns `Ok` if no problem was found.
     pub fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -45,7 +45,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// More would only bury the first ones.
+        /// Number of problems shown; more would only bury the first ones.
         const SHOWN: usize = 8;
         for (index, problem) in self.0.iter().take(SHOWN).enumerate() {
             let gap = if index == 0 { "" } else { "; " };

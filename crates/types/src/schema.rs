@@ -1,5 +1,5 @@
-//! Schemas of the wire types. Checking bodies against them is a feature of its own: the program
-//! inside of instances has these types too, and would take as long again to build with it.
+//! Schemas of the wire types. Checking bodies against them is a feature of its own: the guest
+//! program uses these types too, and would take twice as long to build with the checker.
 
 #[cfg(feature = "checker")]
 mod checker;
@@ -9,7 +9,8 @@ pub use checker::Checker;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 
-/// The generator of all published schemas: what the server writes, with read-only members marked.
+/// Returns the generator of all published schemas: they describe what the server writes, with
+/// read-only members marked.
 pub fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())

@@ -34,23 +34,25 @@ impl Timestamp {
         self.plus_ms(seconds.saturating_mul(1000))
     }
 
-    /// So much later. A span that no time can hold leads to the last time there is: such a span is
-    /// how settings say `never`.
+    /// Returns the time `span` later. A span too large for any time leads to the last representable
+    /// one: settings use such a span to say `never`.
     pub fn plus(self, span: Duration) -> Self {
         i64::try_from(span.as_millis()).map_or(Self(i64::MAX), |ms| self.plus_ms(ms))
     }
 
-    /// So much earlier; at the beginning of time at the earliest, as with [`Timestamp::plus`].
+    /// Returns the time `span` earlier, and the first representable time if there is none, as with
+    /// [`Timestamp::plus`].
     pub fn minus(self, span: Duration) -> Self {
         i64::try_from(span.as_millis()).map_or(Self(i64::MIN), |ms| self.plus_ms(-ms))
     }
 
-    /// Milliseconds from `earlier` to here; negative when `earlier` is later.
+    /// Returns the milliseconds from `earlier` to this time; negative when `earlier` is later.
     pub const fn since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The calendar month in UTC that holds it: its beginning, and the beginning of the next.
+    /// Returns the beginning of the UTC calendar month that holds this time, and the beginning of
+    /// the next month.
     pub fn month(self) -> (Self, Self) {
         let bounds = || {
             let day = jiff::Timestamp::from_millisecond(self.0)
@@ -64,8 +66,8 @@ impl Timestamp {
             };
             Some((Self(begin(day)?), Self(begin(next)?)))
         };
-        // Beyond the calendar, at the end of the year 9999, there is no month; no clock of ours
-        // comes there.
+        // Past the calendar's end, in the year 9999, there is no month; no clock of ours gets
+        // there.
         bounds().unwrap_or((self, self))
     }
 }
@@ -83,7 +85,7 @@ impl FromStr for Timestamp {
     type Err = BadTime;
 
     fn from_str(text: &str) -> Result<Self, BadTime> {
-        // Without a zone it is UTC: a published client writes times so.
+        // A time without a zone is UTC: a published client writes times this way.
         let in_utc = || text.contains('T').then(|| format!("{text}Z").parse().ok()).flatten();
         let time: Option<jiff::Timestamp> = text.parse().ok().or_else(in_utc);
         time.map(|time| Self(time.as_millisecond())).ok_or_else(|| BadTime(text.to_owned()))

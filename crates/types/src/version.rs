@@ -1,17 +1,17 @@
-//! Versions of the interface. A further one is one more variant here and one arm where an answer
-//! differs.
+//! Versions of the interface. A new one is one more variant here, and one more arm wherever an
+//! answer differs.
 
 use std::fmt;
 
-/// What a request's version header asked for.
+/// The version that a request's header asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ApiVersion {
-    /// The first stable version: lists are bare arrays. Also served when the header is absent.
+    /// The first stable version: lists are bare arrays. Also used when the header is absent.
     #[default]
     V2026_04_16,
     /// Lists of the paginated kinds are pages with a cursor.
     V2026_04_28,
-    /// What the newest published Python client sends.
+    /// The version that the newest published Python client sends.
     V2026_09_22,
 }
 
@@ -31,7 +31,7 @@ impl ApiVersion {
         known.ok_or_else(|| UnknownVersion { asked: text.chars().take(40).collect() })
     }
 
-    /// Whether lists of the paginated kinds are wrapped in a page.
+    /// Returns true if lists of the paginated kinds are wrapped in a page.
     pub fn has_pages(self) -> bool {
         self >= Self::V2026_04_28
     }

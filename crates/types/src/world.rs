@@ -1,5 +1,5 @@
-//! Time and randomness, passed in, so that a whole-system test can run a week in a second and
-//! repeat a failure.
+//! Time and randomness, passed in everywhere, so that a whole-system test can run a week in a
+//! second and reproduce a failure.
 
 use crate::Timestamp;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
-/// Where the time and the random bytes of a program come from.
+/// The source of a program's time and random bytes.
 #[derive(Clone)]
 pub struct World {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -24,8 +24,8 @@ impl World {
         Self { now: Arc::new(now), uptime: None, fill: Arc::new(fill) }
     }
 
-    /// With a clock that nobody sets: milliseconds since the machine started. Without one, the time
-    /// serves as such.
+    /// Adds a clock that nobody can set: milliseconds since the machine started. Without one,
+    /// [`World::uptime_ms`] uses the time of day.
     #[must_use]
     pub fn with_uptime(self, uptime_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         Self { uptime: Some(Arc::new(uptime_ms)), ..self }
@@ -35,8 +35,8 @@ impl World {
         (self.now)()
     }
 
-    /// Milliseconds on a clock that only goes forward. Says how long something took, not when it
-    /// was.
+    /// Returns milliseconds on a clock that only goes forward (if [`World::with_uptime`] gave one).
+    /// Tells how long something took, not when it happened.
     pub fn uptime_ms(&self) -> i64 {
         self.uptime.as_ref().map_or_else(|| self.now().ms(), |uptime| uptime())
     }
@@ -47,7 +47,8 @@ impl World {
         bytes
     }
 
-    /// Lower-case letters and digits that are hard to confuse, five bits of randomness each.
+    /// Returns random lower-case letters and digits that are hard to confuse, with five bits of
+    /// randomness each.
     pub fn random_text(&self, length: usize) -> String {
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
         let mut bytes = vec![0; length];

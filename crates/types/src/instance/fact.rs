@@ -8,12 +8,12 @@ use std::fmt;
 /// Something that happened to an instance. The node keeps facts as lines of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// The same at every delivery, and no other fact of any node has it.
+    /// Stays the same at every delivery; no other fact of any node has it.
     pub id: String,
     /// Rises by one with each fact of this node.
     pub number: u64,
     pub at: Timestamp,
-    /// The same moment on a clock that nobody can set. Absent where the machine has none.
+    /// The same moment on a clock that nobody can set. Absent if the machine has no such clock.
     #[serde(flatten)]
     pub stamp: Option<Stamp>,
     pub instance: InstanceName,
@@ -26,32 +26,33 @@ pub enum Happened {
     Started {
         memory_mb: u32,
     },
-    /// It sleeps, which costs nothing.
+    /// The instance sleeps, which costs nothing.
     Paused,
     Resumed,
     /// Its first process has ended, whether or not it was asked to.
     Exited(Exit),
-    /// It was removed, as somebody wanted.
+    /// Removed on request.
     Destroyed,
 }
 
-/// How the first process of an instance ended. Its text completes "the sandbox …".
+/// How the first process of an instance ended. Its `Display` text completes "the sandbox …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "how", content = "value")]
 pub enum Exit {
     Code(i32),
     Signal(i32),
     OutOfMemory,
-    /// The process has ended, and nobody kept how.
+    /// The process has ended, but how it ended was not recorded.
     Unknown,
-    /// No node was there when it ended, at a time that nobody knows.
+    /// No node was running when it ended, so the time is unknown.
     Missed,
-    /// The machine was started again meanwhile.
+    /// The machine was rebooted meanwhile.
     Lost,
 }
 
 impl Exit {
-    /// Whether the machine saw it. Otherwise it was found to have ended, some time before.
+    /// Returns true if the machine saw the exit. Otherwise it was found to have ended some time
+    /// before.
     pub const fn was_seen(self) -> bool {
         !matches!(self, Self::Missed | Self::Lost)
     }
@@ -72,28 +73,28 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A moment on the steady clock of a machine. Two of the same boot tell exactly how long it was
-/// between them, also when the calendar was set meanwhile.
+/// A moment on a machine's steady clock. Two stamps of the same boot give the exact time between
+/// them, even if the calendar clock was set meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Which start of the machine, see [`boot_number`]. Never 0, which stands for none.
+    /// The boot of the machine, see [`boot_number`]. Never 0, which stands for none.
     #[serde(deserialize_with = "number_or_text")]
     pub boot: i64,
-    /// Since that start.
+    /// Milliseconds since that boot.
     pub uptime_ms: i64,
 }
 
-/// A start of a machine, by the text that the kernel has for it, as a number that is never 0.
+/// Turns the kernel's text for a boot of the machine into a number that is never 0.
 pub fn boot_number(text: &str) -> i64 {
-    // FNV-1a: it need not withstand anybody, machines choose the texts and are only mixed up with
-    // themselves.
+    // FNV-1a, which no attacker needs to be kept from colliding: machines choose the texts, and a
+    // collision only affects the machine itself.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
     (hash >> 1).cast_signed().max(1)
 }
 
-/// Earlier releases wrote the text of the kernel.
+/// Reads either form: earlier releases wrote the kernel's text.
 fn number_or_text<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

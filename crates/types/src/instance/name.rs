@@ -1,13 +1,13 @@
 //! Names of instances. A name says what the instance is for, so that facts, files and control
-//! groups can be led back to a row.
+//! groups can be traced back to a row.
 
 use crate::ids::{BuildId, ExecutionId, ResourceId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of an instance, which no other instance ever has: 1 to 63 lower-case letters, digits
-/// and hyphens. It names files and control groups.
+/// The name of an instance, never used by any other: 1 to 63 lower-case letters, digits and
+/// hyphens. Files and control groups are named after it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct InstanceName(String);
@@ -15,8 +15,8 @@ pub struct InstanceName(String);
 /// What an instance runs for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunsFor {
-    /// A sandbox, and the number of its launch: it rises when the instance has to be made anew, so
-    /// that facts of an old instance cannot be mistaken for those of the new one.
+    /// A sandbox, and the number of its launch. The number rises each time the instance has to be
+    /// created anew, so that facts of an old instance cannot be mistaken for those of the new one.
     Sandbox {
         id: ResourceId,
         launch: u32,
@@ -31,7 +31,7 @@ pub enum RunsFor {
 pub struct ReplicaId {
     pub workload: ResourceId,
     pub revision: String,
-    /// It rises with each replica of the workload, so that no two ever have one name.
+    /// Rises with each replica of the workload, so that no two replicas ever share a name.
     pub number: u32,
 }
 
@@ -39,17 +39,17 @@ pub struct ReplicaId {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BuildStepId {
     pub build: BuildId,
-    /// In the build, from 1.
+    /// Number of the step within the build, from 1.
     pub step: u32,
 }
 
-/// One try at one task. As text it is the name of the instance that runs it.
+/// One attempt at one task. Its text form is the name of the instance that runs it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AttemptId {
     pub execution: ExecutionId,
-    /// Of the task in its execution, from 0.
+    /// Index of the task in its execution, from 0.
     pub task: u32,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub number: u32,
 }
 
@@ -87,8 +87,8 @@ impl InstanceName {
         Self::of_id(format!("{SANDBOX}{}-{launch}", stem(id)))
     }
 
-    /// As releases named instances of sandboxes that did not put the kind into the name. They run
-    /// on under this name, and what they used is counted under it.
+    /// Returns the name that earlier releases gave a sandbox's instance, without its kind. Such
+    /// instances keep running under this name, and their usage is counted under it.
     pub fn of_sandbox_without_kind(id: &ResourceId, launch: u32) -> Self {
         Self::of_id(format!("{}-{launch}", stem(id)))
     }
@@ -112,7 +112,7 @@ impl InstanceName {
         Self::new(text).expect("ids fit into names of instances")
     }
 
-    /// What the instance runs for. `None` for names that this server does not give.
+    /// Returns what the instance runs for, or `None` for a name that this server does not give.
     pub fn runs_for(&self) -> Option<RunsFor> {
         if self.0.starts_with(TASK) {
             return self.0.parse().ok().map(RunsFor::Task);

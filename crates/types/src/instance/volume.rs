@@ -1,4 +1,4 @@
-//! Names of what a machine keeps for longer than an instance lives.
+//! Names of storage that a machine keeps for longer than an instance lives.
 
 use super::BadName;
 use crate::ids::ResourceId;
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The name of a file system that a machine keeps: 1 to 63 lower-case letters, digits and hyphens.
-/// It names a file.
+/// A file is named after it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct VolumeName(String);
 
-/// Whose row asks for a file system.
+/// The row that a file system is kept for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum KeptFor {
     Volume(ResourceId),
     /// What a sandbox writes over its image.
     Root(ResourceId),
-    /// One version of a volume template, by a number that no other version of it has.
+    /// One version of a volume template, by a number that no other version of the template has.
     Template {
         id: ResourceId,
         number: u64,
@@ -25,24 +25,25 @@ pub enum KeptFor {
     Drive(ResourceId),
 }
 
-/// A file system that an instance finds at a place.
+/// A volume's file system, mounted at a path in an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeMount {
     pub volume: VolumeName,
     pub size_mb: u32,
-    /// Absolute. Made if the image does not have it.
+    /// Absolute path, created if the image does not have it.
     pub path: String,
     pub read_only: bool,
 }
 
-/// A part of a drive that an instance finds at a place, together with others.
+/// A folder of a drive, mounted at a path in an instance. Other instances may mount it too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveMount {
     pub drive: VolumeName,
-    /// Absolute and plain. Made if the instance does not have it.
+    /// Absolute, normalized path, created if the instance does not have it.
     pub place: String,
-    /// The folder of the drive: absolute and plain, or empty for all of it. Reached through no link;
-    /// made if it is missing and may be written to.
+    /// Folder within the drive: an absolute, normalized path, or empty for the whole drive.
+    /// Symbolic links are not followed on the way to it. Created if it is missing and the mount is
+    /// writable.
     pub folder: String,
     pub read_only: bool,
 }
@@ -77,7 +78,7 @@ impl VolumeName {
         Self::new(text).expect("ids fit into names of volumes")
     }
 
-    /// `None` for names that this server does not give.
+    /// Returns what it is kept for, or `None` for a name that this server does not give.
     pub fn kept_for(&self) -> Option<KeptFor> {
         let id = |stem: &str| ResourceId::known(format!("{RESOURCE_ID}{stem}"));
         if let Some(stem) = self.0.strip_prefix(VOLUME) {

@@ -10,23 +10,23 @@ pub enum Stream {
     Stderr,
 }
 
-/// A piece of what some work printed.
+/// A piece of the output of some work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
-    /// Where the next piece begins.
+    /// Position at which the next piece begins.
     pub next: u64,
     pub at: Timestamp,
     pub stream: Stream,
     pub bytes: Bytes,
 }
 
-/// How some work ended, and when, by the clock of its machine.
+/// How some work ended, and when, by its machine's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkEnd {
     #[serde(rename = "how")]
     pub outcome: Outcome,
-    /// When its program started, if it did.
+    /// When the program started, if it did.
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
 }
@@ -34,18 +34,18 @@ pub struct WorkEnd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// With 0 it has succeeded.
+    /// Exit status; 0 means success.
     Exited(i32),
     Killed(i32),
-    /// Only the machine can tell, so the first program of an instance cannot say it.
+    /// Only the machine can tell, so an instance's first program cannot report it.
     #[serde(skip)]
     OutOfMemory,
     TimedOut,
     Interrupted,
-    /// There was nothing to start, for a reason that another try will not mend. The text says why.
+    /// There was nothing to start, for a reason that retrying will not fix. The text says why.
     NotStarted(String),
-    /// The machine had no room, failed, or lost the instance: nothing of this is the work's fault.
-    /// Like [`Self::OutOfMemory`] nothing that an instance can say of itself.
+    /// The machine had no room, failed, or lost the instance; none of this is the work's fault.
+    /// Like [`Self::OutOfMemory`], an instance cannot report it about itself.
     #[serde(skip)]
     Lost(String),
 }

@@ -1,6 +1,6 @@
 //! The kinds of resources, one file each.
 
-/// The head of the kinds that have it in `metadata`.
+/// [`Kind::head`](crate::Kind::head) for kinds that have it in `metadata`.
 macro_rules! head {
     () => {
         fn head(&self) -> &dyn Head {
@@ -13,7 +13,7 @@ macro_rules! head {
     };
 }
 
-/// The switch of the kinds that have it in their spec.
+/// [`Kind::enabled`](crate::Kind::enabled) for kinds that have the switch in their spec.
 macro_rules! enabled {
     () => {
         fn enabled(&self) -> bool {
@@ -22,7 +22,7 @@ macro_rules! enabled {
     };
 }
 
-/// The region of the kinds that have it in their spec.
+/// [`Kind::region`](crate::Kind::region) for kinds that have it in their spec.
 macro_rules! placed {
     () => {
         fn region_mut(&mut self) -> Option<&mut Option<String>> {
@@ -35,7 +35,7 @@ macro_rules! placed {
     };
 }
 
-/// Triggers of the kinds that have them in their spec.
+/// [`Kind::triggers`](crate::Kind::triggers) for kinds that have them in their spec.
 macro_rules! triggered {
     () => {
         fn triggers(&self) -> &[Trigger] {
@@ -44,7 +44,8 @@ macro_rules! triggered {
     };
 }
 
-/// The time limit of the kinds whose runtime has one for each request.
+/// [`Kind::request_timeout_s`](crate::Kind::request_timeout_s) for kinds whose runtime limits the
+/// time of each request.
 macro_rules! timed {
     () => {
         fn request_timeout_s(&self) -> Option<i64> {
@@ -53,7 +54,7 @@ macro_rules! timed {
     };
 }
 
-/// State and view of the kinds of which the server knows nothing but their events.
+/// State and view for kinds about which the server knows nothing but their events.
 macro_rules! deployed {
     ($needs:expr) => {
         fn next_state(&self, old: Option<(&Self, &Lifecycle)>, now: Timestamp) -> Lifecycle {
@@ -77,7 +78,7 @@ macro_rules! deployed {
     };
 }
 
-/// State and view of the kinds that have revisions with replicas.
+/// State and view for kinds whose revisions run as replicas.
 macro_rules! deployment {
     () => {
         type State = Deployment;
@@ -161,7 +162,7 @@ pub use vpc::Vpc;
 
 use crate::{KindName, Reference};
 
-/// The names in a list of names, such as `spec.policies`, as references to objects of `kind`.
+/// Turns a list of names, such as `spec.policies`, into references to objects of `kind`.
 fn references_to(kind: KindName, names: Option<&Vec<String>>, field: &str) -> Vec<Reference> {
     let reference = |(index, name): (usize, &String)| Reference {
         kind,

@@ -1,4 +1,4 @@
-//! The first check of what callers send: against the very schema that is published.
+//! The first check of what callers send, against the same schema that is published.
 
 use super::generator;
 use crate::Problems;
@@ -7,7 +7,7 @@ use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
-/// Checks bodies of one type. Building one costs milliseconds: make it once at start.
+/// Checks bodies of one type. Building a checker costs milliseconds, so make it once at start.
 #[derive(Debug)]
 pub struct Checker(Validator);
 
@@ -29,7 +29,7 @@ impl Checker {
                 Value::Object(Map::from_iter([("schemas".into(), definitions)])),
             );
         }
-        // What a time is, one parser says.
+        // One parser decides what a valid time is.
         let is_time = |text: &str| text.parse::<crate::Timestamp>().is_ok();
         let options =
             jsonschema::options().should_validate_formats(true).with_format("date-time", is_time);
@@ -46,7 +46,7 @@ impl Checker {
     }
 }
 
-/// Read-only members are ignored when they are sent, whatever they hold.
+/// Makes read-only members accept any value: they are ignored when sent.
 fn relax(schema: &mut Value) {
     match schema {
         Value::Object(members) if members.get("readOnly") == Some(&Value::Bool(true)) => {
@@ -73,7 +73,8 @@ fn relax(schema: &mut Value) {
     }
 }
 
-/// A member that may be null and is wrong fails as a choice; what is wrong is in the branch that is not "or null".
+/// Records the error. A wrong value in a nullable member fails as a choice; the actual problem is
+/// in the branch that is not "or null".
 fn report(error: &ValidationError<'_>, problems: &mut Problems) {
     if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } =
         error.kind()
@@ -87,7 +88,7 @@ fn report(error: &ValidationError<'_>, problems: &mut Problems) {
     problems.add(field(error), rule(error));
 }
 
-/// The path of the wrong member as a caller writes it: `spec.runtime.envs[0].name`.
+/// Returns the path of the wrong member as a caller writes it: `spec.runtime.envs[0].name`.
 fn field(error: &ValidationError<'_>) -> String {
     let mut path = String::new();
     for step in error.instance_path().as_str().split('/').skip(1) {
@@ -106,7 +107,8 @@ fn field(error: &ValidationError<'_>) -> String {
     if path.is_empty() { "body".into() } else { path }
 }
 
-/// The broken rule in words that continue "`field` …". Never repeats the value: it may be a secret.
+/// Describes the broken rule in words that continue "`field` …". Never repeats the value, which may
+/// be a secret.
 fn rule(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Rule;
     match error.kind() {
