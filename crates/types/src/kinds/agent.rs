@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Volumes that one agent mounts.
+/// Most volumes that one agent can mount.
 const VOLUMES_MAX: usize = 16;
 
 #[skip_serializing_none]
@@ -32,11 +32,11 @@ pub struct Agent {
 pub struct AgentSpec {
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
-    /// What it may reach, as for sandboxes.
+    /// Network access of the instances, as for sandboxes.
     pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
-    /// Whether it answers without a token.
+    /// True if the agent answers without a token.
     #[schemars(extend("default" = false))]
     pub public: Option<bool>,
     #[schemars(length(max = limits::WORD_MAX))]
@@ -59,21 +59,21 @@ pub struct AgentRuntime {
     pub generation: Option<Generation>,
     #[schemars(length(max = limits::URL_MAX))]
     pub image: Option<String>,
-    /// Megabytes. CPU cores are this divided by 2048.
+    /// Memory in megabytes. The number of CPU cores is this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
-    /// Instances kept warm.
+    /// Number of instances that are kept running.
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
     pub min_scale: Option<i64>,
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
     pub max_scale: Option<i64>,
-    /// Seconds that one request may take, with its wait for an instance.
+    /// Most seconds that one request may take, including its wait for an instance.
     #[schemars(range(min = 1, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
-    /// Megabytes of disk below the root, for those that want it off the memory.
+    /// Size in megabytes of a disk for written files. Without it they are kept in memory.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub storage_mb: Option<i64>,
-    /// Credentials of an outside registry, as the text of its configuration file.
+    /// Credentials of an outside registry: the text of a Docker configuration file.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub docker_config: Option<Sensitive<String>>,
     pub skip_build: Option<SkipBuild>,
@@ -173,9 +173,9 @@ impl AgentSpec {
     }
 }
 
-/// As few instances as wanted, at most as many as allowed.
 impl Agent {
-    /// Whether it has at most one replica, because what it mounts has one writer.
+    /// Returns true if the agent may have only one replica, because a volume it mounts allows one
+    /// writer.
     pub fn is_alone(&self) -> bool {
         self.spec.volumes.iter().flatten().any(VolumeAttachment::is_persistent)
     }
@@ -199,6 +199,7 @@ impl Agent {
     }
 }
 
+/// Checks that the least number of instances is not above the most.
 pub(super) fn check_scale(min: Option<i64>, max: Option<i64>, problems: &mut Problems) {
     let fits = min.zip(max).is_none_or(|(min, max)| min <= max);
     problems.require(fits, "spec.runtime.minScale", "must not be greater than maxScale");

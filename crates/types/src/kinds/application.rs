@@ -1,4 +1,4 @@
-//! Applications: long-running programs that everybody may reach.
+//! Applications: long-running programs that everybody can reach.
 
 use super::network::Network;
 use crate::instance::{GUEST_PORT, REPLICA_GUEST_PORT};
@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 const MEMORY_MB_DEFAULT: i64 = 2048;
 const PORT_DEFAULT: i64 = 8080;
-/// The one extension that there is: the application stands for a sandbox.
+/// The only extension there is: the application stands for a sandbox.
 const BIND_TO_SANDBOX: &str = "ai.blaxel.experimental/bind-to-sandbox";
-/// Revisions kept, and so as many as a body may list.
+/// Number of revisions kept, and so the most that a body may list.
 const REVISIONS_MAX: usize = 5;
 
 #[skip_serializing_none]
@@ -29,7 +29,7 @@ pub struct Application {
     pub events: Option<Vec<CoreEvent>>,
     #[serde(skip_deserializing)]
     pub status: Option<Status>,
-    /// What its instances run on.
+    /// Generation that its instances run on.
     #[serde(skip_deserializing)]
     pub node_generation: Option<String>,
 }
@@ -42,29 +42,29 @@ pub struct ApplicationSpec {
     pub enabled: Option<bool>,
     #[schemars(length(max = limits::ENVS_MAX))]
     pub envs: Option<Vec<Env>>,
-    /// Extensions by name.
+    /// Extensions by name. The only one is `ai.blaxel.experimental/bind-to-sandbox`.
     #[schemars(extend("maxProperties" = limits::LIST_MAX))]
     pub extensions: Option<BTreeMap<String, ApplicationExtension>>,
     #[schemars(length(max = limits::URL_MAX))]
     pub image: Option<String>,
-    /// Megabytes. CPU cores are this divided by 2048.
+    /// Memory in megabytes. The number of CPU cores is this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
-    /// What it may reach, as for sandboxes.
+    /// Network access of the instances, as for sandboxes.
     pub network: Option<Network>,
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i64>,
-    /// The older form of the extension that binds to a sandbox.
+    /// Older form of the extension that binds to a sandbox.
     #[schemars(extend("default" = false))]
     pub proxy: Option<bool>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub region: Option<String>,
     pub revision: Option<RevisionConfiguration>,
-    /// What was deployed before. In a body, the first gives what the spec itself leaves out.
+    /// Earlier deployments. In a request, the first one supplies what the spec itself leaves out.
     #[schemars(length(max = REVISIONS_MAX))]
     pub revisions: Option<Vec<AppRevision>>,
-    /// The snapshot that its instances begin with, over the same image. Forks set it; it stays until
-    /// the image is another one.
+    /// The snapshot that its instances start from, over the same image. Set by forks; it stays
+    /// until the image changes.
     #[schemars(length(max = limits::WORD_MAX))]
     pub snapshot: Option<String>,
     #[schemars(length(max = limits::LIST_MAX))]
@@ -96,20 +96,20 @@ pub struct AppRevision {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplicationExtension {
-    /// The sandbox to which requests go.
+    /// Name of the sandbox that requests are sent to.
     #[schemars(length(max = 49))]
     pub sandbox: Option<String>,
 }
 
-/// An address of its own.
+/// A further address of an application, at a custom domain.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppUrl {
-    /// A verified custom domain.
+    /// Name of a verified custom domain.
     #[schemars(length(min = 1, max = 253))]
     pub domain: String,
-    /// For domains that stand for all their hosts.
+    /// Label below the domain, for domains that stand for all their subdomains.
     #[schemars(length(max = 63))]
     pub subdomain: Option<String>,
 }
@@ -173,7 +173,7 @@ impl Kind for Application {
         keep(&mut spec.snapshot, same_image.map(|old| &old.spec.snapshot));
         spec.memory = spec.memory.or(given.memory).or(Some(MEMORY_MB_DEFAULT));
         spec.port = spec.port.or(given.port);
-        // In a sandbox that is the port of the guest, which must be asked for by nobody's mistake.
+        // In a sandbox, the default port is the guest's, which nobody should expose by mistake.
         if self.bound_sandbox().is_none() {
             self.spec.port.get_or_insert(PORT_DEFAULT);
         }
@@ -209,12 +209,12 @@ impl Kind for Application {
 }
 
 impl Application {
-    /// A wish.
+    /// Makes a wish; all read-only members are empty.
     pub fn new(metadata: Metadata, spec: ApplicationSpec) -> Self {
         Self { metadata, spec, events: None, status: None, node_generation: None }
     }
 
-    /// The sandbox whose port answers in place of replicas, with any revision.
+    /// Returns the sandbox that answers in place of replicas, whatever the revision.
     pub fn bound_sandbox(&self) -> Option<&str> {
         let extension = self.spec.extensions.as_ref()?.get(BIND_TO_SANDBOX)?;
         extension.sandbox.as_deref().filter(|sandbox| !sandbox.is_empty())

@@ -1,4 +1,4 @@
-//! Custom domains: names of the user's own under which previews and applications answer.
+//! Custom domains: a user's own names, under which previews and applications answer.
 
 use crate::parts::{Head, Labels, Stamped, TextMap, fixed, keep, limits, names};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
@@ -26,7 +26,7 @@ pub struct CustomDomainMetadata {
     pub display_name: Option<String>,
     #[schemars(schema_with = "limits::labels")]
     pub labels: Option<Labels>,
-    /// Set when another workspace shares it.
+    /// The workspace that shares the domain, if it belongs to another one.
     #[serde(skip_deserializing)]
     pub shared_from_workspace: Option<String>,
     #[serde(flatten, skip_deserializing)]
@@ -51,7 +51,7 @@ impl Head for CustomDomainMetadata {
     }
 }
 
-/// What answers under a domain.
+/// The kind of resource that answers under a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainType {
@@ -60,7 +60,7 @@ pub enum DomainType {
     Applications,
 }
 
-/// Whether the domain was seen to be the user's.
+/// Whether the user was found to own the domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainStatus {
@@ -75,20 +75,20 @@ pub enum DomainStatus {
 #[serde(rename_all = "camelCase")]
 pub struct CustomDomainSpec {
     pub domain_type: Option<DomainType>,
-    /// What some clients send for `domainType`.
+    /// Alternative to `domainType` that some clients send.
     #[serde(rename = "type")]
     pub older_domain_type: Option<DomainType>,
-    /// The preview for hosts that no other preview has. An empty text removes it.
+    /// The preview that answers for hosts that no other preview has. An empty text removes it.
     #[schemars(length(max = 63))]
     pub fallback_preview_id: Option<String>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub region: Option<String>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub subject_alternative_names: Option<Vec<Map<String, Value>>>,
-    /// The records with which the user proves ownership.
+    /// DNS records that the user sets to prove ownership.
     #[serde(skip_deserializing)]
     pub txt_records: Option<TextMap>,
-    /// Where the user's record has to point.
+    /// Target of the user's CNAME record.
     #[serde(skip_deserializing)]
     pub cname_records: Option<String>,
     #[serde(skip_deserializing)]
@@ -99,7 +99,7 @@ pub struct CustomDomainSpec {
     pub verification_error: Option<String>,
 }
 
-/// What the server knows of a domain.
+/// What the server knows about a domain beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
@@ -109,7 +109,7 @@ pub struct State {
     pub txt_records: TextMap,
     pub cname_records: Option<String>,
     pub shared_from_workspace: Option<String>,
-    /// The workspaces that may use it beside its own.
+    /// Workspaces that may use the domain, besides its own.
     pub shared_with: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Drives: shared file systems that many workloads mount while they run.
+//! Drives: file systems that many workloads share and mount while they run.
 
 use crate::parts::{
     CoreEvent, Head, Labels, Lifecycle, Metadata, Needs, Status, fixed, keep, limits, names,
@@ -26,12 +26,13 @@ pub struct Drive {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriveSpec {
-    /// Rules of which the first that matches decides. Without any, the whole workspace may use the drive.
+    /// Permission rules; the first that matches applies. Without any, the whole workspace may use
+    /// the drive.
     #[schemars(length(max = limits::DRIVE_PERMISSIONS_MAX))]
     pub permissions: Option<Vec<DrivePermission>>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub region: Option<String>,
-    /// Gigabytes. Published clients send it; a drive grows as it is filled.
+    /// Size in gigabytes. Published clients send it, but a drive grows as it is filled.
     #[schemars(range(min = 0, max = limits::DISK_MB_MAX))]
     pub size: Option<i64>,
 }
@@ -44,7 +45,7 @@ pub enum DriveMode {
     ReadWrite,
 }
 
-/// Lets workloads that carry all of the labels use a part of the drive.
+/// Lets workloads that have all of these labels use a part of the drive.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -52,12 +53,12 @@ pub struct DrivePermission {
     #[schemars(schema_with = "limits::labels")]
     pub labels: Option<Labels>,
     pub mode: Option<DriveMode>,
-    /// `/` when absent.
+    /// Path within the drive, by default `/`.
     #[schemars(length(max = limits::PATH_MAX))]
     pub path: Option<String>,
 }
 
-/// Where the drive is reached.
+/// Addresses at which the drive is reached.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -66,7 +67,7 @@ pub struct DriveState {
     pub s3_url: Option<String>,
 }
 
-/// What the server knows of a drive.
+/// What the server knows about a drive beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]

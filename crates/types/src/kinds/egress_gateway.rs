@@ -1,4 +1,4 @@
-//! Egress gateways: where the traffic of sandboxes leaves with addresses of its own.
+//! Egress gateways: traffic of sandboxes leaves through them with addresses of its own.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Needs, Stamped, Status, limits};
 use crate::{Kind, KindName, Stamp, Timestamp};

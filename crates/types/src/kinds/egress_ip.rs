@@ -68,12 +68,12 @@ impl Head for EgressIpMetadata {
     }
 }
 
-/// What the server knows of an address.
+/// What the server knows about an address beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
     pub lifecycle: Lifecycle,
-    /// Known once one was assigned.
+    /// Present once an address was assigned.
     #[serde(default)]
     pub public_ip: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Functions: MCP servers, deployed from code or an image, or taken from the hub by their
+//! Functions: MCP servers, deployed from code or an image, or taken from the hub through their
 //! connection.
 
 use super::agent::check_scale;
@@ -29,7 +29,7 @@ pub struct Function {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionSpec {
-    /// `mcp`.
+    /// Always `mcp`.
     #[serde(rename = "type")]
     #[schemars(length(max = limits::WORD_MAX))]
     pub kind: Option<String>,
@@ -37,11 +37,11 @@ pub struct FunctionSpec {
     pub enabled: Option<bool>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub integration_connections: Option<Vec<String>>,
-    /// What it may reach, as for sandboxes.
+    /// Network access of the instances, as for sandboxes.
     pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
-    /// Whether it answers without a token.
+    /// True if the function answers without a token.
     #[schemars(extend("default" = false))]
     pub public: Option<bool>,
     #[schemars(length(max = limits::WORD_MAX))]
@@ -63,7 +63,7 @@ pub enum Transport {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionRuntime {
-    /// `mcp`.
+    /// Always `mcp`.
     #[serde(rename = "type")]
     #[schemars(length(max = limits::WORD_MAX))]
     pub kind: Option<String>,
@@ -72,10 +72,10 @@ pub struct FunctionRuntime {
     pub generation: Option<Generation>,
     #[schemars(length(max = limits::URL_MAX))]
     pub image: Option<String>,
-    /// Megabytes. CPU cores are this divided by 2048.
+    /// Memory in megabytes. The number of CPU cores is this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
-    /// Instances kept warm.
+    /// Number of instances that are kept running.
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
     pub min_scale: Option<i64>,
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
@@ -83,13 +83,13 @@ pub struct FunctionRuntime {
     #[schemars(length(max = limits::LIST_MAX))]
     pub ports: Option<Vec<Port>>,
     pub transport: Option<Transport>,
-    /// Seconds that one request may take, with its wait for an instance.
+    /// Most seconds that one request may take, including its wait for an instance.
     #[schemars(range(min = 1, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
-    /// Megabytes of disk below the root, for those that want it off the memory.
+    /// Size in megabytes of a disk for written files. Without it they are kept in memory.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub storage_mb: Option<i64>,
-    /// Credentials of an outside registry, as the text of its configuration file.
+    /// Credentials of an outside registry: the text of a Docker configuration file.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub docker_config: Option<Sensitive<String>>,
     pub skip_build: Option<SkipBuild>,
@@ -181,7 +181,8 @@ impl Kind for Function {
 }
 
 impl Function {
-    /// The connections that say which server of the hub runs, if it has no image of its own.
+    /// Returns the connections that say which server of the hub runs, if the function has no image
+    /// of its own.
     pub fn hub_connections(&self) -> Option<&[String]> {
         let image = self.spec.runtime.as_ref().and_then(|runtime| runtime.image.as_deref());
         let connections = self.spec.integration_connections.as_deref();

@@ -1,5 +1,5 @@
-//! Images of the workspace registry: one per repository, with its tags. Builds and pushes make
-//! them.
+//! Images of the workspace registry: one per repository, with its tags. They are created by builds
+//! and pushes.
 
 use crate::ids::WorkspaceId;
 use crate::parts::{CoreEvent, Head, Lifecycle, Status, limits};
@@ -26,7 +26,7 @@ pub struct ImageMetadata {
     pub name: Option<String>,
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub display_name: Option<String>,
-    /// The kind of workload that it is for.
+    /// Kind of workload that the image is for.
     #[schemars(length(max = limits::WORD_MAX))]
     pub resource_type: Option<String>,
     #[serde(skip_deserializing)]
@@ -35,7 +35,7 @@ pub struct ImageMetadata {
     pub updated_at: Option<Timestamp>,
     #[serde(skip_deserializing)]
     pub last_deployed_at: Option<Timestamp>,
-    /// The workspace that shares it, if it came from another.
+    /// The workspace that shares the image, if it came from another one.
     #[serde(skip_deserializing)]
     pub source_workspace: Option<String>,
     #[serde(skip_deserializing)]
@@ -50,7 +50,7 @@ pub struct ImageMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageSpec {
-    /// Bytes.
+    /// Size in bytes.
     #[serde(skip_deserializing)]
     pub size: Option<i64>,
     #[serde(skip_deserializing)]
@@ -66,7 +66,7 @@ pub struct ImageTag {
     pub created_at: Option<Timestamp>,
     #[schemars(extend("readOnly" = true))]
     pub updated_at: Option<Timestamp>,
-    /// Bytes.
+    /// Size in bytes.
     #[schemars(extend("readOnly" = true))]
     pub size: Option<i64>,
 }
@@ -85,17 +85,17 @@ impl Head for ImageMetadata {
     }
 }
 
-/// What the server knows of an image.
+/// What the server knows about an image beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
     pub lifecycle: Lifecycle,
     #[serde(default)]
     pub tags: Vec<ImageTag>,
-    /// What each tag means: the digest of a manifest. Tags of earlier releases have none.
+    /// Manifest digest of each tag. Tags of earlier releases have none.
     #[serde(default)]
     pub digests: BTreeMap<String, String>,
-    /// Bytes of all tags together, each image once.
+    /// Bytes of all tags together, counting each image once.
     #[serde(default)]
     pub size: Option<i64>,
     #[serde(default)]
@@ -104,7 +104,7 @@ pub struct State {
     pub source_workspace: Option<String>,
     #[serde(default)]
     pub source_workspace_id: Option<WorkspaceId>,
-    /// The workspaces that may use it beside its own.
+    /// Workspaces that may use the image, besides its own.
     #[serde(default)]
     pub shares: Vec<ImageShareTarget>,
 }

@@ -1,4 +1,5 @@
-//! Shares of an image with a workspace of another account, until that accepts or declines.
+//! Shares of an image with a workspace of another account, until that workspace accepts or
+//! declines.
 
 use crate::parts::{Head, limits};
 use crate::{Kind, KindName, Naming, Stamp, Timestamp};

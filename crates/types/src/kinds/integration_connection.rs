@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// What a mail connection cannot do without.
+/// Secrets that a mail connection needs.
 const GMAIL_SECRETS: [&str; 3] = ["CLIENT_ID", "CLIENT_SECRET", "REFRESH_TOKEN"];
 
 #[skip_serializing_none]
@@ -23,11 +23,11 @@ pub struct IntegrationConnection {
 pub struct IntegrationConnectionSpec {
     #[schemars(schema_with = "limits::text_map")]
     pub config: Option<TextMap>,
-    /// The provider. Cannot be changed.
+    /// Name of the provider. Cannot be changed.
     #[schemars(length(max = limits::WORD_MAX))]
     pub integration: Option<String>,
     pub sandbox: Option<bool>,
-    /// Stored sealed and shown masked.
+    /// Stored encrypted and shown masked.
     #[schemars(schema_with = "limits::text_map")]
     pub secret: Option<Sensitive<TextMap>>,
 }

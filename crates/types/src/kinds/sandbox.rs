@@ -1,4 +1,4 @@
-//! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep meanwhile.
+//! Sandboxes: machines that a caller starts, uses and leaves alone, and that sleep when idle.
 
 mod lifecycle;
 mod runtime;
@@ -23,7 +23,7 @@ const IMAGE_DEFAULT: &str = "blaxel/base-image:latest";
 const MEMORY_MB_DEFAULT: i64 = 4096;
 const PERSISTENT_VOLUMES_MAX: usize = 1;
 const RETENTION_S_DEFAULT: i64 = 300;
-/// The type of events of its network.
+/// Type of the events about a sandbox's network.
 const NETWORK: &str = "network";
 
 #[skip_serializing_none]
@@ -32,14 +32,14 @@ const NETWORK: &str = "network";
 pub struct Sandbox {
     pub metadata: Metadata,
     pub spec: SandboxSpec,
-    /// What went wrong below it.
+    /// Problems of the underlying infrastructure.
     #[serde(skip_deserializing)]
     pub errors: Option<Vec<SandboxInfrastructureError>>,
     #[serde(skip_deserializing)]
     pub archive: Option<SandboxArchive>,
     #[serde(skip_deserializing)]
     pub events: Option<Vec<CoreEvent>>,
-    /// Seconds until it is deleted, if anything says that it will be.
+    /// Seconds until the sandbox is deleted, if it has an end.
     #[serde(skip_deserializing)]
     pub expires_in: Option<i64>,
     #[serde(skip_deserializing)]
@@ -52,26 +52,26 @@ pub struct Sandbox {
     pub status: Option<Status>,
 }
 
-/// The files of a sandbox that was archived. Memory and processes are not among them.
+/// The archived files of a sandbox. Memory and processes are not archived.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxArchive {
     #[schemars(extend("readOnly" = true))]
     pub created_at: Option<Timestamp>,
-    /// What the sandbox ran on.
+    /// Generation that the sandbox ran on.
     #[schemars(extend("readOnly" = true))]
     pub generation: Option<String>,
     #[schemars(extend("readOnly" = true))]
     pub restore_started_at: Option<Timestamp>,
-    /// Bytes.
+    /// Size in bytes.
     #[schemars(extend("readOnly" = true))]
     pub size: Option<u64>,
     #[schemars(extend("readOnly" = true))]
     pub started_at: Option<Timestamp>,
 }
 
-/// Whether it runs or sleeps.
+/// Whether a sandbox runs or sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Activity {
@@ -101,14 +101,14 @@ pub struct SandboxSpec {
 #[serde(rename_all = "camelCase")]
 pub struct SandboxInfrastructureError {
     pub code: Option<String>,
-    /// Whether the sandbox cannot go on.
+    /// True if the sandbox cannot continue.
     pub fatal: Option<bool>,
     pub instance: Option<String>,
     pub message: Option<String>,
     pub time: Option<Timestamp>,
 }
 
-/// What the server knows of a sandbox.
+/// What the server knows about a sandbox beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
@@ -117,32 +117,33 @@ pub struct State {
     pub errors: Vec<SandboxInfrastructureError>,
     #[serde(default)]
     pub activity: Option<Activity>,
-    /// The last resume or suspend.
+    /// Time of the last resume or suspend.
     #[serde(default)]
     pub last_used_at: Option<Timestamp>,
     #[serde(default)]
     pub node_generation: Option<String>,
-    /// The number of the launch that the wish asks for. It rises when what runs has to be made anew.
+    /// Number of the launch that the wish asks for. Rises when the instance has to be created anew.
     #[serde(default)]
     pub launch: u32,
-    /// The launch that was last seen to run.
+    /// The launch that was last seen running.
     #[serde(default)]
     pub placed: Option<Placement>,
-    /// The row of the snapshot that its instances begin with, over the same image.
+    /// Row of the snapshot that its instances start from, over the same image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<ResourceId>,
-    /// Whether the disk that it has must go before its next instance: a restore begins another.
+    /// True if its disk must be discarded before the next instance: a restore starts from another
+    /// one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh_disk: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<SandboxArchive>,
-    /// What it has mounted, or is about to.
+    /// Drives that are mounted, or about to be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drives: Vec<DriveAttachment>,
-    /// How often its rules of egress have changed.
+    /// How many times its egress rules have changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rules: u32,
-    /// The same of those that its instance keeps to.
+    /// Value of [`State::rules`] that its instance has applied.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rules_kept: u32,
 }
@@ -153,17 +154,17 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl State {
-    /// Whether it is archived, or on its way there or back.
+    /// Returns true if the sandbox is archived, or on its way there or back.
     pub fn is_away(&self) -> bool {
         let status = self.lifecycle.status();
         matches!(status, Some(Status::Archiving | Status::Archived | Status::Unarchiving))
     }
 
-    /// Notes that other rules hold from now on, which its instance has to be told.
+    /// Records that the rules have changed and that the instance has yet to be told.
     pub fn change_rules(&mut self, why: &str, now: Timestamp) {
         self.rules += 1;
-        // What was never deployed has no status that an event could repeat, and the last event of what is
-        // over says since when.
+        // A sandbox that was never deployed has no status for the event to repeat, and the last
+        // event of a terminated one tells when it ended.
         let last = self.lifecycle.events.last().map(|last| last.status);
         if let Some(status) = last.filter(|status| *status != Status::Terminated) {
             self.lifecycle.record(NETWORK, status, why, now);
@@ -171,7 +172,7 @@ impl State {
     }
 }
 
-/// A drive that a sandbox has. It outlives the instance.
+/// A drive attached to a sandbox. The attachment outlives the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveAttachment {
     pub drive: ResourceId,
@@ -179,12 +180,12 @@ pub struct DriveAttachment {
     pub mounted: MountedDrive,
 }
 
-/// Where a sandbox runs.
+/// The machine and launch with which a sandbox runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     pub machine: String,
     pub launch: u32,
-    /// Absent in rows of releases that did not put the kind into names of instances.
+    /// Absent in rows of releases that did not put the kind into instance names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<InstanceName>,
 }
@@ -227,7 +228,7 @@ impl Kind for Sandbox {
         fixed(&new.vpc, &old.vpc, "spec.vpc", problems);
         Generation::check_change(new.generation(), old.generation(), problems);
         let message = "cannot be changed after creation";
-        // Clients that know no absent lists send an empty one back.
+        // Clients without a notion of absent lists send an empty one back.
         let same_volumes = new.volumes.as_deref().unwrap_or_default()
             == old.volumes.as_deref().unwrap_or_default();
         problems.require(same_volumes, "spec.volumes", message);
@@ -236,7 +237,7 @@ impl Kind for Sandbox {
         let disk =
             |spec: &SandboxSpec| spec.runtime.as_ref().and_then(|runtime| runtime.storage_mb);
         let shrinks = disk(new).zip(disk(old)).is_some_and(|(new, old)| new < old);
-        // With another image the disk begins anew, of any size.
+        // With another image the disk starts anew, at any size.
         problems.require(
             !shrinks || self.image() != before.image(),
             "spec.runtime.storageMb",
@@ -297,7 +298,7 @@ impl Kind for Sandbox {
         let mut state = old.map(|(_, state)| state.clone()).unwrap_or_default();
         let ruled = old.is_some_and(|(old, _)| old.spec.rules() != self.spec.rules());
         if state.is_away() {
-            // What needs an instance is refused meanwhile.
+            // Changes that need an instance are refused meanwhile.
             if ruled {
                 state.change_rules(&self.ruled(), now);
             }
@@ -337,7 +338,7 @@ impl Kind for Sandbox {
 }
 
 impl SandboxSpec {
-    /// As [`Kind::secrets`].
+    /// Does the work of [`Kind::secrets`].
     pub(super) fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
         if let Some(runtime) = &mut self.runtime {
             Env::visit_all(runtime.envs.as_mut(), visit);
@@ -350,7 +351,7 @@ impl SandboxSpec {
 }
 
 impl Sandbox {
-    /// A wish.
+    /// Makes a wish; all read-only members are empty.
     pub fn new(metadata: Metadata, spec: SandboxSpec) -> Self {
         Self {
             metadata,
@@ -366,7 +367,7 @@ impl Sandbox {
         }
     }
 
-    /// What its events say of rules that have changed.
+    /// Returns the event message about changed rules.
     fn ruled(&self) -> String {
         let rules = self.spec.rules();
         format!(
@@ -379,7 +380,8 @@ impl Sandbox {
         )
     }
 
-    /// When it is to be deleted, if its spec says so: the first of all its conditions.
+    /// Returns when the sandbox is to be deleted, if its spec says so: the earliest of all its
+    /// conditions.
     pub fn expires_at(
         &self,
         created_at: Timestamp,
@@ -402,8 +404,8 @@ impl Sandbox {
         ends.chain(runtime.and_then(|runtime| runtime.expires)).min()
     }
 
-    /// Whether the change from `old` needs another instance. When it ends, what may reach it and how its image is had do
-    /// not.
+    /// Returns true if the change from `old` needs a new instance. Changes to its end, to what may
+    /// reach it and to how its image is fetched do not.
     pub fn restarts(&self, old: &Self) -> bool {
         let lasting = |spec: &SandboxSpec| {
             let runtime = spec.runtime.clone().unwrap_or_default();
@@ -416,7 +418,7 @@ impl Sandbox {
         self.spec.runtime.as_ref().and_then(|runtime| runtime.image.as_deref()).unwrap_or_default()
     }
 
-    /// How long the record stays after the end, in seconds.
+    /// Returns how long the record is kept after the end, in seconds.
     pub fn retention_s(&self) -> i64 {
         let told = self
             .spec
@@ -426,7 +428,7 @@ impl Sandbox {
         told.and_then(|text| duration::parse_s(text).ok()).unwrap_or(RETENTION_S_DEFAULT)
     }
 
-    /// How long its first process gets to end, in seconds.
+    /// Returns the grace period of its first process at the end, in seconds.
     pub fn grace_s(&self) -> i64 {
         self.spec
             .runtime
@@ -445,17 +447,17 @@ impl SandboxSpec {
         self.runtime.as_ref()?.extra_args.as_ref()
     }
 
-    /// The gateway whose addresses its traffic leaves with.
+    /// Returns the gateway from whose addresses its traffic leaves.
     pub fn gateway(&self) -> Option<&str> {
         self.network.as_ref()?.gateway()
     }
 
-    /// The VPC that it names. Without one it is in the workspace's own.
+    /// Returns the VPC that it names. Without one it belongs to the workspace's own VPC.
     pub fn vpc(&self) -> Option<&str> {
         self.vpc.as_deref().filter(|vpc| !vpc.is_empty())
     }
 
-    /// What the machine is told of its network, as far as the wish says it.
+    /// Returns the egress rules for the machine, as far as the wish determines them.
     pub fn rules(&self) -> EgressRules {
         self.network.as_ref().map(Network::rules).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! When a sandbox goes by itself.
+//! When a sandbox is deleted by itself.
 
 use crate::parts::{duration, limits};
 use crate::{Problems, Timestamp};
@@ -10,10 +10,10 @@ use serde_with::skip_serializing_none;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxLifecycle {
-    /// The first that is met decides.
+    /// Conditions for deletion; the first one that is met applies.
     #[schemars(length(max = limits::LIST_MAX))]
     pub expiration_policies: Option<Vec<ExpirationPolicy>>,
-    /// How long the record stays after the end.
+    /// How long the record is kept after the end, such as `24h`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub terminated_retention: Option<String>,
 }
@@ -40,7 +40,7 @@ pub struct ExpirationPolicy {
     pub action: Option<ExpirationAction>,
     #[serde(rename = "type")]
     pub kind: Option<ExpirationType>,
-    /// A length of time such as `30m`, or for `date` a time.
+    /// A length of time such as `30m`; a time if `type` is `date`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub value: Option<String>,
 }

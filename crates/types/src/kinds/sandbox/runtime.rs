@@ -1,4 +1,4 @@
-//! What a sandbox runs, and with how much.
+//! What a sandbox runs, and with how much memory and disk.
 
 use crate::parts::{Env, Generation, Port, Sensitive, SkipBuild, TextMap, duration, limits};
 use crate::{Problems, Timestamp};
@@ -8,7 +8,7 @@ use serde_with::skip_serializing_none;
 
 const GRACE_S_MAX: i64 = 3600;
 const EXTRA_ARGS: [&str; 3] = ["iptables", "nfs", "tun"];
-/// Characters of an unknown name that a message repeats.
+/// Longest part of an unknown name that a message repeats, in characters.
 const EXTRA_ARG_SHOWN_MAX: usize = 80;
 
 #[skip_serializing_none]
@@ -17,29 +17,29 @@ const EXTRA_ARG_SHOWN_MAX: usize = 80;
 pub struct SandboxRuntime {
     #[schemars(length(max = limits::ENVS_MAX))]
     pub envs: Option<Vec<Env>>,
-    /// When it is deleted.
+    /// Time at which the sandbox is deleted.
     pub expires: Option<Timestamp>,
-    /// `enabled` or `disabled` for each of `iptables`, `nfs`, `tun`.
+    /// `enabled` or `disabled` for each of `iptables`, `nfs` and `tun`.
     #[schemars(schema_with = "limits::text_map")]
     pub extra_args: Option<TextMap>,
     pub generation: Option<Generation>,
     #[schemars(length(max = limits::URL_MAX))]
     pub image: Option<String>,
-    /// Megabytes. CPU cores are this divided by 2048.
+    /// Memory in megabytes. The number of CPU cores is this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub ports: Option<Vec<Port>>,
     pub snapshot_enabled: Option<bool>,
-    /// Megabytes of disk below the root, for those that want it off the memory.
+    /// Size in megabytes of a disk for written files. Without it they are kept in memory.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub storage_mb: Option<i64>,
     #[schemars(range(min = 0, max = GRACE_S_MAX))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Longest life, such as `24h`. An empty text removes it.
+    /// Longest lifetime, such as `24h`. An empty text removes the limit.
     #[schemars(length(max = limits::WORD_MAX))]
     pub ttl: Option<String>,
-    /// Credentials of an outside registry, as the text of its configuration file.
+    /// Credentials of an outside registry: the text of a Docker configuration file.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub docker_config: Option<Sensitive<String>>,
     pub skip_build: Option<SkipBuild>,
@@ -62,7 +62,7 @@ impl SandboxRuntime {
 fn check_extra_args(given: Option<&TextMap>, problems: &mut Problems) {
     const AT: &str = "spec.runtime.extraArgs";
     for (name, value) in given.into_iter().flatten() {
-        // The name is the caller's, and goes into a message.
+        // The name comes from the caller and goes into a message.
         let field =
             format!("{AT}.{}", name.escape_debug().take(EXTRA_ARG_SHOWN_MAX).collect::<String>());
         if !EXTRA_ARGS.contains(&name.as_str()) {
