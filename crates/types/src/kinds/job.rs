@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeSet;
 
-/// Share of a microVM's memory that holds its disk, in percent.
+/// Default share of a microVM's memory that holds its disk, in percent.
 const DISK_PERCENT_DEFAULT: i64 = 50;
 
 #[skip_serializing_none]
@@ -32,11 +32,11 @@ pub struct Job {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSpec {
-    /// When false no new execution can be started.
+    /// If false, no new execution can be started.
     #[schemars(extend("default" = true))]
     pub enabled: Option<bool>,
     pub github_runner: Option<GithubRunnerConfig>,
-    /// What it may reach, as for sandboxes.
+    /// Network access of the instances, as for sandboxes.
     pub network: Option<Network>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
@@ -50,12 +50,12 @@ pub struct JobSpec {
     pub volumes: Option<Vec<JobVolume>>,
 }
 
-/// A list that is not empty turns the job into a runner.
+/// Settings of a runner for GitHub workflows. A list that is not empty turns the job into a runner.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GithubRunnerConfig {
-    /// `owner/repo` each.
+    /// Repositories whose workflows it runs, each as `owner/repo`.
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = limits::WORD_MAX)))]
     pub repositories: Option<Vec<String>>,
 }
@@ -64,7 +64,7 @@ pub struct GithubRunnerConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRuntime {
-    /// Share of the memory that holds the disk. MicroVMs only.
+    /// Share of the memory that holds the disk, in percent. MicroVMs only.
     #[schemars(range(min = 10, max = 95))]
     pub disk_percent: Option<i64>,
     #[schemars(length(max = limits::ENVS_MAX))]
@@ -74,21 +74,21 @@ pub struct JobRuntime {
     pub image: Option<String>,
     #[schemars(range(min = 0, max = limits::RETRIES_MAX))]
     pub max_retries: Option<i64>,
-    /// Tasks of one execution that run at once.
+    /// Most tasks of one execution that run at once.
     #[schemars(range(min = 1, max = limits::CONCURRENCY_MAX))]
     pub max_concurrent_tasks: Option<i64>,
-    /// Megabytes. CPU cores are this divided by 2048.
+    /// Memory in megabytes. The number of CPU cores is this divided by 2048.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub ports: Option<Vec<Port>>,
-    /// Seconds after which a task is ended.
+    /// Seconds after which a task is stopped.
     #[schemars(range(min = 1, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
-    /// Megabytes of disk below the root, for those that want it off the memory.
+    /// Size in megabytes of a disk for written files. Without it they are kept in memory.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub storage_mb: Option<i64>,
-    /// Credentials of an outside registry, as the text of its configuration file.
+    /// Credentials of an outside registry: the text of a Docker configuration file.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub docker_config: Option<Sensitive<String>>,
     pub skip_build: Option<SkipBuild>,
@@ -100,7 +100,7 @@ pub enum JobVolumeType {
     Ephemeral,
 }
 
-/// Made when an execution starts, gone when it ends.
+/// A volume that is created when an execution starts and removed when it ends.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -31,27 +31,27 @@ pub struct ModelSpec {
     pub enabled: Option<bool>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub flavors: Option<Vec<Flavor>>,
-    /// The first gives the credentials.
+    /// Names of connections; the first supplies the credentials.
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub integration_connections: Option<Vec<String>>,
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub policies: Option<Vec<String>>,
-    /// What is written to its log of each request. Absent: nothing.
+    /// What the model's log records of each request. Nothing if absent.
     pub request_log: Option<ModelRequestLog>,
     pub revision: Option<RevisionConfiguration>,
-    /// How requests are spread over models, and what happens when one fails.
+    /// How requests are distributed over models, and what happens when one fails.
     pub routing: Option<ModelRouting>,
     pub runtime: Option<ModelRuntime>,
-    /// Answers that are given again to the same request. Absent: none.
+    /// Reuse of answers for identical requests. Off if absent.
     pub cache: Option<ModelCache>,
-    /// What looks at requests and answers, in this order.
+    /// Checks of requests and answers, run in this order.
     #[schemars(length(max = limits::MODEL_HOOKS_MAX))]
     pub hooks: Option<Vec<ModelHook>>,
-    /// Whether to use the connection's test credentials.
+    /// True to use the connection's test credentials.
     pub sandbox: Option<bool>,
 }
 
-/// Who serves a model, and so which dialect is spoken.
+/// The provider of a model, which also decides the API dialect.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -98,26 +98,27 @@ pub struct ModelRuntime {
     pub kind: Option<ModelType>,
 }
 
-/// Where requests go. A model with `targets` has no provider of its own: it stands for these.
+/// Where requests go. A model with `targets` has no provider of its own: the targets answer for it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRouting {
-    /// Models of the workspace that share the requests.
+    /// Models of the workspace that the requests are split over.
     #[schemars(length(max = limits::MODEL_TARGETS_MAX))]
     pub targets: Option<Vec<ModelTarget>>,
-    /// Models of the workspace that are asked, in this order, when the one before failed.
+    /// Models of the workspace to ask, in this order, when the one before has failed.
     #[schemars(length(max = limits::MODEL_TARGETS_MAX))]
     pub fallbacks: Option<Vec<ModelFallback>>,
-    /// Whether a conversation stays with the model that answered it first, as long as that one can.
+    /// True if a conversation stays with the model that first answered it, as long as that model
+    /// can.
     pub sticky: Option<bool>,
-    /// How often one model is asked again, where that can help. Default: 1.
+    /// How many times one model is asked again, where that can help. Default: 1.
     #[schemars(range(min = 0, max = limits::MODEL_RETRIES_MAX))]
     pub retries: Option<i64>,
-    /// How long a model may take to the first byte of its answer, in milliseconds.
+    /// Longest wait for the first byte of an answer, in milliseconds.
     #[schemars(range(min = 1, max = limits::MODEL_TIMEOUT_MS_MAX))]
     pub first_token_timeout_ms: Option<i64>,
-    /// How long it may be silent in the middle of one.
+    /// Longest silence in the middle of an answer, in milliseconds.
     #[schemars(range(min = 1, max = limits::MODEL_TIMEOUT_MS_MAX))]
     pub token_timeout_ms: Option<i64>,
 }
@@ -128,7 +129,7 @@ pub struct ModelRouting {
 pub struct ModelTarget {
     #[schemars(length(min = 1, max = 49))]
     pub model: String,
-    /// Its share of the requests, beside those of the others. Default: 1.
+    /// Share of the requests, relative to the other targets. Default: 1.
     #[schemars(range(min = 0, max = limits::SCALE_MAX))]
     pub weight: Option<i64>,
 }
@@ -139,41 +140,42 @@ pub struct ModelTarget {
 pub struct ModelFallback {
     #[schemars(length(min = 1, max = 49))]
     pub model: String,
-    /// After which failures. Absent: all but those that are the caller's fault.
+    /// Failures after which this model is asked. If absent: all except those that are the caller's
+    /// fault.
     #[schemars(length(max = limits::LIST_MAX))]
     pub on: Option<Vec<ModelFailure>>,
 }
 
-/// How a provider fails.
+/// A way in which a request to a provider fails.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum ModelFailure {
-    /// It cannot be reached, or ends the connection.
+    /// The provider cannot be reached, or closes the connection.
     Unreachable,
-    /// It says nothing for too long.
+    /// The provider is silent for too long.
     Timeout,
-    /// 429.
+    /// The provider answers 429.
     RateLimit,
-    /// 500 and above.
+    /// The provider answers 500 or above.
     ServerError,
-    /// The connection's credentials are refused.
+    /// The provider refuses the connection's credentials.
     Credentials,
-    /// The request is longer than the model takes.
+    /// The request is longer than the model accepts.
     ContextLength,
-    /// The provider refuses what is asked for.
+    /// The provider refuses the content of the request.
     ContentFilter,
-    /// Any other 4xx.
+    /// The provider answers any other 4xx.
     BadRequest,
 }
 
-/// Answers to requests that are equal in every byte that counts are kept.
+/// Keeps answers and reuses them for requests that are equal in every byte that matters.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelCache {
-    /// How long one is given again, in seconds.
+    /// How long an answer is reused, in seconds.
     #[schemars(range(min = 1, max = limits::MODEL_CACHE_S_MAX))]
     pub ttl: i64,
 }
@@ -183,9 +185,9 @@ pub struct ModelCache {
 #[serde(rename_all = "camelCase")]
 pub struct ModelRequestLog {
     pub enabled: Option<bool>,
-    /// Whether what was asked and answered is in it, and not only who, when and how much.
+    /// True to record what was asked and answered, not only who asked, when and how much.
     pub bodies: Option<bool>,
-    /// Regular expressions. What they find in bodies is replaced by `***`.
+    /// Regular expressions; what they match in bodies is replaced by `***`.
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = limits::PATH_MAX)))]
     pub redact: Option<Vec<String>>,
 }
@@ -195,20 +197,20 @@ pub struct ModelRequestLog {
 pub enum ModelHookTime {
     /// On the request, before any provider sees it.
     Before,
-    /// On the whole answer. Answers of streams are looked at as text that was sent already.
+    /// On the whole answer. The text of a streamed answer has already been sent when it is checked.
     After,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ModelHookAction {
-    /// The request is refused.
+    /// Refuse the request.
     Block,
-    /// What was found is replaced by `***`.
+    /// Replace what was found by `***`.
     Mask,
 }
 
-/// Either a pattern that is looked for here, or an address that is asked.
+/// A check of requests or answers: either a pattern to search for, or an address to ask.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -217,12 +219,13 @@ pub struct ModelHook {
     /// A regular expression.
     #[schemars(length(max = limits::PATH_MAX))]
     pub pattern: Option<String>,
-    /// What happens where the pattern is found. Default: block.
+    /// What to do where the pattern matches. Default: block.
     pub action: Option<ModelHookAction>,
-    /// It is sent the body by `POST`: 200 lets it pass, with another body if it answers one; 4xx blocks.
+    /// Address to which the body is sent by `POST`. A 200 lets it pass, replaced by the answer's
+    /// body if there is one; a 4xx blocks it.
     #[schemars(length(max = limits::URL_MAX))]
     pub webhook: Option<String>,
-    /// Whether the request goes on when the address does not answer. Default: it does not.
+    /// True if the request goes on when the address does not answer. Default: false.
     pub optional: Option<bool>,
 }
 
@@ -297,7 +300,7 @@ impl Model {
 }
 
 impl ModelRouting {
-    /// The models that it names.
+    /// Returns the models that it names.
     fn references(&self) -> Vec<Reference> {
         let targets =
             self.targets.iter().flatten().enumerate().map(|(index, target)| {
@@ -336,13 +339,13 @@ impl ModelHook {
 }
 
 impl ModelSpec {
-    /// Whether it only leads to other models.
+    /// Returns true if the model only forwards to other models.
     pub fn is_virtual(&self) -> bool {
         let targets = self.routing.as_ref().and_then(|routing| routing.targets.as_ref());
         targets.is_some_and(|targets| !targets.is_empty())
     }
 
-    /// A model with targets has no provider of its own.
+    /// Checks that a model with targets has no provider of its own.
     fn check_provider(&self, problems: &mut Problems) {
         if !self.is_virtual() {
             return;

@@ -1,4 +1,4 @@
-//! What a workload may reach, and how.
+//! What a workload may reach over the network, and how.
 
 use crate::Problems;
 use crate::egress::EgressRules;
@@ -13,15 +13,16 @@ use std::collections::HashSet;
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "SandboxNetwork")]
 pub struct Network {
-    /// The older place of `proxy.allowedDomains`.
+    /// Older place of `proxy.allowedDomains`.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub allowed_domains: Option<Vec<String>>,
     pub egress: Option<EgressConfig>,
     pub firewall: Option<FirewallConfig>,
-    /// The older place of `proxy.forbiddenDomains`.
+    /// Older place of `proxy.forbiddenDomains`.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub forbidden_domains: Option<Vec<String>>,
-    /// Present, even if empty: all traffic goes through the proxy. It may be turned on and off in place.
+    /// If present, even empty, all traffic goes through the proxy. Can be added and removed while
+    /// the workload runs.
     pub proxy: Option<ProxyConfig>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub subnet: Option<String>,
@@ -34,7 +35,7 @@ pub struct Network {
 pub struct EgressConfig {
     #[schemars(length(max = 49))]
     pub gateway: Option<String>,
-    /// `dedicated`.
+    /// Always `dedicated`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub mode: Option<String>,
     #[schemars(length(max = limits::LIST_MAX))]
@@ -74,20 +75,20 @@ pub struct FirewallConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyConfig {
-    /// If there are any, only these are reached.
+    /// Domains that can be reached. If there are any, no other can.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub allowed_domains: Option<Vec<String>>,
-    /// These are reached without the proxy.
+    /// Domains that are reached without the proxy.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub bypass: Option<Vec<String>>,
-    /// These are not reached. What `allowedDomains` lists as well passes.
+    /// Domains that cannot be reached, unless `allowedDomains` lists them too.
     #[schemars(length(max = limits::RULES_MAX), inner(length(max = limits::WORD_MAX)))]
     pub forbidden_domains: Option<Vec<String>>,
     #[schemars(length(max = limits::LIST_MAX))]
     pub routing: Option<Vec<ProxyTarget>>,
 }
 
-/// What the proxy adds to requests to some destinations.
+/// Headers and body members that the proxy adds to requests to some destinations.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -98,17 +99,17 @@ pub struct ProxyTarget {
     pub destinations: Option<Vec<String>>,
     #[schemars(schema_with = "limits::text_map")]
     pub headers: Option<TextMap>,
-    /// Values for `{{SECRET:name}}`. Only the answer to the creation shows them.
+    /// Values for `{{SECRET:name}}`. Shown only in the answer to the creation.
     #[schemars(schema_with = "limits::text_map")]
     pub secrets: Option<Sensitive<TextMap>>,
 }
 
-/// The one mode of [`EgressConfig`].
+/// The only mode of [`EgressConfig`].
 const DEDICATED: &str = "dedicated";
 
 impl Network {
-    /// What the machine is told, without the addresses and neighbours that only other rows know.
-    /// Secrets must be open.
+    /// Returns the rules for the machine, without the addresses and neighbours that only other rows
+    /// know. Secrets must have been opened.
     pub fn rules(&self) -> EgressRules {
         let none = ProxyConfig::default();
         let proxy = self.proxy.as_ref().unwrap_or(&none);
@@ -122,7 +123,7 @@ impl Network {
         }
     }
 
-    /// The gateway whose addresses its traffic leaves with.
+    /// Returns the gateway from whose addresses the traffic leaves.
     pub fn gateway(&self) -> Option<&str> {
         self.egress.as_ref()?.gateway.as_deref().filter(|gateway| !gateway.is_empty())
     }
@@ -183,15 +184,15 @@ impl Network {
         );
     }
 
-    /// For the kinds whose instances come and go: an address that one of them still uses must not be
-    /// given to somebody else.
+    /// Checks the network of kinds whose instances come and go. They cannot have a gateway: an
+    /// address that one instance still uses must not be given to another workload.
     pub(super) fn check_replicated(&self, problems: &mut Problems) {
         self.check(problems);
         let why = "is for sandboxes: leave it out";
         problems.require(self.gateway().is_none(), "spec.network.egress", why);
     }
 
-    /// Every list of patterns, with its place in the wish.
+    /// Returns every list of patterns, with its path in the wish.
     fn lists(&self) -> impl Iterator<Item = (String, &Vec<String>)> {
         let top = [
             ("allowedDomains", self.allowed_domains.as_ref()),
@@ -212,8 +213,8 @@ impl Network {
         fixed.chain(targets)
     }
 
-    /// Takes over what an update leaves out: secrets of rules that stay as they are, and what was
-    /// fixed at the creation.
+    /// Carries over what an update leaves out: secrets of rules that stay the same, and what was
+    /// fixed at creation.
     pub(super) fn keep(new: &mut Option<Self>, old: Option<&Self>) {
         let Some(old) = old else { return };
         if let Some(network) = new {
@@ -225,8 +226,9 @@ impl Network {
         }
     }
 
-    /// Answers leave secrets out, so a caller that changes something else sends its rules back without them. A rule that is
-    /// otherwise the same keeps its secrets; one that changed needs them again.
+    /// Carries over secrets of unchanged rules. Answers omit secrets, so a caller that changes
+    /// something else sends its rules back without them. A rule that is otherwise the same keeps
+    /// its secrets; one that changed needs them again.
     fn keep_secrets(&mut self, old: &Self) {
         let rule = |target: &ProxyTarget| ProxyTarget { secrets: None, ..target.clone() };
         for target in self.targets_mut().filter(|target| target.secrets.is_none()) {
@@ -255,7 +257,7 @@ impl Network {
     }
 }
 
-/// Two lists that say the same, as one.
+/// Merges two lists with the same meaning, without duplicates.
 fn joined(older: &Option<Vec<String>>, list: &Option<Vec<String>>) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();
     let mut seen = HashSet::new();
@@ -267,8 +269,9 @@ fn joined(older: &Option<Vec<String>>, list: &Option<Vec<String>>) -> Vec<String
     joined
 }
 
-/// An odd pattern is a domain that is written so. Only what no name and no path has is refused: it
-/// would forbid or allow nothing, and nobody would notice.
+/// Checks the patterns of one list. An unusual pattern is taken as a literal domain. Only
+/// characters that no name or path can have are refused: such a pattern would forbid or allow
+/// nothing, and nobody would notice.
 fn check_patterns(at: &str, patterns: &[String], problems: &mut Problems) {
     for (index, pattern) in patterns.iter().enumerate() {
         let well = !pattern.chars().any(|it| it.is_whitespace() || it.is_control());
@@ -324,7 +327,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever passes the checks reaches the machine as it was written, each pattern once.
+        /// Whatever passes the checks reaches the machine as written, each pattern once.
         #[test]
         fn no_pattern_is_lost(top in prop::collection::vec(".{0,6}", 0..4), proxy in prop::collection::vec(".{0,6}", 0..4)) {
             let network = network(json!({"forbiddenDomains": top, "proxy": {"forbiddenDomains": proxy}}));

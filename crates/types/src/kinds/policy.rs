@@ -1,4 +1,4 @@
-//! Policies: where, on what, and how much of it others may run.
+//! Policies: limits on where, on what hardware, and how much other resources may run.
 
 use crate::models::{Amounts, ModelLimit, window_step};
 use crate::parts::{Flavor, Head, Metadata, limits};
@@ -13,7 +13,7 @@ use serde_with::skip_serializing_none;
 pub struct Policy {
     pub metadata: Metadata,
     pub spec: PolicySpec,
-    /// How many resources name it.
+    /// Number of resources that name the policy.
     #[serde(skip_deserializing)]
     pub usage: Option<PolicyUsageCounts>,
 }
@@ -81,7 +81,7 @@ pub enum Granularity {
     Month,
 }
 
-/// Whose use is counted together.
+/// The scope within which usage is added up.
 #[derive(
     Debug,
     Clone,
@@ -98,23 +98,25 @@ pub enum Granularity {
 )]
 #[serde(rename_all = "camelCase")]
 pub enum LimitPer {
-    /// That of each model.
+    /// Each model separately.
     #[default]
     Model,
-    /// That of all models with the policy.
+    /// All models with the policy together.
     Workspace,
-    /// That of each key or signed-in caller.
+    /// Each key or signed-in caller separately.
     Key,
-    /// That of each end user, as requests name them.
+    /// Each end user, as named in requests, separately.
     EndUser,
 }
 
-/// What models may use in each window of `step` times `granularity`. A limit of 0 is none.
+/// Limits on the usage of models in each window of `step` times `granularity`. A limit of 0 means
+/// no limit.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyMaxTokens {
-    /// US dollars, such as `12.50`. Never passed: what a request may cost at most has to be left.
+    /// US dollars, such as `12.50`. Never exceeded: a request passes only if the most it may cost
+    /// is still left.
     #[schemars(length(max = limits::WORD_MAX))]
     pub cost: Option<String>,
     pub granularity: Option<Granularity>,
@@ -122,7 +124,7 @@ pub struct PolicyMaxTokens {
     pub input: Option<i64>,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub output: Option<i64>,
-    /// Whose use is counted together. Default: that of each model.
+    /// Scope within which usage is added up. Default: each model separately.
     pub per: Option<LimitPer>,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub requests: Option<i64>,
@@ -202,13 +204,14 @@ impl PolicyMaxTokens {
 }
 
 impl PolicySpec {
-    /// Whether it says anything of resources of this type. One that names no types is for all.
+    /// Returns true if the policy applies to resources of this type. Without a list of types it
+    /// applies to all.
     pub fn concerns(&self, resource: PolicyResourceType) -> bool {
         let types = self.resource_types.as_deref().unwrap_or_default();
         types.is_empty() || types.contains(&resource)
     }
 
-    /// What models under it may use: a limit for each of its amounts.
+    /// Returns the limits on models with this policy: one for each of its amounts.
     pub fn model_limits(&self, id: &str, name: &str) -> Vec<ModelLimit> {
         let limits = self.max_tokens.as_ref().filter(|_| self.kind == Some(PolicyType::MaxToken));
         let Some((limits, granularity)) = limits.and_then(|it| Some((it, it.granularity?))) else {

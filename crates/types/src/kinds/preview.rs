@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// The edge answers there itself.
+/// The edge itself answers at this port.
 const PORT_RESERVED: i64 = 80;
 
 #[skip_serializing_none]
@@ -32,7 +32,7 @@ pub struct PreviewMetadata {
     pub name: String,
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub display_name: Option<String>,
-    /// The sandbox.
+    /// Name of the sandbox.
     #[serde(skip_deserializing)]
     pub resource_name: Option<String>,
     #[serde(skip_deserializing)]
@@ -45,27 +45,27 @@ pub struct PreviewMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewSpec {
-    /// A verified custom domain to answer under.
+    /// A verified custom domain under which the preview answers.
     #[schemars(length(max = 253))]
     pub custom_domain: Option<String>,
-    /// When it is deleted.
+    /// Time at which the preview is deleted.
     pub expires: Option<Timestamp>,
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i64>,
-    /// First label of its host.
+    /// First label of the preview's host name.
     #[schemars(length(max = 63))]
     pub prefix_url: Option<String>,
-    /// Whether it answers without a token.
+    /// True if the preview answers without a token.
     pub public: Option<bool>,
     #[serde(skip_deserializing)]
     pub region: Option<String>,
-    /// Set on requests to the workload.
+    /// Headers set on requests to the sandbox.
     #[schemars(schema_with = "limits::text_map")]
     pub request_headers: Option<TextMap>,
-    /// Set on its answers.
+    /// Headers set on answers.
     #[schemars(schema_with = "limits::text_map")]
     pub response_headers: Option<TextMap>,
-    /// Longest life, such as `24h`.
+    /// Longest lifetime, such as `24h`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub ttl: Option<String>,
     #[serde(skip_deserializing)]
@@ -86,7 +86,7 @@ impl Head for PreviewMetadata {
     }
 }
 
-/// What the server knows of a preview.
+/// What the server knows about a preview beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
@@ -94,7 +94,8 @@ pub struct State {
     /// The region of its sandbox.
     #[serde(default)]
     pub region: Option<String>,
-    /// Where it answers. Only previews of releases that did not note it have none, until the server has started.
+    /// Address of the preview. Missing only in previews of releases that did not record it, until
+    /// the server has started.
     #[serde(default)]
     pub at: Option<PreviewAddress>,
 }
@@ -174,7 +175,7 @@ impl Kind for Preview {
 }
 
 impl Preview {
-    /// When it is to be deleted, if its spec says so.
+    /// Returns when the preview is to be deleted, if its spec says so.
     pub fn expires_at(&self, created_at: Timestamp) -> Option<Timestamp> {
         let ttl = self.spec.ttl.as_deref().and_then(|ttl| duration::parse_s(ttl).ok());
         ttl.map(|ttl| created_at.plus_s(ttl)).into_iter().chain(self.spec.expires).min()

@@ -22,7 +22,7 @@ pub struct PreviewTokenMetadata {
     pub name: String,
     #[serde(skip_deserializing)]
     pub preview_name: Option<String>,
-    /// The sandbox.
+    /// Name of the sandbox.
     #[serde(skip_deserializing)]
     pub resource_name: Option<String>,
     #[serde(skip_deserializing)]
@@ -38,7 +38,8 @@ pub struct PreviewTokenSpec {
     pub expires_at: Option<Timestamp>,
     #[serde(skip_deserializing)]
     pub expired: Option<bool>,
-    /// What opens the preview. The server makes it; it is stored sealed and shown to whoever may read the preview.
+    /// Token that opens the preview. Made by the server, stored encrypted, and shown to whoever may
+    /// read the preview.
     #[schemars(extend("readOnly" = true))]
     pub token: Option<Sensitive<String>>,
 }
@@ -53,7 +54,7 @@ impl Head for PreviewTokenMetadata {
     }
 }
 
-/// Longer than anybody guesses.
+/// Long enough that nobody can guess a token.
 const TOKEN_CHARACTERS: usize = 48;
 
 impl Kind for PreviewToken {

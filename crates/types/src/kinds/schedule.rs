@@ -1,4 +1,4 @@
-//! Schedules of a sandbox: commands that the clock starts in it.
+//! Schedules of a sandbox: commands that are started in it at set times.
 
 use crate::parts::{Cron, Head, Sensitive, TextMap, check_env_name, duration, limits, visit_map};
 use crate::{Kind, KindName, Naming, Problems, Stamp, Timestamp, World};
@@ -16,12 +16,12 @@ pub struct Schedule {
     #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
     pub id: Option<String>,
     pub input: Option<SandboxScheduleInput>,
-    /// Executions whose outcome is kept.
+    /// Number of executions whose outcome is kept.
     #[schemars(range(min = 1, max = limits::SCHEDULE_HISTORY_MAX))]
     pub max_executions: Option<i64>,
     #[serde(rename = "type")]
     pub kind: Option<ScheduleType>,
-    /// A cron line, a time, or a length of time, by `type`.
+    /// A cron line, a time, or a length of time, depending on `type`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub value: Option<String>,
     #[serde(skip_deserializing)]
@@ -42,14 +42,14 @@ pub enum ScheduleType {
 pub struct SandboxScheduleInput {
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub command: Option<String>,
-    /// Stored sealed and shown masked.
+    /// Stored encrypted and shown masked.
     #[schemars(schema_with = "limits::text_map")]
     pub env: Option<Sensitive<TextMap>>,
-    /// Whether the sandbox stays awake while it runs.
+    /// True if the sandbox stays awake while the command runs.
     pub keep_alive: Option<bool>,
     #[schemars(length(max = limits::WORD_MAX), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
-    /// Seconds; 0 is none.
+    /// Time limit in seconds; 0 means no limit.
     #[schemars(range(min = 0, max = limits::YEAR_S))]
     pub timeout: Option<i64>,
     #[schemars(length(max = limits::PATH_MAX))]
@@ -71,7 +71,7 @@ impl Kind for Schedule {
     const NAMING: Naming = Naming::Server { prefix: "schedule" };
     const NAME_AT: &'static [&'static str] = &["id"];
 
-    /// When it fired last.
+    /// Time at which the schedule last fired.
     type State = Option<Timestamp>;
 
     fn head(&self) -> &dyn Head {
@@ -99,7 +99,7 @@ impl Kind for Schedule {
         }
     }
 
-    /// A delay counts from now, and is kept as the time at which it ends.
+    /// Fills in defaults. A delay counts from now, and is stored as the time at which it ends.
     fn complete(&mut self, _old: Option<&Self>, world: &World) {
         let delay = self.value.as_deref().and_then(|value| duration::parse_s(value).ok());
         if let (Some(ScheduleType::Sleep), Some(delay)) = (self.kind, delay) {
@@ -142,8 +142,8 @@ impl Schedule {
         }
     }
 
-    /// When it is due next, having last fired or been made at `time`; `None` when it never is again. What is due once and
-    /// was not fired stays due.
+    /// Returns when the schedule is next due, given `time`, when it last fired or was created;
+    /// `None` if it never is again. A one-time schedule that has not fired stays due.
     pub fn next_after(&self, time: Timestamp, fired: bool) -> Option<Timestamp> {
         let value = self.value.as_deref()?;
         match self.kind? {

@@ -1,5 +1,5 @@
-//! Secrets of a workspace, named in rules of the network as `{{SECRET:name}}`. Values are never
-//! answered.
+//! Secrets of a workspace, used in network rules as `{{SECRET:name}}`. Answers never contain their
+//! values.
 
 use crate::parts::{Head, Sensitive, limits, visit_sensitive};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp};
@@ -13,7 +13,7 @@ use serde_with::skip_serializing_none;
 pub struct Secret {
     #[schemars(length(min = 1, max = 128), regex(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]*$"))]
     pub name: String,
-    /// Required to write; left out of every answer.
+    /// Required when writing; omitted from every answer.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub value: Option<Sensitive<String>>,
     #[serde(skip_deserializing)]

@@ -1,5 +1,5 @@
-//! Snapshots: the files of a sandbox as they were at one moment. One belongs to the workspace and
-//! outlives its sandbox.
+//! Snapshots: the files of a sandbox as they were at one moment. A snapshot belongs to the
+//! workspace and outlives its sandbox.
 
 use super::sandbox::SandboxSpec;
 use crate::ids::ResourceId;
@@ -19,7 +19,7 @@ pub struct Snapshot {
     #[serde(default)]
     #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
     pub id: String,
-    /// One of a name for each sandbox. Without one it is the id.
+    /// Display name, unique within the sandbox. Defaults to the id.
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
     #[serde(skip_deserializing)]
@@ -30,10 +30,10 @@ pub struct Snapshot {
     pub sandbox_name: String,
     #[serde(skip_deserializing)]
     pub status: SnapshotStatus,
-    /// Why it failed.
+    /// Reason for a failure.
     #[serde(skip_deserializing)]
     pub message: Option<String>,
-    /// What it takes of the disk, without what it shares with others.
+    /// Bytes on disk, not counting what is shared with other snapshots.
     #[serde(skip_deserializing)]
     pub size_bytes: Option<u64>,
     #[serde(skip_deserializing)]
@@ -42,16 +42,17 @@ pub struct Snapshot {
     pub spec: Option<SnapshotSpec>,
     #[serde(skip_deserializing)]
     pub workspace: String,
-    /// What a fork is made of. It has secrets, and no answer shows it.
+    /// What a fork is made from. Holds secrets, and no answer shows it.
     #[serde(default)]
     #[schemars(skip)]
     pub origin: Option<Box<Origin>>,
-    /// The sandbox, between [`Kind::show`] and what only other rows know of it.
+    /// The sandbox's row, kept by [`Kind::show`] for callers that add what only other rows know
+    /// about it.
     #[serde(skip)]
     pub taken_of: Option<ResourceId>,
 }
 
-/// The sandbox as it was.
+/// The sandbox as it was when the snapshot was taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     pub sandbox: String,
@@ -59,13 +60,13 @@ pub struct Origin {
     pub spec: SandboxSpec,
 }
 
-/// What a snapshot was taken of.
+/// The resource that a snapshot was taken of.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "SandboxSnapshotSource")]
 pub struct SnapshotSource {
-    /// Whether it is gone by now. The snapshot is as good as before.
+    /// True if the source has been deleted since. This does not affect the snapshot.
     #[schemars(extend("readOnly" = true))]
     pub deleted: Option<bool>,
     pub kind: Option<SnapshotSourceKind>,
@@ -81,7 +82,7 @@ pub enum SnapshotSourceKind {
     Sandbox,
 }
 
-/// What a fork of a snapshot runs with.
+/// Settings that a fork of the snapshot runs with.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -118,7 +119,7 @@ impl Head for Snapshot {
     }
 }
 
-/// What the server knows of a snapshot.
+/// What the server knows about a snapshot beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub status: SnapshotStatus,
@@ -127,26 +128,27 @@ pub struct State {
     /// The machine that has its files.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Why it failed.
+    /// Reason for a failure.
     #[serde(default)]
     pub message: Option<String>,
     #[serde(default)]
     pub size_bytes: u64,
-    /// How often the meter was told of its size.
+    /// Number of times the meter was told its size.
     #[serde(default)]
     pub metered: u64,
 }
 
-/// Why a snapshot is there.
+/// Why a snapshot is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kept {
-    /// Somebody asked for it.
+    /// A user asked for it.
     #[default]
     Asked,
-    /// A fork or an archive took it. No list shows it, and it goes with the last that begins with it.
+    /// A fork or an archive took it. No list shows it, and it is removed with the last instance
+    /// that starts from it.
     Needed,
-    /// It was deleted, and goes with the last that begins with it.
+    /// A user deleted it; it is removed with the last instance that starts from it.
     Deleted,
 }
 
@@ -169,12 +171,12 @@ impl Snapshot {
         }
     }
 
-    /// The id that callers know a row by.
+    /// Returns the public id of a row.
     pub fn id_of(row: &ResourceId) -> String {
         format!("{PREFIX}_{}", stem(row.as_str()))
     }
 
-    /// The row behind an id that callers know. Unknown ids find nothing.
+    /// Returns the row for a public id. Unknown ids find nothing.
     pub fn row_of(id: &str) -> ResourceId {
         ResourceId::known(format!("res_{}", stem(id)))
     }
@@ -199,9 +201,9 @@ impl SnapshotSpec {
 }
 
 impl State {
-    /// Statuses of the store's column that no list shows.
+    /// Values of the store's status column that no list shows.
     pub const HIDDEN: [Status; 2] = [Status::Building, Status::Deleting];
-    /// Those of snapshots that are being taken.
+    /// Values of the store's status column for snapshots that are being taken.
     pub const PENDING: [Status; 2] = [Status::Deploying, Status::Building];
 }
 
@@ -220,7 +222,7 @@ impl Kind for Snapshot {
         self
     }
 
-    /// By this the store finds the snapshots of a sandbox.
+    /// Returns the sandbox's id, by which the store finds the snapshots of a sandbox.
     fn external_id(&self) -> Option<&str> {
         self.origin.as_ref().map(|origin| origin.id.as_str())
     }
@@ -235,7 +237,7 @@ impl Kind for Snapshot {
         old.map(|(_, state)| state.clone()).unwrap_or_default()
     }
 
-    /// For the store alone: what is shown says `status` in other words.
+    /// Returns the value of the store's status column; the shown `status` has words of its own.
     fn status(state: &State) -> Option<Status> {
         Some(match (state.status, state.kept) {
             (SnapshotStatus::Pending, Kept::Asked) => Status::Deploying,

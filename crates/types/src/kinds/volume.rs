@@ -30,10 +30,10 @@ pub struct Volume {
 pub struct VolumeSpec {
     #[schemars(length(max = limits::WORD_MAX))]
     pub region: Option<String>,
-    /// Megabytes. Can only grow.
+    /// Size in megabytes. It can only grow.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub size: Option<i64>,
-    /// What it is filled with at first: a volume template and its version, `name:version` or `name:latest`.
+    /// Initial contents: a volume template and its version, as `name:version` or `name:latest`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub template: Option<String>,
 }
@@ -42,12 +42,12 @@ pub struct VolumeSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeState {
-    /// Such as `sandbox:name`.
+    /// The resource it is attached to, such as `sandbox:name`.
     #[schemars(extend("readOnly" = true))]
     pub attached_to: Option<String>,
 }
 
-/// What the server knows of a volume.
+/// What the server knows about a volume beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
@@ -56,10 +56,10 @@ pub struct State {
     pub attached_to: Option<String>,
     #[serde(default)]
     pub terminated_at: Option<Timestamp>,
-    /// The machine that keeps its files. Absent where none does yet.
+    /// The machine that keeps its files, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// How often its size was told to the meter.
+    /// Number of times the meter was told its size.
     #[serde(default)]
     pub metered: u64,
 }
@@ -79,7 +79,8 @@ impl Kind for Volume {
         problems.require(new.size >= old.size, "spec.size", "cannot be made smaller");
     }
 
-    /// A volume of a template gets the size that the template names, which is not known here.
+    /// Fills in defaults. A volume with a template gets the template's size, which is not known
+    /// here.
     fn complete(&mut self, old: Option<&Self>, _world: &World) {
         self.metadata.keep_external_id(old.map(|old| &old.metadata));
         let (spec, old) = (&mut self.spec, old.map(|old| &old.spec));
