@@ -1,14 +1,14 @@
-//! What browsers do on their own, as far as both the server's pages and the way to workloads must
-//! judge it alike: cookies that they send to every port of a host, and what they say of whoever
-//! made them send a request.
+//! Behavior of browsers that the server's own pages and the data plane must judge alike: cookies,
+//! which they send to every port of a host, and what they tell about the page that made them send a
+//! request.
 
-/// Every cookie of the server has a name with this start, behind what browsers themselves give a
-/// meaning.
+/// Start of the name of every cookie of the server, after the prefixes that have a meaning to
+/// browsers.
 pub const COOKIE_PREFIX: &str = "holm_";
 const MEANT_FOR_BROWSERS: [&str; 2] = ["__Host-", "__Secure-"];
 
-/// Whether a cookie is one of the server's own. Ports of a host share its cookies, so that these
-/// come along with requests for workloads; they are never theirs to read or to set.
+/// Returns true if a cookie is one of the server's own. All ports of a host share its cookies, so
+/// these arrive with requests for workloads; workloads may neither read nor set them.
 pub fn is_own_cookie(name: &[u8]) -> bool {
     let plain = MEANT_FOR_BROWSERS.iter().find_map(|prefix| behind(name, prefix)).unwrap_or(name);
     behind(plain, COOKIE_PREFIX).is_some()
@@ -19,14 +19,14 @@ fn behind<'n>(name: &'n [u8], prefix: &str) -> Option<&'n [u8]> {
     start.eq_ignore_ascii_case(prefix.as_bytes()).then_some(rest)
 }
 
-/// What a browser says of a request. Pages cannot set these fields; programs that are no browsers
-/// leave them out.
+/// What a browser tells about a request. Pages cannot set these header fields, and programs that
+/// are not browsers leave them out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fetch<'r> {
-    /// `Sec-Fetch-Site`: how the page that asks is related to what it asks for. Old browsers, and
-    /// all on plain HTTP to other machines, do not say.
+    /// `Sec-Fetch-Site`: how the requesting page is related to what it requests. Old browsers do
+    /// not send it, nor does any browser on plain HTTP to another machine.
     site: Option<&'r str>,
-    /// `Sec-Fetch-Mode` and `Sec-Fetch-Dest`: what the answer is for.
+    /// `Sec-Fetch-Mode` and `Sec-Fetch-Dest`: what the answer is used for.
     mode: Option<&'r str>,
     dest: Option<&'r str>,
     origin: Option<&'r str>,
@@ -35,7 +35,7 @@ pub struct Fetch<'r> {
 }
 
 impl<'r> Fetch<'r> {
-    /// `field` finds a header field of the request by its name in lower case.
+    /// Reads a request. `field` finds a header field by its lower-case name.
     pub fn of(method: &str, field: impl Fn(&'static str) -> Option<&'r str>) -> Self {
         Self {
             site: field("sec-fetch-site"),
@@ -47,9 +47,10 @@ impl<'r> Fetch<'r> {
         }
     }
 
-    /// Whether a page of another origin made the browser ask. `is_own` knows the request's own
-    /// host, with its port. What says neither where it comes from is no page's doing, or a plain
-    /// link or image that `SameSite` has dealt with.
+    /// Returns true if a page of another origin made the browser send the request. `is_own`
+    /// recognizes the request's own host, including its port. A request that states neither site
+    /// nor origin was not sent by a page, or is a plain link or image, which `SameSite` has dealt
+    /// with.
     pub fn is_from_elsewhere(&self, is_own: impl Fn(&str) -> bool) -> bool {
         match self.site {
             Some("same-origin" | "none") => false,
@@ -60,22 +61,22 @@ impl<'r> Fetch<'r> {
         }
     }
 
-    /// Whether the answer is sure to be a page that fills a window: then whoever made the browser
-    /// ask does not see it.
+    /// Returns true if the answer is certain to be a page that fills a window, which the page that
+    /// caused the request cannot read.
     pub fn opens_page(&self) -> bool {
         self.is_get
             && self.mode == Some("navigate")
             && self.dest.is_none_or(|dest| dest == "document")
     }
 
-    /// Whether the answer most likely fills a window, whose address shows what was asked for. Not
-    /// to be relied on where a page could gain from saying so: scripts may set `Accept`.
+    /// Returns true if the answer most likely fills a window, whose address bar shows the request.
+    /// Do not rely on it where a page could gain from pretending: scripts may set `Accept`.
     pub fn wants_page(&self) -> bool {
         let html = || self.accept.is_some_and(|accept| accept.contains("text/html"));
         self.opens_page() || (self.is_get && self.mode.is_none() && html())
     }
 
-    /// Whether the answer fills a frame within a page of another site.
+    /// Returns true if the answer fills a frame inside a page, which may be of another site.
     pub fn is_framed(&self) -> bool {
         self.dest.is_some_and(|dest| matches!(dest, "iframe" | "frame" | "embed" | "object"))
     }

@@ -1,4 +1,4 @@
-//! Drives in sandboxes, as the sandbox API speaks of them.
+//! Drives in sandboxes, in the terms of the sandbox API.
 
 use crate::parts::{mount_place, names};
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 const NAME_CHARS_MAX: usize = 128;
 const PATH_CHARS_MAX: usize = 512;
 
-/// What is asked for.
+/// A request to mount a drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DriveOrder {
     pub drive_name: String,
     pub mount_path: String,
-    /// All of it when absent or `/`.
+    /// Path within the drive; the whole drive if absent or `/`.
     pub drive_path: Option<String>,
     pub read_only: Option<bool>,
     pub uid_map: Option<String>,
     pub gid_map: Option<String>,
 }
 
-/// A drive that a sandbox has.
+/// A drive that is mounted in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MountedDrive {
@@ -33,13 +33,13 @@ pub struct MountedDrive {
     pub gid_map: String,
 }
 
-/// Why a sandbox does not get a drive, or does not give it back. The texts are for the caller.
+/// Why a drive was not attached or detached. The texts are for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriveRefusal {
-    /// What was asked is not right.
+    /// The request is not valid.
     #[error("{0}")]
     Bad(String),
-    /// Something else is at that place.
+    /// Something else is mounted at that path.
     #[error("{0}")]
     Busy(String),
     #[error("{0}")]
@@ -79,7 +79,7 @@ impl DriveOrder {
         self.drive_path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/")
     }
 
-    /// The folder of the drive, the same for all spellings; empty for all of it.
+    /// Returns the folder of the drive in normalized spelling; empty for the whole drive.
     pub fn folder(&self) -> String {
         mount_place(self.path_of_drive())
     }

@@ -1,7 +1,7 @@
-//! What the data plane is told: which workloads answer where, and what guards them.
+//! Routes for the data plane: which workloads answer where, and what guards them.
 //!
-//! The management side makes these out of its rows and hands them over as changes; whoever holds
-//! all of them can route and guard without asking anybody.
+//! The management side derives these from its rows and sends them as changes; a data plane that has
+//! received all of them can route and guard requests without asking anybody.
 
 use crate::ids::{ResourceId, WorkspaceId};
 use crate::models::ModelRoute;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One change of what the data plane knows. Said twice, it changes nothing.
+/// One change of the data plane's routes. Applying it again changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RouteChange {
@@ -19,7 +19,7 @@ pub enum RouteChange {
     Preview(PreviewRoute),
     Domain(DomainRoute),
     Model(Box<ModelRoute>),
-    /// The resource, of whatever kind, is no more.
+    /// The resource, of any kind, no longer exists.
     Gone(ResourceId),
 }
 
@@ -31,145 +31,146 @@ pub struct WorkloadRoute {
     pub workspace: WorkspaceId,
     pub workspace_name: String,
     pub name: String,
-    /// Behind the prefix of the kind in the name of its host. `None` when another workload was there
-    /// first: it answers by its path alone.
+    /// Label that follows the kind's prefix in the workload's host name. `None` if another workload
+    /// took it first; then the workload answers at its path only.
     pub label: Option<String>,
-    /// Whole host names at which it answers besides, below custom domains.
+    /// Further host names at which it answers, below custom domains.
     pub hosts: Vec<String>,
-    /// Paths below the workspace at which it is called besides.
+    /// Further paths below the workspace at which it is called.
     pub triggers: Vec<TriggerRoute>,
-    /// Whether it answers without credentials.
+    /// True if it answers without credentials.
     pub public: bool,
-    /// Where its programs listen. `None`: the guest answers, and any port behind `/port/…`.
+    /// Port on which its programs listen. `None` if the guest answers, which forwards `/port/…` to
+    /// any port.
     pub port: Option<u16>,
     pub scale: Scale,
-    /// Seconds that one request may take, where that is less than the data plane gives all of its
-    /// kind.
+    /// Most seconds that one request may take, if less than the data plane allows for this kind.
     pub timeout_s: Option<u32>,
-    /// For how many seconds a caller stays with one revision; 0: not at all.
+    /// How long a caller stays with one revision, in seconds; 0 means not at all.
     pub sticky_s: u32,
     pub serving: Serving,
 }
 
-/// A path of its own at which a workload is called.
+/// A further path at which a workload is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriggerRoute {
-    /// Behind the name of the workspace: `agents/writer/draft`, or `draft`.
+    /// Path after the name of the workspace: `agents/writer/draft`, or `draft`.
     pub address: String,
-    /// Whether it answers without credentials.
+    /// True if it answers without credentials.
     pub public: bool,
-    /// Whether the caller waits for the answer. The management side takes the calls of those that
-    /// do not.
+    /// True if the caller waits for the answer. Calls that nobody waits for are taken by the
+    /// management side.
     pub waits: bool,
 }
 
-/// How many replicas a workload may have, all of its revisions together.
+/// How many replicas a workload may have, over all of its revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
     pub max: u32,
-    /// Requests that one replica is given at a time before another is wanted.
+    /// Concurrent requests that one replica is given before another one is wanted.
     pub concurrency: u32,
 }
 
 impl Scale {
-    /// A sandbox is one instance, which takes whatever comes.
+    /// The scale of a sandbox: one instance, which takes whatever comes.
     pub const ONE: Self = Self { max: 1, concurrency: u32::MAX };
 }
 
 /// Whether there is something to send requests to.
 ///
-/// A sandbox has one target with one replica, always. An agent, a function or an application has a
+/// A sandbox always has one target with one replica. An agent, a function or an application has a
 /// target for each revision that serves, with its share of the requests and any number of replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Serving {
-    /// There will be: requests wait.
+    /// There will be a target: requests wait.
     Starting,
-    /// One target or more.
+    /// One or more targets.
     To(Vec<Target>),
-    /// Whatever answers at its port in the sandbox of this name, of the same workspace.
+    /// Whatever answers at the workload's port in the sandbox of this name, in the same workspace.
     Sandbox(String),
-    /// There is none and none is coming. The text completes "the sandbox …", or whatever the kind is.
+    /// There is no target, and none is coming. The text completes "the sandbox …", or whatever the
+    /// kind is called.
     Off { why: String },
 }
 
-/// What gets a share of the requests to a workload: instances that are all alike.
+/// A group of identical instances that gets a share of a workload's requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Empty for kinds without revisions.
+    /// Revision that the instances run; empty for kinds without revisions.
     pub revision: String,
-    /// Of 100, all targets together.
+    /// Share of the requests. The weights of all targets add up to 100.
     pub weight: u32,
-    /// None while the target is scaled to zero: a request wakes it up by asking for one.
+    /// Empty while the target is scaled to zero: a request wakes it by asking for a replica.
     pub replicas: Vec<Replica>,
 }
 
-/// The instance of this name on this machine.
+/// One instance on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replica {
     pub machine: String,
     pub instance: String,
 }
 
-/// What the data plane asks of the management side: replicas for requests that it has.
+/// A call for replicas, which the data plane sends to the management side for requests that it has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Demand {
     pub workload: ResourceId,
     pub revision: String,
-    /// Requests for this revision that wait or are under way.
+    /// Requests for this revision that wait or are in progress.
     pub requests: u32,
 }
 
-/// What an instance has to do, as the data plane knows.
+/// The load of an instance, as far as the data plane knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Under way.
+    /// Requests in progress.
     pub requests: u32,
-    /// How long it has had none.
+    /// How long it has had no request.
     pub idle: Option<Duration>,
 }
 
-/// From when on and until when requests count. The data plane counts in whole minutes, and keeps so
-/// many of them as it is set to.
+/// A period in which requests are counted. The data plane counts in whole minutes and keeps as many
+/// of them as it is configured to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub start: Timestamp,
-    /// Not included.
+    /// End of the period, exclusive.
     pub end: Timestamp,
 }
 
-/// What the data plane knows of the requests to a workload, since its route was first told to it or
-/// in a window.
+/// Statistics of the requests to a workload, since its route was first known or within a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestStats {
     pub all: Requests,
-    /// Replicas that take requests now.
+    /// Replicas that accept requests now.
     pub replicas: u32,
-    /// Of the revisions that serve now.
+    /// By revision, for the revisions that serve now.
     pub revisions: BTreeMap<String, Requests>,
 }
 
-/// Times are upper bounds of what was measured, at most half as much again.
+/// Counts and latencies of requests. Latencies are upper bounds, at most half as much again as
+/// measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Requests {
     pub count: u64,
-    /// Answered with a status from 500 on, by the workload or in its place.
+    /// Requests answered with a status of 500 or above, by the workload or on its behalf.
     pub errors: u64,
-    /// From the request to the head of its answer, for half of all requests.
+    /// Time from the request to the head of its answer that half of all requests did not exceed.
     pub p50: Duration,
     pub p90: Duration,
     pub p99: Duration,
 }
 
 impl Serving {
-    /// One instance with an identity, as a sandbox is.
+    /// Makes a target of one instance, as a sandbox has.
     pub fn by(machine: impl Into<String>, instance: impl Into<String>) -> Self {
         let replica = Replica { machine: machine.into(), instance: instance.into() };
         Self::To(vec![Target { revision: String::new(), weight: 100, replicas: vec![replica] }])
     }
 }
 
-/// One address under which one port of a workload answers.
+/// An address at which one port of a workload answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PreviewRoute {
     pub id: ResourceId,
@@ -179,9 +180,9 @@ pub struct PreviewRoute {
     pub at: PreviewAddress,
     pub port: u16,
     pub opens: Opens,
-    /// Set on requests to the workload.
+    /// Headers set on requests to the workload.
     pub request_headers: TextMap,
-    /// Set on its answers.
+    /// Headers set on its answers.
     pub response_headers: TextMap,
     pub expires_at: Option<Timestamp>,
 }
@@ -189,14 +190,14 @@ pub struct PreviewRoute {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PreviewAddress {
-    /// In front of `.preview.` and the server's own name.
+    /// The label in front of `.preview.` and the server's own name.
     Label(String),
-    /// A whole host name, below a custom domain.
+    /// A complete host name below a custom domain.
     Host(String),
 }
 
 impl PreviewAddress {
-    /// The name that nobody else may have.
+    /// Returns the name that is reserved for this preview.
     pub fn name(&self) -> String {
         match self {
             Self::Label(label) => format!("{label}.preview"),
@@ -209,10 +210,10 @@ impl PreviewAddress {
 #[derive(Debug, Clone, Copy)]
 pub struct WorkloadKind {
     pub kind: KindName,
-    /// In front of the label in the name of a host.
+    /// Prefix of the label in host names.
     pub host_prefix: &'static str,
-    /// Whether they answer by path, as `/{workspace}/{plural of the kind}/{name}`. The others answer
-    /// by their label alone, where there are no hosts at a path that
+    /// True if its workloads answer by path, as `/{workspace}/{plural of the kind}/{name}`. The
+    /// others answer only by their label; where no host names exist, that is a path which
     /// [`host_url`](crate::hosts::host_url) makes of it.
     pub by_path: bool,
 }
@@ -224,33 +225,34 @@ pub const WORKLOADS: [WorkloadKind; 4] = [
     WorkloadKind { kind: KindName::Application, host_prefix: "app-", by_path: false },
 ];
 
-/// In front of the label of a sandbox.
+/// Prefix of a sandbox's label.
 const SANDBOX: &str = "sbx-";
 
-/// The label of a sandbox. Both parts may hold hyphens, so that several sandboxes want the same.
+/// Returns the label of a sandbox. Both parts may contain hyphens, so several sandboxes may want
+/// the same label.
 pub fn sandbox_label(name: &str, workspace: &str) -> String {
     format!("{name}-{workspace}")
 }
 
-/// The name of a sandbox's host that nobody else may have, in front of the server's own name.
+/// Returns the host name that is reserved for a sandbox, without the server's own name.
 pub fn sandbox_name(label: &str) -> String {
     format!("{SANDBOX}{label}")
 }
 
-/// The label in such a name.
+/// Returns the label in a host name that [`sandbox_name`] made.
 pub fn label_of(name: &str) -> Option<&str> {
     name.strip_prefix(SANDBOX)
 }
 
-/// In front of the label of an application.
+/// Prefix of an application's label.
 const APPLICATION: &str = "app-";
 
-/// The name of an application's host that nobody else may have, in front of the server's own name.
+/// Returns the host name that is reserved for an application, without the server's own name.
 pub fn application_name(label: &str) -> String {
     format!("{APPLICATION}{label}")
 }
 
-/// What stands for all hosts below a domain, and the domain itself: only one workspace has it
+/// Returns the name that stands for a domain and all hosts below it: only one workspace can have it
 /// verified.
 pub fn domain_name(domain: &str) -> String {
     format!("*.{domain}")
@@ -260,19 +262,19 @@ pub fn domain_name(domain: &str) -> String {
 #[serde(rename_all = "snake_case")]
 pub enum Opens {
     ToAll,
-    /// To who shows one of these tokens, or the credentials of a member of the workspace.
+    /// Open to whoever shows one of these tokens, or the credentials of a member of the workspace.
     ToTokens(Vec<TokenRoute>),
 }
 
-/// A token by its digest, so that the data plane cannot give it away.
+/// A token, by its digest, so that the data plane cannot reveal it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRoute {
-    /// SHA-256.
+    /// SHA-256 of the token.
     pub digest: [u8; 32],
     pub expires_at: Option<Timestamp>,
 }
 
-/// A verified custom domain: hosts below it are the previews and applications that name it.
+/// A verified custom domain. Hosts below it belong to the previews and applications that name it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRoute {
     pub id: ResourceId,
@@ -280,12 +282,12 @@ pub struct DomainRoute {
     pub fallback: Option<Fallback>,
 }
 
-/// What answers for hosts of a domain that nothing else has.
+/// What answers for hosts of a domain that nothing else claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fallback {
     Preview(ResourceId),
-    /// The application of this name, which also answers for the domain itself.
+    /// The application of this name. It also answers for the domain itself.
     Application {
         workspace_name: String,
         name: String,

@@ -1,5 +1,5 @@
-//! What an instance may reach, as those who decide it say it to the machine that sees to it, and
-//! what the machine tells of it.
+//! Egress rules of an instance, as the control plane sends them to the machine that enforces them,
+//! and the events that the machine reports back.
 
 use crate::Timestamp;
 use crate::ids::ResourceId;
@@ -9,33 +9,34 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The rules of one instance. The default is none: the internet, with addresses of the machine.
+/// The egress rules of one instance. By default there are none: the internet can be reached, from
+/// the machine's addresses.
 #[derive(Clone, Default, PartialEq)]
 pub struct EgressRules {
-    /// If there are any, nothing else is reached. What is here passes, even if it is forbidden as well.
+    /// If there are any, nothing else can be reached. They win over `forbidden_domains`.
     pub allowed_domains: Vec<String>,
     pub forbidden_domains: Vec<String>,
-    /// Reached past all other rules.
+    /// Domains that are reached past all other rules.
     pub bypass: Vec<String>,
-    /// What is added to requests, with secrets that are open.
+    /// What is added to requests, with opened secrets.
     pub routing: Vec<ProxyTarget>,
-    /// Whether what does not ask the proxy is dropped.
+    /// True if traffic that does not use the proxy is dropped.
     pub proxy_only: bool,
-    /// The addresses that its traffic leaves with: at most one of each family.
+    /// Addresses from which its traffic leaves: at most one of each family.
     pub source: Vec<IpAddr>,
     pub vpc: Option<VpcMember>,
 }
 
-/// The place of an instance in a VPC whose members reach each other.
+/// The place of an instance in a VPC whose members can reach each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VpcMember {
     pub vpc: ResourceId,
     pub vpc_name: String,
-    /// What the others call it: `host.vpc_name.internal`.
+    /// Name by which the other members reach it: `host.vpc_name.internal`.
     pub host: String,
 }
 
-/// What is added to requests may be a key, also where it is no secret of a rule.
+/// Omits what is added to requests: it may be a key even where it is not declared as a secret.
 impl fmt::Debug for EgressRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EgressRules")
@@ -47,35 +48,35 @@ impl fmt::Debug for EgressRules {
 }
 
 impl EgressRules {
-    /// Whether anything is out of reach because of a list.
+    /// Returns true if a list puts anything out of reach.
     pub fn has_lists(&self) -> bool {
         !self.allowed_domains.is_empty() || !self.forbidden_domains.is_empty()
     }
 
-    /// Whether programs inside are told of the proxy.
+    /// Returns true if programs in the instance are told about the proxy.
     pub fn names_proxy(&self) -> bool {
         self.has_lists() || !self.routing.is_empty() || self.proxy_only
     }
 }
 
-/// Something that the rules of an instance did. Values are never in it.
+/// Something that the rules of an instance did. It never contains values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EgressEvent {
     pub at: Timestamp,
     pub instance: InstanceName,
     pub decision: EgressDecision,
-    /// A name, or an address where no name is known.
+    /// A host name, or an address if no name is known.
     pub host: String,
     pub port: u16,
     pub method: Option<String>,
-    /// Without a query.
+    /// Path without the query.
     pub path: Option<String>,
-    /// The rule that decided, as it was written, such as `forbiddenDomains: *.example.com`.
+    /// The rule that decided, as written, such as `forbiddenDomains: *.example.com`.
     pub rule: String,
-    /// What was injected, by name, such as `header authorization` or `secret api-key`.
+    /// Names of what was injected, such as `header authorization` or `secret api-key`.
     pub injected: Vec<String>,
-    /// How many such events came before it that are not told, because there were too many.
+    /// Number of similar events before this one that were dropped because there were too many.
     pub left_out: u64,
 }
 
@@ -84,7 +85,7 @@ pub struct EgressEvent {
 pub enum EgressDecision {
     Blocked,
     Injected,
-    /// It was allowed, and what is out there could not be reached or trusted.
+    /// The request was allowed, but its destination could not be reached or trusted.
     Failed,
 }
 

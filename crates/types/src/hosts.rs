@@ -1,25 +1,26 @@
 //! Addresses of what workspaces serve: a host of its own for each preview and application, or a
 //! path where the server has no name that hosts could be below.
 //!
-//! `content_url` is where that is reached. It is never an origin of the server's own pages: a name
-//! has hosts below it, which are origins of their own, and a bare address has another port.
+//! `content_url` is the address at which such content is reached. It never shares an origin with
+//! the server's own pages: hosts below a name are origins of their own, and a server without a name
+//! uses another port.
 
 const LOCALHOST: &str = "localhost";
 
-/// Whether everybody finds hosts below the host of this address: it is a name and not a bare
-/// address.
+/// Returns true if everybody can find hosts below the host of this address, that is, if it is a
+/// name and not a bare address.
 pub fn has_hosts(url: &str) -> bool {
     let (_, host, _) = parts(url);
     host != LOCALHOST && ip(host).is_none()
 }
 
-/// The same scheme and host with another port.
+/// Returns the same host with this scheme and port.
 pub fn with_port(scheme: &str, url: &str, port: u16) -> String {
     let (_, host, _) = parts(url);
     format!("{scheme}://{host}:{port}")
 }
 
-/// The address of the host that has `label` in front of the name of `content_url`.
+/// Returns the address of the host with `label` in front of the name of `content_url`.
 pub fn host_url(content_url: &str, label: &str) -> String {
     let (scheme, host, port) = parts(content_url);
     // Hosts below `localhost` work in browsers; below an IP address there are none.
@@ -30,8 +31,8 @@ pub fn host_url(content_url: &str, label: &str) -> String {
     }
 }
 
-/// What records of custom domains name to lead here: a host below the server's own, or its address
-/// where it has no name.
+/// Returns the target of the user's DNS records for custom domains: a host below the server's own,
+/// or the server's address if it has no name.
 pub fn record_target(public_url: &str, label: &str) -> String {
     let (_, host, _) = parts(public_url);
     match ip(host) {
@@ -41,14 +42,15 @@ pub fn record_target(public_url: &str, label: &str) -> String {
     }
 }
 
-/// The address of a preview.
+/// Returns the address of a preview.
 pub fn preview_url(content_url: &str, label: &str) -> String {
     findable_url(content_url, &format!("{label}.preview"))
 }
 
-/// As [`host_url`], but where every program finds it. Without a name it is a path, also on a server
-/// for this machine alone: programs rarely find hosts below `localhost`. The data plane sends
-/// browsers, which do, from there to the host.
+/// Returns an address like [`host_url`], but one that every program can find. A server without a
+/// name gets a path, even if it serves only this machine, because programs rarely find hosts below
+/// `localhost`. Browsers do find them, and the data plane redirects them from that path to the
+/// host.
 pub fn findable_url(content_url: &str, label: &str) -> String {
     let (scheme, host, port) = parts(content_url);
     match has_hosts(content_url) {
@@ -57,12 +59,12 @@ pub fn findable_url(content_url: &str, label: &str) -> String {
     }
 }
 
-/// `http` or `https`, as the server is reached.
+/// Returns `http` or `https`, depending on how the server is reached.
 pub fn scheme(public_url: &str) -> &str {
     parts(public_url).0
 }
 
-/// Scheme, host, and the port with its colon.
+/// Splits an address into scheme, host, and port with its colon.
 fn parts(url: &str) -> (&str, &str, &str) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let rest = rest.trim_end_matches('/');

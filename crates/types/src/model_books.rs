@@ -1,4 +1,4 @@
-//! What servers and the store say to each other of the limits and the usage of models.
+//! What servers and the store tell each other about limits and usage of models.
 
 use crate::Timestamp;
 use crate::ids::{ResourceId, WorkspaceId};
@@ -6,57 +6,57 @@ use crate::kinds::model::ModelType;
 use crate::models::{LimitMeasure, ModelCall, ModelOutcome};
 use serde::{Deserialize, Serialize};
 
-/// One window of a limit, of one of those whose use it counts.
+/// One window of a limit, for one of the subjects that it counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LimitAccount {
     pub limit: String,
     pub measure: LimitMeasure,
-    /// Whose use is counted: a model, a workspace, a key, an end user.
+    /// The model, workspace, key or end user whose usage is counted.
     pub subject: String,
     pub starts_at: Timestamp,
     pub ends_at: Timestamp,
 }
 
-/// What one server moves into the store and asks of it, in one transaction.
+/// What one server moves into the store and requests from it, in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
-    /// The ledger of the server, by its own name.
+    /// Name of the server's ledger.
     pub ledger: String,
-    /// Rises by one with each batch. A batch that is known is not taken in again.
+    /// Rises by one with each batch. A batch that was already taken in is ignored.
     pub number: i64,
-    /// Records of the ledger's journal up to this one are in it.
+    /// Position in the ledger's journal up to which records are included.
     pub position: i64,
-    /// What was used of accounts. Comes off what the ledger was granted of them.
+    /// Amounts used of accounts. They are deducted from what the ledger was granted.
     pub used: Vec<(LimitAccount, i64)>,
-    /// What was granted and is not needed.
+    /// Amounts that were granted and are not needed.
     pub given_back: Vec<(LimitAccount, i64)>,
     pub wants: Vec<Want>,
     pub usage: Vec<(UsageKey, UsageSum)>,
 }
 
-/// A wish to hold some of an account.
+/// A request to hold some amount of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Want {
     pub account: LimitAccount,
-    /// Of the limit.
+    /// Amount of the limit.
     pub amount: i64,
-    /// What the ledger wants to hold of it when the batch is done.
+    /// Amount that the ledger wants to hold when the batch is done.
     pub hold: i64,
 }
 
-/// How an account stands when a batch is done.
+/// The state of an account after a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
     pub account: LimitAccount,
-    /// Used by all.
+    /// Amount used by all ledgers.
     pub used: i64,
-    /// What the ledger that asked holds of it.
+    /// Amount that the asking ledger holds.
     pub held: i64,
-    /// What other ledgers hold.
+    /// Amount that other ledgers hold.
     pub elsewhere: i64,
 }
 
-/// Where a ledger goes on after a start.
+/// Where a ledger resumes after a start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Beginning {
     pub number: i64,
@@ -64,10 +64,10 @@ pub struct Beginning {
     pub held: Vec<(LimitAccount, i64)>,
 }
 
-/// What usage is counted by.
+/// The dimensions by which usage is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UsageKey {
-    /// Hours since 1970.
+    /// Hours since 1970-01-01.
     pub hour: i64,
     pub workspace: WorkspaceId,
     pub model: String,
@@ -82,21 +82,21 @@ pub struct UsageKey {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageSum {
     pub calls: i64,
-    /// Of the calls, those that got no answer from the provider.
+    /// Calls that got no answer from the provider.
     pub failed: i64,
-    /// Of the calls, those of which something was counted here.
+    /// Calls for which some amount was counted here, because the provider did not state it.
     pub estimated: i64,
     pub input: i64,
     pub output: i64,
     pub cached: i64,
     pub cache_written: i64,
     pub reasoning: i64,
-    /// Nanodollars.
+    /// Cost in nanodollars.
     pub cost: i64,
 }
 
 const HOUR_MS: i64 = 3_600_000;
-/// A sum that grows no more: two of it can still be added.
+/// Value at which a sum stops growing: two of them can still be added.
 pub const SUM_MAX: i64 = 1 << 61;
 
 impl UsageKey {
@@ -145,7 +145,7 @@ impl UsageSum {
     }
 }
 
-/// What one call used by a measure.
+/// Returns what one call used of a measure.
 pub fn used_by(call: &ModelCall, measure: LimitMeasure) -> i64 {
     match measure {
         LimitMeasure::Cost => whole(call.cost),
@@ -156,13 +156,14 @@ pub fn used_by(call: &ModelCall, measure: LimitMeasure) -> i64 {
     }
 }
 
-/// What no provider can mean is cut to what a sum can hold many of.
+/// Caps counts beyond what any provider can mean, so that a sum can hold many of them.
 fn whole(count: u64) -> i64 {
     const MOST: i64 = 1 << 45;
     i64::try_from(count).unwrap_or(MOST).min(MOST)
 }
 
-/// What callers and providers call something, as every database can hold and index it.
+/// Shortens and cleans a name from a caller or provider, so that every database can hold and index
+/// it.
 pub fn word(text: &str) -> String {
     const BYTES_MAX: usize = 256;
     let mut ends = (0..=text.len().min(BYTES_MAX)).rev();

@@ -1,4 +1,4 @@
-//! The model gateway: what those who decide, those who serve and those who count say to each other.
+//! Types that the control plane, the data plane and the meter share about models.
 
 use crate::ids::{ResourceId, WorkspaceId};
 use crate::kinds::model::{
@@ -18,69 +18,71 @@ pub struct ModelRoute {
     pub workspace_name: String,
     pub name: String,
     pub revision: String,
-    /// Why it takes no requests. The text completes "the model …".
+    /// Reason why it takes no requests. The text completes "the model …".
     pub off: Option<String>,
-    /// None: it only leads to other models.
+    /// `None` if the model only forwards to other models.
     pub provider: Option<ModelProvider>,
     pub routing: ModelRouting,
-    /// Of the policies that it names, and of its workspace.
+    /// Limits from the policies that it names, and from its workspace.
     pub limits: Vec<ModelLimit>,
     pub cache: Option<ModelCache>,
     pub request_log: Option<ModelRequestLog>,
     pub hooks: Vec<ModelHook>,
 }
 
-/// Who answers for a model, with what it takes to ask there.
+/// The provider that answers for a model, with what is needed to ask it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelProvider {
     pub kind: ModelType,
-    /// What the provider calls the model. None: what the caller calls it.
+    /// The provider's name for the model. `None` means the caller's name is used.
     pub model: Option<String>,
     pub endpoint_name: Option<String>,
     pub organization: Option<String>,
-    /// The connection, by its name, where messages have to name it.
+    /// Name of the connection, for messages.
     pub connection: Option<String>,
     /// The connection's settings, such as `endpoint`.
     pub config: TextMap,
-    /// The connection's secrets, open, or a token that was made of them.
+    /// The connection's opened secrets, or a token that was made from them.
     pub secrets: Sensitive<TextMap>,
-    /// Whether test credentials are used.
+    /// True if test credentials are used.
     pub sandbox: bool,
 }
 
-/// What is counted. In the order of how strict a limit of it is.
+/// What a limit counts, strictest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LimitMeasure {
-    /// Nanodollars. Never passed: a request needs what it may cost at most.
+    /// Nanodollars. Never exceeded: a request passes only if the most it may cost is still left.
     Cost,
-    /// Never passed.
+    /// Never exceeded.
     Requests,
-    /// Of these three, the request that crosses the limit is served, alone.
+    /// This and the next two may be exceeded once: the request that crosses the limit is served,
+    /// alone.
     InputTokens,
     OutputTokens,
     TotalTokens,
 }
 
-/// One amount that may be used in each window.
+/// An amount that may be used in each window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelLimit {
-    /// The policy or the key that sets it, so that it counts on when its amount changes.
+    /// Id of the policy or key that sets the limit, so that usage still counts when the amount
+    /// changes.
     pub id: String,
-    /// What messages call that, such as ``policy `monthly` ``.
+    /// Name for messages, such as ``policy `monthly` ``.
     pub name: String,
     pub measure: LimitMeasure,
     pub amount: i64,
     pub per: LimitPer,
     pub granularity: Granularity,
-    /// Periods of a window, one at least.
+    /// Number of periods in a window, at least one.
     pub step: u32,
 }
 
-/// Amounts as policies and keys name them. Of what is absent or 0 there is no limit.
+/// The amounts of a policy or key. An amount that is absent or 0 means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Amounts<'a> {
-    /// US dollars.
+    /// US dollars, as a decimal.
     pub cost: Option<&'a str>,
     pub requests: Option<i64>,
     pub input: Option<i64>,
@@ -89,7 +91,7 @@ pub struct Amounts<'a> {
 }
 
 impl Amounts<'_> {
-    /// What each of them limits, and to how much.
+    /// Returns the measures that are limited, each with its amount.
     pub fn measured(self) -> Vec<(LimitMeasure, i64)> {
         let cost = self.cost.and_then(dollars::nanodollars);
         let all = [
@@ -103,7 +105,8 @@ impl Amounts<'_> {
         limits.filter(|(_, amount)| *amount > 0).collect()
     }
 
-    /// Refuses money that is none. Tokens of 0 are not limited; whoever says money means an amount.
+    /// Refuses a cost that is not a positive amount. A token limit of 0 means no limit, but a cost
+    /// must be a real amount.
     pub fn check(self, field: &str, problems: &mut Problems) {
         let Some(cost) = self.cost else { return };
         match dollars::nanodollars(cost) {
@@ -126,16 +129,16 @@ impl Amounts<'_> {
     }
 }
 
-/// The models that a key is for, as whoever made the key wished it.
+/// The models that a key is for, as requested when the key was created.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyModels {
-    /// By their names. Empty: all.
+    /// Names of the models. Empty means all.
     pub models: Vec<String>,
     pub budget: Option<ApiKeyBudget>,
 }
 
 impl KeyModels {
-    /// What the key of this id may do.
+    /// Returns the right of the key with this id.
     pub fn right(&self, id: &str, name: &str) -> ModelRight {
         let limits = self.budget.iter().flat_map(|budget| {
             let shown = if name.is_empty() { id } else { name };
@@ -153,34 +156,34 @@ impl KeyModels {
     }
 }
 
-/// Periods of a window as a wish says them.
+/// Returns the number of periods in a window, as a wish states it.
 pub fn window_step(wished: Option<i64>) -> u32 {
     wished.and_then(|step| u32::try_from(step).ok()).map_or(1, |step| step.max(1))
 }
 
-/// What a key that is for models alone may do.
+/// What a key for models only may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRight {
-    /// By their names. Empty: all of its workspace.
+    /// Names of the models. Empty means all of its workspace.
     pub models: Vec<String>,
     pub limits: Vec<ModelLimit>,
 }
 
-/// Tokens of one answer. `input` includes `cached`, `output` includes `reasoning`.
+/// Token counts of one answer. `input` includes `cached`, `output` includes `reasoning`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
     pub input: u64,
     pub output: u64,
-    /// Of the input, what the provider had in a cache.
+    /// Part of the input that the provider read from its cache.
     pub cached: u64,
-    /// Of the input, what it wrote into one.
+    /// Part of the input that the provider wrote to its cache.
     pub cache_written: u64,
-    /// Of what it wrote, what it keeps for an hour, which costs more. Records of before lack it.
+    /// Part of `cache_written` that is kept for an hour, which costs more. Older records lack it.
     #[serde(default)]
     pub cache_written_hour: u64,
     pub reasoning: u64,
-    /// Whether any of it was counted here, because the provider did not say.
+    /// True if any of it was counted here, because the provider did not state it.
     pub estimated: bool,
 }
 
@@ -196,18 +199,18 @@ impl TokenUsage {
 pub struct ModelCall {
     pub at: Timestamp,
     pub workspace: WorkspaceId,
-    /// The model that was asked for, also where another answered.
+    /// The model that was asked for, even if another one answered.
     pub model: String,
     pub model_id: ResourceId,
-    /// Who answered.
+    /// The provider that answered.
     pub provider: ModelType,
     pub provider_model: String,
-    /// The key, or the person behind a token.
+    /// Id of the key, or of the person behind a token.
     pub key: String,
     pub end_user: Option<String>,
     pub tag: Option<String>,
     pub usage: TokenUsage,
-    /// Nanodollars, by the price table of this version.
+    /// Cost in nanodollars, by the price table whose version is in `prices`.
     pub cost: u64,
     pub prices: String,
     pub outcome: ModelOutcome,
@@ -217,16 +220,16 @@ pub struct ModelCall {
 #[serde(rename_all = "camelCase")]
 pub enum ModelOutcome {
     Answered,
-    /// Out of the cache: nobody was asked.
+    /// Answered from the cache: no provider was asked.
     Cached,
-    /// The caller hung up.
+    /// The caller closed the connection.
     Aborted,
     /// The provider broke off, or this server was killed.
     Interrupted,
     Failed(ModelFailure),
 }
 
-/// What the log of a model has of one request, if it has one.
+/// What the log of a model records about one request, if the model has one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelLogEntry {
@@ -236,16 +239,17 @@ pub struct ModelLogEntry {
     pub status: u16,
     pub first_byte_ms: u64,
     pub took_ms: u64,
-    /// Models that were asked before the one that answered, and why they did not.
+    /// Models that were asked before the one that answered, with their failures.
     pub tried: Vec<(String, ModelFailure)>,
-    /// Redacted, and cut to what a line may have.
+    /// Redacted, and cut to the length that a log line may have.
     pub request: Option<String>,
     pub answer: Option<String>,
-    /// How many requests came before it that are not told, because there were too many.
+    /// Number of requests before this one that were dropped because there were too many.
     pub left_out: u64,
 }
 
-/// Something that the management side asks of a service out there: a list of models, an access token.
+/// A request of the management side to an outside service: for a list of models, or an access
+/// token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutsideRequest {
     pub method: &'static str,

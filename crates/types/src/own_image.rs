@@ -1,10 +1,10 @@
-//! Names of images in a workspace's own registry: `agent/my-agent:v1`, `job/report@sha256:…`. They
-//! mean the caller's workspace wherever they stand, and never an image that is for everybody.
+//! Names of images in a workspace's own registry: `agent/my-agent:v1`, `job/report@sha256:…`.
+//! Wherever they occur they mean the caller's workspace, never a public image.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The kinds of workloads that images are for, as they begin a name.
+/// Kinds of workloads that images are for, as they begin a name.
 pub const IMAGE_TYPES: [&str; 5] = ["agent", "function", "sandbox", "job", "app"];
 
 const DEFAULT_TAG: &str = "latest";
@@ -13,21 +13,21 @@ const TAG_MAX: usize = 128;
 const DIGEST: &str = "sha256:";
 const DIGEST_DIGITS: usize = 64;
 
-/// An image of a workspace. There is no way to one whose parts would lead elsewhere as a path.
+/// An image of a workspace. No value exists whose parts would lead elsewhere when used as a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnImage {
     repository: OwnRepository,
     at: ImageAt,
 }
 
-/// All images of one name.
+/// All images with one name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnRepository {
     resource_type: &'static str,
     name: String,
 }
 
-/// Which image of a repository.
+/// Selects an image of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageAt {
     Tag(String),
@@ -48,13 +48,13 @@ pub enum BadImageName {
     Digest,
 }
 
-/// Whether a text speaks of the caller's own images, well or badly.
+/// Returns true if a text names one of the caller's own images, correctly or not.
 pub fn is_own_image(text: &str) -> bool {
     text.split_once('/').is_some_and(|(first, _)| IMAGE_TYPES.contains(&first))
 }
 
 impl OwnRepository {
-    /// Published clients write `application` besides.
+    /// Checks both parts of a name. Published clients also write `application` for `app`.
     pub fn new(resource_type: &str, name: &str) -> Result<Self, BadImageName> {
         let wanted = if resource_type == "application" { "app" } else { resource_type };
         let known = IMAGE_TYPES.into_iter().find(|known| *known == wanted);
@@ -109,7 +109,8 @@ impl FromStr for OwnRepository {
     }
 }
 
-/// Without a tag it is the tag `latest`; a digest beside a tag decides.
+/// Reads a name. Without a tag it means the tag `latest`; with a tag and a digest, the digest
+/// applies.
 impl FromStr for OwnImage {
     type Err = BadImageName;
 
@@ -143,8 +144,8 @@ impl fmt::Display for OwnImage {
     }
 }
 
-/// Letters and digits with separators between them: one dot, one or two underscores, or any number
-/// of dashes.
+/// Checks for letters and digits with separators between them: one dot, one or two underscores, or
+/// any number of dashes.
 fn is_path_part(part: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = part.as_bytes();

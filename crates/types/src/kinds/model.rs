@@ -197,7 +197,7 @@ pub struct ModelRequestLog {
 pub enum ModelHookTime {
     /// On the request, before any provider sees it.
     Before,
-    /// On the whole answer. The text of a streamed answer has already been sent when it is checked.
+    /// On the answer. A streamed answer is checked as it passes, after parts of it were sent.
     After,
 }
 

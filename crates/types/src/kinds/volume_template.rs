@@ -1,4 +1,4 @@
-//! Volume templates: contents that new volumes start with, in versions.
+//! Volume templates: initial contents of new volumes, in versions.
 
 use crate::parts::{Head, Metadata, limits};
 use crate::{Kind, KindName, Stamp, Timestamp, World};
@@ -22,7 +22,7 @@ pub struct VolumeTemplate {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeTemplateSpec {
-    /// Megabytes of a volume that does not say its size.
+    /// Size in megabytes of a volume that does not state its own.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub default_size: Option<i64>,
     #[schemars(length(max = limits::TEXT_MAX))]
@@ -69,7 +69,7 @@ pub struct VolumeTemplateVersion {
     pub bucket: Option<String>,
     #[schemars(extend("readOnly" = true))]
     pub content_size: Option<i64>,
-    /// Why its content could not be used.
+    /// Reason why the contents could not be used.
     #[schemars(extend("readOnly" = true))]
     pub reason: Option<String>,
     #[schemars(extend("readOnly" = true))]
@@ -82,18 +82,18 @@ pub struct VolumeTemplateVersion {
     pub workspace: Option<String>,
 }
 
-/// What the server knows of a template.
+/// What the server knows about a template beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct State {
-    /// Oldest first.
+    /// Versions, oldest first.
     pub versions: Vec<Version>,
     pub last_version_uploaded_at: Option<Timestamp>,
-    /// The version whose content is awaited, or is being unpacked.
+    /// The version whose content has not arrived yet or is being unpacked.
     pub awaited: Option<Awaited>,
-    /// How often content was awaited: each time has a number of its own.
+    /// Number of times content was awaited; each time gets its own number.
     pub numbers: u64,
-    /// The highest version that is a number, also of those that are gone.
+    /// The highest version name that is a number, including removed versions.
     pub counted: u64,
 }
 
@@ -103,18 +103,18 @@ pub struct Version {
     pub content: Content,
 }
 
-/// What a version begins volumes with.
+/// The contents that a version gives to volumes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Content {
     #[serde(rename_all = "camelCase")]
     Ready {
         number: u64,
-        /// Of its files.
+        /// Bytes of its files.
         bytes: i64,
-        /// Of a volume that holds them.
+        /// Megabytes of a volume that can hold them.
         size_mb: u32,
-        /// The machine that keeps it.
+        /// The machine that keeps the contents.
         machine: String,
     },
     Failed {
@@ -164,7 +164,7 @@ impl State {
         self.versions.iter().rev().find(|version| version.is_ready())
     }
 
-    /// A template is ready as soon as one version is.
+    /// Returns the status. A template is ready as soon as one version is.
     fn status(&self) -> TemplateStatus {
         if self.latest().is_some() {
             TemplateStatus::Ready

@@ -1,4 +1,4 @@
-//! Virtual networks, which hold egress gateways, and whose sandboxes may reach each other.
+//! Virtual networks, which hold egress gateways and whose sandboxes may reach each other.
 
 use crate::parts::{CoreEvent, Head, Lifecycle, Metadata, Needs, Status, limits};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
@@ -20,7 +20,8 @@ pub struct Vpc {
     pub status: Option<Status>,
 }
 
-/// Free, but for `reachable`: with `true` its sandboxes reach each other by name.
+/// Any members. The only one with a meaning is `reachable`: if `true`, the VPC's sandboxes reach
+/// each other by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(rename = "VPCSpec", extend("maxProperties" = limits::MAP_MAX))]
@@ -29,7 +30,7 @@ pub struct VpcSpec(pub Map<String, Value>);
 const REACHABLE: &str = "reachable";
 
 impl VpcSpec {
-    /// Whether its sandboxes reach each other.
+    /// Returns true if its sandboxes reach each other.
     pub fn is_reachable(&self) -> bool {
         self.0.get(REACHABLE).and_then(Value::as_bool).unwrap_or(false)
     }

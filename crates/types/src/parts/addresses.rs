@@ -1,15 +1,15 @@
-//! Which network addresses are out on the internet. Users choose addresses that the server then
-//! calls, so everything that only the server can reach has to be told from what anybody can.
+//! Which network addresses are on the public internet. Users choose addresses that the server then
+//! calls, so what only the server can reach must be told apart from what anybody can.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bits of an address that are fixed, and how many of them.
+/// The fixed bits of an address, and how many of them there are.
 type Block4 = (Ipv4Addr, u32);
 type Block6 = (Ipv6Addr, u32);
 
-/// What the registry of special addresses (RFC 6890 and later) keeps from the internet. The
-/// services of clouds that tell secrets to whoever asks (169.254.169.254 and its like) are among
-/// the link-local ones.
+/// Blocks that the registry of special addresses (RFC 6890 and later) excludes from the internet.
+/// Cloud metadata services, which tell secrets to whoever asks (169.254.169.254 and its like), are
+/// in the link-local block.
 const KEPT_V4: [Block4; 15] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -24,25 +24,27 @@ const KEPT_V4: [Block4; 15] = [
     (Ipv4Addr::new(198, 18, 0, 0), 15),
     (Ipv4Addr::new(198, 51, 100, 0), 24),
     (Ipv4Addr::new(203, 0, 113, 0), 24),
-    // Multicast and what is reserved above it.
+    // Multicast, and the reserved addresses above it.
     (Ipv4Addr::new(224, 0, 0, 0), 3),
-    // A service of a cloud, at an address that is public by its number only.
+    // A cloud's internal service whose address only looks public.
     (Ipv4Addr::new(168, 63, 129, 16), 32),
 ];
 
-/// Only these are given out.
+/// The only block from which public addresses are assigned.
 const GLOBAL_V6: Block6 = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// Among them: for protocols (with Teredo, which holds an IPv4 address) and for documents.
+/// Parts of it that are not public: for protocols (with Teredo, which embeds an IPv4 address) and
+/// for documentation.
 const KEPT_V6: [Block6; 3] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
-/// 6to4: the 32 bits after it are an IPv4 address to which the packet goes.
+/// 6to4: the next 32 bits are the IPv4 address to which the packet goes.
 const SIX_TO_FOUR: Block6 = (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16);
 
-/// Whether an address is one of the internet, also in disguise: an IPv6 address that leads to an
-/// IPv4 one is judged by it, and refused where a translator of the own network would decide.
+/// Returns true if an address is on the public internet. An IPv6 address that leads to an IPv4 one
+/// is judged by the latter, and refused if a translator of the local network would decide where it
+/// leads.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -64,8 +66,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let [_, high, low, ..] = address.segments();
         return is_public_v4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     }
-    // NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique-local, link-local, multicast: none is below
-    // 2000::/3.
+    // NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique-local, link-local and multicast addresses all
+    // lie outside 2000::/3.
     within(&GLOBAL_V6) && !KEPT_V6.iter().any(within)
 }
 
@@ -105,7 +107,7 @@ mod tests {
             prop_assert!(!is_public(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, a, b).into()));
         }
 
-        /// The library's own tests know a part of the rule; it must hold wherever they speak.
+        /// The standard library's own checks know part of the rule; they must never contradict it.
         #[test]
         fn nothing_that_the_library_calls_inside_is_public(v4: u32, v6: u128, kind in 0..4_u8) {
             let v4 = Ipv4Addr::from_bits(v4);

@@ -1,14 +1,14 @@
-//! A build beside what serves: the old wish stays in effect until the image of the new one is there.
+//! A build next to what serves: the old wish stays in effect until the new one's image is there.
 
 use super::{CoreEvent, Lifecycle, Status};
 use crate::Timestamp;
 use crate::ids::BuildId;
 use serde::{Deserialize, Serialize};
 
-/// The event type of everything that builds.
+/// Type of all events about builds.
 const BUILD: &str = "build";
 
-/// The build of a resource, and what happened in it and in those before it.
+/// The current build of a resource, with its events and those of earlier builds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Building {
     pub build: BuildId,
@@ -16,14 +16,15 @@ pub struct Building {
 }
 
 impl Lifecycle {
-    /// What readers see: the status of the build while there is one. One that failed stays to be
-    /// seen until something else is asked for, though what served before goes on.
+    /// Returns the status that readers see: that of the build while there is one. A failed build
+    /// stays visible until something else is asked for, even though the previous deployment keeps
+    /// serving.
     pub fn shown_status(&self) -> Option<Status> {
         let build = self.building.as_ref().and_then(|building| building.events.last());
         build.map(|event| event.status).or_else(|| self.status())
     }
 
-    /// What happened, in the order of time.
+    /// Returns all events, ordered by time.
     pub fn shown_events(&self) -> Vec<CoreEvent> {
         let mut events = self.events.clone();
         events.extend(self.building.iter().flat_map(|building| building.events.iter().cloned()));
@@ -31,18 +32,18 @@ impl Lifecycle {
         events
     }
 
-    /// The build that has not ended, if there is one.
+    /// Returns the build that has not ended, if there is one.
     pub fn open_build(&self) -> Option<&BuildId> {
         let open = matches!(self.shown_status(), Some(Status::Uploading | Status::Building));
         self.building.as_ref().filter(|_| open).map(|building| &building.build)
     }
 
-    /// Whether anything was deployed yet.
+    /// Returns true if nothing was deployed yet.
     pub fn is_unbuilt(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// Notes where a build stands. Another one takes the place of the one before.
+    /// Records the progress of a build. A new build replaces the one before.
     pub fn record_build(
         &mut self,
         build: &BuildId,
@@ -50,7 +51,7 @@ impl Lifecycle {
         message: impl Into<String>,
         now: Timestamp,
     ) {
-        // Its own list, kept as short and in order by the same rules.
+        // A list of its own, kept short and in order by the same rules.
         let events = self.building.take().map(|building| building.events).unwrap_or_default();
         let mut own = Self { events, building: None };
         let after = self.events.last().map_or(now, |last| now.max(last.time.plus_ms(1)));
@@ -58,8 +59,8 @@ impl Lifecycle {
         self.building = Some(Building { build: build.clone(), events: own.events });
     }
 
-    /// The build is over and what it was for is decided: its events are the resource's. Whoever calls
-    /// this records what follows, for the last event says the status.
+    /// Ends the build and moves its events to the resource's. The caller must record what follows,
+    /// because the last event determines the status.
     pub fn end_build(&mut self) {
         self.events = self.shown_events();
         self.building = None;
@@ -67,7 +68,7 @@ impl Lifecycle {
         self.events.drain(..excess);
     }
 
-    /// As [`Lifecycle::end_build`] when what served before goes on.
+    /// Ends the build like [`Lifecycle::end_build`], while the previous deployment keeps serving.
     pub fn stay(&mut self, message: impl Into<String>, now: Timestamp) {
         let status = if self.is_unbuilt() { None } else { self.status() };
         self.end_build();
@@ -122,7 +123,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens in whatever order, and whatever the clock does meanwhile.
+        /// Holds for any events in any order, whatever the clock does meanwhile.
         #[test]
         fn what_is_shown_is_in_order_and_ends_with_the_status(
             acts in prop::collection::vec((0..5_u8, 0..100_i64), 0..120),

@@ -1,10 +1,10 @@
-//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are
-//! UTC, or of a named zone.
+//! Cron lines of exactly five fields: minute, hour, day of month, month, day of week. Times are in
+//! UTC or in a named zone.
 //!
 //! Where clocks are set forward, a fixed time that does not exist is due at the first instant that
-//! does; where they are set back, a fixed time that comes twice is due once, the first time. Lines
-//! with a `*` in the minute or the hour keep their beat: they skip what does not exist and are due
-//! both times.
+//! does; where they are set back, a fixed time that occurs twice is due once, the first time. Lines
+//! with a `*` in the minute or the hour keep their rhythm: they skip times that do not exist and
+//! are due at both occurrences of a repeated time.
 
 use crate::Timestamp;
 use croner::parser::{CronParser, Seconds, Year};
@@ -12,9 +12,10 @@ use jiff::Zoned;
 use jiff::tz::TimeZone;
 
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
-/// Longer than any line that a person writes.
+/// Longest line in bytes; longer than anything a person writes.
 const LENGTH_MAX: usize = 256;
-/// From where "can it fire at all" is asked: any fixed time will do, for the calendar repeats.
+/// Time from which [`Cron::parse`] checks that a line fires at all. Any fixed time will do, because
+/// the calendar repeats.
 const REFERENCE: Timestamp = Timestamp::from_ms(1_767_225_600_000);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum BadCron {
     Zone,
 }
 
-/// When something is due, again and again.
+/// A recurring time.
 #[derive(Debug, Clone)]
 pub struct Cron {
     line: croner::Cron,
@@ -44,7 +45,7 @@ pub struct Cron {
 
 impl Cron {
     pub fn parse(line: &str) -> Result<Self, BadCron> {
-        // The parser would take nicknames such as `@daily` for five fields.
+        // The parser would accept nicknames such as `@daily` as five fields.
         if line.len() > LENGTH_MAX || line.contains('@') {
             return Err(BadCron::Form);
         }
@@ -65,7 +66,7 @@ impl Cron {
         Ok(cron)
     }
 
-    /// The same line by the clocks of a place: the IANA name of its zone.
+    /// Returns the same line on the clocks of the zone with this IANA name.
     pub fn in_zone(self, name: &str) -> Result<Self, BadCron> {
         Ok(Self { zone: TimeZone::get(name).map_err(|_| BadCron::Zone)?, ..self })
     }
@@ -74,19 +75,19 @@ impl Cron {
         TimeZone::get(name).map(drop).map_err(|_| BadCron::Zone)
     }
 
-    /// The first time later than `time` at which it is due.
+    /// Returns the first time after `time` at which it is due.
     pub fn next_after(&self, time: Timestamp) -> Option<Timestamp> {
         let from = self.local(time)?;
         self.line.find_next_occurrence(&from, false).ok().map(|next| instant(&next))
     }
 
-    /// The last time at which it was due, `time` itself included.
+    /// Returns the last time up to and including `time` at which it was due.
     pub fn latest_until(&self, time: Timestamp) -> Option<Timestamp> {
         let from = self.local(time)?;
         self.line.find_previous_occurrence(&from, true).ok().map(|last| instant(&last))
     }
 
-    /// Cut to the second, because a line knows nothing finer.
+    /// Converts to the zone's local time, cut to whole seconds because a cron line is no finer.
     fn local(&self, time: Timestamp) -> Option<Zoned> {
         Some(jiff::Timestamp::from_second(time.seconds()).ok()?.to_zoned(self.zone.clone()))
     }
@@ -156,7 +157,7 @@ mod tests {
             let _ = Cron::parse(&line);
         }
 
-        /// Looking back finds what looking forward would have come to, also where clocks are set.
+        /// Looking back finds what looking forward would have found, even where clocks are set.
         #[test]
         fn backwards_and_forwards_agree(
             line in "([0-9]|[1-5][0-9]|\\*|\\*/7) ([0-9]|1[0-9]|2[0-3]|\\*|\\*/5) (\\*|[1-9]|[12][0-8]) \\* (\\*|MON|SUN)",

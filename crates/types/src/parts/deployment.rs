@@ -1,49 +1,49 @@
-//! What a change of the wish does to the status of a deployment.
+//! The effect of a change of the wish on the status of a deployment.
 
 use super::{Lifecycle, Status};
 use crate::Timestamp;
 use crate::ids::ServiceAccountId;
 use serde::{Deserialize, Serialize};
 
-/// What the server knows of an agent, an MCP server or an application.
+/// What the server knows about an agent, an MCP server or an application beside its wish.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
     #[serde(flatten)]
     pub lifecycle: Lifecycle,
-    /// What serves. Another revision takes its place once that is ready.
+    /// The revision that serves. Another one replaces it once that is ready.
     #[serde(default)]
     pub serving: Option<Served>,
-    /// The canary, once it was ready.
+    /// The canary revision, once it was ready.
     #[serde(default)]
     pub canary: Option<String>,
-    /// Revisions of this wish that did not become ready. They are not tried again.
+    /// Revisions of this wish that failed to become ready. They are not tried again.
     #[serde(default)]
     pub failed: Vec<String>,
     /// The machine that runs it.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Numbers of replicas up to this one were given out.
+    /// Highest replica number given out so far.
     #[serde(default)]
     pub numbers: u32,
-    /// Who it is when it calls this server.
+    /// Service account with which its instances call this server.
     #[serde(default)]
     pub identity: Option<ServiceAccountId>,
-    /// In front of the server's own name, behind `app-`, for the kind that answers at hosts.
+    /// Label of its host, between `app-` and the server's own name, for kinds that answer at hosts.
     #[serde(default)]
     pub label: Option<String>,
 }
 
-/// A revision that serves.
+/// The revision that serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Served {
     pub revision: String,
-    /// On which its program listens.
+    /// Port on which its program listens.
     pub port: u16,
 }
 
 impl Deployment {
-    /// The state of one that was just made, or that was `changed` by a write. One that has failed is
-    /// tried again by any write.
+    /// Returns the state after a write that created the resource or, if `changed`, changed its
+    /// wish. Any write retries one that has failed.
     pub fn next(old: Option<(&Self, bool)>, enabled: bool, now: Timestamp) -> Self {
         let mut next = old.map(|(state, _)| state.clone()).unwrap_or_default();
         let has_failed = next.lifecycle.status() == Some(Status::Failed);
@@ -58,7 +58,7 @@ impl Deployment {
         next
     }
 
-    /// The revision that serves.
+    /// Returns the revision that serves.
     pub fn serves(&self) -> Option<&str> {
         self.serving.as_ref().map(|served| served.revision.as_str())
     }
@@ -68,22 +68,23 @@ impl Deployment {
     }
 }
 
-/// What has to act before a resource serves.
+/// What must act before a resource serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// The record is all there is to it.
+    /// Nothing: the resource is only a record.
     Nothing,
-    /// A machine runs it.
+    /// A machine must run it.
     Machine,
-    /// As [`Needs::Machine`], and what runs of it has to end before it is out of service.
+    /// Like [`Needs::Machine`], and its running replicas must end before it is out of service.
     Replicas,
 }
 
-/// The event type of everything that deploys.
+/// Type of all events about deployments.
 const DEPLOYMENT: &str = "deployment";
 
 impl Lifecycle {
-    /// The lifecycle after a resource was made or changed so that it has to be deployed anew.
+    /// Returns the lifecycle after the resource was created, or changed so that it must be deployed
+    /// again.
     pub fn deploy(&self, enabled: bool, needs: Needs, now: Timestamp) -> Self {
         let (status, message) = match (enabled, needs) {
             (false, Needs::Replicas) => (Status::Deactivating, "disabled by its spec"),
@@ -99,7 +100,7 @@ impl Lifecycle {
         next
     }
 
-    /// [`Lifecycle::deploy`] if it is new or changed, otherwise what it was.
+    /// Returns [`Lifecycle::deploy`] for a new or changed resource, otherwise the old lifecycle.
     pub fn next(
         old: Option<&Self>,
         changed: bool,

@@ -1,10 +1,10 @@
-//! US dollars as texts, in whole nanodollars.
+//! Amounts of US dollars, read from text into whole nanodollars.
 
 /// Decimal places of a nanodollar.
 const PLACES: usize = 9;
 
-/// Reads a plain decimal such as `12.50`. None: it is none, or is finer than a nanodollar, or more
-/// than can be counted.
+/// Reads a plain decimal such as `12.50`. Returns `None` for anything else, for amounts finer than
+/// a nanodollar, and for amounts that do not fit.
 pub fn nanodollars(text: &str) -> Option<i64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let plain = |digits: &str| !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit());

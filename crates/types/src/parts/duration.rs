@@ -1,6 +1,6 @@
 //! Lengths of time as the interface writes them: a number and one unit, such as `30m`.
 
-/// Ten years, the longest life of anything that expires.
+/// Ten years in seconds, the longest lifetime of anything that expires.
 pub const MAX_S: i64 = 3653 * 86_400;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum BadDuration {
     Range,
 }
 
-/// Reads a length of time into seconds.
+/// Returns the length of time in seconds.
 pub fn parse_s(text: &str) -> Result<i64, BadDuration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -31,7 +31,7 @@ pub fn parse_s(text: &str) -> Result<i64, BadDuration> {
     if (1..=MAX_S).contains(&seconds) { Ok(seconds) } else { Err(BadDuration::Range) }
 }
 
-/// Reports `text` unless it is a length of time. An empty text means "none" and is well.
+/// Reports `text` unless it is a length of time. An empty text means "none" and passes.
 pub fn check(text: Option<&str>, field: &str, problems: &mut crate::Problems) {
     if let Some(Err(error)) = text.filter(|text| !text.is_empty()).map(parse_s) {
         problems.add(field, error.to_string());

@@ -8,7 +8,7 @@ use serde_with::skip_serializing_none;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What the platform sets itself in every workload.
+/// Variables that the platform itself sets in every workload.
 const RESERVED: [&str; 26] = [
     "HOST",
     "BL_SERVER_HOST",
@@ -46,7 +46,7 @@ pub struct Env {
     pub name: Option<String>,
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub value: Option<String>,
-    /// Whether the value is stored sealed and shown masked.
+    /// True if the value is stored encrypted and shown masked.
     pub secret: Option<bool>,
 }
 
@@ -60,7 +60,8 @@ impl fmt::Debug for Env {
 }
 
 impl Env {
-    /// Whether it is the port to serve, which published examples set: the platform's own value stands over it.
+    /// Returns true for the variable with the port to serve, which published examples set. The
+    /// platform's own value overrides it.
     pub fn is_port(&self) -> bool {
         self.name.as_deref() == Some("PORT")
     }
@@ -85,7 +86,7 @@ impl Env {
         }
     }
 
-    /// Shows the values that are secrets.
+    /// Passes the secret values to a visitor.
     pub fn visit_all(envs: Option<&mut Vec<Self>>, visit: &mut dyn FnMut(&str, &mut String)) {
         for env in envs.into_iter().flatten().filter(|env| env.secret == Some(true)) {
             let name = format!("envs.{}", env.name.as_deref().unwrap_or_default());
@@ -96,7 +97,7 @@ impl Env {
     }
 }
 
-/// The name of a variable that a user may set.
+/// Checks the name of a variable that a user sets.
 pub fn check_name(name: &str, field: &str, problems: &mut Problems) {
     if name.is_empty() {
         problems.add(field, "is required");

@@ -5,7 +5,7 @@ use crate::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a deployment stands.
+/// The stage of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Status {
@@ -68,10 +68,10 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CoreEvent {
-    /// What kind of act it was, such as `deployment`.
+    /// Type of the event, such as `deployment`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The status that the resource had from here on.
+    /// Status of the resource from this event on.
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -82,27 +82,30 @@ pub struct CoreEvent {
     pub time: Timestamp,
 }
 
-/// The state of the kinds of which nothing but their events is known. The status is the last event's.
+/// The state of kinds about which only their events are known. The status is that of the last
+/// event.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifecycle {
     #[serde(default)]
     pub events: Vec<CoreEvent>,
-    /// The build that was asked for last, until its image or another wish takes its place.
+    /// The latest requested build, until its image or another wish takes its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub building: Option<Building>,
 }
 
 impl Lifecycle {
-    /// Older events are dropped: an object that is changed for ever must not grow for ever.
+    /// Most events kept. Older ones are dropped, so that an object that is changed forever does not
+    /// grow forever.
     pub const EVENTS_MAX: usize = 50;
 
-    /// Of what serves; while nothing does yet, of its build.
+    /// Returns the status of the deployment, or that of its build while nothing is deployed yet.
     pub fn status(&self) -> Option<Status> {
         let last = self.events.last().or_else(|| self.building.as_ref()?.events.last());
         last.map(|event| event.status)
     }
 
-    /// Appends what happened. It is later than everything before it, whatever the clock did meanwhile: readers sort by time.
+    /// Appends an event. Its time is later than all earlier ones, even if the clock was set back,
+    /// because readers sort by time.
     pub fn record(
         &mut self,
         kind: &str,
@@ -124,7 +127,7 @@ impl Lifecycle {
         self.events.drain(..excess);
     }
 
-    /// As [`Lifecycle::record`], of one revision.
+    /// Appends an event like [`Lifecycle::record`], about one revision.
     pub fn record_of(
         &mut self,
         revision: Of<'_>,

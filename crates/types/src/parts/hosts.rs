@@ -1,25 +1,27 @@
-//! Where a connection is to go, as its maker wrote it, and which places inside an operator lets it go to.
+//! Hosts that connections go to, as their users write them, and the internal places that an
+//! operator allows.
 
 use super::addresses::is_public;
 use std::fmt;
 use std::net::IpAddr;
 
-/// A name or an address. There is one place that tells them apart, and both rules and connections
-/// go by what it says.
+/// A host name or an IP address. Rules and connections both rely on this one place to tell them
+/// apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// In lower case, without a last dot.
+    /// Lower case, without a trailing dot.
     Name(String),
     Address(IpAddr),
 }
 
-/// Of the DNS.
+/// Longest host name and longest label that the DNS allows.
 const NAME_CHARS_MAX: usize = 253;
 const LABEL_CHARS_MAX: usize = 63;
 
 impl Host {
-    /// `None` for what is neither, also for addresses in notations that only some programs know, such
-    /// as `0x7f.1` or `2130706433`: what one reads as a name another would reach as an address.
+    /// Reads a host. Returns `None` for what is neither name nor address, including addresses in
+    /// notations that only some programs know, such as `0x7f.1` or `2130706433`: what one program
+    /// reads as a name, another would reach as an address.
     pub fn parse(text: &str) -> Option<Self> {
         let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
         if let Some(address) = bare {
@@ -40,7 +42,7 @@ impl Host {
             .then_some(Self::Name(name))
     }
 
-    /// An IPv6 address that only wraps an IPv4 one is that one.
+    /// Unwraps an IPv4 address that is mapped into IPv6.
     fn plain(self) -> Self {
         match self {
             Self::Address(IpAddr::V6(address)) => {
@@ -60,16 +62,16 @@ impl fmt::Display for Host {
     }
 }
 
-/// Hosts, suffixes, addresses and ranges, as settings list them.
+/// Hosts, suffixes, addresses and ranges, as listed in settings.
 #[derive(Debug, Clone, Default)]
 pub struct Places {
     names: Vec<String>,
-    /// Each begins with a dot.
+    /// Suffixes, each with a leading dot.
     suffixes: Vec<String>,
     ranges: Vec<(IpAddr, u32)>,
 }
 
-/// An entry of the list that is none.
+/// An entry of the list that is none of these.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is no host, `*.suffix`, address or range")]
 pub struct BadPlace(pub String);
@@ -126,8 +128,8 @@ impl Places {
         })
     }
 
-    /// Whether `address` may be reached for `host`. `self` is what may be reached although it is inside;
-    /// `is_own` tells addresses of this machine.
+    /// Returns true if `address` may be reached as an address of `host`. `self` lists what may be
+    /// reached even though it is internal; `is_own` recognizes addresses of this machine.
     pub fn permit(
         &self,
         host: &Host,

@@ -1,4 +1,4 @@
-//! The head of most resources.
+//! Metadata of most resources.
 
 use super::{Labels, limits};
 use crate::{Stamp, Timestamp};
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// The part of an object that names it.
+/// The part of an object that holds its name and labels.
 pub trait Head {
     fn name(&self) -> &str;
     fn set_name(&mut self, name: String);
@@ -28,7 +28,7 @@ pub struct Metadata {
     /// Unique within the workspace for its kind. Cannot be changed.
     #[schemars(length(min = 1, max = 49), regex(pattern = limits::DNS_LABEL))]
     pub name: String,
-    /// For people; may hold spaces and special characters.
+    /// Name for people; may contain spaces and special characters.
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub display_name: Option<String>,
     /// The caller's own id. Need not be unique.
@@ -47,7 +47,7 @@ pub struct Metadata {
     /// Billing plan of the account.
     #[serde(skip_deserializing)]
     pub plan: Option<String>,
-    /// Where the resource is reached.
+    /// Address at which the resource is reached.
     #[serde(skip_deserializing)]
     pub url: Option<String>,
     #[serde(skip_deserializing)]
@@ -55,7 +55,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Fills the read-only members.
+    /// Fills in the read-only members.
     pub fn stamp(&mut self, stamp: &Stamp) {
         self.created_at = Some(stamp.created_at);
         self.updated_at = Some(stamp.updated_at);
@@ -66,7 +66,7 @@ impl Metadata {
         self.workspace = Some(stamp.workspace.clone());
     }
 
-    /// An update that leaves the external id out keeps it.
+    /// Keeps the external id if an update leaves it out.
     pub fn keep_external_id(&mut self, old: Option<&Self>) {
         super::keep(&mut self.external_id, old.map(|old| &old.external_id));
     }
@@ -94,7 +94,8 @@ impl Head for Metadata {
     }
 }
 
-// The read-only members that the smaller heads share. A doc comment would describe their schemas.
+// Read-only members that the smaller kinds of metadata share. This is not a doc comment, because
+// that would become the description in their schemas.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! What several kinds have in common.
+//! Parts that several kinds have in common.
 
 use std::collections::BTreeMap;
 
@@ -41,14 +41,14 @@ pub type Labels = BTreeMap<String, String>;
 /// Any other map of texts: headers, settings, credentials.
 pub type TextMap = BTreeMap<String, String>;
 
-/// Takes over what was stored when the update leaves it out.
+/// Keeps the stored value if an update leaves it out.
 pub fn keep<T: Clone>(new: &mut Option<T>, old: Option<&Option<T>>) {
     if new.is_none() {
         *new = old.cloned().flatten();
     }
 }
 
-/// A member that cannot change once it was set.
+/// Checks that a member did not change once it was set.
 pub fn fixed<T: PartialEq>(
     new: &Option<T>,
     old: &Option<T>,
@@ -58,7 +58,7 @@ pub fn fixed<T: PartialEq>(
     problems.require(old.is_none() || new == old, field, "cannot be changed once it was set");
 }
 
-/// Shows each value of a map to a visitor of secrets, named `PREFIX.KEY`.
+/// Passes each value of a map to a visitor of secrets, named `PREFIX.KEY`.
 pub fn visit_map(
     map: Option<&mut TextMap>,
     prefix: &str,
@@ -69,7 +69,7 @@ pub fn visit_map(
     }
 }
 
-/// Shows a single secret to a visitor of secrets.
+/// Passes a single secret to a visitor of secrets.
 pub fn visit_sensitive(
     secret: Option<&mut Sensitive<String>>,
     name: &str,

@@ -1,11 +1,11 @@
-//! Names that other systems define: variables, hosts, headers, paths, addresses.
+//! Checks of names that other systems define: variables, hosts, headers, paths, addresses.
 
 use super::TextMap;
 use super::addresses::is_public;
 use super::limits::{PATH_MAX, URL_MAX};
 use crate::Problems;
 
-/// Lower case, at least two labels, as a host name is written.
+/// Checks for a host name in lower case with at least two labels.
 pub fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.contains('.') && text.split('.').all(is_dns_label)
 }
@@ -18,14 +18,14 @@ pub fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// What a shell can set: letters, digits and `_`, not first a digit.
+/// Checks for a name that a shell can set: letters, digits and `_`, not starting with a digit.
 pub fn is_variable(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Absolute, without `..` and without control characters.
+/// Checks for an absolute path without `..` and without control characters.
 pub fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/')
         && text.len() <= PATH_MAX
@@ -33,15 +33,15 @@ pub fn is_absolute_path(text: &str) -> bool {
         && text.split('/').all(|step| step != "..")
 }
 
-/// Whether the address is an absolute `http` or `https` one. Whether it may be called is asked when
+/// Returns true for an absolute `http` or `https` address. Whether it may be called is checked when
 /// it is called.
 pub fn is_web_address(text: &str) -> bool {
     let parsed = (text.len() <= URL_MAX).then(|| url::Url::parse(text).ok()).flatten();
     parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-/// An address that users may have this server call, as far as its text tells: whether a name leads
-/// inside is seen when it is resolved. Says the rule that it breaks.
+/// Checks that users may have this server call an address, as far as its text tells: whether a name
+/// leads inside is only seen when it is resolved. The error is the broken rule.
 pub fn check_callable(text: &str) -> Result<(), &'static str> {
     if !is_web_address(text) {
         return Err("must be an http or https address");
@@ -50,7 +50,7 @@ pub fn check_callable(text: &str) -> Result<(), &'static str> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not hold a user name or a password");
     }
-    // The parser has read all ways to write an IPv4 address, such as `0x7f.1`.
+    // The parser has understood every notation of an IPv4 address, such as `0x7f.1`.
     let inside = match url.host() {
         Some(url::Host::Ipv4(address)) => !is_public(address.into()),
         Some(url::Host::Ipv6(address)) => !is_public(address.into()),
@@ -62,7 +62,7 @@ pub fn check_callable(text: &str) -> Result<(), &'static str> {
     if inside { Err("must not lead to an address that is not on the internet") } else { Ok(()) }
 }
 
-/// `owner/repo`, as code hosts write it.
+/// Checks for `owner/repo`, as code hosts write it.
 pub fn is_repository(text: &str) -> bool {
     let part = |part: &str| {
         (1..=100).contains(&part.len())
@@ -72,7 +72,7 @@ pub fn is_repository(text: &str) -> bool {
     text.split_once('/').is_some_and(|(owner, name)| part(owner) && part(name))
 }
 
-/// Header fields that can be written into a request without becoming two of them.
+/// Checks that header fields can be written into a request without turning into several.
 pub fn check_headers(headers: Option<&TextMap>, at: &str, problems: &mut Problems) {
     for (name, value) in headers.into_iter().flatten() {
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

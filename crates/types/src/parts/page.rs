@@ -4,7 +4,7 @@ use super::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One page of a list and where the next begins.
+/// One page of a list, and where the next page begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "{T}List")]
 pub struct Page<T> {
@@ -16,7 +16,7 @@ pub struct Page<T> {
 #[serde(rename_all = "camelCase")]
 pub struct PaginationMeta {
     pub has_more: bool,
-    /// Empty on the last page.
+    /// Cursor of the next page; empty on the last page.
     pub next_cursor: String,
     #[schemars(range(min = 0, max = limits::COUNT_MAX))]
     pub total: i64,

@@ -28,7 +28,8 @@ pub struct Port {
 }
 
 impl Port {
-    /// Each port at most once. 80, 443 and 8080 may be declared, and mean what they always mean.
+    /// Checks that each port is declared at most once. 80, 443 and 8080 may be declared, but keep
+    /// their usual meaning.
     pub fn check_all(ports: Option<&[Self]>, problems: &mut Problems) {
         let mut seen = BTreeSet::new();
         for (index, port) in ports.unwrap_or_default().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Which revisions of a resource take traffic, and what a new one gets.
+//! Which revisions of a resource take traffic, and whether a new one serves.
 
 use super::limits;
 use crate::Timestamp;
@@ -18,14 +18,14 @@ pub struct RevisionConfiguration {
     pub canary: Option<String>,
     #[schemars(range(min = 0, max = 100))]
     pub canary_percent: Option<i64>,
-    /// Seconds for which a caller stays with one revision; 0 turns it off.
+    /// How long a caller stays with one revision, in seconds; 0 turns this off.
     #[schemars(range(min = 0, max = limits::YEAR_S))]
     pub sticky_session_ttl: Option<i64>,
     #[schemars(range(min = 0, max = 100))]
     pub traffic: Option<i64>,
 }
 
-/// One revision as the lists of revisions show it.
+/// One revision in a list of revisions.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -47,17 +47,18 @@ pub struct RevisionMetadata {
 /// What a write means for the revisions of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deploy {
-    /// The wish proper is unchanged and no other revision was asked for.
+    /// The wish itself is unchanged, and no other revision was asked for.
     Nothing,
-    /// The wish changed: it is kept as a new revision. It serves when the newest one did before.
+    /// The wish changed and is kept as a new revision, which serves if the newest one did before.
     New { serves: bool },
-    /// The wish proper is unchanged, but an earlier revision is to serve again.
+    /// The wish itself is unchanged, but an earlier revision is to serve again.
     Back { to: String },
 }
 
 impl RevisionConfiguration {
-    /// Decides what a write means. `self` is what the caller sent, `stored` what was there, `newest` the id
-    /// of the newest revision, `changed` whether anything but this configuration differs.
+    /// Decides what a write means. `self` is what the caller sent, `stored` what was there before,
+    /// `newest` the id of the newest revision; `changed` tells whether anything but this
+    /// configuration differs.
     pub fn decide(&self, stored: &Self, newest: Option<&str>, changed: bool) -> Deploy {
         let asked = self.active.as_deref().filter(|asked| stored.active.as_deref() != Some(*asked));
         match (changed, asked) {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// What runs a workload.
+/// The technology that runs a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Generation {
@@ -22,14 +22,14 @@ impl Generation {
         }
     }
 
-    /// A resource stays what it is; one that does not say is a microVM.
+    /// Checks that a resource keeps its generation; one that does not state it is a microVM.
     pub fn check_change(new: Option<Self>, old: Option<Self>, problems: &mut crate::Problems) {
         let same = new.unwrap_or_default() == old.unwrap_or_default();
         problems.require(same, "spec.runtime.generation", "cannot be changed between mk2 and mk3");
     }
 }
 
-/// Where the code of an agent comes from.
+/// Origin of an agent's code.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -59,7 +59,8 @@ pub struct Flavor {
     pub kind: Option<FlavorType>,
 }
 
-/// Whether to leave out the build of an image. The published command line sends the word, not the truth value.
+/// Whether to skip the build of an image. The published command line sends this as a word instead
+/// of a boolean.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-// On the wire the value itself; in `Debug` only that there is one. A doc comment would describe
-// every secret.
+// On the wire this is the value itself; `Debug` only shows that there is one. This is not a doc
+// comment, because that would become the description of every secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, transparent)]

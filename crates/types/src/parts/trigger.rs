@@ -1,4 +1,4 @@
-//! What starts a workload: requests, requests without waiting, and the clock.
+//! Triggers, which start a workload: requests, requests that nobody waits for, and the clock.
 
 use super::{Cron, Generation, Sensitive, limits, names};
 use crate::{KindName, Problems, World};
@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 const CALLBACK_SECRET_LENGTH: usize = 40;
 /// Characters of a generated trigger id.
 const ID_LENGTH: usize = 12;
-/// Of `authenticationType`: whoever knows the address may call.
+/// Value of `authenticationType` with which everybody who knows the address may call.
 const PUBLIC: &str = "public";
-/// What a job answers at by itself, so no trigger may.
+/// Paths that a job itself answers, so no trigger may.
 const OWN_PATHS: [&str; 1] = ["executions"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -46,8 +46,8 @@ pub struct TriggerConfiguration {
     pub authentication_type: Option<String>,
     #[schemars(length(max = limits::URL_MAX))]
     pub callback_url: Option<String>,
-    /// Made by the server; signs the calls to `callbackUrl`.
-    // It is stored with the wish, so it is read; `complete_all` replaces what a caller sent.
+    /// Secret that signs the calls to `callbackUrl`. Made by the server.
+    // Deserialized because it is stored with the wish; `complete_all` replaces what a caller sent.
     #[serde(default, deserialize_with = "text_or_none")]
     #[schemars(extend("readOnly" = true))]
     pub callback_secret: Option<Sensitive<String>>,
@@ -60,15 +60,16 @@ pub struct TriggerConfiguration {
     pub schedule: Option<String>,
     #[schemars(length(max = limits::TRIGGER_TASKS_MAX))]
     pub tasks: Option<Vec<Map<String, Value>>>,
-    /// Seconds, of async triggers.
+    /// Time-out of async triggers, in seconds.
     #[schemars(range(min = 1, max = limits::ASYNC_TIMEOUT_S_MAX))]
     pub timeout: Option<i64>,
-    /// By whose clocks `schedule` is meant: an IANA name such as `Europe/Paris`. UTC when absent.
+    /// Time zone of `schedule`, as an IANA name such as `Europe/Paris`. Defaults to UTC.
     #[schemars(length(max = limits::WORD_MAX))]
     pub timezone: Option<String>,
 }
 
-/// Read-only members are ignored when they are sent, whatever they hold.
+/// Reads a text, and ignores anything else: read-only members are ignored when sent, whatever they
+/// hold.
 fn text_or_none<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Sensitive<String>>, D::Error> {
@@ -110,7 +111,7 @@ impl Trigger {
         }
     }
 
-    /// The rules of the addresses at which the triggers of an object are called.
+    /// Checks the addresses at which the triggers of an object are called.
     pub fn check_addresses(
         triggers: Option<&[Self]>,
         kind: KindName,
@@ -132,7 +133,8 @@ impl Trigger {
         }
     }
 
-    /// Where requests reach it, behind the inference address of the workspace; `None` when no request does.
+    /// Returns the path at which requests reach it, below the workspace's inference address; `None`
+    /// if no request does.
     pub fn address(&self, kind: KindName, name: &str) -> Option<String> {
         if !matches!(self.kind, Some(TriggerType::Http | TriggerType::HttpAsync)) {
             return None;
@@ -149,7 +151,7 @@ impl Trigger {
         }
     }
 
-    /// When it is due, if the clock starts it and it is on.
+    /// Returns the trigger's schedule if it is a cron trigger that is switched on.
     pub fn cron(&self) -> Option<Cron> {
         let set = self
             .configuration
@@ -163,13 +165,13 @@ impl Trigger {
         self.enabled.unwrap_or(true)
     }
 
-    /// Whether it may be called without credentials.
+    /// Returns true if it may be called without credentials.
     pub fn is_public(&self) -> bool {
         let set = self.configuration.as_ref().and_then(|set| set.authentication_type.as_deref());
         set.is_some_and(|kind| kind.eq_ignore_ascii_case(PUBLIC))
     }
 
-    /// Gives every trigger an id of its own, and one that calls back a secret to sign with.
+    /// Gives every trigger an id of its own, and a secret for signing to those that call back.
     pub fn complete_all(triggers: Option<&mut Vec<Self>>, old: Option<&[Self]>, world: &World) {
         let mut taken = BTreeSet::new();
         for trigger in triggers.into_iter().flatten() {
@@ -205,12 +207,12 @@ impl Trigger {
 }
 
 impl TriggerConfiguration {
-    /// Whom to tell what came of it.
+    /// Returns the address to call with the outcome.
     pub fn callback(&self) -> Option<&str> {
         self.callback_url.as_deref().filter(|url| !url.is_empty())
     }
 
-    /// The zone of the schedule, where it is not UTC.
+    /// Returns the zone of the schedule, if it is not UTC.
     pub fn zone(&self) -> Option<&str> {
         self.timezone.as_deref().filter(|zone| !zone.is_empty())
     }
@@ -237,7 +239,8 @@ impl TriggerConfiguration {
     }
 }
 
-/// Nothing that needs decoding, and nothing that another object or the server itself answers at.
+/// Checks that an address needs no decoding, and that no other object and not the server itself
+/// answers at it.
 fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'static str> {
     let plain = |step: &str| {
         !matches!(step, "" | "." | "..")
@@ -265,12 +268,12 @@ fn check_address(address: &str, kind: KindName, name: &str) -> Result<(), &'stat
     }
 }
 
-/// `wanted`, or the first of `wanted-2`, `wanted-3`, … that is free.
+/// Returns `wanted`, or the first of `wanted-2`, `wanted-3`, … that is free.
 fn distinct(wanted: String, taken: &BTreeSet<String>) -> String {
     if !taken.contains(&wanted) {
         return wanted;
     }
-    // One more number than there are ids, so that one is free.
+    // One number more than there are ids, so that one must be free.
     let mut numbered = (2..taken.len() + 3).map(|number| format!("{wanted}-{number}"));
     numbered.find(|id| !taken.contains(id)).unwrap_or(wanted)
 }

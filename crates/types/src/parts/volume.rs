@@ -24,10 +24,10 @@ pub struct VolumeAttachment {
     #[schemars(length(max = limits::PATH_MAX))]
     pub mount_path: Option<String>,
     pub read_only: Option<bool>,
-    /// Only of ephemeral volumes.
+    /// Size in megabytes, for ephemeral volumes only.
     #[schemars(range(min = 1, max = limits::DISK_MB_MAX))]
     pub size_mb: Option<i64>,
-    /// Persistent when absent.
+    /// Persistent if absent.
     #[serde(rename = "type")]
     pub kind: Option<VolumeType>,
 }
@@ -37,7 +37,8 @@ impl VolumeAttachment {
         self.kind.unwrap_or_default() == VolumeType::Persistent
     }
 
-    /// Names, sizes and mount paths; at most `persistent_max` persistent volumes.
+    /// Checks names, sizes and mount paths, and that there are at most `persistent_max` persistent
+    /// volumes.
     pub fn check_all(volumes: &[Self], persistent_max: usize, problems: &mut Problems) {
         let mut names = BTreeSet::new();
         for (index, volume) in volumes.iter().enumerate() {
@@ -54,7 +55,7 @@ impl VolumeAttachment {
         problems.require(persistent <= persistent_max, "spec.volumes", message);
     }
 
-    /// The persistent volumes, which must exist.
+    /// Returns the persistent volumes, which must exist.
     pub fn references(volumes: Option<&[Self]>) -> Vec<Reference> {
         let attached = volumes
             .unwrap_or_default()
@@ -69,10 +70,10 @@ impl VolumeAttachment {
     }
 }
 
-/// Folders of the system that a volume over them, or in them, would take from the programs of the
-/// image or from the server.
+/// Folders on or in which no volume may be mounted: it would take them from the image's programs or
+/// from the server.
 const KERNEL_FOLDERS: [&str; 3] = ["dev", "proc", "sys"];
-/// Folders that a volume over them would hide; there may be one in them.
+/// Folders that must not be hidden by a volume; a volume may be mounted inside them.
 const SYSTEM_FOLDERS: [&str; 15] = [
     "bin",
     "boot",
@@ -91,7 +92,7 @@ const SYSTEM_FOLDERS: [&str; 15] = [
     "var/secrets",
 ];
 
-/// Mount paths are absolute, hide nothing of the system, and lead to places beside each other.
+/// Checks that mount paths are absolute, hide nothing of the system, and are not nested.
 pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: &mut Problems) {
     let mut seen: Vec<String> = Vec::new();
     for (index, path) in paths.enumerate() {
@@ -114,18 +115,18 @@ pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: 
     }
 }
 
-/// The place that a mount path means, unless something would hide the system there.
+/// Returns the normalized place of a mount path, or `None` if a mount there would hide the system.
 pub fn free_place(path: &str) -> Option<String> {
     let place = mount_place(path);
     (names::is_absolute_path(path) && !hides_system(&place)).then_some(place)
 }
 
-/// Whether one place is the other, or in it.
+/// Returns true if the places are equal, or one is inside the other.
 pub fn overlap(one: &str, other: &str) -> bool {
     one == other || is_inside(one, other) || is_inside(other, one)
 }
 
-/// A mount path as the machine takes it: the same for all spellings.
+/// Normalizes a mount path: the result is the same for all spellings.
 pub fn mount_place(path: &str) -> String {
     let steps = path.split('/').filter(|step| !step.is_empty() && *step != ".");
     steps.fold(String::new(), |place, step| place + "/" + step)
