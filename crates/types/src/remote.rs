@@ -1,18 +1,19 @@
-//! Who is at the other end of a connection, as far as an address tells.
+//! The other end of a connection, as far as its address tells.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Of an IPv6 address, what one customer of a provider has for sure. Whoever has it can use any
-/// address in it.
+/// Bits of an IPv6 address that identify one customer of a provider, who can use any address below
+/// them.
 const IPV6_PREFIX: u32 = 64;
 
-/// One caller of whom nothing is known but the address. Limits for strangers are counted by it.
+/// A caller about whom only the address is known. Limits for strangers are counted by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Remote(IpAddr);
 
 impl Remote {
-    /// For requests that did not come over a connection. They share what one client may have.
+    /// Stands for requests that did not come over a connection. Together they get the share of one
+    /// client.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
     pub fn of(address: IpAddr) -> Self {
@@ -24,21 +25,22 @@ impl Remote {
         })
     }
 
-    /// Of a request that a trusted proxy passed on. `forwarded` is what it says in the last
-    /// `X-Forwarded-For`: only the last address there is its own word, those before are what it was
-    /// told itself.
+    /// Returns the client of a request that a trusted proxy passed on. `forwarded` is the last
+    /// `X-Forwarded-For` header: only its last address comes from the proxy itself; those before it
+    /// are what the proxy was told.
     pub fn behind(proxy: IpAddr, forwarded: Option<&str>) -> Self {
         let last = forwarded.and_then(|list| list.rsplit(',').next()).map(str::trim);
         Self::of(last.and_then(address).unwrap_or(proxy))
     }
 
-    /// On this machine: most likely a proxy in front, or whoever administers it.
+    /// Returns true if the caller is on this machine: most likely a proxy in front, or an
+    /// administrator.
     pub fn is_local(self) -> bool {
         self.0.is_loopback()
     }
 }
 
-/// Some proxies add the port.
+/// Reads an address, with or without the port that some proxies add.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     bare.parse().ok().or_else(|| text.parse().ok().map(|whole: SocketAddr| whole.ip()))

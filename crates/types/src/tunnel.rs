@@ -1,4 +1,4 @@
-//! The tunnel of a sandbox (WireGuard), as whoever wants one describes it.
+//! Settings of a sandbox's tunnel (WireGuard), as requested.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -8,43 +8,44 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 const KEY_BYTES: usize = 32;
-/// What the kernel takes as the name of an interface.
+/// Longest name of an interface that the kernel accepts.
 const INTERFACE_BYTES_MAX: usize = 15;
-/// The interfaces that every sandbox has.
+/// Interfaces that every sandbox already has.
 const TAKEN: [&str; 2] = ["lo", "eth0"];
 const MTU_MIN: u16 = 576;
 const ALLOWED_MAX: usize = 1024;
 
-/// One tunnel, with everything about it checked.
+/// Checked settings of one tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelSettings {
-    /// The name that it has in the sandbox.
+    /// Name of its interface in the sandbox.
     pub interface: String,
-    /// Its own address, with the network that is on its other side.
+    /// Its own address, with the network on the other side.
     pub local: Network,
     pub endpoint: Endpoint,
     pub peer_key: [u8; KEY_BYTES],
     pub own_key: PrivateKey,
     pub mtu: u16,
-    /// What comes out of it from elsewhere is dropped, and what is for elsewhere goes not in.
+    /// Networks on the other side. Packets from other addresses are dropped, and packets to others
+    /// do not enter the tunnel.
     pub allowed: Vec<Network>,
-    /// Seconds. None: nothing is sent to keep the way open.
+    /// Interval of keepalive packets in seconds. `None` means that none are sent.
     pub keepalive: Option<u16>,
-    /// Whether everything without a nearer route goes through it.
+    /// True if everything without a more specific route goes through it.
     pub routes_all: bool,
 }
 
-/// Some addresses that begin alike.
+/// A range of addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     pub address: IpAddr,
     pub bits: u8,
 }
 
-/// Where the other end is.
+/// Address of the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// A name or an address, without brackets.
+    /// A name or an address. An IPv6 address is stored without its brackets.
     pub host: String,
     pub port: u16,
 }
@@ -68,7 +69,8 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Why there can be no such tunnel. No text quotes what was sent, for it holds a key.
+/// Why the settings of a tunnel are refused. No text quotes what was sent, because it contains a
+/// key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotATunnel {
     #[error("{0}")]
@@ -77,22 +79,22 @@ pub enum NotATunnel {
     Invalid(String),
 }
 
-/// Why a sandbox gets no tunnel, or does not lose the one that it has. The texts are for the caller.
+/// Why a tunnel was not set up or taken down. The texts are for the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TunnelRefusal {
     #[error(transparent)]
     Settings(#[from] NotATunnel),
-    /// Its rules do not go with one.
+    /// The sandbox's egress rules do not allow a tunnel.
     #[error("{0}")]
     Rules(String),
-    /// There is none to take down.
+    /// There is no tunnel to take down.
     #[error("no tunnel is active")]
     Missing,
     #[error("failed to bring the tunnel up or down: {0}")]
     Failed(String),
 }
 
-/// As it is sent.
+/// The settings as they are sent.
 #[derive(Deserialize)]
 #[serde(default)]
 struct Raw {
@@ -101,7 +103,8 @@ struct Raw {
     peer_public_key: String,
     private_key: String,
     mtu: u32,
-    /// Read, and of no use: the machine has one set of ports for all its sandboxes, and takes any.
+    /// Read but unused: the machine has one set of ports for all its sandboxes, and uses any of
+    /// them.
     listen_port: u16,
     interface: String,
     allowed_ips: Vec<String>,
@@ -127,9 +130,9 @@ impl Default for Raw {
 }
 
 impl TunnelSettings {
-    /// Reads what is sent: JSON in base64.
+    /// Reads the settings as they are sent: JSON in base64.
     pub fn read(config: &str) -> Result<Self, NotATunnel> {
-        // The reasons of the parsers are left out, since they could quote the key.
+        // The parsers' reasons are left out, since they could quote the key.
         let text = STANDARD
             .decode(config.trim())
             .map_err(|_| NotATunnel::Unreadable("`config` is not base64"))?;
@@ -193,7 +196,7 @@ fn key(name: &str, text: &str) -> Result<[u8; KEY_BYTES], String> {
 }
 
 impl Network {
-    /// Bits of an address of this family.
+    /// Returns the number of bits in an address of this family.
     pub const fn bits_max(address: IpAddr) -> u8 {
         if address.is_ipv4() { 32 } else { 128 }
     }
@@ -209,7 +212,7 @@ impl Network {
         differ.leading_zeros() >= u32::from(self.bits)
     }
 
-    /// The first address of it.
+    /// Returns the first address of the network.
     pub fn first(&self) -> IpAddr {
         let left = u32::from(Self::bits_max(self.address).saturating_sub(self.bits));
         match self.address {

@@ -29,7 +29,7 @@ macro_rules! names {
 }
 
 names!(
-    /// What a bill tells apart. In the order of their names.
+    /// Types of resources on a bill, ordered by name.
     ResourceType {
         Agent = "agent",
         CustomDomain = "custom_domain",
@@ -41,7 +41,7 @@ names!(
 );
 
 names!(
-    /// What usage is counted in. In the order of their names.
+    /// Dimensions in which usage is counted, ordered by name.
     Dimension {
         AgentRequests = "agent_async_requests_count",
         AgentRuntime = "agent_compute_runtime_gbs",
@@ -59,23 +59,23 @@ names!(
 );
 
 names!(
-    /// What one of a dimension is.
+    /// Units in which dimensions are billed.
     Unit {
-        /// 1024 MB for a second; for what is stored, 2^30 bytes for a second.
+        /// 1024 MB for a second; for storage, 2^30 bytes for a second.
         GbSeconds = "gbs",
         Count = "count",
         Hours = "hours",
     }
 );
 
-/// How usage of a dimension comes about, and so what the exact integers are that it is kept in.
+/// How usage of a dimension arises, which determines the exact integers in which it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// MB times milliseconds of what runs on a machine.
+    /// Megabytes times milliseconds of what runs on a machine.
     Runtime,
     /// KiB times milliseconds of what is stored.
     Storage,
-    /// Events.
+    /// Number of events.
     Events,
     /// Milliseconds.
     Time,
@@ -122,7 +122,7 @@ impl Dimension {
 }
 
 impl Measure {
-    /// How many of the integers that are kept make one unit of the bill.
+    /// Returns how many of the stored integers make one unit of the bill.
     pub const fn per_unit(self) -> i128 {
         match self {
             Self::Runtime => 1024 * 1000,

@@ -1,9 +1,10 @@
-//! What a machine and the first program of an instance say to each other about a piece of work: the
-//! orders, and then a stream of what the work prints, ended by how it ended.
+//! What a machine and the first program of an instance tell each other about a piece of work: the
+//! orders, and then a stream of what the work prints, concluded by how it ended.
 //!
-//! The stream is a row of frames: a kind, the position after it, a time, a length (little-endian),
-//! and so many bytes. It goes over a connection that whatever runs in the instance could open too,
-//! so each request carries a secret, and the reader takes no frame for larger than a frame may be.
+//! The stream is a sequence of frames: a kind, the position after the frame, a time, a length (all
+//! little-endian), and that many bytes. It uses a connection that anything running in the instance
+//! could open too. That is why each request carries a secret, and why the reader refuses frames
+//! above the maximum size.
 
 use crate::Timestamp;
 use crate::instance::{Printed, Stream, WorkEnd};
@@ -11,37 +12,37 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where the stream is, with `?from=` and a position.
+/// Path of the stream, with `?from=` and a position.
 pub const PATH: &str = "/work";
-/// Where the work is asked to end.
+/// Path at which the work is asked to end.
 pub const INTERRUPT_PATH: &str = "/work/interrupt";
 /// The header that carries [`Orders::secret`].
 pub const SECRET_HEADER: &str = "x-holm-work";
-/// The variable in which the work finds the address of its data.
+/// Variable in which the work finds the address of its data.
 pub const DATA_VARIABLE: &str = "BL_EXECUTION_DATA_URL";
 
-/// Of the bytes of one frame.
+/// Longest content of one frame, in bytes.
 pub const FRAME_BYTES_MAX: usize = 64 << 10;
-/// Of the data that work may fetch.
+/// Most data that work may fetch, in bytes.
 pub const DATA_BYTES_MAX: usize = 64 << 20;
 const HEAD_BYTES: usize = 1 + 8 + 8 + 4;
 
-/// What the first program is to do. What the work may fetch follows the orders on the same
+/// Orders to the first program. The data that the work may fetch follows them on the same
 /// descriptor, after a line break.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Orders {
     /// A program and its arguments.
     pub command: Vec<String>,
-    /// Who knows it may follow the work and end it.
+    /// Secret that lets its holder follow the work and end it.
     pub secret: String,
     pub timeout_ms: Option<u64>,
     pub grace_ms: u64,
-    /// Output that is kept for whoever follows.
+    /// Most output kept for followers, in bytes.
     pub output_bytes_max: usize,
 }
 
-/// The command is its owner's, and the secret nobody's.
+/// Omits the command, which is the owner's business, and the secret.
 impl fmt::Debug for Orders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Orders").field("timeout_ms", &self.timeout_ms).finish_non_exhaustive()
@@ -51,7 +52,7 @@ impl fmt::Debug for Orders {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     Printed(Printed),
-    /// Nothing follows.
+    /// The end of the work; no frame follows.
     Ended(WorkEnd),
 }
 
@@ -63,7 +64,7 @@ const STDOUT: u8 = 0;
 const STDERR: u8 = 1;
 const ENDED: u8 = 2;
 
-/// Writes a piece of output, of at most [`FRAME_BYTES_MAX`].
+/// Writes a piece of output of at most [`FRAME_BYTES_MAX`].
 pub fn write_printed(to: &mut Vec<u8>, next: u64, at: Timestamp, stream: Stream, bytes: &[u8]) {
     let kind = match stream {
         Stream::Stdout => STDOUT,
@@ -89,11 +90,11 @@ fn write(to: &mut Vec<u8>, kind: u8, next: u64, at: Timestamp, bytes: &[u8]) {
     to.extend_from_slice(bytes);
 }
 
-/// Takes a stream apart as it comes in.
+/// Splits a stream into frames as it arrives.
 #[derive(Default)]
 pub struct Frames {
     buffer: Vec<u8>,
-    /// How much of the buffer was answered.
+    /// Bytes at the start of the buffer that were already returned as frames.
     taken: usize,
 }
 
@@ -104,7 +105,7 @@ impl Frames {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next frame that is there as a whole.
+    /// Returns the next frame that has arrived completely.
     pub fn take(&mut self) -> Result<Option<Frame>, BadFrame> {
         let Some((head, rest)) =
             self.buffer.get(self.taken..).and_then(|left| left.split_at_checked(HEAD_BYTES))
@@ -141,7 +142,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_frame() -> impl Strategy<Value = Frame> {
-        // Times are written to the millisecond between the years 1 and 9999.
+        // Times are written with milliseconds, between the years 1 and 9999.
         let at = || (-62_135_596_800_000..253_402_300_799_999_i64).prop_map(Timestamp::from_ms);
         let stream =
             any::<bool>().prop_map(|error| if error { Stream::Stderr } else { Stream::Stdout });

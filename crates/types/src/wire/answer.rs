@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
-/// What was done, in words.
+/// A description of what was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     pub message: String,
@@ -22,7 +22,7 @@ pub struct Deleted {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CleanedImages {
-    /// How many are gone.
+    /// Number of deleted images.
     pub deleted: i64,
     pub message: String,
 }
@@ -38,12 +38,12 @@ pub struct TemplateVersionDeleted {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DriveAccessToken {
     pub access_token: Sensitive<String>,
-    /// Seconds.
+    /// Lifetime in seconds.
     pub expires_in: i64,
     pub token_type: String,
 }
 
-/// Public keys with which tokens are checked.
+/// Public keys for checking tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JsonWebKeys {
     pub keys: Vec<Free>,
@@ -65,7 +65,7 @@ pub struct PolicyUsages {
     pub sandboxes: Vec<PolicyUser>,
 }
 
-/// The sandboxes that leave through each gateway.
+/// Names of the sandboxes whose traffic leaves through each gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct EgressGatewayUsage(pub BTreeMap<String, Vec<String>>);

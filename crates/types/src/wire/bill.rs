@@ -1,4 +1,4 @@
-//! What usage costs, and what may be spent.
+//! Costs of usage, and budgets.
 
 use crate::Timestamp;
 use crate::parts::{Sensitive, limits};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use std::collections::BTreeMap;
 
-/// Digits of a price: so many of all usage that there can be still make an exact cost.
+/// Pattern of a price, with few enough digits that its product with any possible usage is exact.
 const PRICE: &str = r"^(0|[1-9][0-9]{0,5})(\.[0-9]{1,12})?$";
 const AMOUNT: &str = r"^(0|[1-9][0-9]{0,8})(\.[0-9]{1,4})?$";
 const VERSIONS_MAX: usize = 1000;
@@ -15,7 +15,8 @@ const THRESHOLDS_MAX: usize = 10;
 const THRESHOLD_MAX: i64 = 1000;
 const SECRET_MIN: usize = 16;
 
-/// The price of one unit by billing dimension, in US dollars. Decimals are texts, so that none is rounded on its way.
+/// The price of one unit in US dollars, by billing dimension. Decimals are texts, so that they are
+/// never rounded on the way.
 pub type PriceMap = BTreeMap<String, String>;
 
 fn price_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -30,68 +31,69 @@ fn price_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 /// The price book of an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AccountPrices {
-    /// Oldest first.
+    /// Versions, oldest first.
     #[schemars(length(max = VERSIONS_MAX))]
     pub versions: Vec<PriceVersion>,
 }
 
-/// What changes with one version. A dimension that it does not name keeps its price.
+/// One version of the prices. A dimension that it does not name keeps its price.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PriceVersion {
-    /// A full hour in UTC. Absent in a request: the next one.
+    /// Start of validity: a full hour in UTC. Defaults to the next full hour.
     pub valid_from: Option<Timestamp>,
     #[schemars(schema_with = "price_map")]
     pub prices: PriceMap,
 }
 
-/// What is wished of a budget.
+/// The request to create or change a budget.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetRequest {
-    /// US dollars in a calendar month (UTC), a decimal as text.
+    /// US dollars per calendar month (UTC), as a decimal text.
     #[schemars(regex(pattern = AMOUNT))]
     pub amount: String,
-    /// Name of the workspace that it is for. Absent: the whole account.
+    /// Name of the workspace the budget is for. If absent, it is for the whole account.
     #[schemars(length(max = limits::WORD_MAX), regex(pattern = limits::ONE_LINE))]
     pub workspace: Option<String>,
-    /// Shares of the amount that are told of, in percent. Absent: 80 and 100.
+    /// Percentages of the amount at which the webhook is called. Default: 80 and 100.
     #[schemars(length(max = THRESHOLDS_MAX), inner(range(min = 1, max = THRESHOLD_MAX)))]
     pub thresholds: Option<Vec<i64>>,
-    /// Whether new sandboxes and executions are refused while the amount is spent.
+    /// True to refuse new sandboxes and executions once the amount is spent.
     pub hard_limit: Option<bool>,
-    /// Is called when a threshold is reached.
+    /// Address that is called when a threshold is reached.
     #[schemars(length(max = limits::URL_MAX))]
     pub webhook_url: Option<String>,
-    /// Signs the calls. Absent: made by the server and shown once. The mask keeps the one that there is.
+    /// Secret that signs the calls. If absent, the server makes one and shows it once. Sending the
+    /// mask keeps the current one.
     #[schemars(length(max = limits::WORD_MAX))]
     pub webhook_secret: Option<Sensitive<String>>,
 }
 
-/// A budget, and how it stands in this month.
+/// A budget, and how much of it was spent this month.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Budget {
     pub name: String,
-    /// US dollars in a calendar month (UTC), a decimal as text.
+    /// US dollars per calendar month (UTC), as a decimal text.
     pub amount: String,
     pub workspace: Option<String>,
     pub thresholds: Vec<i64>,
     pub hard_limit: bool,
     pub webhook_url: Option<String>,
-    /// In clear text only in the answer to the request that made it.
+    /// Shown in clear text only in the answer to the request that set it.
     pub webhook_secret: Option<Sensitive<String>>,
-    /// The month, in UTC: its beginning, and the beginning of the next.
+    /// Beginning of the month in UTC. `periodEnd` is the beginning of the next month.
     pub period_start: Timestamp,
     pub period_end: Timestamp,
-    /// What was spent in the month so far.
+    /// Amount spent this month so far.
     pub spent: String,
-    /// Whether new sandboxes and executions are refused.
+    /// True if new sandboxes and executions are refused.
     pub exhausted: bool,
-    /// The thresholds that were reached in this month, lowest first.
+    /// Thresholds that were reached this month, lowest first.
     pub alerts: Vec<BudgetAlert>,
     pub created_at: Timestamp,
     pub created_by: String,
@@ -103,14 +105,14 @@ pub struct Budget {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetAlert {
-    /// In percent of `amount`.
+    /// Percentage of the budget's amount.
     pub threshold: i64,
     pub amount: String,
     pub spent: String,
     pub reached_at: Timestamp,
 }
 
-/// What the webhook of a budget is told.
+/// What the webhook of a budget is sent.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -126,8 +128,8 @@ pub struct BudgetCall {
 }
 
 impl BudgetRequest {
-    /// Secrets of callers have at least so many characters.
+    /// Fewest characters of a secret that a caller sets.
     pub const SECRET_MIN: usize = SECRET_MIN;
-    /// When nothing else is said.
+    /// Default thresholds.
     pub const THRESHOLDS: [i64; 2] = [80, 100];
 }

@@ -1,4 +1,4 @@
-//! What this installation offers: regions, hubs, templates, features, news.
+//! Catalogue of this installation: regions, hubs, templates, features, news.
 
 use super::Free;
 use crate::Timestamp;
@@ -69,7 +69,7 @@ pub struct LocationResponse {
     pub flavors: Option<Vec<Flavor>>,
     pub location: Option<String>,
     pub region: Option<String>,
-    /// Such as `healthy`.
+    /// Status of the location, such as `healthy`.
     pub status: Option<String>,
 }
 
@@ -118,7 +118,7 @@ pub struct SandboxDefinition {
     pub icon: Option<String>,
     pub image: Option<String>,
     pub long_description: Option<String>,
-    /// Megabytes.
+    /// Memory in megabytes.
     pub memory: Option<i64>,
     pub name: Option<String>,
     pub ports: Option<Vec<Port>>,
@@ -126,7 +126,7 @@ pub struct SandboxDefinition {
     pub url: Option<String>,
 }
 
-/// The features that are on. Those that are off are left out.
+/// The features that are switched on. Others are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Features {
     pub features: BTreeMap<String, bool>,
@@ -159,7 +159,7 @@ pub struct ChangelogEntry {
     pub title: Option<String>,
 }
 
-/// Addresses from which traffic leaves, by region.
+/// Addresses from which outgoing traffic comes, by region.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct PublicIps(pub BTreeMap<String, PublicIp>);

@@ -7,29 +7,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Tasks of one execution.
+/// Most tasks in one execution.
 pub const TASKS_MAX: usize = 100_000;
 
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateJobExecutionRequest {
-    /// Whether it may wait for room. True when absent.
+    /// True if the execution may wait for room. Default: true.
     pub allow_queue: Option<bool>,
-    /// Set over the variables of the job.
+    /// Variables that override those of the job.
     #[schemars(schema_with = "limits::text_map")]
     pub env: Option<Sensitive<TextMap>>,
-    /// An id of the caller's choice.
+    /// An id chosen by the caller.
     #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
     pub execution_id: Option<String>,
     #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
     pub id: Option<String>,
     #[schemars(length(max = 64))]
     pub job_id: Option<String>,
-    /// Megabytes, at most those of the job.
+    /// Memory in megabytes, at most that of the job.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
-    /// The arguments of each task.
+    /// Arguments of each task.
     #[schemars(length(max = TASKS_MAX))]
     pub tasks: Option<Vec<Free>>,
     #[schemars(length(max = limits::WORD_MAX))]
@@ -37,7 +37,7 @@ pub struct CreateJobExecutionRequest {
 }
 
 impl CreateJobExecutionRequest {
-    /// The rules that a schema cannot say.
+    /// Checks the rules that a schema cannot express.
     pub fn check(&self, problems: &mut Problems) {
         for (name, value) in self.env.iter().flat_map(|Sensitive(env)| env) {
             check_env_name(name, "env", problems);
@@ -93,12 +93,12 @@ pub struct JobExecutionMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobExecutionSpec {
-    /// Names of the variables set over those of the job, with their values masked.
+    /// Names of the variables that override those of the job, with masked values.
     pub env_override: Option<Free>,
     pub memory_override: Option<i64>,
     pub parallelism: Option<i64>,
     pub tasks: Option<Vec<JobExecutionTask>>,
-    /// Seconds of one task.
+    /// Most seconds for one task.
     pub timeout: Option<i64>,
 }
 

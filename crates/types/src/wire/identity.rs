@@ -30,7 +30,7 @@ impl Role {
     }
 }
 
-/// How somebody came into a workspace.
+/// How somebody joined a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UserSource {
@@ -61,7 +61,7 @@ pub struct WorkspaceUser {
     pub accepted: Option<bool>,
     pub email: Option<String>,
     pub email_verified: Option<bool>,
-    /// Whether an invitation that was not accepted in time stands for the person.
+    /// True if this entry is an invitation that was not accepted in time.
     pub expired: Option<bool>,
     pub family_name: Option<String>,
     pub given_name: Option<String>,
@@ -75,7 +75,7 @@ pub struct UserRoleRequest {
     pub role: Role,
 }
 
-/// A service account. The secret is shown once, when it is made.
+/// A service account. The secret is shown once, on creation.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceAccount {
@@ -105,7 +105,7 @@ pub struct ServiceAccountUpdate {
     pub name: Option<String>,
 }
 
-/// A key. Its value is shown once, when it is made.
+/// An API key. Its value is shown once, on creation.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiKey {
@@ -128,7 +128,8 @@ pub struct ApiKey {
     #[schemars(extend("readOnly" = true))]
     pub id: Option<String>,
     pub name: Option<String>,
-    /// The key opens these models and nothing else. Empty: all models.
+    /// Names of the only models that the key gives access to. Empty means all models, and nothing
+    /// else.
     pub models: Option<Vec<String>>,
     pub budget: Option<ApiKeyBudget>,
     #[schemars(extend("readOnly" = true))]
@@ -139,23 +140,26 @@ pub struct ApiKey {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiKeyRequest {
-    /// Such as `30d`. Absent: it does not expire.
+    /// Lifetime, such as `30d`. If absent, the key does not expire.
     #[schemars(length(max = limits::WORD_MAX))]
     pub expires_in: Option<String>,
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
-    /// Names of models. The key then opens these and nothing else; an empty list stands for all models.
+    /// Names of models. The key then gives access to these only; an empty list means all models,
+    /// and nothing else.
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub models: Option<Vec<String>>,
-    /// What may be used with the key in each window. A key with a budget is for models alone.
+    /// What may be used with the key in each window. A key with a budget is for models only.
     pub budget: Option<ApiKeyBudget>,
 }
 
-/// What may be used with a key in each window of `step` times `granularity`. A limit of 0 is none.
+/// Limits on what may be used with a key in each window of `step` times `granularity`. A limit of 0
+/// means no limit.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiKeyBudget {
-    /// US dollars, such as `5`. Never passed: what a request may cost at most has to be left.
+    /// US dollars, such as `5`. Never exceeded: a request passes only if the most it may cost is
+    /// still left.
     #[schemars(length(max = limits::WORD_MAX))]
     pub cost: Option<String>,
     pub granularity: Granularity,
@@ -184,7 +188,7 @@ impl ApiKeyBudget {
 }
 
 impl ApiKeyRequest {
-    /// What it is for, if that is models alone.
+    /// Returns the models and the budget of a key that is for models only, otherwise `None`.
     pub fn key_models(&self) -> Result<Option<KeyModels>, crate::Problems> {
         let mut problems = crate::Problems::default();
         for (index, name) in self.models.iter().flatten().enumerate() {
@@ -200,7 +204,7 @@ impl ApiKeyRequest {
         Ok(wished.then(|| KeyModels { models, budget: self.budget.clone() }))
     }
 
-    /// How long it lives, in seconds; `None` for ever.
+    /// Returns the lifetime in seconds; `None` means forever.
     pub fn expires_in_s(&self) -> Result<Option<i64>, crate::Problems> {
         let mut problems = crate::Problems::default();
         let wanted = self.expires_in.as_deref().filter(|text| !text.is_empty());
@@ -219,7 +223,7 @@ pub struct Account {
     pub name: Option<String>,
     pub display_name: Option<String>,
     pub plan: Option<String>,
-    /// Whether the caller may see what each workspace costs.
+    /// True if the caller may see the costs of each workspace.
     pub admin: Option<bool>,
     pub created_at: Option<Timestamp>,
     pub updated_at: Option<Timestamp>,

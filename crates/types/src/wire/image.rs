@@ -1,4 +1,4 @@
-//! Making and sharing images.
+//! Creating and sharing images.
 
 use crate::Timestamp;
 use crate::parts::{Generation, Sensitive, limits};
@@ -11,14 +11,14 @@ use serde_with::skip_serializing_none;
 #[serde(rename_all = "camelCase")]
 pub struct CreateImageRequest {
     pub generation: Option<Generation>,
-    /// An image to register; without one, code is uploaded and built.
+    /// An existing image to register. If absent, code is uploaded and built.
     #[schemars(length(max = limits::URL_MAX), regex(pattern = limits::ONE_LINE))]
     pub image: Option<String>,
     #[schemars(length(min = 1, max = limits::WORD_MAX), regex(pattern = "^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$"))]
     pub name: String,
     #[schemars(length(min = 1, max = 49), regex(pattern = limits::DNS_LABEL))]
     pub resource_type: String,
-    /// Credentials of an outside registry, as the text of its configuration file.
+    /// Credentials of an outside registry: the text of a Docker configuration file.
     #[schemars(length(max = limits::ENV_VALUE_MAX))]
     pub docker_config: Option<Sensitive<String>>,
 }
@@ -27,7 +27,7 @@ pub struct CreateImageRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateImageAnswer {
-    /// Whether a build follows.
+    /// True if a build follows.
     pub build: Option<bool>,
     pub image: Option<String>,
     pub message: Option<String>,
@@ -39,7 +39,7 @@ pub struct CreateImageAnswer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageShareRequest {
-    /// Needed for workspaces of another account.
+    /// Account of the workspace, if it is not the caller's.
     #[schemars(length(max = limits::WORD_MAX))]
     pub target_account_id: Option<String>,
     #[schemars(length(min = 1, max = 63))]
@@ -66,14 +66,14 @@ pub struct ImageShareTarget {
     pub workspace_display_name: Option<String>,
 }
 
-/// A share that waits, with what both sides want to know of it.
+/// A pending share, with details for both sides.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingImageShareRender {
     pub created_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
-    /// Whether the target has an image of that name.
+    /// True if the target already has an image of that name.
     pub has_conflict: Option<bool>,
     pub id: Option<String>,
     pub image_name: Option<String>,

@@ -1,4 +1,4 @@
-//! Outside services: how their endpoints are called, and the MCP servers of the hub.
+//! Outside services: how to call their endpoints, and the MCP servers of the hub.
 
 use super::Free;
 use crate::Timestamp;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[serde(rename_all = "camelCase")]
 pub struct Integration {
     pub additional_infos: Option<TextMap>,
-    /// By path.
+    /// Endpoints by path.
     pub endpoints: Option<BTreeMap<String, IntegrationEndpoint>>,
     pub headers: Option<TextMap>,
     pub name: Option<String>,
@@ -35,7 +35,7 @@ pub struct IntegrationEndpoint {
     pub token: Option<IntegrationEndpointToken>,
 }
 
-/// The members of an answer that hold what was used.
+/// Names of the answer's members that hold token counts.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Longest address of a mailbox.
+/// Longest email address.
 const EMAIL_MAX: usize = 254;
 
 #[skip_serializing_none]
@@ -16,7 +16,7 @@ const EMAIL_MAX: usize = 254;
 pub struct InviteUserRequest {
     #[schemars(email, length(max = EMAIL_MAX))]
     pub email: Option<String>,
-    /// `member` when absent.
+    /// Role in the workspace. Default: `member`.
     pub role: Option<Role>,
 }
 
@@ -27,7 +27,8 @@ pub struct PendingInvitation {
     pub email: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub invited_by: Option<String>,
-    /// The page on which the person joins. Whoever has it can: it goes to nobody else.
+    /// Address of the page for joining. Whoever has it can join, so it is sent to nobody but the
+    /// invited person.
     pub link: Option<Sensitive<String>>,
     pub role: Option<Role>,
     /// With the workspace.
@@ -43,7 +44,7 @@ pub struct PendingInvitationAccept {
     pub workspace: Option<Workspace>,
 }
 
-/// An invitation with what the invited person wants to know of it.
+/// An invitation, with details for the invited person.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -90,6 +91,6 @@ pub struct PendingInvitationRenderWorkspace {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingInvitationWorkspaceDetails {
     pub emails: Option<Vec<Free>>,
-    /// How many people work there.
+    /// Number of people in the workspace.
     pub user_number: Option<f64>,
 }

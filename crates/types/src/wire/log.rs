@@ -1,4 +1,4 @@
-//! What workloads and builds wrote.
+//! Output of workloads and builds.
 
 use crate::time::BadTime;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Lines by the name of the workload that was asked for. The name is there also when nothing was written.
+/// Log lines by name of the requested workload. The name is present even if there are no lines.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct LogAnswer(pub BTreeMap<String, WorkloadLogs>);
@@ -17,7 +17,7 @@ pub struct LogAnswer(pub BTreeMap<String, WorkloadLogs>);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadLogs {
-    /// Newest first.
+    /// Log lines, newest first.
     pub logs: Vec<LogLine>,
     pub total_count: i64,
 }
@@ -31,7 +31,8 @@ pub struct LogLine {
     pub trace_id: Option<String>,
 }
 
-/// When a line was written: nanoseconds since 1970-01-01T00:00:00Z. Published clients want all of them.
+/// The time at which a line was written, in nanoseconds since 1970-01-01T00:00:00Z. Published
+/// clients require this precision.
 #[derive(
     Debug,
     Clone,
@@ -54,7 +55,7 @@ impl LogTime {
 
 impl fmt::Display for LogTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // No number of 64 bits is out of its range.
+        // Every 64-bit number of nanoseconds is within its range.
         write!(f, "{:.9}", jiff::Timestamp::from_nanosecond(self.0.into()).unwrap_or_default())
     }
 }

@@ -1,11 +1,11 @@
-//! What an account used and what it cost.
+//! Usage and costs of an account.
 
 use crate::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// Length of one step of a series.
+/// Length of one step of a time series.
 #[derive(
     Debug,
     Clone,
@@ -29,7 +29,7 @@ pub enum Resolution {
     Monthly,
 }
 
-/// What the cost can be split by.
+/// Property by which costs can be grouped.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -84,7 +84,7 @@ pub struct AccountMetrics {
 pub struct AccountMetricsSummary {
     /// US dollars.
     pub total_cost: f64,
-    /// Only when split by billing dimension: otherwise units would be mixed.
+    /// Only present when grouped by billing dimension; otherwise units would be mixed.
     pub total_usage: Option<f64>,
 }
 
@@ -93,11 +93,11 @@ pub struct AccountMetricsSummary {
 #[serde(rename_all = "camelCase")]
 pub struct AccountMetricsMeta {
     pub has_more: bool,
-    /// Empty on the last page.
+    /// Cursor of the next page; empty on the last page.
     pub next_cursor: String,
 }
 
-/// One group: the members that it was split by, and what they imply.
+/// One group: the properties it was grouped by, and those that follow from them.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -108,7 +108,7 @@ pub struct AccountMetricsDataEntry {
     pub resource_uuid: Option<String>,
     pub billing_dimension: Option<String>,
     pub summary: EntrySummary,
-    /// One for each step of the whole window.
+    /// One point for each step of the window.
     pub timeseries: Vec<AccountMetricsPoint>,
 }
 
@@ -131,7 +131,7 @@ pub struct AccountMetricsPoint {
     pub usage: Option<f64>,
 }
 
-/// The values that a parameter may take.
+/// Values that a parameter can take.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MetricsValues {
     pub values: Vec<String>,

@@ -1,4 +1,4 @@
-//! What is sent and answered beside the kinds of the engine.
+//! Requests and answers other than the kinds of resources.
 
 mod answer;
 mod bill;

@@ -1,4 +1,4 @@
-//! What models were used.
+//! Usage of models.
 
 use crate::Timestamp;
 use crate::model_books::UsageSum;
@@ -6,23 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-/// What the usage of models can be split by.
+/// Property by which the usage of models can be grouped.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum ModelUsageBy {
-    /// The model that was asked for.
+    /// The requested model.
     Model,
-    /// The key, or the person behind a token.
+    /// The API key, or the person behind a token.
     Key,
-    /// As requests name them.
+    /// The end user that requests name.
     EndUser,
-    /// As requests set it.
+    /// The tag that requests set.
     Tag,
-    /// Who answered.
+    /// The provider that answered.
     Provider,
-    /// What the provider calls the model.
+    /// The provider's name for the model.
     ProviderModel,
 }
 
@@ -54,7 +54,7 @@ impl ModelUsageBy {
 pub enum ModelUsageResolution {
     Hourly,
     Daily,
-    /// The whole window is one step.
+    /// One step for the whole window.
     #[default]
     Total,
 }
@@ -70,34 +70,34 @@ impl ModelUsageResolution {
     }
 }
 
-/// What models were used in a window.
+/// Usage of models within a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelUsage {
-    /// The beginning of the first hour.
+    /// Beginning of the first hour.
     pub start: Timestamp,
-    /// The end of the last hour.
+    /// End of the last hour.
     pub end: Timestamp,
     pub resolution: ModelUsageResolution,
     pub group_by: Vec<ModelUsageBy>,
-    /// By time, then by what it is split by.
+    /// Entries, ordered by time and then by group.
     pub data: Vec<ModelUsageEntry>,
-    /// The sum of all of it.
+    /// Sum of all entries.
     pub total: ModelUsageSum,
 }
 
-/// What one group used in one step.
+/// Usage of one group in one step.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelUsageEntry {
-    /// The beginning of the step.
+    /// Beginning of the step.
     pub timestamp: Timestamp,
     pub model: Option<String>,
     pub key: Option<String>,
-    /// Empty where requests named none.
+    /// Empty if requests named no end user.
     pub end_user: Option<String>,
-    /// Empty where requests set none.
+    /// Empty if requests set no tag.
     pub tag: Option<String>,
     pub provider: Option<String>,
     pub provider_model: Option<String>,
@@ -105,26 +105,26 @@ pub struct ModelUsageEntry {
     pub sum: ModelUsageSum,
 }
 
-/// Calls, their tokens and their cost.
+/// Numbers of calls and tokens, and their cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelUsageSum {
     pub calls: i64,
-    /// Of the calls, those that got no answer.
+    /// Calls that got no answer.
     pub failed_calls: i64,
-    /// Of the calls, those whose tokens were counted here, because the provider did not say.
+    /// Calls whose tokens were counted by this server, because the provider did not report them.
     pub estimated_calls: i64,
-    /// With what the provider had in a cache.
+    /// Includes what the provider read from its cache.
     pub input_tokens: i64,
-    /// With those of reasoning.
+    /// Includes reasoning tokens.
     pub output_tokens: i64,
     pub total_tokens: i64,
     pub cached_tokens: i64,
     pub cache_write_tokens: i64,
     pub reasoning_tokens: i64,
-    /// Billionths of a US dollar: exact.
+    /// Exact cost in billionths of a US dollar.
     pub cost_nanodollars: i64,
-    /// US dollars.
+    /// Cost in US dollars.
     pub cost: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How many requests a workload has had, and how long they took.
+//! How many requests a workload received, and how long they took.
 
 use crate::edge::{RequestStats, Requests};
 use schemars::JsonSchema;
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Requests by the name of the workload that was asked for.
+/// Requests by the name of the requested workload.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RequestAnswer(pub BTreeMap<String, WorkloadRequests>);
 
-/// What the server that is asked has seen since its start, or in the window that was asked for.
+/// Requests that the answering server has seen, since its start or within the requested window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRequests {
     #[serde(flatten)]
     pub all: RequestCounts,
-    /// Replicas that take requests now.
+    /// Replicas that accept requests now.
     pub replicas: u32,
-    /// Of the revisions that serve now, by their ids.
+    /// By id, for the revisions that serve now.
     pub revisions: BTreeMap<String, RequestCounts>,
 }
 
@@ -27,9 +27,10 @@ pub struct WorkloadRequests {
 #[serde(rename_all = "camelCase")]
 pub struct RequestCounts {
     pub count: u64,
-    /// Answered with a status from 500 on, by the workload or in its place.
+    /// Requests answered with a status of 500 or above, by the workload or on its behalf.
     pub errors: u64,
-    /// Milliseconds from the request to the head of its answer, for half of all requests.
+    /// Milliseconds from the request to the head of its answer that half of all requests did not
+    /// exceed.
     pub p50_ms: f64,
     pub p90_ms: f64,
     pub p99_ms: f64,

@@ -1,4 +1,4 @@
-//! Acts on sandboxes, and what came of their schedules.
+//! Actions on sandboxes, and outcomes of their schedules.
 
 use super::Free;
 use crate::kinds::sandbox::SandboxLifecycle;
@@ -16,19 +16,20 @@ pub enum ForkTarget {
     Application,
 }
 
-/// The two members that are needed are optional here because the published command line spells them otherwise.
+/// A request to fork a sandbox. The target's type and name are required, but the published command
+/// line spells these members differently.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxForkRequest {
-    /// On top of those that the sandbox has: one of the same name takes the place of its.
+    /// Variables in addition to the sandbox's own, which they override.
     #[schemars(length(max = limits::ENVS_MAX))]
     pub envs: Option<Vec<Env>>,
-    /// In place of that of the sandbox, with its `ttl` and `expires`. For forks to sandboxes.
+    /// Replaces the sandbox's lifecycle, `ttl` and `expires`. For forks to sandboxes only.
     pub lifecycle: Option<SandboxLifecycle>,
     #[schemars(length(max = 253))]
     pub custom_domain: Option<String>,
-    /// Megabytes of the copy.
+    /// Memory of the fork in megabytes.
     #[schemars(range(min = limits::MEMORY_MB_MIN, max = limits::MEMORY_MB_MAX))]
     pub memory: Option<i64>,
     #[schemars(range(min = 1, max = 65535))]
@@ -40,20 +41,21 @@ pub struct SandboxForkRequest {
     #[schemars(length(max = 49), regex(pattern = limits::DNS_LABEL))]
     pub target_name: Option<String>,
     pub target_type: Option<ForkTarget>,
-    /// What the published command line sends for `targetName`.
+    /// Alternative to `targetName` that the published command line sends.
     #[serde(rename = "target_name")]
     #[schemars(length(max = 49), regex(pattern = limits::DNS_LABEL))]
     pub older_target_name: Option<String>,
-    /// What the published command line sends for `targetType`.
+    /// Alternative to `targetType` that the published command line sends.
     #[serde(rename = "type")]
     pub older_target_type: Option<ForkTarget>,
-    /// Percent of an existing application's traffic.
+    /// Percentage of an existing application's traffic.
     #[schemars(range(min = 0, max = 100))]
     pub traffic: Option<i64>,
 }
 
 impl SandboxForkRequest {
-    /// What to make and how to name it, in either spelling; and the rules that a schema cannot say.
+    /// Returns what to create and its name, from either spelling. Checks the rules that a schema
+    /// cannot express.
     pub fn target(&self) -> Result<(ForkTarget, &str), Problems> {
         let mut problems = Problems::default();
         let prefix = self.prefix.as_deref().filter(|prefix| !prefix.is_empty());
@@ -89,11 +91,11 @@ pub struct SandboxForkResponse {
 pub struct SandboxSnapshotRequest {
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
-    /// What to take it of, where the path does not say.
+    /// The sandbox to take a snapshot of, if the path does not name it.
     pub source: Option<SnapshotSource>,
 }
 
-/// A sandbox that went back to one of its snapshots.
+/// The answer when a sandbox was restored to one of its snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxRestoreResponse {
@@ -101,7 +103,7 @@ pub struct SandboxRestoreResponse {
     pub snapshot_id: String,
 }
 
-/// What came of one firing of a schedule.
+/// The outcome of one firing of a schedule.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -113,12 +115,12 @@ pub struct SandboxScheduleExecution {
     pub id: Option<String>,
     pub process_name: Option<String>,
     pub schedule_id: Option<String>,
-    /// The status with which the sandbox answered; 0 when it was not reached.
+    /// HTTP status with which the sandbox answered; 0 if it was not reached.
     pub status_code: Option<i64>,
     pub timeout: Option<i64>,
 }
 
-/// The error body of sandbox creation: the common one and what only it has.
+/// Error body of sandbox creation: the common members, and some of its own.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "SandboxError")]

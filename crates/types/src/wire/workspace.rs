@@ -29,7 +29,7 @@ pub struct Workspace {
     pub runtime: Option<WorkspaceRuntime>,
     #[serde(skip_deserializing)]
     pub id: Option<String>,
-    /// How many there are of each kind, when asked for.
+    /// Number of resources of each kind, if requested.
     #[serde(skip_deserializing)]
     pub resource_counts: Option<BTreeMap<String, i64>>,
     #[serde(skip_deserializing)]
@@ -57,7 +57,7 @@ pub enum WorkspaceStatus {
     Error,
 }
 
-/// A group of the outside directory and what its people may do.
+/// A group of an outside directory, and the role of its people.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -100,7 +100,7 @@ pub struct WorkspaceRuntime {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSandboxSettings {
-    /// Whether new sandboxes keep no output of processes.
+    /// True if new sandboxes do not keep the output of processes.
     pub disable_process_logging: Option<bool>,
 }
 
@@ -116,7 +116,7 @@ pub struct WorkspaceNameRequest {
     pub name: String,
 }
 
-/// Whether a name can be had for a workspace, and if not, why.
+/// Whether a name is available for a workspace, and if not, why.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
