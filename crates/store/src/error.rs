@@ -1,32 +1,31 @@
-//! What can go wrong with stored state: one variant per decision that a caller can take.
+//! Errors of the store, with one variant per decision that a caller can take.
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A row with this unique value exists.
     #[error("a row with the same unique value exists in {table}")]
     Duplicate { table: String },
-    /// The row was changed since it was read. Read it again, decide again.
+    /// The row was changed since it was read. Read it again and decide again.
     #[error("{what} has changed since it was read")]
     Stale { what: String },
-    /// A stored value that this program cannot have written, or a newer one wrote.
+    /// A stored value that this program cannot have written, or that a newer one wrote.
     #[error("{table} {id} holds an impossible value: {why}")]
     Corrupt { table: &'static str, id: String, why: String },
     /// The changes after a position are no longer kept. Read the present state, then follow from
-    /// the latest.
+    /// the latest change.
     #[error("changes up to {oldest} are no longer kept")]
     Gone { oldest: i64 },
     /// Too much work is waiting for the database. Try again later.
     #[error("more than {limit} requests wait for the database")]
     Busy { limit: usize },
-    /// There is no connection to the database now. Nothing of what was asked happened. Try again
-    /// later.
+    /// There is no connection to the database at the moment. Nothing was done. Try again later.
     #[error("the database cannot be reached{}", if .0.is_some() { "" } else { "; trying again shortly" })]
     Unreachable(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
-    /// A secret cannot be opened: its key is missing or the text was tampered with.
+    /// A secret cannot be opened: its key is missing, or the sealed text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
-    /// The database refused or went away. What was asked did not happen, unless it went away while
-    /// committing.
+    /// The database refused, or the connection broke. Nothing was done, unless it broke during the
+    /// commit.
     #[error("the database failed")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The database or its folder cannot be used as it is; the text says what to do.

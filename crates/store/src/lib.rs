@@ -1,9 +1,9 @@
-//! All durable state of the control plane, on SQLite or PostgreSQL. The only crate with SQL in it.
+//! All durable state of the control plane, on SQLite or PostgreSQL. The only crate that contains
+//! SQL.
 //!
-//! A store function is a plain function on a transaction ([`Tx`]); [`Store::write`] and
-//! [`Store::read`] run such functions on threads of their own and answer when the result is
-//! durable. One SQL text serves both databases; what differs between them is a named function in
-//! [`db`].
+//! A store function is a plain function that works on a transaction ([`Tx`]). [`Store::write`] and
+//! [`Store::read`] run such functions on database threads and return once the result is durable.
+//! One SQL text serves both databases; each difference between them is a named function in [`db`].
 
 pub mod backup;
 pub mod budgets;

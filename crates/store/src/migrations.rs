@@ -8,7 +8,7 @@ struct Migration {
     sql: &'static str,
 }
 
-/// Steps that only SQLite needs; PostgreSQL passes over their statements.
+/// Steps that only SQLite needs. On PostgreSQL they are recorded without running their statements.
 const ONLY_SQLITE: [i64; 1] = [14];
 
 const ALL: &[Migration] = &[
@@ -91,12 +91,12 @@ const ALL: &[Migration] = &[
     },
 ];
 
-/// The number of the newest step.
+/// Returns the number of the newest step.
 pub(crate) fn newest() -> i64 {
     ALL.last().map_or(0, |migration| migration.number)
 }
 
-/// Applies what is missing. Refuses a database that a newer program has changed.
+/// Applies the missing steps. Refuses a database that a newer program has changed.
 pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
     tx.batch("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied_at BIGINT NOT NULL)")?;
     let newest_applied =

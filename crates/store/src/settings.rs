@@ -1,5 +1,5 @@
-//! What the server keeps for itself between starts, such as the sealed key that signs cursors.
-//! Secrets among them are sealed by the caller, in the context `settings/<name>`.
+//! The server's own values that outlive a restart, such as the sealed key that signs cursors.
+//! Callers seal the secrets among them, in the context `settings/<name>`.
 
 use crate::{Error, Tx, params};
 
@@ -23,7 +23,7 @@ pub fn remove(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
     tx.execute(TABLE, "DELETE FROM settings WHERE name = $1", params![name]).map(drop)
 }
 
-/// Names that begin alike, in their order: the first ones after another, at most `limit`.
+/// Lists names with a common beginning in order: up to `limit` of those after `after`.
 pub fn names(
     tx: &mut Tx<'_>,
     beginning: &str,
@@ -35,7 +35,7 @@ pub fn names(
     rows.into_iter().map(|mut row| row.take_text(0)).collect()
 }
 
-/// The value that the first of all servers chose.
+/// Returns the stored value, after storing `value` if there was none: the first server decides.
 pub fn get_or_insert(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<String, Error> {
     if let Some(value) = get(tx, name)? {
         return Ok(value);

@@ -1,4 +1,4 @@
-//! Values and rows as both databases know them: 64-bit integers, texts and nulls, nothing else.
+//! Values and rows as both databases know them: only 64-bit integers, texts and nulls.
 
 use crate::Error;
 use types::Timestamp;
@@ -70,7 +70,7 @@ from_id!(
     ExecutionId,
 );
 
-/// One row of an answer; columns by position, as the statement lists them.
+/// One row of a result. Columns are numbered in the order in which the statement lists them.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub(crate) table: &'static str,
@@ -107,7 +107,7 @@ impl Row {
         }
     }
 
-    /// As [`Row::text`], without a copy: the column reads as null from then on.
+    /// Returns the text like [`Row::text`], but without a copy: the column is null afterwards.
     pub fn take_text(&mut self, column: usize) -> Result<String, Error> {
         match self.values.get_mut(column).map(|value| std::mem::replace(value, Value::Null)) {
             Some(Value::Text(value)) => Ok(value),

@@ -25,7 +25,7 @@ pub struct Store {
     shared: Shared,
 }
 
-/// What every database thread has at hand.
+/// What every database thread has access to.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) world: World,
@@ -89,8 +89,8 @@ impl Store {
         &self.shared.recent
     }
 
-    /// Runs `work` in a transaction and answers when it is durable. An error of `work` undoes all
-    /// of it. `work` may run more than once when the database asks for a repetition.
+    /// Runs `work` in a transaction and returns once it is durable. An error of `work` undoes all
+    /// of it. `work` may run more than once if the database asks for a repetition.
     pub async fn write<T, E>(
         &self,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -118,7 +118,8 @@ impl Store {
         received(result.await)
     }
 
-    /// Wakes whoever follows the change feed after each commit of this process.
+    /// Returns a receiver that is notified after each commit of this process, for followers of the
+    /// change feed.
     pub fn commits(&self) -> watch::Receiver<i64> {
         self.shared.committed.subscribe()
     }

@@ -1,4 +1,4 @@
-//! PostgreSQL: a few threads with one connection each, working off one queue.
+//! PostgreSQL: a few threads with one connection each, which serve a common queue.
 
 mod link;
 mod replication;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a transaction is done when the database or the order of the feed asks for a
-/// repetition.
+/// Most attempts at a transaction when the database or the order of the feed asks for a repetition.
 const ATTEMPTS_MAX: u32 = 10;
-/// The longest pause before a further attempt, and the random part of it that keeps rivals apart.
+/// Longest pause between two attempts. Part of each pause is random, to keep rivals apart.
 const PAUSE_MAX_MS: u64 = 100;
-/// After a connection failed, requests fail at once for this long, doubled with each failure in a
-/// row.
+/// How long requests fail at once after a failed connection attempt. Doubles with each failure in a
+/// row, from the minimum to the maximum.
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
-/// Held while the schema is brought up to date; any number that nobody else uses will do.
+/// Advisory lock that is held while the schema is brought up to date. Any number that nobody else
+/// uses will do.
 const MIGRATION_LOCK: i64 = 0x686f_6c6d_0001;
 
 type Work = (Access, Box<dyn Job>);
@@ -61,18 +61,19 @@ impl Engine {
     }
 }
 
-/// Brings revisions ahead of all that were given out, also by a primary whose place this server has
-/// taken meanwhile. To be done with every new connection before anything else; see the module
-/// `feed`.
+/// Moves revisions above all that were ever given out, including those of a primary that this
+/// database server has replaced meanwhile. Must be done with every new connection before anything
+/// else; see the module `feed`.
 fn follow_history(link: &mut Link, shared: &Shared) -> Result<(), Error> {
-    // A transaction that writes: a standby refuses it, and is left until it is promoted.
+    // The transaction must be able to write: a standby refuses that, so it is not used until
+    // promoted.
     link.begin(Access::Write);
     let anchored = feed::is_anchored(&mut Tx::new(Conn::Postgres(link), shared));
     link.rollback()?;
     if anchored? { Ok(()) } else { alone(link, shared, feed::anchor) }
 }
 
-/// Runs a step in a transaction of its own while no other server does.
+/// Runs a step in a transaction of its own, while no other server runs one.
 fn alone(
     link: &mut Link,
     shared: &Shared,
@@ -85,7 +86,7 @@ fn alone(
     link.commit()
 }
 
-/// What one thread works with.
+/// The state of one database thread.
 struct Thread {
     connector: Connector,
     link: Option<Link>,
@@ -101,7 +102,8 @@ impl Thread {
                 self.shared.committed.send_modify(|count| *count += 1);
             }
             Ok(Done::Unchanged) => {
-                // Nothing depends on how this transaction ends, so the caller need not wait for it.
+                // Nothing depends on how this transaction ends, so the caller need not wait for
+                // that.
                 job.answer();
                 if let Some(Err(error)) = self.link.as_mut().map(Link::rollback) {
                     tracing::debug!(%error, "a transaction could not be ended");
@@ -112,8 +114,8 @@ impl Thread {
         self.link = self.link.take().filter(Link::is_alive);
     }
 
-    /// Runs a job to its end; the job holds its own answer then. On a connection that turns out to be
-    /// gone before anything was done, it runs again on a new one.
+    /// Runs a job to its end, after which the job holds its own result. If the connection turns out
+    /// to have broken before anything was done, the job runs again on a new one.
     fn run(&mut self, access: Access, job: &mut dyn Job) -> Result<Done, Error> {
         let mut attempt = 1;
         let mut link = self.connected()?;
@@ -130,7 +132,7 @@ impl Thread {
             let committed = if keep && !repeat { link.commit() } else { Ok(()) };
             let again = repeat || link.asks_for_repetition();
             if again && link.is_alive() && attempt < ATTEMPTS_MAX {
-                // Ignored: a transaction that cannot be undone is found so by the next attempt.
+                // Ignored: if the transaction cannot be undone, the next attempt will notice.
                 let _ = link.rollback();
                 thread::sleep(pause(&self.shared, attempt));
                 attempt += 1;
@@ -139,14 +141,14 @@ impl Thread {
             self.link = Some(link);
             return match committed {
                 Ok(()) if keep && !repeat => Ok(Done::Written),
-                // The job has an error of its own, or has read all that it wanted.
+                // The job returned an error of its own, or only read.
                 Ok(()) => Ok(Done::Unchanged),
                 Err(error) => Err(error),
             };
         }
     }
 
-    /// The connection of this thread, or a new one.
+    /// Returns the connection of this thread, or opens one.
     fn connected(&mut self) -> Result<Link, Error> {
         match self.link.take() {
             Some(link) => Ok(link),
@@ -163,16 +165,16 @@ impl Thread {
     }
 }
 
-/// What became of a job.
+/// The outcome of a job.
 enum Done {
-    /// What it changed is durable.
+    /// Its changes are durable.
     Written,
     /// It changed nothing; its transaction may still be open.
     Unchanged,
 }
 
-/// What the threads know of a database that cannot be reached: when to try again, and the pause
-/// that led there. They share it, so that the first that gets through ends the outage for all.
+/// A database outage as the threads see it: the time of the next attempt, and the pause before it.
+/// The threads share it, so that the first one to get through ends the outage for all.
 #[derive(Clone, Default)]
 struct Outage(Arc<Mutex<Option<(Instant, Duration)>>>);
 

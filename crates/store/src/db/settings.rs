@@ -1,4 +1,4 @@
-//! Which database, and how hard to use it.
+//! Settings: which database to use, and how intensively.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// Which database holds the state.
 #[derive(Clone)]
 pub enum Target {
-    /// A file in a folder of ours.
+    /// A SQLite file in a folder that belongs to the server.
     Sqlite { file: PathBuf },
-    /// A connection string of PostgreSQL.
+    /// A PostgreSQL connection string.
     Postgres { url: String },
 }
 
-/// The connection string may hold a password.
+/// Omits the connection string, which may contain a password.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -25,37 +25,38 @@ impl fmt::Debug for Target {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub target: Target,
-    /// The keys that seal secrets; made at the first start. All servers on one database share its
-    /// content.
+    /// File with the keys that seal secrets, created at the first start. All servers on one
+    /// database use the same content.
     pub key_file: PathBuf,
-    /// Threads that read at once (SQLite), or connections (PostgreSQL).
+    /// Number of reader threads (SQLite) or connections (PostgreSQL).
     pub connections: usize,
-    /// Requests that may wait for a connection; more are refused.
+    /// Most requests that may wait for a connection; further ones are refused.
     pub waiting_max: usize,
-    /// Writes that SQLite commits together at most.
+    /// Most writes that SQLite commits together.
     pub batch_max: usize,
-    /// Pages of SQLite's log after which they are moved into the database, beside the writer.
+    /// Size of SQLite's log, in pages, at which a background thread starts to move it into the
+    /// database.
     pub log_pages: u32,
-    /// Pages of SQLite's log at which the writer waits until they are moved. A start after a crash
-    /// reads as many.
+    /// Size of SQLite's log, in pages, at which the writer waits until it has been moved. A start
+    /// after a crash reads up to this many pages.
     pub log_pages_max: u32,
-    /// Changes that are kept in memory for who follows them, where this process makes all of them.
+    /// Most changes kept in memory for followers, where this process makes all of them.
     pub recent_changes_max: usize,
-    /// How long PostgreSQL works on one statement at most. The change feed lags by as much.
+    /// Longest time that PostgreSQL may work on one statement. The change feed may lag by as much.
     pub statement_timeout_ms: u64,
-    /// How long a statement waits for a row that another transaction holds at most.
+    /// Longest wait of a statement for a row that another transaction holds.
     pub lock_timeout_ms: u64,
-    /// A file with the certificates that PostgreSQL's may stem from; `None`: those that the system
-    /// trusts. Used when the connection string has `sslmode=require` or stricter; the certificate
-    /// is always checked then.
+    /// File with the certificate authorities that are trusted for PostgreSQL; `None` means those of
+    /// the system. Used if the connection string has `sslmode=require` or stricter; then the
+    /// certificate is always checked.
     pub root_certificates: Option<PathBuf>,
-    /// Only read, beside another process that may have the SQLite file open: for a backup of a
+    /// True to only read, while another process may have the SQLite file open: for the backup of a
     /// running server.
     pub reads_beside: bool,
 }
 
 impl Settings {
-    /// Settings that suit most.
+    /// Returns settings that suit most installations.
     pub fn new(target: Target, key_file: impl Into<PathBuf>) -> Self {
         Self {
             target,

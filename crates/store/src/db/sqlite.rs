@@ -17,8 +17,8 @@ use std::thread;
 use std::time::Duration;
 use writer::Writer;
 
-/// Pages of the database that a connection keeps in memory. Readers find most in the kernel's cache
-/// anyway, and there are several of them.
+/// Memory for database pages on the writer's connection and on each reader's. Readers find most
+/// pages in the kernel's cache anyway, and there are several of them.
 const WRITER_CACHE_KIB: u32 = 16_384;
 const READER_CACHE_KIB: u32 = 2_048;
 
@@ -29,8 +29,8 @@ pub(super) struct Engine {
     writes: Queue,
     reads: Queue,
     waiting_max: usize,
-    /// Held as long as the engine lives: a second process would know nothing of our commits.
-    /// `None` when this process only reads.
+    /// Lock held for the lifetime of the engine: a second process would not notice our commits.
+    /// `None` if this process only reads.
     _lock: Option<File>,
 }
 
@@ -79,7 +79,7 @@ fn must_exist(file: &Path) -> Result<(), Error> {
     Err(Error::Unusable(format!("there is no database {}: check the data folder", file.display())))
 }
 
-/// Makes sure that the folder can be written and that no other process has the database open.
+/// Makes sure that the folder can be written to and that no other process has the database open.
 fn lock(file: &Path) -> Result<File, Error> {
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -123,8 +123,8 @@ fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> {
     let conn = Connection::open(file)?;
     conn.busy_timeout(Duration::from_secs(10))?;
     conn.set_prepared_statement_cache_capacity(256);
-    // FULL: a commit in WAL mode has reached the disk before it is answered. The log is moved into
-    // the database by `checkpoint`.
+    // FULL: in WAL mode, a commit has reached the disk before it returns. The module `checkpoint`
+    // moves the log into the database.
     conn.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
          PRAGMA cache_size = -{cache_kib}; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY;",
@@ -182,7 +182,8 @@ pub(super) fn query(
     Ok(found)
 }
 
-/// SQLite takes `$7` for a name and numbers it by appearance; we mean the number.
+/// Binds the parameters. SQLite treats `$7` as a name and numbers it by appearance; we mean the
+/// number.
 fn bind(statement: &mut Statement<'_>, params: &[Value]) -> Result<(), Error> {
     for index in 1..=statement.parameter_count() {
         let number =

@@ -1,4 +1,4 @@
-//! Transactions, and every difference between the two databases that store functions must know of.
+//! Transactions, and every difference between the two databases that store functions need to know.
 
 use super::{Shared, postgres, sqlite};
 use crate::feed::Change;
@@ -7,31 +7,32 @@ use std::borrow::Cow;
 use types::World;
 use types::ids::ResourceId;
 
-/// A transaction: what store functions work on.
+/// A transaction, on which store functions work.
 ///
-/// After an error of a statement the transaction can only be undone, on both databases.
+/// After a statement fails, the transaction can only be undone, on both databases.
 pub struct Tx<'c> {
     pub(super) conn: Conn<'c>,
     pub(super) shared: &'c Shared,
-    /// The revision of the next change, once one was recorded.
+    /// Revision of the next change, once one was recorded.
     next_revision: Option<i64>,
     recorded: Recorded,
-    /// What an object names, when a statement has brought it along.
+    /// The names that an object refers to, if a statement has fetched them along the way.
     references: Option<(ResourceId, references::Named)>,
     pub(super) broken: bool,
-    /// The database, or [`Tx::ask_for_repetition`], wants this transaction to be done again.
+    /// True if the transaction must be repeated, because the database or [`Tx::ask_for_repetition`]
+    /// said so.
     pub(super) repeat: bool,
 }
 
-/// What a transaction on SQLite did to the feed, for those who are told when it is durable.
+/// What a SQLite transaction changed in the feed, for followers, who are told once it is durable.
 #[derive(Default)]
 pub(super) struct Recorded {
-    /// The newest revision before it, where that is known.
+    /// Newest revision before the transaction, if known.
     pub(super) newest: Option<i64>,
     pub(super) changes: Vec<Change>,
-    /// Changes up to here were forgotten.
+    /// Highest change that was dropped from the feed.
     pub(super) trimmed_to: Option<i64>,
-    /// Revisions went on elsewhere than they were before.
+    /// True if revisions did not continue where they had been.
     pub(super) leapt: bool,
 }
 
@@ -40,7 +41,7 @@ pub(super) enum Conn<'c> {
     Postgres(&'c mut postgres::Link),
 }
 
-/// Low bits of a revision on PostgreSQL: changes that one transaction can record.
+/// Low bits of a revision on PostgreSQL, which number the changes within one transaction.
 const CHANGE_BITS: u32 = 20;
 const CHANGES_MAX: i64 = 1 << CHANGE_BITS;
 
@@ -57,13 +58,13 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// A transaction that follows on one whose newest revision is known.
+    /// Makes a transaction that follows one whose newest revision is known.
     pub(super) fn after(conn: Conn<'c>, shared: &'c Shared, newest: Option<i64>) -> Self {
         let recorded = Recorded { newest, ..Recorded::default() };
         Self { recorded, ..Self::new(conn, shared) }
     }
 
-    /// What this transaction did to the feed, with the newest revision after it.
+    /// Returns what this transaction changed in the feed, with the newest revision after it.
     pub(super) fn into_recorded(self) -> Recorded {
         let newest = self.next_revision.map(|next| next - 1).or(self.recorded.newest);
         Recorded { newest: newest.filter(|_| !self.recorded.leapt), ..self.recorded }
@@ -92,7 +93,7 @@ impl<'c> Tx<'c> {
         self.shared
     }
 
-    /// Runs a statement and says how many rows it touched. `table` is named in errors.
+    /// Runs a statement and returns the number of rows it touched. `table` is named in errors.
     pub(crate) fn execute(
         &mut self,
         table: &'static str,
@@ -119,7 +120,7 @@ impl<'c> Tx<'c> {
         self.note(result)
     }
 
-    /// Runs several statements without values: migrations only.
+    /// Runs several statements without parameters; for migrations only.
     pub(crate) fn batch(&mut self, sql: &str) -> Result<(), Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => conn.execute_batch(sql).map_err(Error::from),
@@ -128,7 +129,7 @@ impl<'c> Tx<'c> {
         self.note(result)
     }
 
-    /// The one row that a statement finds, if any.
+    /// Returns the first row that a statement finds, if any.
     pub(crate) fn find(
         &mut self,
         table: &'static str,
@@ -143,14 +144,15 @@ impl<'c> Tx<'c> {
         result
     }
 
-    /// The error to return when this transaction must be done again from the start.
+    /// Requests that this transaction be repeated from the start. Returns the error to leave it
+    /// with.
     pub(crate) fn ask_for_repetition(&mut self) -> Error {
         self.repeat = true;
         Error::Stale { what: "the order of the change feed".into() }
     }
 
-    /// SQLite has one writer, so a row that was read stays as it is; PostgreSQL must be asked to
-    /// hold it.
+    /// Makes a `SELECT` lock the rows it reads. PostgreSQL must be told to hold them; SQLite has
+    /// one writer, so they stay as they are anyway.
     pub(crate) fn locking<'s>(&self, select: &'s str) -> Cow<'s, str> {
         match self.conn {
             Conn::Sqlite(_) => Cow::Borrowed(select),
@@ -158,7 +160,7 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// As [`Tx::locking`], but passes over rows that another transaction holds.
+    /// Locks rows like [`Tx::locking`], but skips those that another transaction holds.
     pub(crate) fn locking_free<'s>(&self, select: &'s str) -> Cow<'s, str> {
         match self.conn {
             Conn::Sqlite(_) => Cow::Borrowed(select),
@@ -166,29 +168,30 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// Some steps of the schema are about how SQLite stores tables.
+    /// Returns true on SQLite: some schema steps concern how it stores tables.
     pub(crate) fn is_sqlite(&self) -> bool {
         matches!(self.conn, Conn::Sqlite(_))
     }
 
-    /// On PostgreSQL each statement is a round trip, which costs more than the statement itself. SQLite
-    /// is in this process, where several simple statements are faster than a clever one.
+    /// Returns true on PostgreSQL, where each statement is a round trip, which costs more than the
+    /// statement itself. SQLite runs in this process, where several simple statements are faster
+    /// than one clever statement.
     pub(crate) fn prefers_one_statement(&self) -> bool {
         matches!(self.conn, Conn::Postgres(_))
     }
 
-    /// The revision for the next change, if the transaction has one already.
+    /// Returns the revision for the next change, if the transaction already has one.
     pub(crate) fn given_revision(&self) -> Option<i64> {
         self.next_revision
     }
 
-    /// Notes that a statement has given the next change this revision.
+    /// Records that a statement has given the next change this revision.
     pub(crate) fn take_revision(&mut self, revision: i64) -> Result<(), Error> {
         self.next_revision = Some(revision);
         self.next_revision().map(drop)
     }
 
-    /// Keeps what an object names until somebody asks.
+    /// Keeps the names that an object refers to, until somebody asks.
     pub(crate) fn remember(&mut self, of: &ResourceId, named: references::Named) {
         self.references = Some((of.clone(), named));
     }
@@ -197,7 +200,7 @@ impl<'c> Tx<'c> {
         self.references.take().filter(|(id, _)| id == of).map(|(_, named)| named)
     }
 
-    /// The revision for the next change of this transaction; see the module `feed`.
+    /// Returns the revision for the next change of this transaction; see the module `feed`.
     pub(crate) fn next_revision(&mut self) -> Result<i64, Error> {
         let revision = match self.next_revision {
             Some(revision) => revision,
@@ -212,7 +215,7 @@ impl<'c> Tx<'c> {
         Ok(revision)
     }
 
-    /// PostgreSQL gives a transaction its number when it is asked for it, so this is asked late.
+    /// Returns the first revision. Call it late: PostgreSQL numbers a transaction when first asked.
     fn first_revision(&mut self) -> Result<i64, Error> {
         match self.conn {
             Conn::Sqlite(_) => match self.recorded.newest {
@@ -224,8 +227,8 @@ impl<'c> Tx<'c> {
         }
     }
 
-    /// The revision up to which changes are no longer kept, and the horizon: changes below it are
-    /// all that will ever be there. See the module `feed`.
+    /// Returns the revision up to which changes are no longer kept, and the horizon: no further
+    /// change will ever appear below it. See the module `feed`.
     pub(crate) fn feed_bounds(&mut self) -> Result<(i64, i64), Error> {
         let sql = match self.conn {
             Conn::Sqlite(_) => {
@@ -241,8 +244,7 @@ impl<'c> Tx<'c> {
         Ok((row.int(0)?, row.int(1)?))
     }
 
-    /// Makes sure that coming revisions are above `highest`. Only PostgreSQL does not see to it by
-    /// itself.
+    /// Makes sure that future revisions are above `highest`. Only PostgreSQL needs this.
     pub(crate) fn move_revisions_above(&mut self, highest: i64) -> Result<(), Error> {
         if matches!(self.conn, Conn::Sqlite(_)) {
             return Ok(());
@@ -256,22 +258,23 @@ impl<'c> Tx<'c> {
         Ok(())
     }
 
-    /// Names the history of the database: it changes when rows move to another cluster, and when a
-    /// standby takes the place of its primary. SQLite's only history has no name. A standby gives
-    /// an error: it is not to be used.
+    /// Identifies the history of the database: it changes when rows move to another cluster, and
+    /// when a standby replaces its primary. SQLite has only one history, without a name. Fails on a
+    /// standby, which must not be used.
     pub(crate) fn history(&mut self) -> Result<Option<String>, Error> {
         if matches!(self.conn, Conn::Sqlite(_)) {
             return Ok(None);
         }
-        // The timeline is read off the file that is being written: what `pg_control_checkpoint`
-        // says lags behind a promotion.
+        // The timeline comes from the name of the file that is being written, because
+        // `pg_control_checkpoint` lags behind a promotion.
         let sql = "SELECT system_identifier::text || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
                    FROM pg_control_system()";
         let row = self.find("the database", sql, &[])?;
         row.map(|row| row.text(0)).transpose()
     }
 
-    /// Checks references between tables when the transaction ends, not with each statement.
+    /// Checks references between tables at the end of the transaction instead of with each
+    /// statement.
     pub(crate) fn defer_references(&mut self) -> Result<(), Error> {
         let result = match &mut self.conn {
             Conn::Sqlite(conn) => {
@@ -282,7 +285,7 @@ impl<'c> Tx<'c> {
         self.note(result)
     }
 
-    /// Bytes that the database takes on its disk.
+    /// Returns the size of the database on its disk, in bytes.
     pub fn size(&mut self) -> Result<u64, Error> {
         let sql = match self.conn {
             Conn::Sqlite(_) => {
@@ -296,7 +299,7 @@ impl<'c> Tx<'c> {
         u64::try_from(bytes).map_err(|error| Error::corrupt("the database", "its size", error))
     }
 
-    /// Every column of every table in order, with its place in the primary key or 0.
+    /// Returns every column of every table in order, with its position in the primary key or 0.
     pub(crate) fn columns(&mut self) -> Result<Vec<(String, String, i64)>, Error> {
         let sql = match self.conn {
             Conn::Sqlite(_) => {

@@ -5,14 +5,14 @@ use crate::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::oneshot;
 
-/// A closure with its answer, seen by the threads without its types.
+/// A closure with its result, whose types the threads need not know.
 pub(super) trait Job: Send {
-    /// Runs inside a transaction; `false` asks to undo it. May be called again after an undone
-    /// attempt.
+    /// Runs inside a transaction; returns `false` to have it undone. May be called again after an
+    /// undone attempt.
     fn run(&mut self, tx: &mut Tx<'_>) -> bool;
     /// Sends the result, once it is durable.
     fn answer(self: Box<Self>);
-    /// Sends an error in place of the result.
+    /// Sends an error instead of the result.
     fn fail(self: Box<Self>, error: Error);
 }
 
@@ -36,11 +36,11 @@ where
     E: From<Error> + Send,
 {
     fn run(&mut self, tx: &mut Tx<'_>) -> bool {
-        // A panic must not take the thread, and with it all later work, down.
+        // A panic must not end the thread, and with it all later work.
         let result = match catch_unwind(AssertUnwindSafe(|| (self.work)(tx))) {
             Err(_) => Err(Error::Unusable("a function of the store panicked".into()).into()),
             // PostgreSQL undoes a transaction in which a statement failed, whatever the function
-            // made of it.
+            // did about it.
             Ok(Ok(_)) if tx.broken => Err(Error::Unusable(
                 "a transaction went on after one of its statements failed".into(),
             )

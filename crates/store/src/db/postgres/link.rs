@@ -18,11 +18,11 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Statements kept prepared on a connection. Only lists make texts at run time, far fewer than
-/// this.
+/// Most statements kept prepared on a connection. Only lists build statements at run time, far
+/// fewer than this.
 const STATEMENTS_MAX: usize = 1000;
 
-/// How to connect.
+/// How to connect to the database.
 #[derive(Clone)]
 pub(super) struct Connector {
     config: Config,
@@ -32,13 +32,12 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(url: &str, settings: &Settings) -> Result<Self, Error> {
-        // We check certificates and names whenever we use TLS, so the strictest words mean the same
-        // to us.
+        // TLS always checks certificates and names here, so the stricter modes mean the same.
         let url = url
             .replace("sslmode=verify-full", "sslmode=require")
             .replace("sslmode=verify-ca", "sslmode=require");
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            // The text of the error may repeat parts of the address, and with them a password.
+            // The error's text may repeat parts of the address, including a password.
             drop(error);
             Error::Unusable(
                 "the address of the database is not like `postgres://user:password@host/name`"
@@ -63,7 +62,8 @@ impl Connector {
     }
 
     pub(super) fn connect(&self) -> Result<Link, Error> {
-        // Runs only while a statement is waited for; that is when the connection is read and written.
+        // The runtime runs only while a statement is awaited; only then is the connection read and
+        // written.
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(Error::database)?;
         let client = runtime.block_on(async {
@@ -90,7 +90,7 @@ where
     tokio_postgres::Connection<S, T>:
         Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
 {
-    // However it ends, the client then answers that it is closed.
+    // However the connection ends, the client reports afterwards that it is closed.
     tokio::spawn(async move { drop(connection.await) });
     client
 }
@@ -110,7 +110,7 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
             }
         }
         None => {
-            // Those that cannot be read are passed over.
+            // Certificates that cannot be read are skipped.
             let _ = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
     }
@@ -123,7 +123,7 @@ fn tls(root_certificates: Option<&Path>) -> Result<MakeRustlsConnect, Error> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     None,
-    /// This `BEGIN` is sent with the first statement.
+    /// This `BEGIN` will be sent with the first statement.
     Wanted(&'static str),
     Open,
 }
@@ -133,7 +133,7 @@ pub(in crate::db) struct Link {
     runtime: Runtime,
     statements: HashMap<String, Statement>,
     transaction: Transaction,
-    /// The last transaction lost against another one and may succeed when it is done again.
+    /// The last transaction lost against another one, and may succeed if it is repeated.
     asks_for_repetition: bool,
 }
 
@@ -141,9 +141,9 @@ impl Link {
     pub(super) fn begin(&mut self, access: Access) {
         self.asks_for_repetition = false;
         self.transaction = Transaction::Wanted(match access {
-            // One view for all statements of a reader.
+            // All statements of a reader see the same state.
             Access::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            // Writers check versions and lock rows, so each statement may see the latest.
+            // Writers check versions and lock rows, so each statement may see the latest state.
             Access::Write => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
         });
     }
@@ -167,7 +167,7 @@ impl Link {
         !self.client.is_closed()
     }
 
-    /// The connection broke before the transaction began, so nothing of it was done.
+    /// Returns true if the connection broke before the transaction began, so that nothing was done.
     pub(super) fn was_gone(&self) -> bool {
         !self.is_alive() && matches!(self.transaction, Transaction::Wanted(_))
     }
@@ -181,7 +181,7 @@ impl Link {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Sends a `BEGIN` that is still due, by itself.
+    /// Sends a `BEGIN` that is still due, on its own.
     fn begun(&mut self) -> Result<(), tokio_postgres::Error> {
         if let Transaction::Wanted(begin) = self.transaction {
             self.plain(begin)?;
@@ -194,7 +194,8 @@ impl Link {
         self.runtime.block_on(self.client.batch_execute(sql))
     }
 
-    /// Creates tables. Texts are compared byte by byte, as SQLite does, so that both sort alike.
+    /// Creates tables. Texts are compared byte by byte, as SQLite does, so that both databases sort
+    /// alike.
     pub(in crate::db) fn define(&mut self, sql: &str) -> Result<(), Error> {
         self.batch(&sql.replace(" TEXT", " TEXT COLLATE \"C\""))
     }
@@ -233,7 +234,7 @@ impl Link {
     ) -> Result<Vec<tokio_postgres::Row>, tokio_postgres::Error> {
         let statement = self.prepared(sql)?;
         let params = references(params);
-        // Requests go out in the order in which they are first polled.
+        // Requests are sent in the order in which they are first polled.
         let both = join(self.client.batch_execute(begin), self.client.query(&statement, &params));
         let (begun, rows) = self.runtime.block_on(both);
         begun?;
@@ -265,8 +266,8 @@ impl Link {
     }
 }
 
-/// If `BEGIN` fails, a statement that was sent with it runs outside of a transaction, so it must not
-/// change anything.
+/// Returns true if a statement changes nothing. If `BEGIN` fails, a statement that was sent along
+/// with it runs outside of a transaction, so it must not change anything.
 fn only_reads(sql: &str) -> bool {
     sql.starts_with("SELECT ")
 }
@@ -304,7 +305,8 @@ impl ToSql for Value {
             Self::Null => Ok(IsNull::Yes),
             Self::Int(value) if *ty == Type::INT4 => i32::try_from(*value)?.to_sql(ty, out),
             Self::Int(value) => value.to_sql_checked(ty, out),
-            // PostgreSQL has no NUL in texts. Nothing of ours needs it, but callers may send it.
+            // PostgreSQL cannot store NUL in texts. Nothing of ours needs it, but callers may send
+            // it.
             Self::Text(value) if value.contains('\0') => {
                 value.replace('\0', "\u{fffd}").to_sql_checked(ty, out)
             }

@@ -1,24 +1,24 @@
-//! What would be left if the server of the database were lost: for those who look after it.
+//! Whether standbys would survive a loss of the database server, for its administrators.
 
 use super::link::Connector;
 use crate::db::{Settings, Target};
 use crate::{Error, Row};
 
-/// What stands behind the database's server.
+/// The standbys of the database server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replication {
     /// No standby is connected.
     None,
-    /// Commits wait until a standby has them.
+    /// A commit returns only after a standby has it.
     Synchronous { standbys: i64 },
-    /// Commits are answered before a standby has them: the last ones are lost with the server.
+    /// A commit may return before a standby has it: the latest ones are lost with the server.
     Asynchronous { standbys: i64 },
-    /// It is a standby itself.
+    /// The server is a standby itself.
     IsStandby,
 }
 
-/// Looks at the server of the database; `None` where there is none. Changes nothing, and needs no
-/// schema of ours.
+/// Inspects the database server; returns `None` for SQLite. Changes nothing, and does not need our
+/// schema.
 pub async fn replication(settings: Settings) -> Result<Option<Replication>, Error> {
     let Target::Postgres { url } = settings.target.clone() else { return Ok(None) };
     // The blocking client refuses to run on a thread that serves futures.
@@ -29,7 +29,8 @@ pub async fn replication(settings: Settings) -> Result<Option<Replication>, Erro
 }
 
 fn look(url: &str, settings: &Settings) -> Result<Replication, Error> {
-    // Who is synchronous is shown to few users, who is connected and what is configured to all.
+    // Only few users may see which standbys are synchronous; all may see which are connected and
+    // how the server is configured.
     let sql = "SELECT count(r.pid), CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END::bigint,
                       current_setting('synchronous_standby_names')
                FROM pg_stat_replication r";

@@ -1,16 +1,16 @@
-//! Moving the log into the database.
+//! Moving SQLite's log into the database.
 //!
-//! SQLite does it inside the commit that fills the log, so that everyone who waits for that commit
+//! SQLite does this inside the commit that fills the log, so everyone who waits for that commit
 //! waits for thousands of pages. Here a thread with its own connection moves them while the writer
-//! goes on. The few pages that were written meanwhile are moved by the writer, which leaves the log
-//! empty, and SQLite starts over at its beginning.
+//! continues. The few pages that were written meanwhile are moved by the writer, which empties the
+//! log, so that SQLite starts over at its beginning.
 //!
 //! ```text
 //! Idle ──log_pages──▶ Moving ──moved──▶ Moved ──writer moves the rest──▶ Idle
 //! ```
 //!
-//! A reader with an old snapshot keeps the log from starting over. It grows until that reader ends,
-//! as it would without this.
+//! A reader with an old snapshot keeps the log from starting over. The log grows until that reader
+//! ends, as it also would without this module.
 
 use super::READER_CACHE_KIB;
 use crate::{Error, Settings};
@@ -35,17 +35,17 @@ struct Turn {
     changed: Condvar,
 }
 
-/// The writer's side.
+/// The writer's side of the checkpoints.
 pub(super) struct Checkpoints {
     turn: Arc<Turn>,
-    /// Pages in the log after the last commit.
+    /// Number of pages in the log after the last commit.
     log: Arc<AtomicU32>,
     log_pages: u32,
     log_pages_max: u32,
 }
 
 impl Checkpoints {
-    /// Takes over from SQLite what it does at the end of commits of `writer`.
+    /// Takes over what SQLite would do at the end of the writer's commits.
     pub(super) fn start(
         writer: &mut Connection,
         file: &Path,
@@ -63,7 +63,8 @@ impl Checkpoints {
         Ok(Self { turn, log, log_pages: settings.log_pages, log_pages_max: settings.log_pages_max })
     }
 
-    /// Call this after each commit, once everyone who waited for it has an answer.
+    /// Takes the writer's turn. To be called after each commit, once everyone who waited for it has
+    /// an answer.
     pub(super) fn after_commit(&self, writer: &Connection) {
         let pages = self.log.load(Ordering::Relaxed);
         let mut phase = self.turn.phase.lock();

@@ -1,4 +1,4 @@
-//! The one thread that writes: it takes what waits, commits once, then answers all.
+//! The only thread that writes: it takes all waiting jobs, commits once, and then answers them.
 
 use super::checkpoint::Checkpoints;
 use super::{Inbox, run};
@@ -13,7 +13,7 @@ pub(super) struct Writer {
     pub(super) shared: Shared,
     pub(super) checkpoints: Checkpoints,
     pub(super) batch_max: usize,
-    /// The newest revision that was committed, where it is known.
+    /// The newest committed revision, if known.
     newest: Option<i64>,
 }
 
@@ -50,7 +50,7 @@ impl Writer {
         let recorded = match batch {
             [job] => match self.act(job.as_mut(), self.newest) {
                 Some(recorded) => recorded,
-                // Nothing else is in the transaction, so that all of it goes.
+                // The job is alone in the transaction, so undo all of it.
                 None => {
                     run(&self.conn, "ROLLBACK")?;
                     return Ok(Recorded { newest: self.newest, ..Recorded::default() });
@@ -62,7 +62,7 @@ impl Writer {
         Ok(recorded)
     }
 
-    /// Each job in a savepoint, so that one that fails takes no other with it.
+    /// Runs each job in a savepoint, so that a failing job does not undo any other.
     fn act_in_turn(&self, batch: &mut [Box<dyn Job>]) -> Result<Recorded, Error> {
         let mut all = Recorded { newest: self.newest, ..Recorded::default() };
         for job in batch {
@@ -81,14 +81,14 @@ impl Writer {
         Ok(all)
     }
 
-    /// What a job recorded; `None` when it is to be undone.
+    /// Runs a job and returns what it recorded, or `None` if it must be undone.
     fn act(&self, job: &mut dyn Job, newest: Option<i64>) -> Option<Recorded> {
         let mut tx = Tx::after(Conn::Sqlite(&self.conn), &self.shared, newest);
         job.run(&mut tx).then(|| tx.into_recorded())
     }
 
     fn undo(&mut self, batch: Vec<Box<dyn Job>>, error: &Error) {
-        // Ignored: without a transaction open there is nothing to undo.
+        // Ignored: if no transaction is open, there is nothing to undo.
         let _ = self.conn.execute_batch("ROLLBACK");
         tracing::error!(%error, writes = batch.len(), "a commit failed");
         batch
@@ -96,7 +96,7 @@ impl Writer {
             .for_each(|job| job.fail(Error::Unusable(format!("the commit failed: {error}"))));
     }
 
-    /// Followers are told from memory from here on.
+    /// Starts to serve the feed's followers from memory.
     fn begin_feed(&mut self) {
         match feed::highest(&mut Tx::new(Conn::Sqlite(&self.conn), &self.shared)) {
             Ok(newest) => {
