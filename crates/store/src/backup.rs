@@ -1,8 +1,8 @@
-//! Backups while the server works: one archive that either database can be restored from.
+//! Backups while the server works: archives from which either database can be restored.
 //!
-//! An archive is a text of JSON lines: a header, then for each table one line with its columns and
-//! one for each row, then an end with the number of rows, then the SHA-256 of all lines before. It
-//! holds digests and sealed secrets, and the keys that open those only when asked to.
+//! An archive is a text of JSON lines: a header; for each table, one line with its columns and one
+//! for each row; an end with the number of rows; and the SHA-256 of all lines before. It contains
+//! digests and sealed secrets, and only on request the keys that open the latter.
 
 mod archive;
 mod restore;
@@ -14,30 +14,30 @@ use crate::{Error, Store, Tx, Value, feed, migrations};
 use archive::Writer;
 use std::path::Path;
 
-/// Rows that are in memory at once at most.
+/// Most rows in memory at once.
 const PAGE: i64 = 200;
-/// Tables that the target has rows of its own in.
+/// Tables in which the target database has rows of its own.
 const NOT_COPIED: [&str; 2] = ["migrations", "feed_origin"];
 
-/// How far a backup or restore is.
+/// The progress of a backup or restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub table: String,
-    /// Rows copied so far, of all tables.
+    /// Rows copied so far, over all tables.
     pub rows: u64,
 }
 
-/// A table as the database describes it.
+/// A table, as described by the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) name: String,
     pub(crate) columns: Vec<String>,
-    /// The columns of the primary key.
+    /// Columns of the primary key.
     pub(crate) key: Vec<String>,
 }
 
 impl Store {
-    /// Writes all that one moment saw into a new file. Says how many rows that were.
+    /// Writes one consistent state of the database into a new file. Returns the number of rows.
     pub async fn backup(
         &self,
         file: &Path,
@@ -99,10 +99,10 @@ fn page(tx: &mut Tx<'_>, table: &Table, after: Option<&[Value]>) -> Result<Vec<V
     Ok(tx.query("backup", &sql, &params)?.into_iter().map(|row| row.values).collect())
 }
 
-/// The tables that a backup holds.
+/// Returns the tables that a backup contains.
 fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
     let mut columns = tx.columns()?;
-    // Pages go by the key in its own order, or no index would serve them.
+    // Pages follow the key in its own column order, because otherwise no index would serve them.
     let mut keys = columns.clone();
     keys.retain(|(_, _, place)| *place > 0);
     keys.sort_by_key(|(_, _, place)| *place);

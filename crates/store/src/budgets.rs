@@ -1,4 +1,4 @@
-//! What may be spent in a calendar month, and which shares of it were reached.
+//! Budgets per calendar month, and the thresholds that were reached.
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -16,16 +16,16 @@ pub struct Budget {
     pub id: BudgetId,
     pub account: AccountId,
     pub name: String,
-    /// Name of the workspace that it is for; `None` for the whole account.
+    /// Name of the workspace the budget is for; `None` for the whole account.
     pub workspace: Option<String>,
-    /// US dollars, a decimal as text.
+    /// US dollars, as a decimal text.
     pub amount: String,
-    /// Shares of the amount that are told of, in percent.
+    /// Percentages of the amount at which the webhook is called.
     pub thresholds: Vec<i64>,
-    /// Whether new work is refused when the money is spent.
+    /// True if new work is refused once the amount is spent.
     pub hard_limit: bool,
     pub webhook: Option<Webhook>,
-    /// Rises with each write; set by this module.
+    /// Rises with each change by the owner; set by this module.
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -34,7 +34,7 @@ pub struct Budget {
     pub exhausted_until: Option<Timestamp>,
 }
 
-/// Who is told.
+/// The address that is called when a threshold is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
     pub url: String,
@@ -42,20 +42,20 @@ pub struct Webhook {
     pub secret: String,
 }
 
-/// A share of a budget that was reached.
+/// A threshold of a budget that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crossing {
-    /// The beginning of the month.
+    /// Beginning of the month.
     pub period: Timestamp,
-    /// In percent.
+    /// Percentage of the amount.
     pub threshold: i64,
-    /// Of the budget, when it was reached.
+    /// The budget's amount when the threshold was reached.
     pub amount: String,
     pub spent: String,
     pub crossed_at: Timestamp,
 }
 
-/// Inserts a budget. [`Error::Duplicate`] when the account has one with this name.
+/// Inserts a budget. Returns [`Error::Duplicate`] if the account has one with this name.
 pub fn insert(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     let sql = format!(
         "INSERT INTO budgets ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10, $11, $12, $13, $14)"
@@ -84,7 +84,7 @@ pub fn insert(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     Ok(())
 }
 
-/// Saves what the owner changed, unless the row has moved on since it was read.
+/// Saves the owner's changes, unless the row has changed since it was read.
 pub fn update(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     let sql = "UPDATE budgets SET workspace = $3, amount = $4, thresholds = $5, hard_limit = $6, webhook_url = $7,
                    webhook_secret = $8, updated_at = $9, updated_by = $10, version = version + 1
@@ -108,7 +108,7 @@ pub fn update(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     fresh(done, budget)
 }
 
-/// Saves whether the money is spent, unless the owner has changed the budget since it was read.
+/// Saves until when the amount is spent, unless the owner has changed the budget since it was read.
 pub fn set_exhausted(
     tx: &mut Tx<'_>,
     budget: &Budget,
@@ -131,20 +131,20 @@ pub fn find(tx: &mut Tx<'_>, account: &AccountId, name: &str) -> Result<Option<B
     tx.find(TABLE, &sql, params![account, name])?.as_ref().map(read).transpose()
 }
 
-/// As [`find`], and nobody else changes it until this transaction ends.
+/// Finds a budget like [`find`], and locks it until this transaction ends.
 pub fn lock(tx: &mut Tx<'_>, account: &AccountId, name: &str) -> Result<Option<Budget>, Error> {
     let sql = tx.locking("SELECT id FROM budgets WHERE account_id = $1 AND name = $2").into_owned();
     tx.find(TABLE, &sql, params![account, name])?;
     find(tx, account, name)
 }
 
-/// The budgets of an account, by name.
+/// Lists the budgets of an account, by name.
 pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Budget>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM budgets WHERE account_id = $1 ORDER BY name");
     tx.query(TABLE, &sql, params![account])?.iter().map(read).collect()
 }
 
-/// The budgets of all accounts after one, at most `limit`.
+/// Lists up to `limit` budgets of all accounts that follow one of them.
 pub fn all(tx: &mut Tx<'_>, after: Option<&BudgetId>, limit: i64) -> Result<Vec<Budget>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM budgets WHERE id > $1 ORDER BY id LIMIT $2");
     let after = after.map_or("", |id| id.as_str());
@@ -156,13 +156,13 @@ pub fn count(tx: &mut Tx<'_>, account: &AccountId) -> Result<i64, Error> {
     tx.find(TABLE, sql, params![account])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Removes a budget with its crossings. Says whether there was one.
+/// Removes a budget with its crossings. Returns whether there was one.
 pub fn delete(tx: &mut Tx<'_>, budget: &BudgetId) -> Result<bool, Error> {
     tx.execute(CROSSINGS, "DELETE FROM budget_crossings WHERE budget_id = $1", params![budget])?;
     Ok(tx.execute(TABLE, "DELETE FROM budgets WHERE id = $1", params![budget])? > 0)
 }
 
-/// The name of a budget with a hard limit whose money is spent, which refuses new work in a
+/// Returns the name of a spent budget with a hard limit, which therefore refuses new work in a
 /// workspace.
 pub fn exhausted(
     tx: &mut Tx<'_>,
@@ -176,8 +176,8 @@ pub fn exhausted(
     tx.find(TABLE, sql, params![account, now, workspace])?.map(|row| row.text(0)).transpose()
 }
 
-/// Notes that a share was reached. True for exactly one caller: who was the first to note it tells
-/// of it.
+/// Records that a threshold was reached. Returns true for exactly one caller: the first to record
+/// it sends the notification.
 pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<bool, Error> {
     let sql =
         "INSERT INTO budget_crossings (budget_id, period, threshold, amount, spent, crossed_at)
@@ -197,7 +197,7 @@ pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<
     Ok(done == 1)
 }
 
-/// Forgets a crossing, so that the same share of another amount is told of.
+/// Forgets a crossing, so that the same threshold of a different amount is reported again.
 pub fn uncross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<(), Error> {
     let sql = "DELETE FROM budget_crossings WHERE budget_id = $1 AND period = $2 AND threshold = $3 AND amount = $4";
     tx.execute(
@@ -208,7 +208,7 @@ pub fn uncross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Resul
     Ok(())
 }
 
-/// What was reached in a month, lowest share first.
+/// Lists the thresholds that were reached in a month, lowest first.
 pub fn crossings(
     tx: &mut Tx<'_>,
     budget: &BudgetId,
@@ -229,7 +229,7 @@ pub fn crossings(
     tx.query(CROSSINGS, sql, params![budget, period])?.iter().map(read).collect()
 }
 
-/// Forgets crossings of months that began before.
+/// Forgets up to `limit` crossings of months that began before a time.
 pub fn trim(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     let sql = "DELETE FROM budget_crossings WHERE (budget_id, period, threshold) IN (
                    SELECT budget_id, period, threshold FROM budget_crossings WHERE period < $1 LIMIT $2)";

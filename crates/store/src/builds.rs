@@ -1,13 +1,13 @@
-//! Builds: from an address for an upload to an image.
+//! Builds: from an upload address to an image.
 //!
 //! ```text
 //! awaited ─→ arriving ─→ queued ─→ building ─→ made ─→ built
 //!                          ↑──────────┘ the server was killed, or trying again may help
 //! ```
 //!
-//! Each of them may also end as failed or cancelled. Only the machine that took the sources can
-//! build them, so a build waits for its machine until it is given up. What a try has to tell counts
-//! only as long as it is the newest.
+//! From each of these states a build may also end as failed or cancelled. Only the machine that
+//! received the sources can build them, so a build waits for its machine until it is given up.
+//! Reports of an attempt count only as long as it is the newest.
 
 use crate::identity::Subject;
 use crate::{Error, Row, Tx, params};
@@ -16,7 +16,7 @@ use types::{KindName, Timestamp};
 
 const TABLE: &str = "builds";
 
-/// The kinds that are built.
+/// Kinds that are built.
 pub const KINDS: [KindName; 7] = [
     KindName::Agent,
     KindName::Application,
@@ -27,16 +27,16 @@ pub const KINDS: [KindName; 7] = [
     KindName::VolumeTemplate,
 ];
 
-/// How far a build has come.
+/// The progress of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Nothing was uploaded yet.
     Awaited,
-    /// The sources are on their way. Their address cannot be used again.
+    /// The sources are being uploaded. Their address cannot be used again.
     Arriving,
     Queued,
     Building,
-    /// The image is there, and what it is for does not have it yet.
+    /// The image exists, but the resource it is for does not use it yet.
     Made,
     Built,
     Failed,
@@ -69,14 +69,14 @@ impl State {
     }
 }
 
-/// Who asked for a build, and with which key, if it was one.
+/// Who asked for a build, and with which API key, if any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
     pub subject: Subject,
     pub key: Option<ApiKeyId>,
 }
 
-/// What is to be built.
+/// A build to be started.
 #[derive(Debug, Clone)]
 pub struct NewBuild {
     pub id: BuildId,
@@ -84,14 +84,14 @@ pub struct NewBuild {
     pub resource: ResourceId,
     pub kind: KindName,
     pub repository: String,
-    /// With its secrets sealed as in the resource.
+    /// The wish that waits for the image. Its secrets are sealed as in the resource.
     pub wish: Option<String>,
     pub seal_key: Option<String>,
     pub created_by: String,
     pub asker: Asker,
-    /// Digest of the secret in the address.
+    /// Digest of the secret in the upload address.
     pub secret: String,
-    /// When the address expires.
+    /// Time at which the upload address expires.
     pub until: Timestamp,
 }
 
@@ -116,24 +116,24 @@ pub struct Build {
     pub image: Option<(String, i64)>,
 }
 
-/// Who builds, and how much more.
+/// A machine's offer to build, with its limits.
 #[derive(Debug, Clone)]
 pub struct Claiming {
     pub machine: String,
     pub now: Timestamp,
-    /// The lease: without a renewal the build is given up then.
+    /// End of the lease: a build is given up then unless the lease is renewed.
     pub until: Timestamp,
     pub limit: i64,
-    /// Of one workspace at once.
+    /// Most builds of one workspace at once.
     pub share: i64,
 }
 
-/// What waits or goes on, in one workspace and in all.
+/// Numbers of builds that have not ended, in one workspace and in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open {
     pub of_workspace: i64,
     pub all: i64,
-    /// Room that the sources of the workspace take.
+    /// Bytes that the sources of the workspace may take.
     pub bytes_of_workspace: i64,
 }
 
@@ -147,7 +147,7 @@ macro_rules! select {
     };
 }
 
-/// Awaits sources for a resource. A build of it that had not ended is cancelled.
+/// Starts to await sources for a resource. Cancels a build of it that has not ended.
 pub fn replace(tx: &mut Tx<'_>, new: &NewBuild) -> Result<(), Error> {
     cancel(tx, &new.resource)?;
     let now = tx.world().now();
@@ -176,8 +176,8 @@ pub fn replace(tx: &mut Tx<'_>, new: &NewBuild) -> Result<(), Error> {
     .map(drop)
 }
 
-/// Ends the build of a resource that has not ended, because nobody wants it any more. Says whether
-/// there was one.
+/// Cancels the build of a resource that has not ended, because nobody wants it any more. Returns
+/// whether there was one.
 pub fn cancel(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = 'cancelled', ended_at = $2, wish = NULL, seal_key = NULL
@@ -189,25 +189,25 @@ pub fn find(tx: &mut Tx<'_>, id: &BuildId) -> Result<Option<Build>, Error> {
     tx.find(TABLE, select!("WHERE id = $1"), params![id.as_str()])?.map(read).transpose()
 }
 
-/// As [`find`], and nobody else changes it before the transaction ends. Who changes the resource of
-/// a build too locks that first.
+/// Finds a build like [`find`], and locks it until the transaction ends. To also change the
+/// resource of the build, lock the resource first.
 pub fn lock(tx: &mut Tx<'_>, id: &BuildId) -> Result<Option<Build>, Error> {
     let sql = tx.locking(select!("WHERE id = $1"));
     tx.find(TABLE, &sql, params![id.as_str()])?.map(read).transpose()
 }
 
-/// The build whose address has the secret with this digest.
+/// Finds the build whose upload address has the secret with this digest.
 pub fn find_by_secret(tx: &mut Tx<'_>, digest: &str) -> Result<Option<Build>, Error> {
     tx.find(TABLE, select!("WHERE secret = $1"), params![digest])?.map(read).transpose()
 }
 
-/// The build of a resource that has not ended.
+/// Finds the build of a resource that has not ended.
 pub fn open_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Option<Build>, Error> {
     let sql = select!("WHERE resource_id = $1 AND ended_at IS NULL");
     tx.find(TABLE, sql, params![resource])?.map(read).transpose()
 }
 
-/// Says what waits or goes on, without the build of a resource that is about to be replaced.
+/// Counts the builds that have not ended, except that of a resource that is about to be replaced.
 pub fn open(tx: &mut Tx<'_>, workspace: &WorkspaceId, without: &ResourceId) -> Result<Open, Error> {
     let sql = "SELECT COUNT(*), CAST(COALESCE(SUM(CASE WHEN workspace_id = $1 THEN 1 ELSE 0 END), 0) AS BIGINT),
                    CAST(COALESCE(SUM(CASE WHEN workspace_id = $1 THEN bytes ELSE 0 END), 0) AS BIGINT)
@@ -217,7 +217,7 @@ pub fn open(tx: &mut Tx<'_>, workspace: &WorkspaceId, without: &ResourceId) -> R
     Ok(Open { all: row.int(0)?, of_workspace: row.int(1)?, bytes_of_workspace: row.int(2)? })
 }
 
-/// Replaces the wish that waits for an image.
+/// Replaces the wish that waits for the image.
 pub fn put_wish(
     tx: &mut Tx<'_>,
     id: &BuildId,
@@ -228,8 +228,8 @@ pub fn put_wish(
     tx.execute(TABLE, sql, params![id.as_str(), wish, seal_key]).map(drop)
 }
 
-/// Takes the address of a build: nobody else may use it from now on. `bytes` is the room that the
-/// sources may take. `false`: somebody was faster.
+/// Takes the upload address of a build, so that nobody else can use it. `bytes` is the space that
+/// the sources may take. Returns `false` if somebody was faster or the address has expired.
 pub fn arrive(
     tx: &mut Tx<'_>,
     id: &BuildId,
@@ -243,7 +243,7 @@ pub fn arrive(
     Ok(tx.execute(TABLE, sql, params![id.as_str(), machine, bytes, until, now])? == 1)
 }
 
-/// The sources are there. `false`: nobody wants them any more.
+/// Queues a build whose sources have arrived. Returns `false` if nobody wants it any more.
 pub fn queue(tx: &mut Tx<'_>, id: &BuildId, bytes: i64, until: Timestamp) -> Result<bool, Error> {
     let sql =
         "UPDATE builds SET state = 'queued', bytes = $2, until = $3, due_at = $4, queued_at = $4
@@ -252,8 +252,8 @@ pub fn queue(tx: &mut Tx<'_>, id: &BuildId, bytes: i64, until: Timestamp) -> Res
     Ok(tx.execute(TABLE, sql, params![id.as_str(), bytes, until, now])? == 1)
 }
 
-/// Takes what is queued on a machine: first what belongs to workspaces with the fewest builds, so
-/// that none waits behind the many of another.
+/// Claims queued builds of a machine. Workspaces with the fewest builds come first, so that none
+/// has to wait for the many builds of another.
 pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Build>, Error> {
     let Claiming { machine, now, until, limit, share } = claiming;
     let rows = tx.query(
@@ -279,27 +279,27 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Build>, Error> 
     Ok(claimed)
 }
 
-/// When the next step of a machine's builds is due that are queued or made.
+/// Returns when the next step of a machine's queued or made builds is due.
 pub fn next_due(tx: &mut Tx<'_>, machine: &str) -> Result<Option<Timestamp>, Error> {
     let sql = "SELECT MIN(due_at) FROM builds WHERE machine = $1 AND state IN ('queued', 'made') AND ended_at IS NULL";
     tx.find(TABLE, sql, params![machine])?.map_or(Ok(None), |row| row.opt_time(0))
 }
 
-/// The builds of a machine in a state.
+/// Lists the builds of a machine in a state.
 pub fn of_machine(tx: &mut Tx<'_>, machine: &str, state: State) -> Result<Vec<Build>, Error> {
     let sql =
         select!("WHERE machine = $1 AND state = $2 AND ended_at IS NULL ORDER BY queued_at, id");
     tx.query(TABLE, sql, params![machine, state.name()])?.into_iter().map(read).collect()
 }
 
-/// Renews the leases of what a machine builds.
+/// Renews the leases of a machine's running builds.
 pub fn renew(tx: &mut Tx<'_>, machine: &str, until: Timestamp) -> Result<u64, Error> {
     let sql = "UPDATE builds SET until = $2 WHERE machine = $1 AND state = 'building' AND ended_at IS NULL";
     tx.execute(TABLE, sql, params![machine, until])
 }
 
-/// Queues again what a machine had begun when its server was killed, and gives all that waits for it
-/// new time. Says how many were begun.
+/// Queues again what a machine was building when its server was killed, and extends the time of all
+/// builds that wait for the machine. Returns how many were being built.
 pub fn take_up(tx: &mut Tx<'_>, machine: &str, until: Timestamp) -> Result<u64, Error> {
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = 'queued', due_at = $2
@@ -311,7 +311,7 @@ pub fn take_up(tx: &mut Tx<'_>, machine: &str, until: Timestamp) -> Result<u64, 
     Ok(begun)
 }
 
-/// Queues a try again for later. `false`: it is not the newest.
+/// Queues a build for another attempt later. Returns `false` if this attempt is not the newest.
 pub fn again(
     tx: &mut Tx<'_>,
     id: &BuildId,
@@ -324,7 +324,8 @@ pub fn again(
     Ok(tx.execute(TABLE, sql, params![id.as_str(), attempt, due_at, until])? == 1)
 }
 
-/// Notes the image of a try, which is to be used from `due_at` on. `false`: it is not the newest.
+/// Records the image of an attempt, to be used from `due_at` on. Returns `false` if this attempt is
+/// not the newest.
 pub fn made(
     tx: &mut Tx<'_>,
     id: &BuildId,
@@ -340,13 +341,13 @@ pub fn made(
     Ok(tx.execute(TABLE, sql, params)? == 1)
 }
 
-/// Puts off the next step of one that is made.
+/// Postpones the next step of a build that is made.
 pub fn put_off(tx: &mut Tx<'_>, id: &BuildId, due_at: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE builds SET due_at = $2 WHERE id = $1 AND state = 'made'";
     tx.execute(TABLE, sql, params![id.as_str(), due_at]).map(drop)
 }
 
-/// Ends a build. What it was to become is not kept. `false`: it had ended.
+/// Ends a build and drops its wish. Returns `false` if it had already ended.
 pub fn end(tx: &mut Tx<'_>, id: &BuildId, state: State) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = $2, ended_at = $3, wish = NULL, seal_key = NULL
@@ -354,13 +355,13 @@ pub fn end(tx: &mut Tx<'_>, id: &BuildId, state: State) -> Result<bool, Error> {
     Ok(tx.execute(TABLE, sql, params![id.as_str(), state.name(), now])? == 1)
 }
 
-/// What is to be given up, at most `limit`.
+/// Lists up to `limit` builds that should be given up.
 pub fn overdue(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Build>, Error> {
     let sql = select!("WHERE ended_at IS NULL AND until <= $1 ORDER BY until, id LIMIT $2");
     tx.query(TABLE, sql, params![now, limit])?.into_iter().map(read).collect()
 }
 
-/// Builds that have ended and of which their machine may still have something.
+/// Lists ended builds of which their machine may still keep files.
 pub fn left(tx: &mut Tx<'_>, machine: &str, limit: i64) -> Result<Vec<Build>, Error> {
     let sql = select!(
         "WHERE machine = $1 AND ended_at IS NOT NULL AND forgotten = 0 ORDER BY id LIMIT $2"
@@ -368,13 +369,13 @@ pub fn left(tx: &mut Tx<'_>, machine: &str, limit: i64) -> Result<Vec<Build>, Er
     tx.query(TABLE, sql, params![machine, limit])?.into_iter().map(read).collect()
 }
 
-/// The machine has nothing of a build any more.
+/// Records that the machine keeps nothing of a build any more.
 pub fn forgotten(tx: &mut Tx<'_>, id: &BuildId) -> Result<(), Error> {
     tx.execute(TABLE, "UPDATE builds SET forgotten = 1 WHERE id = $1", params![id.as_str()])
         .map(drop)
 }
 
-/// Forgets at most `limit` that ended before a time. Says how many it forgot.
+/// Deletes up to `limit` builds that ended before a time. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
         TABLE,

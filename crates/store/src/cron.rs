@@ -1,5 +1,5 @@
-//! How far the clock has come with each cron trigger of a job. Whoever moves a mark holds the row
-//! of the job.
+//! How far the clock has been followed for each cron trigger of a job. To move a mark, hold the
+//! lock on the job's row.
 
 use crate::{Error, Tx, params};
 use types::Timestamp;
@@ -10,9 +10,9 @@ const TABLE: &str = "cron_marks";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
     pub trigger: String,
-    /// What the trigger said when the mark was made: another line begins anew.
+    /// Cron line of the trigger when the mark was made. A different line starts from scratch.
     pub line: String,
-    /// All that was due until then has been seen to.
+    /// Time up to which everything that was due has been handled.
     pub handled_at: Timestamp,
 }
 

@@ -18,14 +18,14 @@ use types::{KindName, Timestamp};
 
 const TABLE: &str = "resources";
 
-/// An object as it is stored. Columns are explained in the migration.
+/// An object as it is stored. The migration explains the columns.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub id: ResourceId,
     pub workspace: WorkspaceId,
     pub kind: KindName,
-    /// Names of the objects around it, joined with `/`; empty at the top. A kind is always at the
-    /// top or never.
+    /// Names of the enclosing objects, joined with `/`; empty at the top level. Objects of a kind
+    /// are either all at the top level or none.
     pub parent: String,
     pub name: String,
     pub external_id: Option<String>,
@@ -67,8 +67,8 @@ pub fn find(
         .transpose()
 }
 
-/// As [`find`], and nobody else changes it until this transaction ends. Who adds something below an
-/// object locks the object first, or it may be deleted in between.
+/// Finds an object like [`find`], and locks it until this transaction ends. To add something below
+/// an object, lock the object first, or it may be deleted in between.
 pub fn lock(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -86,8 +86,8 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Er
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }
 
-/// Objects of a kind in all workspaces, in the order of their ids, after one of them: for those who
-/// serve all.
+/// Lists the objects of a kind in all workspaces that follow one of them, ordered by id: for
+/// background work that serves all workspaces.
 pub fn scan(
     tx: &mut Tx<'_>,
     kind: KindName,
@@ -102,8 +102,8 @@ pub fn scan(
         .collect()
 }
 
-/// The wishes of all objects of a kind in a workspace in which a text occurs, but of those that are
-/// only records any more; `_` and `%` in the text are any.
+/// Returns the wishes in which a text occurs, of all objects of a kind in a workspace except
+/// terminated ones. `_` and `%` in the text act as wildcards.
 pub fn wishes_with(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -117,8 +117,8 @@ pub fn wishes_with(
     rows.iter().map(|row| row.text(0)).collect()
 }
 
-/// Whether a text occurs in what is stored of a live object of a kind in a workspace; `_` and `%` in
-/// the text are any.
+/// Returns true if a text occurs in the stored wish or state of a non-terminated object of a kind
+/// in a workspace. `_` and `%` in the text act as wildcards.
 pub fn occurs(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -133,8 +133,8 @@ pub fn occurs(
     Ok(found.is_some())
 }
 
-/// The name of an object of a kind in a workspace in whose state a text occurs, but of those that are
-/// only records any more; `_` and `%` in the text are any.
+/// Returns the name of an object of a kind in a workspace in whose state a text occurs, except
+/// terminated ones. `_` and `%` in the text act as wildcards.
 pub fn name_with_state(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -148,7 +148,7 @@ pub fn name_with_state(
     rows.first().map(|row| row.text(0)).transpose()
 }
 
-/// The names of all such objects.
+/// Returns the names of all objects that [`name_with_state`] would find.
 pub fn names_with_state(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -163,7 +163,7 @@ pub fn names_with_state(
     rows.iter().map(|row| row.text(0)).collect()
 }
 
-/// The newest object that a caller knows by an id of its own, leaving out those in some statuses.
+/// Finds the newest object with this external id, except those in some statuses.
 pub fn find_by_external_id(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -180,7 +180,7 @@ pub fn find_by_external_id(
     Ok(list(tx, &query)?.into_iter().next())
 }
 
-/// Adds an object. The creator of record is `created_by`.
+/// Adds an object. Its recorded creator is `created_by`.
 pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     let stored = Stored { version: 1, ..stored };
     let revision = tx.next_revision()?;
@@ -227,7 +227,8 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     for kind in below(stored.kind) {
         let children = tx.query(
             TABLE,
-            // `0` is the character after `/`, so this is all that starts with the path and a slash.
+            // `0` is the character after `/`, so this matches everything that starts with the path
+            // and a slash.
             select!(
                 "WHERE workspace_id = $1 AND kind = $2 AND (parent = $3 OR (parent >= $3 || '/' AND parent < $3 || '0'))"
             ),
@@ -268,15 +269,15 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     Ok(true)
 }
 
-/// The kinds that live below a kind, at any depth.
+/// Returns the kinds that live below a kind, at any depth.
 fn below(kind: KindName) -> impl Iterator<Item = KindName> {
     KindName::ALL.iter().copied().filter(move |below| below.parents().contains(&kind))
 }
 
-/// Objects that are deleted at once at most when a workspace goes.
+/// Most objects that one step deletes when a workspace is deleted.
 const DELETED_AT_ONCE: i64 = 500;
 
-/// Deletes whatever a workspace holds. The changes stay for followers, until they are trimmed by
+/// Deletes everything in a workspace. The changes stay for followers, until they are trimmed by
 /// age.
 pub fn delete_workspace(
     tx: &mut Tx<'_>,
@@ -314,7 +315,7 @@ pub fn delete_workspace(
 }
 
 impl Stored {
-    /// Where the objects below it say that they are.
+    /// Returns the path that objects below it have as their `parent`.
     pub fn path(&self) -> String {
         if self.parent.is_empty() {
             self.name.clone()

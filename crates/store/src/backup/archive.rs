@@ -1,4 +1,4 @@
-//! The archive as a file: written once, read with suspicion.
+//! The archive file: written once, and not trusted when read.
 
 use super::Table;
 use crate::{Error, Value};
@@ -10,25 +10,25 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Grows with changes that older programs cannot read.
+/// Version of the format. Rises with changes that older programs cannot read.
 pub(super) const FORMAT: i64 = 1;
 
-/// No row of ours is longer.
+/// Longest line in bytes; no row of ours is longer.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
-/// What an archive says of itself.
+/// First line of an archive, which describes it.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Header {
     #[serde(rename = "holm_backup")]
     pub format: i64,
-    /// The number of the newest migration of the database.
+    /// Number of the database's newest migration.
     pub schema: i64,
     pub made_at: i64,
-    /// The highest revision of the change feed.
+    /// Highest revision of the change feed.
     pub revision: i64,
-    /// The keys that its secrets need.
+    /// Ids of the keys that its secrets need.
     pub seal_keys: Vec<String>,
-    /// The content of the key file, when it was to be included.
+    /// Content of the key file, if it was to be included.
     pub keys: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes beside the file until it is complete.
+    /// Starts an archive, which is written to a file beside `path` until it is complete.
     pub(super) fn create(path: &Path, header: &Header) -> Result<Self, Error> {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".part");
@@ -88,7 +88,8 @@ impl Writer {
         self.rows
     }
 
-    /// Ends the file, makes it durable and gives it its name. Says how many rows are in it.
+    /// Ends the file, makes it durable and renames it to its final name. Returns the number of rows
+    /// in it.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.line(&Mark::End { rows: self.rows })?;
         let digest = hex(self.digest.clone());
@@ -108,8 +109,8 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// What was not finished must not be taken for a backup. After the renaming there is nothing to
-    /// remove.
+    /// Removes an unfinished file, which must not be mistaken for a backup. After the renaming
+    /// there is nothing to remove.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.beside);
     }
@@ -152,7 +153,7 @@ impl Reader {
         }
     }
 
-    /// The next table or row; nothing at the end of a complete and unchanged archive.
+    /// Returns the next table or row; `None` at the end of a complete and unchanged archive.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, Error> {
         self.read_line()?;
         if self.line.first() == Some(&b'[') {

@@ -1,4 +1,4 @@
-//! Filling an empty database from an archive.
+//! Restoring an archive into an empty database.
 
 use super::archive::{Entry, Header, Reader, verify};
 use super::{Progress, Table, tables};
@@ -6,12 +6,12 @@ use crate::{Error, Settings, Store, Tx, feed, migrations};
 use std::path::Path;
 use types::World;
 
-/// Rows between two reports.
+/// Rows between two progress reports.
 const REPORT_EVERY: u64 = 1000;
 
 impl Store {
-    /// Restores an archive into an empty database of either sort. Nothing is written unless all of
-    /// it can be. Says how many rows were restored.
+    /// Restores an archive into an empty database of either kind. Writes all of it or nothing.
+    /// Returns the number of restored rows.
     pub async fn restore(
         settings: Settings,
         world: World,

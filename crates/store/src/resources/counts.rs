@@ -1,4 +1,4 @@
-//! How many objects there are, without counting them.
+//! Numbers of objects, kept up to date so that nothing needs counting.
 
 use super::Stored;
 use crate::{Error, Tx, params};
@@ -7,10 +7,10 @@ use types::ids::WorkspaceId;
 
 const TABLE: &str = "resource_counts";
 
-/// Rows that hold one count between them.
+/// Number of rows over which one count is spread.
 const SHARDS: i64 = 16;
 
-/// How many objects of a kind a workspace has, whatever their status.
+/// Returns the number of objects of a kind in a workspace, whatever their status.
 pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result<i64, Error> {
     let row = tx.find(
         TABLE,
@@ -20,7 +20,7 @@ pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, kind: KindName) -> Result
     row.map_or(Ok(0), |row| row.int(0))
 }
 
-/// The counts of all kinds of which a workspace has any.
+/// Returns the counts of all kinds of which a workspace has any objects.
 pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName, i64)>, Error> {
     let rows = tx.query(
         TABLE,
@@ -38,7 +38,7 @@ pub fn counts(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<(KindName,
         .collect()
 }
 
-/// The count of a kind for each status that occurs.
+/// Returns the count of a kind for each status that occurs.
 pub(super) fn by_status(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

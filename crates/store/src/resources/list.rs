@@ -9,8 +9,8 @@ use types::ids::WorkspaceId;
 use types::parts::Status;
 use types::{KindName, Timestamp};
 
-/// Longer search texts find nothing: SQLite refuses long patterns, and no object has that much to
-/// search.
+/// Longest search text. Longer ones find nothing: SQLite refuses long patterns, and no object has
+/// that much text to search.
 const TEXT_BYTES_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,24 +26,24 @@ pub enum Order {
 pub struct Query<'a> {
     pub workspace: &'a WorkspaceId,
     pub kind: KindName,
-    /// `None`: at any place. Such lists are sorted in memory.
+    /// Path of the enclosing objects; `None` for any. Lists at any path are sorted in memory.
     pub parent: Option<&'a str>,
-    /// Empty: all.
+    /// Statuses to list; empty for all.
     pub statuses: &'a [Status],
     pub hidden_statuses: &'a [Status],
     pub external_id: Option<&'a str>,
-    /// Found anywhere in the search text.
+    /// Text to find anywhere in the search text.
     pub text: Option<&'a str>,
     pub order: Order,
-    /// Only what comes after it in the order.
+    /// Position after which to continue in this order.
     pub after: Option<Position>,
     pub limit: i64,
-    /// The last page instead of the first.
+    /// True for the last page instead of the first.
     pub from_end: bool,
 }
 
 impl<'a> Query<'a> {
-    /// Everything at a place, newest first.
+    /// Makes a query for everything below a path, newest first.
     pub fn new(workspace: &'a WorkspaceId, kind: KindName, parent: Option<&'a str>) -> Self {
         Self {
             workspace,
@@ -61,7 +61,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Where an object stands in an order. Its text form goes into cursors.
+/// The position of an object in an order. Cursors contain its text form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Position {
     Age { created_at: Timestamp, id: String },
@@ -83,7 +83,7 @@ impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Age { created_at, id } => write!(f, "a:{}:{id}", created_at.ms()),
-            // Names hold no colon, but the length in front spares us from relying on it.
+            // Names contain no colon, but with the length in front nothing depends on that.
             Self::Name { name, parent } => write!(f, "n:{}:{name}{parent}", name.len()),
         }
     }
@@ -130,7 +130,7 @@ pub fn list(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<Vec<Stored>, Error> {
     Ok(found)
 }
 
-/// How many objects a list has on all its pages.
+/// Returns the number of objects on all pages of a list.
 pub fn total(tx: &mut Tx<'_>, query: &Query<'_>) -> Result<i64, Error> {
     let whole_kind = query.parent.is_none_or(str::is_empty);
     if whole_kind && query.external_id.is_none() && query.text.is_none() {
@@ -160,7 +160,7 @@ struct Statement {
 }
 
 impl Statement {
-    /// The conditions of a query without its page; nothing when it cannot find anything.
+    /// Builds the conditions of a query without its page; `None` if it cannot find anything.
     fn new(query: &Query<'_>) -> Option<Self> {
         let mut statement = Self {
             conditions: "workspace_id = $1 AND kind = $2".into(),
@@ -185,7 +185,7 @@ impl Statement {
         Some(statement)
     }
 
-    /// Binds a value and gives its name in the text.
+    /// Binds a value and returns its placeholder.
     fn bind(&mut self, value: impl Into<Value>) -> String {
         self.params.push(value.into());
         format!("${}", self.params.len())
@@ -210,7 +210,7 @@ impl Statement {
         let (columns, descending) = match query.order {
             Order::CreatedDesc => (["created_at", "id"], true),
             Order::CreatedAsc => (["created_at", "id"], false),
-            // At one place names are unique; elsewhere the place tells them apart.
+            // Names are unique below one path; otherwise the path tells them apart.
             Order::NameAsc => (["name", "parent"], false),
             Order::NameDesc => (["name", "parent"], true),
         };
@@ -236,7 +236,7 @@ impl Statement {
     }
 }
 
-/// The pattern of all texts that contain this one.
+/// Returns the pattern of all texts that contain this one.
 pub(crate) fn containing(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');

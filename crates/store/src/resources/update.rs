@@ -1,17 +1,17 @@
-//! Saving an object: what the management API does most.
+//! Saving an object: the most frequent write of the management API.
 
 use super::{Stored, TABLE, counts};
 use crate::feed::{self, Act};
 use crate::{Error, Tx, Value, params, references};
 
-/// What was found when a row was written.
+/// What a write found in the row.
 struct Written {
     revision: i64,
     status_before: String,
 }
 
-/// Saves an object unless its row has moved on since it was read. Its place (workspace, kind,
-/// parent, name) stays.
+/// Saves an object unless its row has changed since it was read. Workspace, kind, parent and name
+/// stay as they are.
 pub fn update(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     let after = Stored { version: stored.version + 1, ..stored };
     let written = match tx.prefers_one_statement() {
@@ -76,7 +76,8 @@ fn step_by_step(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Erro
     Ok(Some(written))
 }
 
-/// The same in one statement, with the question that usually follows: what the object refers to.
+/// Does the same in one statement, along with the query that usually follows: what the object
+/// refers to.
 fn at_once(tx: &mut Tx<'_>, after: &Stored) -> Result<Option<Written>, Error> {
     let sql = concat!(
         "WITH next AS MATERIALIZED (
