@@ -1,9 +1,9 @@
-//! Calls to addresses that users gave, kept until they were answered.
+//! Calls to users' addresses, kept until they were answered.
 //!
-//! A delivery is written in the transaction of what it tells of, so it is sent if and only if that
-//! happened. One that tells of the end of an execution is written when the execution starts, and
-//! waits. Whoever sends a delivery claims it for a while; when nothing was heard by then it is
-//! claimed again, so a receiver may see it more than once.
+//! A delivery is written in the same transaction as the event it reports, so it is sent if and only
+//! if that event happened. A delivery that reports the end of an execution is written when the
+//! execution starts, and waits. A sender claims a delivery for a while; if it reports nothing by
+//! then, the delivery is claimed again. A receiver may therefore see it more than once.
 
 use crate::{Error, Row, Tx, params};
 use std::collections::BTreeMap;
@@ -12,38 +12,38 @@ use types::ids::{DeliveryId, ExecutionId, WorkspaceId};
 use types::parts::Sensitive;
 
 const TABLE: &str = "deliveries";
-/// Of one workspace, that wait or are to be sent. Further ones are not taken.
+/// Most deliveries of one workspace that wait or are to be sent. Further ones are not accepted.
 pub const OPEN_MAX: i64 = 10_000;
 const CROWDED: &str = "too many calls of this workspace were waiting already";
 const UNREADABLE: &str = "the secret that signs it can no longer be opened";
 
-/// How far a delivery has come.
+/// The progress of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// For the end of its execution.
+    /// Waits for the end of its execution.
     Waiting,
     Pending,
     Delivered,
     Failed,
 }
 
-/// What is to be sent where.
+/// A delivery to be sent.
 #[derive(Debug, Clone)]
 pub struct NewDelivery {
     pub workspace: WorkspaceId,
-    /// What it is about: an object by kind and name.
+    /// Kind and name of the object that it is about.
     pub kind: String,
     pub name: String,
-    /// The execution by the name that callers know.
+    /// Public name of the execution.
     pub execution: Option<String>,
     pub url: String,
-    /// Signs the body.
+    /// Secret that signs the body.
     pub secret: Option<Sensitive<String>>,
-    /// As many as the settings say when absent.
+    /// Most attempts; the settings decide if absent.
     pub attempts_max: Option<i64>,
 }
 
-/// A delivery as its log shows it.
+/// A delivery as the log shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
@@ -51,7 +51,7 @@ pub struct Delivery {
     pub url: String,
     pub state: State,
     pub attempts: i64,
-    /// When the next attempt is due, while there will be one.
+    /// Time of the next attempt, as long as there will be one.
     pub due_at: Option<Timestamp>,
     pub last_status: Option<i64>,
     pub last_error: Option<String>,
@@ -59,20 +59,20 @@ pub struct Delivery {
     pub ended_at: Option<Timestamp>,
 }
 
-/// Who sends, and how much more.
+/// A sender's request for deliveries, with its limits.
 #[derive(Debug, Clone)]
 pub struct Claiming {
     pub now: Timestamp,
-    /// A claim of which nothing was heard by then is void.
+    /// Time at which a claim becomes void unless its outcome was reported.
     pub until: Timestamp,
     pub limit: i64,
-    /// Of one workspace at once.
+    /// Most deliveries of one workspace in progress at once.
     pub share: i64,
-    /// What is being sent already.
+    /// Deliveries already in progress, by workspace.
     pub busy: BTreeMap<WorkspaceId, i64>,
 }
 
-/// A delivery that the claimant, and nobody else for now, may send.
+/// A delivery that the claimant, and for now nobody else, may send.
 #[derive(Debug, Clone)]
 pub struct Claimed {
     pub id: DeliveryId,
@@ -81,12 +81,12 @@ pub struct Claimed {
     pub url: String,
     pub secret: Option<Sensitive<String>>,
     pub body: String,
-    /// That ended before this one.
+    /// Attempts that ended before this one.
     pub attempts: i64,
     pub attempts_max: Option<i64>,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub status: Option<i64>,
@@ -114,13 +114,13 @@ impl State {
     }
 }
 
-/// Has `body` sent from now on. One too many is only noted, as failed.
+/// Queues `body` for delivery. If there are too many already, it is only recorded, as failed.
 pub fn enqueue(tx: &mut Tx<'_>, new: &NewDelivery, body: &str) -> Result<DeliveryId, Error> {
     let state = if is_crowded(tx, &new.workspace)? { State::Failed } else { State::Pending };
     insert(tx, new, None, state, body)
 }
 
-/// Notes whom to tell when an execution ends. `None`: too many wait already.
+/// Queues a delivery for the end of an execution. Returns `None` if too many are waiting already.
 pub fn enqueue_at_end(
     tx: &mut Tx<'_>,
     new: &NewDelivery,
@@ -132,13 +132,13 @@ pub fn enqueue_at_end(
     insert(tx, new, Some(execution), State::Waiting, "").map(Some)
 }
 
-/// Whether somebody is to be told of the end of an execution.
+/// Returns true if a delivery waits for the end of an execution.
 pub fn is_awaited(tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<bool, Error> {
     let sql = "SELECT id FROM deliveries WHERE execution_id = $1 AND state = 'waiting' LIMIT 1";
     Ok(tx.find(TABLE, sql, params![execution.as_str()])?.is_some())
 }
 
-/// The execution has ended: its deliveries are sent from now on, with this body. Says how many they
+/// Releases the deliveries of an execution that has ended, with this body. Returns how many there
 /// are.
 pub fn release(tx: &mut Tx<'_>, execution: &ExecutionId, body: &str) -> Result<u64, Error> {
     let now = tx.world().now();
@@ -195,23 +195,23 @@ fn insert(
     Ok(id)
 }
 
-/// What a seal is bound to.
+/// Returns the context to which the sealed secret is bound.
 fn context(id: &DeliveryId) -> String {
     format!("deliveries/{id}")
 }
 
-/// When the first of all is due that is to be sent.
+/// Returns when the first pending delivery is due.
 pub fn first_due(tx: &mut Tx<'_>) -> Result<Option<Timestamp>, Error> {
     let sql = "SELECT due_at FROM deliveries WHERE state = 'pending' ORDER BY due_at, id LIMIT 1";
     tx.find(TABLE, sql, params![])?.map(|row| row.time(0)).transpose()
 }
 
-/// Takes what is due, of each workspace in turn, so that none waits behind the many calls of
-/// another.
+/// Claims due deliveries, taking turns between workspaces, so that none has to wait for the many
+/// calls of another.
 pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error> {
     let Claiming { now, until, limit, share, busy } = claiming;
-    // What is passed over belongs to workspaces that have their share, so there is no more of it
-    // than is being sent.
+    // Rows that are skipped belong to workspaces that have their share in progress, so there are no
+    // more of them than deliveries in progress.
     let looked_at = limit + busy.values().sum::<i64>();
     let rows = tx.query(
         TABLE,
@@ -235,7 +235,8 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Claimed>, Error
     Ok(claimed)
 }
 
-/// Another server may have been faster, and a secret whose key is lost cannot be sent.
+/// Claims one delivery, unless another server was faster. If the key of its secret is lost, it
+/// cannot be sent and fails.
 fn claim_one(
     tx: &mut Tx<'_>,
     row: &Row,
@@ -272,7 +273,8 @@ fn claim_one(
     }))
 }
 
-/// Notes what came of an attempt, unless the claim was void by then. Says whether it was noted.
+/// Records the outcome of an attempt, unless the claim was void by then. Returns whether it was
+/// recorded.
 pub fn record(
     tx: &mut Tx<'_>,
     id: &DeliveryId,
@@ -295,7 +297,7 @@ pub fn record(
     Ok(done == 1)
 }
 
-/// What was and will be sent about an object, newest first, after a position, at most `limit`.
+/// Lists up to `limit` deliveries about an object that follow a position, newest first.
 pub fn list(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -320,7 +322,7 @@ pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, about: (&str, &str)) -> R
     tx.find(TABLE, sql, params![workspace, about.0, about.1])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Forgets at most `limit` of those that ended before a time. Says how many it forgot.
+/// Deletes up to `limit` deliveries that ended before a time. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
         TABLE,
@@ -330,7 +332,7 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, E
     )
 }
 
-/// Nobody is told any more on behalf of a workspace that is gone.
+/// Deletes the deliveries of a workspace that is being deleted, so that nothing more is sent.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
     tx.execute(TABLE, "DELETE FROM deliveries WHERE workspace_id = $1", params![workspace])
         .map(drop)

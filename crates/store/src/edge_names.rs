@@ -1,28 +1,29 @@
-//! Which resource answers under which name at the edge. A name has one holder in the whole server,
-//! whichever workspaces want it, and loses it only in a transaction: with the resource, or when the
-//! resource takes another name.
+//! Names at the edge, and the resources that answer under them. In the whole server a name has one
+//! holder, however many workspaces want it. It is only given up in a transaction: when the resource
+//! is deleted or takes another name.
 
 use crate::{Error, Tx, params};
 use types::ids::{ResourceId, WorkspaceId};
 
 const TABLE: &str = "edge_names";
 
-/// Who has a name.
+/// The resource that has a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub workspace: WorkspaceId,
     pub resource: ResourceId,
 }
 
-/// What came of the wish for a name.
+/// The outcome of a request for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
-    /// The resource has it, from now on or since before.
+    /// The resource has the name, whether new or from before.
     Own,
     By(Holder),
 }
 
-/// Takes a name for a resource if it is free. Of two at once one waits for the other's transaction.
+/// Takes a name for a resource if it is free. If two do so at once, one waits for the other's
+/// transaction.
 pub fn take(tx: &mut Tx<'_>, name: &str, wanted: &Holder) -> Result<Taken, Error> {
     let sql = "INSERT INTO edge_names (name, workspace_id, resource_id) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
     if tx.execute(TABLE, sql, params![name, &wanted.workspace, &wanted.resource])? == 1 {
@@ -31,7 +32,7 @@ pub fn take(tx: &mut Tx<'_>, name: &str, wanted: &Holder) -> Result<Taken, Error
     match holder(tx, name)? {
         Some(holder) if holder == *wanted => Ok(Taken::Own),
         Some(holder) => Ok(Taken::By(holder)),
-        // It was given back between the two statements.
+        // It was given up between the two statements.
         None => Err(tx.ask_for_repetition()),
     }
 }
@@ -45,7 +46,7 @@ pub fn holder(tx: &mut Tx<'_>, name: &str) -> Result<Option<Holder>, Error> {
     }))
 }
 
-/// The name of a resource that has at most one.
+/// Returns the name of a resource that has at most one.
 pub fn name_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Option<String>, Error> {
     let row = tx.find(
         TABLE,
@@ -55,31 +56,31 @@ pub fn name_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Option<String>,
     row.map(|row| row.text(0)).transpose()
 }
 
-/// All names of a resource.
+/// Returns all names of a resource.
 pub fn names_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Vec<String>, Error> {
     let sql = "SELECT name FROM edge_names WHERE resource_id = $1 ORDER BY name";
     tx.query(TABLE, sql, params![resource])?.iter().map(|row| row.text(0)).collect()
 }
 
-/// Gives back one name of a resource.
+/// Gives up one name of a resource.
 pub fn give_back_one(tx: &mut Tx<'_>, resource: &ResourceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM edge_names WHERE resource_id = $1 AND name = $2";
     tx.execute(TABLE, sql, params![resource, name]).map(drop)
 }
 
-/// Hands a name over from whoever has it.
+/// Hands a name over from its present holder.
 pub fn hand_over(tx: &mut Tx<'_>, name: &str, to: &Holder) -> Result<(), Error> {
     let sql = "UPDATE edge_names SET workspace_id = $2, resource_id = $3 WHERE name = $1";
     tx.execute(TABLE, sql, params![name, &to.workspace, &to.resource]).map(drop)
 }
 
-/// Gives back all names of a resource but one.
+/// Gives up all names of a resource except one.
 pub fn keep_only(tx: &mut Tx<'_>, resource: &ResourceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM edge_names WHERE resource_id = $1 AND name <> $2";
     tx.execute(TABLE, sql, params![resource, name]).map(drop)
 }
 
-/// Gives back all names of a resource.
+/// Gives up all names of a resource.
 pub fn give_back(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
     tx.execute(TABLE, "DELETE FROM edge_names WHERE resource_id = $1", params![resource]).map(drop)
 }

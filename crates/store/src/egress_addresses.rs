@@ -1,5 +1,5 @@
-//! Which address of the server's pool which egress gateway leaves with. An address has one holder in
-//! the whole server, and loses it with the row that names it.
+//! Addresses of the server's pool, and the egress gateways that use them. In the whole server an
+//! address has one holder, which loses it together with the row that names it.
 
 use crate::{Error, Tx, params};
 use std::collections::HashMap;
@@ -8,23 +8,23 @@ use types::Timestamp;
 use types::ids::{ResourceId, WorkspaceId};
 
 const TABLE: &str = "egress_addresses";
-/// Of an address that was given back.
+/// The holder of an address that was given up.
 const NOBODY: &str = "";
-/// What left with an address may still be on its way, and what is out there may still take whoever has
-/// it for the holder before. So long other workspaces do not get it.
+/// How long a given-up address is kept from other workspaces. Packets from it may still be on their
+/// way, and remote servers may still take its user for the previous holder.
 const REST_MS: i64 = 60_000;
 
-/// What came of the wish for an address.
+/// The outcome of a request for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     Address(IpAddr),
-    /// All have holders, or rest.
+    /// All addresses have holders, or were given up too recently.
     NoneFree,
-    /// The workspace has as many as it may have.
+    /// The workspace already has as many as it may have.
     TooMany,
 }
 
-/// Takes the first address of `pool` that is free, if the workspace has less than `max`.
+/// Takes the first free address of `pool`, if the workspace has fewer than `max`.
 pub fn take(
     tx: &mut Tx<'_>,
     (workspace, resource): (&WorkspaceId, &ResourceId),
@@ -69,7 +69,7 @@ impl Known {
     }
 }
 
-/// All that were ever given out: no more than pools have.
+/// Returns all addresses that were ever given out; there are no more than the pools contain.
 fn known(tx: &mut Tx<'_>) -> Result<HashMap<String, Known>, Error> {
     let sql = "SELECT address, workspace_id, resource_id, freed_at FROM egress_addresses";
     let row = |row: &crate::Row| {
@@ -80,7 +80,8 @@ fn known(tx: &mut Tx<'_>) -> Result<HashMap<String, Known>, Error> {
     tx.query(TABLE, sql, params![])?.iter().map(row).collect()
 }
 
-/// Of two at once one waits for the other's transaction, and then goes on to the next address.
+/// Inserts an address. If two do so at once, one waits for the other's transaction and then tries
+/// the next address.
 fn insert(
     tx: &mut Tx<'_>,
     address: &IpAddr,
@@ -103,7 +104,7 @@ fn take_over(
     Ok(tx.execute(TABLE, sql, params![address.to_string(), workspace, resource])? == 1)
 }
 
-/// Gives back what a resource has.
+/// Gives up the address of a resource.
 pub(crate) fn give_back(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "UPDATE egress_addresses SET resource_id = '', freed_at = $2 WHERE resource_id = $1";

@@ -1,8 +1,8 @@
-//! Executions of jobs, and calls to workloads that nobody waits for: the durable queue as rows.
+//! Executions of jobs, and calls to workloads that nobody waits for: the rows of the durable queue.
 //!
-//! Whoever changes a task or the counts of an execution holds the execution's row ([`lock`]), so
-//! that they always agree. What a change means is decided in the crate `jobs`; here it is only
-//! kept.
+//! To change a task or the counts of an execution, hold the execution's row ([`lock`]), so that
+//! tasks and counts always agree. The crate `jobs` decides what a change means; here it is only
+//! stored.
 
 pub mod claims;
 pub mod holders;
@@ -17,11 +17,11 @@ use types::{KindName, Timestamp};
 
 const TABLE: &str = "executions";
 
-/// How far an execution is, beyond its counts.
+/// The progress of an execution, apart from its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     Open,
-    /// No task begins any more; those that run go on to their end.
+    /// No more tasks start; running ones go on to their end.
     Cancelling,
     Succeeded,
     Failed,
@@ -47,8 +47,8 @@ impl Phase {
     }
 }
 
-/// Whose slots of a machine an execution takes. Calls wait for their workloads, for minutes perhaps,
-/// and tasks run here; neither waits for the other.
+/// The kind of machine slots that an execution takes. Calls wait for their workloads, perhaps for
+/// minutes, while tasks run here; neither waits for the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotKind {
     Task,
@@ -60,26 +60,26 @@ pub enum SlotKind {
 pub struct Execution {
     pub id: ExecutionId,
     pub workspace: WorkspaceId,
-    /// What is executed: a job, or the kind of the workload that is called.
+    /// Kind of what is executed: a job, or the workload that is called.
     pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
-    /// By which callers know it; unique in the job.
+    /// Public name, unique within the job.
     pub name: String,
     pub phase: Phase,
     pub total: i64,
-    /// The first task that was never claimed. Only those before it have rows.
+    /// Index of the first task that was never claimed. Only tasks before it have rows.
     pub next: i64,
-    /// Tasks that may run at once.
+    /// Most tasks that may run at once.
     pub parallelism: i64,
-    /// Of each task.
+    /// Memory of each task.
     pub memory_mb: i64,
-    /// Of each task.
+    /// Most retries of each task.
     pub retries_max: i64,
     pub counts: Counts,
-    /// From when on a task can be claimed, if one can.
+    /// Time from which a task can be claimed, if any can.
     pub ready_at: Option<Timestamp>,
-    /// Executions of a workspace take turns by it: the lowest is next.
+    /// Order in which executions of a workspace take turns; the lowest is next.
     pub turn: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -87,26 +87,26 @@ pub struct Execution {
     pub ended_at: Option<Timestamp>,
 }
 
-/// The tasks of an execution by their states. Those never claimed are in none, until they are
-/// cancelled.
+/// Tasks of an execution, counted by state. Tasks that were never claimed are not counted until
+/// they are cancelled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub running: i64,
-    /// For another try.
+    /// Tasks that wait for another attempt.
     pub waiting: i64,
     pub succeeded: i64,
     pub failed: i64,
     pub cancelled: i64,
-    /// Tries beyond the first of a task.
+    /// Attempts beyond the first one of a task.
     pub retried: i64,
 }
 
-/// What only those need who run its tasks.
+/// The parts of an execution that only those who run its tasks need.
 #[derive(Clone)]
 pub struct Order {
-    /// Sealed in the context of [`context`].
+    /// Plan, sealed in the context of [`context`].
     pub plan: String,
-    /// The arguments of all tasks: a JSON object each, one a line.
+    /// Arguments of all tasks: one JSON object per line.
     pub arguments: String,
 }
 
@@ -131,12 +131,13 @@ macro_rules! select {
 }
 use select;
 
-/// What the plan of an execution is bound to, so that it cannot be moved to another.
+/// Returns the context to which the sealed plan is bound, so that it cannot be moved to another
+/// execution.
 pub fn context(id: &ExecutionId) -> String {
     format!("executions/{id}")
 }
 
-/// Makes an execution; [`Error::Duplicate`] when the job has one of this name.
+/// Inserts an execution. Returns [`Error::Duplicate`] if the job has one of this name.
 pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(), Error> {
     let Execution { id, workspace, job_id, total, next, parallelism, memory_mb, turn, .. } =
         execution;
@@ -195,20 +196,20 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.as_ref().map(read).transpose()
 }
 
-/// As it is now, and nobody else changes it or its tasks before the transaction ends.
-/// Whoever locks several does so in the order of their ids.
+/// Returns the execution, and locks it and its tasks until the transaction ends. To lock several,
+/// do so in the order of their ids.
 pub fn lock(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
     let sql = tx.locking(select!("WHERE id = $1"));
     tx.find(TABLE, &sql, params![id])?.as_ref().map(read).transpose()
 }
 
-/// As [`lock`], but finds nothing while another transaction holds it.
+/// Locks an execution like [`lock`], but returns `None` while another transaction holds it.
 pub fn lock_if_free(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
     let sql = tx.locking_free(select!("WHERE id = $1"));
     tx.find(TABLE, &sql, params![id])?.as_ref().map(read).transpose()
 }
 
-/// Stores what changes in the life of an execution that this transaction has locked.
+/// Stores the changed parts of an execution that this transaction has locked.
 pub fn put(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
     let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
     let done = tx.execute(
@@ -239,7 +240,7 @@ pub fn put(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
     }
 }
 
-/// What those need who run its tasks.
+/// Returns the parts that those who run its tasks need.
 pub fn order(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Order>, Error> {
     let sql = "SELECT plan, arguments FROM execution_orders WHERE execution_id = $1";
     let row = tx.find("execution_orders", sql, params![id])?;
@@ -247,14 +248,13 @@ pub fn order(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Order>, Error> 
         .transpose()
 }
 
-/// The plan of an execution, sealed.
+/// Returns the sealed plan of an execution.
 pub fn plan(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> {
     let sql = "SELECT plan FROM execution_orders WHERE execution_id = $1";
     tx.find("execution_orders", sql, params![id])?.map(|mut row| row.take_text(0)).transpose()
 }
 
-/// The executions of a job, or the calls to a workload, that have not ended, in the order of their
-/// ids.
+/// Lists the executions of a job, or the calls to a workload, that have not ended, ordered by id.
 pub fn open_of(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -267,27 +267,27 @@ pub fn open_of(
     rows.iter().map(|row| row.text(0).map(ExecutionId::known)).collect()
 }
 
-/// Keeps what a workload answered to a call, until whoever is to be told of it is told.
+/// Keeps a workload's answer to a call until it has been delivered.
 pub fn put_answer(tx: &mut Tx<'_>, id: &ExecutionId, answer: &str) -> Result<(), Error> {
     let sql = "UPDATE executions SET answer = $2 WHERE id = $1";
     tx.execute(TABLE, sql, params![id, answer]).map(drop)
 }
 
-/// What a workload answered last to a call, if it did.
+/// Returns the workload's latest answer to a call, if there is one.
 pub fn answer(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<String>, Error> {
     let sql = "SELECT answer FROM executions WHERE id = $1";
     tx.find(TABLE, sql, params![id])?.map_or(Ok(None), |row| row.opt_text(0))
 }
 
-/// How many executions of a workspace have not ended, counted up to `most`.
+/// Counts the executions of a workspace that have not ended, up to `most`.
 pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId, most: i64) -> Result<i64, Error> {
     let sql = "SELECT COUNT(*) FROM
         (SELECT 1 FROM executions WHERE workspace_id = $1 AND ended_at IS NULL LIMIT $2) AS open";
     tx.find(TABLE, sql, params![workspace, most])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Forgets executions that ended before a time, oldest first: at most `limit` rows of one execution
-/// at once, since it may have very many tasks. Says how many rows that were.
+/// Deletes executions that ended before a time, oldest first. Each call deletes up to `limit` rows
+/// of one execution, which may have very many tasks. Returns the number of deleted rows.
 pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64, Error> {
     let oldest = "SELECT id FROM executions WHERE ended_at < $1 ORDER BY ended_at, id LIMIT 1";
     let Some(row) = tx.find(TABLE, oldest, params![ended_before])? else { return Ok(0) };
@@ -304,7 +304,7 @@ pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64,
     Ok(tasks + tx.execute(TABLE, "DELETE FROM executions WHERE id = $1", params![&id])?)
 }
 
-/// Forgets all that a workspace has. Whoever runs its tasks notices that they are gone.
+/// Deletes all executions of a workspace. Those who run their tasks will notice.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
     tx.execute(TABLE, "DELETE FROM executions WHERE workspace_id = $1", params![workspace])
         .map(drop)

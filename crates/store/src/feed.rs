@@ -1,38 +1,39 @@
-//! The feed of changes: one row per write, in an order in which followers miss nothing.
+//! The change feed: one row per write, in an order in which followers miss nothing.
 //!
-//! A *revision* is one number that grows with every change. Following is safe when no change can
-//! appear later with a revision below one that was already read.
+//! A *revision* is a number that grows with every change. Following is safe if no change can ever
+//! appear with a revision below one that was already read.
 //!
-//! On SQLite there is one writer, so the next number will do.
+//! On SQLite there is one writer, so revisions are simply numbered one after another.
 //!
-//! On PostgreSQL many servers commit at once, and a plain sequence would show 8 before 7 when 7
-//! commits later. Queueing all writers would cure that and cost the speed. Instead a revision is
-//! made of the number of its transaction, `((xid + xid_offset) << 20) | n`, with `n` counting the
-//! changes of that transaction, and readers stop at the *horizon*: below the oldest transaction
-//! that still runs nothing new can appear. A follower lags by the longest transaction that writes,
-//! which `statement_timeout_ms` bounds; the numbers belong to the whole cluster, so transactions in
-//! its other databases count as well.
+//! On PostgreSQL many servers commit at once, and a plain sequence would show 8 before 7 whenever 7
+//! commits later. Queueing all writers would prevent that, but at the cost of speed. Instead a
+//! revision is derived from the number of its transaction, `((xid + xid_offset) << 20) | n`, where
+//! `n` counts the changes of that transaction, and readers stop at the *horizon*: below the oldest
+//! transaction that is still running, nothing new can appear. A follower lags by the longest
+//! writing transaction, which `statement_timeout_ms` bounds. Transaction numbers belong to the
+//! whole cluster, so transactions in its other databases count as well.
 //!
 //! A transaction that got its number early may write an object after one with a higher number has
-//! done so. Then the object's history would run backwards, so `resources` keeps the revision of the
-//! last change in its row and asks for a repetition, with a new number, when that is not below the
-//! present one.
+//! done so. The object's history would then run backwards. So `resources` keeps the revision of the
+//! last change in its row, and if that is not below the present revision, asks for a repetition
+//! under a new number.
 //!
 //! `xid_offset` keeps revisions growing when the rows move to another cluster, whose numbers start
-//! anew. After a restore they leap ahead by [`LEAP`], and followers of what was there before are
-//! told [`Error::Gone`].
+//! anew. After a restore, revisions leap ahead by [`LEAP`], and followers of the earlier state get
+//! [`Error::Gone`].
 //!
-//! A *failover* can take the numbers of transactions back: a standby that had not yet received the
-//! last ones gives their numbers to others. What was told under a revision is then not what stands
-//! under it, and a follower that is ahead would wait in silence until the numbers have caught up.
-//! So `feed_origin` notes the *history* that revisions were given out in, the identity of the
-//! cluster and the timeline that a promotion begins ([`Tx::history`]), and the first connection
-//! that sees another one leaps as a restore does, whether anything was lost or not: who is promoted
-//! cannot know. Nothing is read or written in a history before that, because each new connection
-//! looks first (`db::postgres::history`), no connection outlives a primary, and connections to a
+//! A *failover* can take transaction numbers back: a standby that had not received the last
+//! transactions gives their numbers to others. A follower may then have been told something else
+//! under a revision than what is now stored, and one that is ahead would wait silently until the
+//! numbers have caught up. So `feed_origin` records the *history* in which revisions were given
+//! out: the identity of the cluster and the timeline, which changes with a promotion
+//! ([`Tx::history`]). The first connection that sees a different history leaps, as a restore does,
+//! whether anything was lost or not, since a promoted standby cannot know. Nothing is read or
+//! written in a new history before that, because each new connection checks first
+//! (`db::postgres::follow_history`), no connection outlives a primary, and connections to a
 //! standby, which would outlive its promotion, are refused. [`LEAP`] is further than a standby can
-//! be behind. What this cannot see is a cluster that is put back from a copy of its files without
-//! recovery from an archive: its history has the same name.
+//! be behind. One case goes unnoticed: a cluster that is put back from a copy of its files without
+//! recovery from an archive, because its history has the same name.
 
 mod follower;
 mod recent;
@@ -72,8 +73,7 @@ impl Act {
 pub struct Change {
     pub revision: i64,
     pub workspace: WorkspaceId,
-    /// The name of a kind of resources, or of what surrounds them: `workspace`, `member`,
-    /// `api-key`.
+    /// Name of a kind of resources, or of what surrounds them: `workspace`, `member`, `api-key`.
     pub kind: String,
     pub resource_id: String,
     pub parent: String,
@@ -84,7 +84,7 @@ pub struct Change {
     pub at: Timestamp,
 }
 
-/// A change to be recorded: the feed adds the revision and the time.
+/// A change to be recorded; the feed adds the revision and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct NewChange<'a> {
     pub workspace: &'a WorkspaceId,
@@ -97,8 +97,9 @@ pub struct NewChange<'a> {
     pub actor: &'a str,
 }
 
-/// How far revisions jump at a restore or failover: further than the source can have gone on after
-/// the backup, and than a standby can be behind. A revision has room for 8000 of them.
+/// How far revisions jump at a restore or failover: further than the source can have continued
+/// after the backup, and than a standby can be behind. The range of revisions has room for 8000
+/// jumps.
 pub const LEAP: i64 = 1 << 50;
 
 /// Appends a change, in the transaction that makes it.
@@ -145,7 +146,7 @@ pub(crate) fn record_at(
     Ok(())
 }
 
-/// Changes after a revision, oldest first, of one workspace or of all.
+/// Lists changes after a revision, oldest first, of one workspace or of all.
 pub fn since(
     tx: &mut Tx<'_>,
     workspace: Option<&WorkspaceId>,
@@ -155,7 +156,7 @@ pub fn since(
     Ok(read(tx, workspace, after, limit)?.0)
 }
 
-/// Changes after a revision, and the revision up to which that is everything.
+/// Returns the changes after a revision, and the revision up to which they are complete.
 fn read(
     tx: &mut Tx<'_>,
     workspace: Option<&WorkspaceId>,
@@ -184,20 +185,20 @@ fn read(
     let upto = match (changes.last(), workspace) {
         (Some(last), _) => last.revision,
         (None, None) => after,
-        // A quiet workspace must not fall behind what is kept.
+        // Otherwise a follower of a quiet workspace would fall behind what is kept.
         (None, Some(_)) => newest_below(tx, horizon)?.max(after),
     };
     Ok((changes, upto))
 }
 
-/// The newest revision that followers can see. What is read in the same transaction includes all up
-/// to it.
+/// Returns the newest revision that followers can see. Whatever else is read in the same
+/// transaction includes all changes up to it.
 pub fn latest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let (trimmed_to, horizon) = tx.feed_bounds()?;
     Ok(newest_below(tx, horizon)?.max(trimmed_to))
 }
 
-/// Revisions begin above 0.
+/// Returns the newest revision below the horizon, or 0, since revisions start above 0.
 fn newest_below(tx: &mut Tx<'_>, horizon: i64) -> Result<i64, Error> {
     let row = tx.find(
         "changes",
@@ -207,8 +208,8 @@ fn newest_below(tx: &mut Tx<'_>, horizon: i64) -> Result<i64, Error> {
     row.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Forgets at most `limit` changes made before `older_than`, but keeps the newest `keep_min`. Says
-/// how many it forgot.
+/// Deletes up to `limit` changes made before `older_than`, but keeps the newest `keep_min`. Returns
+/// how many were deleted.
 pub fn trim(
     tx: &mut Tx<'_>,
     older_than: Timestamp,
@@ -257,8 +258,8 @@ fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
 }
 
-/// Keeps revisions growing when the rows came from another cluster, or the cluster from another
-/// history. Runs alone in its transaction, so that the number it gets is above those of all whose
+/// Keeps revisions growing when the rows came from another cluster, or the cluster has another
+/// history. Runs alone in its transaction, so that its transaction number is above those of all
 /// changes it sees.
 pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     let highest = highest(tx)?;
@@ -273,7 +274,7 @@ pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
         params![now.as_deref()],
     )?;
     match before {
-        // An older release did not note it.
+        // An older release did not record the history.
         None => tx.move_revisions_above(highest),
         Some(_) => {
             tracing::warn!(
@@ -284,7 +285,7 @@ pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     }
 }
 
-/// Whether [`anchor`] has been done in the present history.
+/// Returns true if [`anchor`] has run in the present history.
 pub(crate) fn is_anchored(tx: &mut Tx<'_>) -> Result<bool, Error> {
     Ok(noted_history(tx)? == tx.history()?)
 }
@@ -294,8 +295,8 @@ fn noted_history(tx: &mut Tx<'_>) -> Result<Option<String>, Error> {
     row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.opt_text(0)
 }
 
-/// Goes on with revisions that nobody can have seen, and tells all who follow from before that
-/// those are gone.
+/// Continues with revisions that nobody can have seen. Those who follow from before get
+/// [`Error::Gone`].
 pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
     let moved_to = from.saturating_add(LEAP);
     tx.execute(
@@ -307,7 +308,7 @@ pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
     tx.move_revisions_above(moved_to)
 }
 
-/// The highest revision that was ever given out, as far as the rows know.
+/// Returns the highest revision ever given out, as far as the rows show.
 pub(crate) fn highest(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let newest =
         revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?

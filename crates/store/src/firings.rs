@@ -1,4 +1,4 @@
-//! What schedules of sandboxes did.
+//! Firings of sandbox schedules, and their outcomes.
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -6,28 +6,28 @@ use types::ids::ResourceId;
 
 const TABLE: &str = "schedule_firings";
 
-/// One time that a schedule was due.
+/// One firing of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firing {
     pub id: String,
     pub schedule: String,
     pub created_at: Timestamp,
     pub timeout_s: Option<i64>,
-    /// `None` while it is not known.
+    /// Outcome; `None` as long as it is unknown.
     pub outcome: Option<Outcome>,
 }
 
-/// What came of it.
+/// The outcome of a firing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub executed_at: Timestamp,
     pub process_name: Option<String>,
-    /// With which the sandbox answered; 0 when it was not reached.
+    /// HTTP status with which the sandbox answered; 0 if it was not reached.
     pub status_code: i64,
     pub error: Option<String>,
 }
 
-/// Notes that a schedule is being fired, and forgets its oldest firings beyond `keep`.
+/// Records that a schedule is being fired, and deletes its oldest firings beyond `keep`.
 pub fn begin(
     tx: &mut Tx<'_>,
     sandbox: &ResourceId,
@@ -58,7 +58,7 @@ pub fn begin(
     Ok(())
 }
 
-/// Notes what came of a firing. It may be forgotten by now.
+/// Records the outcome of a firing, which may have been deleted by now.
 pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
     tx.execute(
         TABLE,
@@ -74,7 +74,7 @@ pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
     Ok(())
 }
 
-/// Closes what a server left open when it was stopped.
+/// Closes firings that a server left open when it was stopped.
 pub fn close(tx: &mut Tx<'_>, server: &str, now: Timestamp, error: &str) -> Result<u64, Error> {
     tx.execute(
         TABLE,
@@ -84,7 +84,7 @@ pub fn close(tx: &mut Tx<'_>, server: &str, now: Timestamp, error: &str) -> Resu
     )
 }
 
-/// Firings of a sandbox, newest first, after a position, at most `limit`.
+/// Lists up to `limit` firings of a sandbox that follow a position, newest first.
 pub fn list(
     tx: &mut Tx<'_>,
     sandbox: &ResourceId,

@@ -1,4 +1,4 @@
-//! What there is to claim, and how much of all machines is taken.
+//! Executions with claimable tasks, and the number of slots in use on all machines.
 
 use super::SlotKind;
 use crate::{Error, Tx, params};
@@ -13,11 +13,11 @@ pub struct Candidate {
     pub id: ExecutionId,
     pub workspace: WorkspaceId,
     pub memory_mb: i64,
-    /// How many more tasks may run, at most.
+    /// Most further tasks that may run.
     pub room: i64,
 }
 
-/// Of a row, what [`super::Execution::slot_kind`] says of it.
+/// Returns the SQL condition that corresponds to [`super::Execution::slot_kind`].
 const fn condition(slots: SlotKind) -> &'static str {
     match slots {
         SlotKind::Task => "kind = 'job'",
@@ -25,8 +25,8 @@ const fn condition(slots: SlotKind) -> &'static str {
     }
 }
 
-/// The next executions of each workspace that take such slots, at most so many of each, in their
-/// turns.
+/// Returns the next executions of each workspace that take such slots, in turn order, and at most
+/// `of_each` per workspace.
 pub fn candidates(
     tx: &mut Tx<'_>,
     slots: SlotKind,
@@ -51,7 +51,7 @@ pub fn candidates(
     rows.iter().map(candidate).collect()
 }
 
-/// How many such slots each workspace has now, on all machines.
+/// Returns how many such slots each workspace uses now, on all machines.
 pub fn running(tx: &mut Tx<'_>, slots: SlotKind) -> Result<Vec<(WorkspaceId, i64)>, Error> {
     let sql = format!(
         "SELECT workspace_id, CAST(SUM(running) AS BIGINT) FROM executions
@@ -64,7 +64,7 @@ pub fn running(tx: &mut Tx<'_>, slots: SlotKind) -> Result<Vec<(WorkspaceId, i64
         .collect()
 }
 
-/// When the next task can be claimed, if any ever can: one that takes such slots, or any.
+/// Returns when the next task can be claimed, if any: one that takes such slots, or any.
 pub fn next_ready(tx: &mut Tx<'_>, slots: Option<SlotKind>) -> Result<Option<Timestamp>, Error> {
     let and = slots.map_or(String::new(), |slots| format!("AND {}", condition(slots)));
     let sql = format!(
@@ -73,7 +73,8 @@ pub fn next_ready(tx: &mut Tx<'_>, slots: Option<SlotKind>) -> Result<Option<Tim
     tx.find(TABLE, &sql, params![])?.map_or(Ok(None), |row| row.opt_time(0))
 }
 
-/// How many tasks run, or would if there were room for all. Calls have slots of their own.
+/// Returns how many tasks are running or would run if there were room for all. Calls are not
+/// counted, since they have slots of their own.
 pub fn wanted(tx: &mut Tx<'_>) -> Result<i64, Error> {
     let sql = "SELECT CAST(COALESCE(SUM(CASE
                    WHEN phase = 'cancelling' THEN running

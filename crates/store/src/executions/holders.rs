@@ -1,4 +1,4 @@
-//! Machines that take tasks, and their leases: one row for all that a machine holds.
+//! Machines that take tasks, and their leases: one row for everything that a machine holds.
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -8,15 +8,15 @@ const TABLE: &str = "holders";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub name: String,
-    /// Tasks that it runs at once.
+    /// Number of tasks that it runs at once.
     pub slots: i64,
-    /// For all of them.
+    /// Memory for all of them together.
     pub memory_mb: i64,
-    /// By its own clock. Others watch whether it changes, not what it says.
+    /// Time of the renewal on its own clock. Others check whether it changes, not what it says.
     pub renewed_at: Timestamp,
 }
 
-/// Renews a lease. `false`: the holder's lease had been taken away, or it is new.
+/// Renews a lease. Returns `false` if the holder is new or its lease had been taken away.
 pub fn renew(tx: &mut Tx<'_>, holder: &Holder) -> Result<bool, Error> {
     let params = params![holder.name.as_str(), holder.slots, holder.memory_mb, holder.renewed_at];
     let sql = "UPDATE holders SET slots = $2, memory_mb = $3, renewed_at = $4 WHERE name = $1";
@@ -38,14 +38,15 @@ pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Holder>, Error> {
     .collect()
 }
 
-/// As [`list`], one caller at a time: who asks whether there is room waits for who asked before.
+/// Lists holders like [`list`], but for one caller at a time: a caller who asks for room waits for
+/// those who asked before.
 pub fn lock_all(tx: &mut Tx<'_>) -> Result<Vec<Holder>, Error> {
     let sql = tx.locking("SELECT name, slots, memory_mb, renewed_at FROM holders ORDER BY name");
     tx.query(TABLE, &sql, params![])?.iter().map(read).collect()
 }
 
-/// Whether a lease is still as it was seen; holds it then, so that it stays so. Passes over one
-/// that somebody works on.
+/// Returns true if a lease is unchanged since it was seen, and then locks it, so that it stays so.
+/// Skips one that another transaction has locked.
 pub fn lock_if_stale(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp) -> Result<bool, Error> {
     let sql = tx.locking_free("SELECT name FROM holders WHERE name = $1 AND renewed_at = $2");
     Ok(tx.find(TABLE, &sql, params![name, renewed_at])?.is_some())

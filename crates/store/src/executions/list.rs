@@ -1,26 +1,26 @@
-//! The executions of a job, in pages.
+//! Lists of a job's executions, in pages.
 
 use super::{Execution, TABLE, read, select};
 use crate::resources::{Order, Position, containing};
 use crate::{Error, Tx, Value};
 use types::ids::WorkspaceId;
 
-/// Which executions of a job to list.
+/// Selects executions of a job.
 #[derive(Debug, Clone)]
 pub struct Query<'a> {
     pub workspace: &'a WorkspaceId,
     pub job: &'a str,
-    /// Found anywhere in the names, whatever the case.
+    /// Text to find anywhere in the names, ignoring case.
     pub text: Option<&'a str>,
     pub order: Order,
-    /// Only what comes after it in the order.
+    /// Position after which to continue in this order.
     pub after: Option<Position>,
     pub offset: i64,
     pub limit: i64,
 }
 
 impl Execution {
-    /// Where it stands in an order.
+    /// Returns its position in an order.
     pub fn position(&self, order: Order) -> Position {
         match order {
             Order::CreatedDesc | Order::CreatedAsc => {
@@ -33,7 +33,8 @@ impl Execution {
     }
 }
 
-// The cast is for PostgreSQL, which cannot see the type of a value that is only compared with null.
+// PostgreSQL needs the cast, because it cannot infer the type of a value that is only compared with
+// null.
 const CONDITIONS: &str = r"workspace_id = $1 AND job = $2 AND kind = 'job' AND (CAST($3 AS TEXT) IS NULL OR LOWER(name) LIKE CAST($3 AS TEXT) ESCAPE '\')";
 
 fn conditions(query: &Query<'_>) -> [Value; 3] {

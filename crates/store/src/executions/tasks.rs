@@ -1,6 +1,6 @@
-//! The tasks of an execution. A task has a row from its first claim on.
+//! Tasks of an execution. A task has a row from its first claim on.
 //!
-//! What writes here is called by whoever holds the row of the execution.
+//! Functions here that write must be called while holding the row of the execution.
 
 use crate::{Error, Row, Tx, Value, params};
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ const TABLE: &str = "tasks";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Waits for another try, until then at least.
+    /// Waits for another attempt, which may not start before this time.
     Waiting(Timestamp),
     Running,
     Succeeded,
@@ -41,28 +41,28 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     pub execution: ExecutionId,
-    /// From 0.
+    /// Index of the task, from 0.
     pub index: i64,
     pub state: State,
-    /// The newest try, from 1, and who has it or had it.
+    /// Number of the newest attempt, from 1. `holder` has it or had it.
     pub attempt: i64,
     pub holder: String,
-    /// Tries that failed, and tries that were lost through no fault of the task.
+    /// Attempts that failed. `losses` counts attempts that were lost through no fault of the task.
     pub failures: i64,
     pub losses: i64,
     pub claimed_at: Timestamp,
-    /// Of the newest try.
+    /// Start of the newest attempt.
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// Why the newest try that ended did not succeed.
+    /// Why the latest finished attempt did not succeed.
     pub failure: Option<Failure>,
 }
 
-/// Why a try did not succeed, as `jobs` tells it.
+/// Why an attempt did not succeed, in the terms of the crate `jobs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub name: String,
-    /// An exit code or a signal.
+    /// An exit code or a signal number.
     pub code: Option<i64>,
     pub text: Option<String>,
 }
@@ -71,7 +71,7 @@ const COLUMNS: &str =
     "execution_id, task, state, attempt, holder, failures, losses, not_before, claimed_at, started_at,
     ended_at, failure, failure_code, failure_text";
 
-/// Tasks from an index on, in their order. Those never claimed have no row.
+/// Lists tasks from an index on, in order. Tasks that were never claimed have no row.
 pub fn page(
     tx: &mut Tx<'_>,
     execution: &ExecutionId,
@@ -84,7 +84,7 @@ pub fn page(
     tx.query(TABLE, &sql, params![execution, from, limit])?.iter().map(read).collect()
 }
 
-/// Claims tasks that were never claimed: `count` from `first` on.
+/// Claims `count` tasks from index `first` on, which were never claimed before.
 pub fn claim_fresh(
     tx: &mut Tx<'_>,
     execution: &ExecutionId,
@@ -107,7 +107,7 @@ pub fn claim_fresh(
     Ok(())
 }
 
-/// Tasks that may be tried again by now, the longest due first.
+/// Lists tasks that may be tried again by now, the longest overdue first.
 pub fn due(
     tx: &mut Tx<'_>,
     execution: &ExecutionId,
@@ -121,7 +121,7 @@ pub fn due(
     tx.query(TABLE, &sql, params![execution, now, limit])?.iter().map(read).collect()
 }
 
-/// Claims a task that [`due`] found for its next try.
+/// Claims a task that [`due`] found, for its next attempt.
 pub fn claim_again(
     tx: &mut Tx<'_>,
     task: &Task,
@@ -143,11 +143,11 @@ pub fn claim_again(
     }
 }
 
-/// Rows that one statement records. Few sizes, so that statements stay prepared.
+/// Numbers of rows that one statement records. Only a few sizes, so that statements stay prepared.
 const RECORDED_AT_ONCE: [usize; 3] = [64, 8, 1];
 
-/// Accepts what came of tries: each once, and from whoever holds it. `ended` are the tasks as they
-/// shall be. Answers index and attempt of those that were accepted.
+/// Accepts the outcome of attempts, each once and only from its holder. `ended` has the tasks in
+/// their new state. Returns index and attempt of those that were accepted.
 pub fn record(tx: &mut Tx<'_>, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, Error> {
     let mut accepted = BTreeSet::new();
     let mut left = ended;
@@ -163,7 +163,7 @@ pub fn record(tx: &mut Tx<'_>, ended: &[Task]) -> Result<BTreeSet<(i64, i64)>, E
     Ok(accepted)
 }
 
-/// What a statement of [`recording`] says of one task.
+/// Columns that a statement of [`recording`] sets for each task, with their types.
 const RECORDED: [(&str, &str); 13] = [
     ("execution_id", "TEXT"),
     ("task", "BIGINT"),
@@ -199,9 +199,9 @@ fn recorded(task: &Task) -> [Value; RECORDED.len()] {
     ]
 }
 
-/// The statement for so many tasks. PostgreSQL has to be told the types of bare values. SQLite
-/// shall find each task by its whole primary key: with the execution as a constant it would read
-/// all tasks of it, and with a bare holder all of his.
+/// Returns the statement that records `size` tasks. PostgreSQL must be told the types of bare
+/// values. SQLite must find each task by its whole primary key: with the execution as a constant it
+/// would read all tasks of the execution, and with a bare holder all of the holder's.
 fn recording(size: usize) -> String {
     let mut number = 0;
     let mut cell = |sort: &str| {
@@ -222,7 +222,7 @@ fn recording(size: usize) -> String {
     )
 }
 
-/// Cancels all that wait for another try.
+/// Cancels all tasks that wait for another attempt.
 pub fn cancel_waiting(
     tx: &mut Tx<'_>,
     execution: &ExecutionId,
@@ -233,13 +233,13 @@ pub fn cancel_waiting(
     tx.execute(TABLE, sql, params![execution, now])
 }
 
-/// When the first of those that wait may be tried again.
+/// Returns when the first waiting task may be tried again.
 pub fn earliest(tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<Option<Timestamp>, Error> {
     let sql = "SELECT MIN(not_before) FROM tasks WHERE execution_id = $1 AND state = 'pending'";
     tx.find(TABLE, sql, params![execution])?.map_or(Ok(None), |row| row.opt_time(0))
 }
 
-/// Running tasks of a holder, in the order of their executions.
+/// Lists running tasks of a holder, ordered by execution.
 pub fn held(tx: &mut Tx<'_>, holder: &str, limit: i64) -> Result<Vec<Task>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM tasks WHERE holder = $1 AND state = 'running' ORDER BY execution_id, task LIMIT $2"

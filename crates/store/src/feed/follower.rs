@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use types::ids::WorkspaceId;
 
-/// Changes that are read at once at most.
+/// Most changes read at once.
 const AT_ONCE_MAX: u16 = 1000;
 
-/// Reads the feed from a revision on. Woken by commits of this process, and by a timer for those of
-/// others.
+/// Reads the feed from a revision on. Woken by commits of this process, and by a timer to notice
+/// those of others.
 pub struct Follower {
     store: Store,
     commits: watch::Receiver<i64>,
@@ -40,12 +40,13 @@ impl Follower {
         self
     }
 
-    /// Where a later follower can go on.
+    /// Returns the position from which a later follower can continue.
     pub fn position(&self) -> i64 {
         self.after
     }
 
-    /// Waits for changes. Never empty. May be dropped and called again without loss.
+    /// Waits for changes; the result is never empty. May be dropped and called again without losing
+    /// any.
     pub async fn next(&mut self) -> Result<Vec<Change>, Error> {
         loop {
             self.commits.mark_unchanged();
@@ -53,7 +54,7 @@ impl Follower {
             if !changes.is_empty() {
                 return Ok(changes);
             }
-            // Both endings mean the same: look again.
+            // Either outcome means the same: look again.
             let _ = tokio::time::timeout(self.poll_interval, self.commits.changed()).await;
         }
     }

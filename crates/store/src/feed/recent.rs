@@ -1,7 +1,7 @@
-//! The newest changes, in memory, so that followers that keep up need not ask the database.
+//! The newest changes in memory, so that followers that keep up need not ask the database.
 //!
-//! This works only where one process makes all changes, one after the other: on SQLite. There each
-//! commit wakes several followers, and each would read back what was just written.
+//! This only works where one process makes all changes, one after another: on SQLite. There each
+//! commit wakes several followers, each of which would read back what was just written.
 
 use super::Change;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ pub(crate) struct Recent {
 }
 
 struct Kept {
-    /// All changes after this revision are here. `None`: nothing is known.
+    /// All changes after this revision are in memory. `None` if nothing is known.
     floor: Option<i64>,
     changes: VecDeque<Change>,
 }
@@ -29,17 +29,18 @@ impl Recent {
         Self { kept: Mutex::new(kept), changes_max }
     }
 
-    /// Begins anew: `newest` is the revision of the last change that was committed.
+    /// Starts from scratch; `newest` is the revision of the last committed change.
     pub(crate) fn begin(&self, newest: i64) {
         *self.kept.lock() = Kept { floor: Some(newest), changes: VecDeque::new() };
     }
 
-    /// Answers nothing until [`Recent::begin`]: what the database holds is not known any more.
+    /// Forgets everything, and answers nothing until [`Recent::begin`], because it is unknown what
+    /// the database now contains.
     pub(crate) fn forget(&self) {
         *self.kept.lock() = Kept { floor: None, changes: VecDeque::new() };
     }
 
-    /// Adds the changes of a commit, in the order of their revisions.
+    /// Adds the changes of a commit, ordered by revision.
     pub(crate) fn publish(&self, changes: Vec<Change>) {
         let mut kept = self.kept.lock();
         if kept.floor.is_none() {
@@ -52,7 +53,7 @@ impl Recent {
     }
 
     /// Drops changes that the database no longer keeps, so that followers from before them are sent
-    /// there and get `Gone`.
+    /// to the database and get [`Error::Gone`](crate::Error::Gone).
     pub(crate) fn trim(&self, upto: i64) {
         let mut kept = self.kept.lock();
         while kept.changes.front().is_some_and(|change| change.revision <= upto) {
@@ -61,7 +62,7 @@ impl Recent {
         kept.floor = kept.floor.map(|floor| floor.max(upto));
     }
 
-    /// Changes after a revision, of one workspace or of all; `None` when the database must be
+    /// Returns changes after a revision, of one workspace or of all; `None` if the database must be
     /// asked.
     pub(crate) fn since(
         &self,
@@ -78,7 +79,7 @@ impl Recent {
             kept.changes.range(first..).filter(wanted).take(limit).cloned().collect();
         let seen = match found.last() {
             Some(last) if found.len() == limit => last.revision,
-            // A quiet workspace must not fall behind what is kept.
+            // Otherwise a follower of a quiet workspace would fall behind what is kept.
             _ => newest.max(after),
         };
         Some((found, seen))
