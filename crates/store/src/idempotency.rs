@@ -1,4 +1,4 @@
-//! Requests that carry a key of the caller's: the first one acts, repetitions get its answer again.
+//! Requests with an idempotency key: the first one acts, and repetitions get its answer again.
 
 use crate::{Error, Tx, params};
 use types::Timestamp;
@@ -12,16 +12,16 @@ pub const KEPT_MS: i64 = 24 * 3_600_000;
 /// What a request with a key finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody used the key: act, then [`record`] the answer in the same transaction.
+    /// Nobody has used the key: act, then [`record`] the answer in the same transaction.
     New,
-    /// The request was answered before, like this; `body` as it was recorded.
+    /// The request was already answered, with this status and `body` as recorded.
     Done { status: i64, body: String },
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Conflict,
 }
 
-/// Claims a key for a request, of which `digest` is made. Of two at once one waits for the other's
-/// transaction.
+/// Claims a key for a request with this `digest`. If two requests do so at once, one waits for the
+/// other's transaction.
 pub fn claim(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -53,7 +53,8 @@ pub fn claim(
     Ok(Claim::Done { status: row.int(1)?, body: row.text(2)? })
 }
 
-/// What a request with a key would find, without claiming it. `None`: nobody used the key.
+/// Returns what a request with a key would find, without claiming it. `None` if nobody has used the
+/// key.
 pub fn find(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -72,14 +73,14 @@ pub fn find(
     Ok(Some(Claim::Done { status: row.int(1)?, body: row.text(2)? }))
 }
 
-/// Lets a key be used again, because what was done under it was taken back.
+/// Lets a key be used again, because what was done under it was undone.
 pub fn forget(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str) -> Result<(), Error> {
     let sql = "DELETE FROM idempotency WHERE workspace_id = $1 AND claim = $2";
     tx.execute(TABLE, sql, params![workspace, key]).map(drop)
 }
 
 /// Keeps the answer to a request that claimed a key. The caller seals it in the context
-/// `idempotency/<workspace>/<key>`: it may show secrets that are shown only once.
+/// `idempotency/<workspace>/<key>`, since it may contain secrets that are shown only once.
 pub fn record(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -95,7 +96,7 @@ pub fn record(
     }
 }
 
-/// Forgets at most `limit` answers that are too old. Says how many it forgot.
+/// Deletes up to `limit` expired answers. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
         TABLE,

@@ -1,12 +1,12 @@
-//! Which images of registries a workspace may run. Machines have the content, and share it; the
-//! right to it is here, so that it holds on all servers and after all restarts.
+//! Images of registries that a workspace may run. Machines hold the content and share it; the right
+//! to it is recorded here, so that it holds on all servers and after every restart.
 
 use crate::{Error, Tx, params};
 use types::ids::WorkspaceId;
 
 const TABLE: &str = "image_rights";
 
-/// Notes what a registry let a workspace have under a name.
+/// Records that a registry let a workspace have an image under a name.
 pub fn grant(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -19,26 +19,26 @@ pub fn grant(
     tx.execute(TABLE, sql, params![workspace, name, digest, now]).map(drop)
 }
 
-/// The digest of the image that a name means for a workspace, if it may run one.
+/// Returns the digest that a name stands for in a workspace, if the workspace may run it.
 pub fn find(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<Option<String>, Error> {
     let sql = "SELECT digest FROM image_rights WHERE workspace_id = $1 AND name = $2";
     tx.find(TABLE, sql, params![workspace, name])?.map(|row| row.text(0)).transpose()
 }
 
-/// Names that a workspace may use, in their order. Digests are no names.
+/// Lists names that a workspace may use, in order and without digests.
 pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<Vec<String>, Error> {
     let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 AND name NOT LIKE '%@sha256:%'
                ORDER BY name LIMIT $2";
     tx.query(TABLE, sql, params![workspace, limit])?.iter().map(|row| row.text(0)).collect()
 }
 
-/// Takes back what a workspace was granted under a name.
+/// Revokes a workspace's right to an image name.
 pub fn revoke(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM image_rights WHERE workspace_id = $1 AND name = $2";
     tx.execute(TABLE, sql, params![workspace, name]).map(drop)
 }
 
-/// Takes back what a workspace was granted of a repository: all of its tags and digests.
+/// Revokes a workspace's rights to a repository: all of its tags and digests.
 pub fn revoke_repository(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -50,7 +50,8 @@ pub fn revoke_repository(
     Ok(())
 }
 
-/// The names of a repository's images that a workspace was granted: `name:tag` and `name@digest`.
+/// Lists the names of a repository's images that a workspace was granted: `name:tag` and
+/// `name@digest`.
 pub fn of_repository(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -59,14 +60,14 @@ pub fn of_repository(
     let sql = "SELECT name FROM image_rights WHERE workspace_id = $1 AND name LIKE $2";
     let rows = tx.query(TABLE, sql, params![workspace, format!("{repository}%")])?;
     let all: Vec<String> = rows.iter().map(|row| row.text(0)).collect::<Result<_, Error>>()?;
-    // A name may have what `LIKE` takes for any character.
+    // Names may contain characters that `LIKE` treats as wildcards.
     let is_of = |name: &String| {
         name.strip_prefix(repository).is_some_and(|rest| rest.starts_with([':', '@']))
     };
     Ok(all.into_iter().filter(is_of).collect())
 }
 
-/// What a workspace may use, by name, at most `limit`.
+/// Lists up to `limit` names and digests that a workspace may use, latest grant first.
 pub fn all(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

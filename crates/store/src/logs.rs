@@ -1,5 +1,5 @@
-//! What workloads printed, as chunks of lines: tasks of jobs, replicas of deployments, builds. What a
-//! line is, only whoever writes and reads the chunks knows.
+//! Output of workloads as chunks of lines: of job tasks, deployment replicas, and builds. Only the
+//! code that writes and reads the chunks knows what a line looks like.
 
 use crate::{Error, Row, Tx, Value, params};
 use types::KindName;
@@ -8,40 +8,40 @@ use types::instance::InstanceName;
 
 const TABLE: &str = "log_chunks";
 
-/// Whose output it is.
+/// The source of some output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     pub workspace: WorkspaceId,
-    /// Of the workload, under whose name it is found again.
+    /// Kind and name of the workload, under which the output is found.
     pub kind: KindName,
     pub name: String,
     pub printer: Printer,
 }
 
-/// What of a workload prints.
+/// The part of a workload that prints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Printer {
-    /// One try at a task of a job.
+    /// One attempt at a task of a job.
     Task {
         execution: ExecutionId,
-        /// The public name of the execution.
+        /// Public name of the execution.
         execution_name: String,
         task: u32,
         attempt: u32,
     },
     /// The program of a replica.
     Replica(InstanceName),
-    /// One try at making an image of it.
+    /// One attempt at building an image of the workload.
     Build { build: BuildId, attempt: u32 },
-    /// The rules of its network, which say what they did. The workload is known by its row: others may
-    /// have its name later.
+    /// The network rules, which report what they did. Identified by the workload's row, because
+    /// another workload may have its name later.
     Network(ResourceId),
-    /// The data plane, which tells of requests to a model. The model is known by its row too.
+    /// The data plane, which reports requests to a model. Also identified by the model's row.
     Requests(ResourceId),
 }
 
 impl Printer {
-    /// What tells it from all others: a text and two numbers.
+    /// Returns what distinguishes it from all other printers: a text and two numbers.
     fn key(&self) -> (&str, i64, i64) {
         match self {
             Self::Task { execution, task, attempt, .. } => {
@@ -53,7 +53,7 @@ impl Printer {
         }
     }
 
-    /// Only executions have a name by which they are asked for.
+    /// Returns the public name under which its output can be requested; only executions have one.
     fn execution_name(&self) -> &str {
         match self {
             Self::Task { execution_name, .. } => execution_name,
@@ -62,33 +62,33 @@ impl Printer {
     }
 }
 
-/// Lines of one source that follow one another.
+/// Consecutive lines of one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// In its source, from 1.
+    /// Number of the chunk in its source, from 1.
     pub number: u32,
-    /// Of the first and the last line; nanoseconds since 1970.
+    /// Time of the first line, in nanoseconds since 1970. `last_ns` is that of the last line.
     pub first_ns: i64,
     pub last_ns: i64,
     pub lines: u32,
-    /// A bit for each severity that a line has.
+    /// One bit for each severity that occurs in its lines.
     pub severities: u32,
     pub text: String,
     pub mark: Mark,
 }
 
-/// How far the output of a source is in its chunks.
+/// How much of a source's output is stored in its chunks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes of text so far, of all or of the day of the last line.
+    /// Bytes of text so far, in total or on the day of the last line.
     pub total_bytes: u64,
-    /// Position in the output.
+    /// Position in the output up to which it was read.
     pub read_to: u64,
-    /// The lines that had only begun there, in a form of the writer's.
+    /// Lines that were incomplete at that position, in a form that only the writer knows.
     pub begun: Option<String>,
 }
 
-/// Where a chunk stands in the order in which [`page`] gives chunks.
+/// Position of a chunk in the order of [`page`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChunkPosition {
     last_ns: i64,
@@ -98,29 +98,29 @@ pub struct ChunkPosition {
     number: i64,
 }
 
-/// Which chunks are wanted: those with a line in the time from `from_ns` to `to_ns`, both included.
+/// Selects chunks with a line between `from_ns` and `to_ns`, both inclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     pub workspace: WorkspaceId,
     pub kind: KindName,
     pub name: String,
-    /// By its public name.
+    /// Public name of the execution.
     pub execution: Option<String>,
     pub task: Option<u32>,
     pub from_ns: i64,
     pub to_ns: i64,
-    /// A chunk must have one of these.
+    /// Bits of severities, at least one of which a chunk must have.
     pub severities: u32,
 }
 
-/// A chunk as it is found.
+/// A chunk that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundChunk {
     pub place: ChunkPosition,
     pub text: String,
 }
 
-/// Adds chunks of a source. Those that are there already stay as they are.
+/// Adds chunks of a source. Chunks that already exist stay as they are.
 pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), Error> {
     let (printer, task, attempt) = source.printer.key();
     for chunk in chunks {
@@ -152,8 +152,8 @@ pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), 
     Ok(())
 }
 
-/// The last chunk of a source: its number, the time of its last line and how far the output was
-/// read.
+/// Returns the last chunk of a source: its number, the time of its last line, and how far the
+/// output was read.
 pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>, Error> {
     let (printer, task, attempt) = source.printer.key();
     let row = tx.find(
@@ -173,7 +173,7 @@ pub fn last(tx: &mut Tx<'_>, source: &Source) -> Result<Option<(u32, i64, Mark)>
     Ok(Some((number, row.int(1)?, mark)))
 }
 
-/// Chunks after a place, at most `limit`; those whose last line is the newest come first.
+/// Returns up to `limit` chunks after a position, ordered by their last line, newest first.
 pub fn page(
     tx: &mut Tx<'_>,
     window: &Window,
@@ -183,8 +183,8 @@ pub fn page(
     chunks(tx, window, after, "", limit)
 }
 
-/// As [`page`], but only the chunks that begin before the window. The others can be counted unread:
-/// [`count`].
+/// Returns chunks like [`page`], but only those that begin before the window. The others can be
+/// counted without being read: [`count`].
 pub fn early(
     tx: &mut Tx<'_>,
     window: &Window,
@@ -194,7 +194,7 @@ pub fn early(
     chunks(tx, window, after, "AND first_ns < $5", limit)
 }
 
-/// The lines in chunks after a place that lie in the window as a whole.
+/// Counts the lines of chunks after a position that lie entirely within the window.
 pub fn count(tx: &mut Tx<'_>, window: &Window, after: &ChunkPosition) -> Result<i64, Error> {
     let wanted = window.wanted();
     let sql = format!(
@@ -222,8 +222,8 @@ fn chunks(
 }
 
 impl Window {
-    /// The condition of all questions. One text for both would keep the databases from using the
-    /// index of executions.
+    /// Returns the condition that all queries share. A single text for both cases would keep the
+    /// databases from using the index on executions.
     fn wanted(&self) -> &'static str {
         match self.execution {
             Some(_) => {
@@ -284,13 +284,13 @@ fn found(mut row: Row) -> Result<FoundChunk, Error> {
 }
 
 impl ChunkPosition {
-    /// Of the last line of the chunk.
+    /// Returns the time of the chunk's last line.
     pub fn last_ns(&self) -> i64 {
         self.last_ns
     }
 }
 
-/// Forgets at most `limit` chunks whose lines are all older. Says how many it forgot.
+/// Deletes up to `limit` chunks whose lines are all older. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, before_ns: i64, limit: i64) -> Result<u64, Error> {
     tx.execute(
         TABLE,

@@ -1,4 +1,4 @@
-//! Accounts: who pays, and who administers that.
+//! Accounts, which pay for workspaces, and their administrators.
 
 use super::announce;
 use crate::feed::Act;
@@ -38,12 +38,12 @@ pub fn find(tx: &mut Tx<'_>, id: &AccountId) -> Result<Option<Account>, Error> {
     tx.find("accounts", sql, params![id])?.as_ref().map(read).transpose()
 }
 
-/// The account of something that is stored, such as a workspace: it cannot be missing.
+/// Returns the account of something stored, such as a workspace; it cannot be missing.
 pub fn get(tx: &mut Tx<'_>, id: &AccountId) -> Result<Account, Error> {
     find(tx, id)?.ok_or_else(|| Error::corrupt("accounts", id.as_str(), "the row is missing"))
 }
 
-/// Holds the account until the transaction ends, so that two servers cannot both decide on its
+/// Locks the account until the transaction ends, so that two servers cannot both decide on its
 /// admins.
 pub fn lock(tx: &mut Tx<'_>, id: &AccountId) -> Result<(), Error> {
     let sql = tx.locking("SELECT id FROM accounts WHERE id = $1").into_owned();
@@ -51,18 +51,18 @@ pub fn lock(tx: &mut Tx<'_>, id: &AccountId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether any account exists: false only before the first start has finished.
+/// Returns true if any account exists; false only before the first start has finished.
 pub fn any(tx: &mut Tx<'_>) -> Result<bool, Error> {
     Ok(tx.find("accounts", "SELECT id FROM accounts LIMIT 1", params![])?.is_some())
 }
 
-/// The account of those who run the server: the one that the first start made.
+/// Returns the account of the server's operator: the one that the first start created.
 pub fn first(tx: &mut Tx<'_>) -> Result<Option<Account>, Error> {
     let sql = "SELECT id, name, plan, created_at FROM accounts ORDER BY created_at, id LIMIT 1";
     tx.find("accounts", sql, params![])?.as_ref().map(read).transpose()
 }
 
-/// Accounts that a person administers or has a workspace of.
+/// Lists the accounts that a person administers or belongs to through a workspace.
 pub fn list_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<Account>, Error> {
     let sql = "SELECT id, name, plan, created_at FROM accounts
                WHERE id IN (SELECT account_id FROM account_admins WHERE user_id = $1)
@@ -107,7 +107,7 @@ pub fn admins(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<UserId>, Error
         .collect()
 }
 
-/// The accounts that a person administers.
+/// Lists the accounts that a person administers.
 pub fn administered_by(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<AccountId>, Error> {
     let sql = "SELECT account_id FROM account_admins WHERE user_id = $1 ORDER BY account_id";
     tx.query("account_admins", sql, params![user])?

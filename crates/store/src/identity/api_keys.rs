@@ -13,10 +13,10 @@ pub struct ApiKey {
     pub digest: Digest,
     pub name: String,
     pub subject: Subject,
-    /// As its owner wrote it, such as `30d`.
+    /// Lifetime as its owner wrote it, such as `30d`.
     pub expires_in: Option<String>,
     pub expires_at: Option<Timestamp>,
-    /// What it may do, if it is for models alone.
+    /// Models and budget of a key that is for models only.
     pub models: Option<KeyModels>,
     pub created_at: Timestamp,
     pub created_by: String,
@@ -38,7 +38,8 @@ fn read(row: &Row) -> Result<ApiKey, Error> {
     })
 }
 
-/// A text that cannot be read opens nothing, rather than everything.
+/// Reads the models of a key. A text that cannot be read is an error, so that the key opens nothing
+/// rather than everything.
 fn read_models(id: &str, text: &str) -> Result<KeyModels, Error> {
     serde_json::from_str(text).map_err(|error| Error::corrupt("api_keys", id, error))
 }
@@ -68,7 +69,7 @@ pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
     announce(tx, None, "api-key", key.id.as_str(), Act::Created, &key.created_by)
 }
 
-/// Keeps the key itself, sealed, for whoever has to check what was signed with it.
+/// Keeps the key itself, sealed, for checking signatures that were made with it.
 pub fn keep_secret(tx: &mut Tx<'_>, id: &ApiKeyId, secret: &str) -> Result<(), Error> {
     let sealed = tx.shared().keyring.read().seal(&seal_context(id), secret)?;
     let sql = "INSERT INTO api_key_secrets (key_id, secret) VALUES ($1, $2)";
@@ -76,7 +77,7 @@ pub fn keep_secret(tx: &mut Tx<'_>, id: &ApiKeyId, secret: &str) -> Result<(), E
     Ok(())
 }
 
-/// The key itself, if it was kept.
+/// Returns the key itself, if it was kept.
 pub fn secret(tx: &mut Tx<'_>, id: &ApiKeyId) -> Result<Option<String>, Error> {
     let sql = "SELECT secret FROM api_key_secrets WHERE key_id = $1";
     let Some(row) = tx.find("api_key_secrets", sql, params![id])? else { return Ok(None) };
@@ -92,7 +93,7 @@ pub fn find_by_digest(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<ApiKey>
     tx.find("api_keys", &sql, params![digest])?.as_ref().map(read).transpose()
 }
 
-/// A key, whoever's it is.
+/// Finds a key, whoever owns it.
 pub fn find(tx: &mut Tx<'_>, id: &ApiKeyId) -> Result<Option<ApiKey>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM api_keys WHERE id = $1");
     tx.find("api_keys", &sql, params![id])?.as_ref().map(read).transpose()
@@ -108,7 +109,7 @@ pub fn list(tx: &mut Tx<'_>, subject: &Subject) -> Result<Vec<ApiKey>, Error> {
         .collect()
 }
 
-/// Deletes a key of `subject`; the key of someone else does not exist.
+/// Deletes a key of `subject`; a key of anybody else is treated as missing.
 pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2 AND id = $3";
     let gone =

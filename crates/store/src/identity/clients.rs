@@ -1,4 +1,4 @@
-//! Programs that an account has registered to ask its people for access.
+//! OAuth clients: programs that an account has registered to ask its people for access.
 
 use super::{Digest, announce};
 use crate::feed::Act;
@@ -11,9 +11,9 @@ pub struct Client {
     pub id: ClientId,
     pub account: AccountId,
     pub name: String,
-    /// Compared character by character.
+    /// Allowed redirect addresses, compared exactly.
     pub redirect_uris: Vec<String>,
-    /// `None`: a public client, which cannot keep one.
+    /// Digest of the secret; `None` for a public client, which cannot keep one.
     pub secret: Option<Digest>,
     pub created_at: Timestamp,
     pub created_by: String,
@@ -66,7 +66,7 @@ pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Client>, Error> 
     tx.query("oauth_clients", &sql, params![account])?.iter().map(read).collect()
 }
 
-/// Removes the client; the tokens that it got go with it.
+/// Removes the client along with the tokens that it was given.
 pub fn delete(
     tx: &mut Tx<'_>,
     account: &AccountId,

@@ -1,4 +1,4 @@
-//! Authorization codes: what a browser carries from the consent page to a client.
+//! Authorization codes, which a browser carries from the consent page to a client.
 
 use super::Digest;
 use crate::{Error, Tx, params};
@@ -11,11 +11,11 @@ pub struct Code {
     pub client: ClientId,
     pub user: UserId,
     pub redirect_uri: String,
-    /// The PKCE challenge, by SHA-256.
+    /// The PKCE challenge, which is a SHA-256 digest.
     pub challenge: Option<String>,
     pub scope: String,
     pub expires_at: Timestamp,
-    /// What its first use gave.
+    /// The grant that resulted from its first use.
     pub grant: Option<GrantId>,
 }
 
@@ -54,7 +54,7 @@ pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
     }))
 }
 
-/// Spends a code for `grant`. `false` when it was spent before: at most one caller wins.
+/// Spends a code for `grant`. Returns `false` if it was spent before: at most one caller wins.
 pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, Error> {
     let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1 AND grant_id IS NULL";
     Ok(tx.execute("authorization_codes", sql, params![digest, grant])? == 1)

@@ -1,4 +1,4 @@
-//! Device codes: a program without a browser waits while its user decides in one.
+//! Device codes, with which a program without a browser waits while its user decides in one.
 
 use super::Digest;
 use crate::{Error, Row, Tx, params};
@@ -8,12 +8,12 @@ use types::ids::{ClientId, UserId};
 #[derive(Debug, Clone)]
 pub struct Device {
     pub digest: Digest,
-    /// What the user types or confirms: letters only, upper case.
+    /// The code that the user types or confirms: upper-case letters only.
     pub user_code: String,
     pub client: ClientId,
     pub scope: String,
     pub decision: Decision,
-    /// Seconds that the program must leave between two questions.
+    /// Seconds that the program must wait between two requests.
     pub interval_s: i64,
     pub polled_at: Option<Timestamp>,
     pub expires_at: Timestamp,
@@ -60,7 +60,7 @@ fn read(row: &Row) -> Result<Device, Error> {
     })
 }
 
-/// [`Error::Duplicate`] when the user code is in use.
+/// Inserts a device code. Returns [`Error::Duplicate`] if the user code is in use.
 pub fn create(tx: &mut Tx<'_>, device: &Device) -> Result<(), Error> {
     let (decision, user) = device.decision.columns();
     let sql =
@@ -93,7 +93,7 @@ pub fn find_by_user_code(tx: &mut Tx<'_>, user_code: &str) -> Result<Option<Devi
     tx.find("device_codes", &sql, params![user_code])?.as_ref().map(read).transpose()
 }
 
-/// Makes room for one more where there may be `max` at most: what has expired goes first, then the
+/// Makes room for one more code if there are `max`: removes expired codes first, and then the
 /// oldest that nobody has decided on.
 pub fn make_room(tx: &mut Tx<'_>, max: i64) -> Result<(), Error> {
     if count(tx)? < max {
@@ -123,14 +123,14 @@ pub fn polled(tx: &mut Tx<'_>, digest: &Digest, interval_s: i64) -> Result<(), E
     Ok(())
 }
 
-/// Records what the user decided. `false` when that was done before.
+/// Records the user's decision. Returns `false` if there already was one.
 pub fn decide(tx: &mut Tx<'_>, digest: &Digest, decision: &Decision) -> Result<bool, Error> {
     let (name, user) = decision.columns();
     let sql = "UPDATE device_codes SET decision = $2, user_id = $3 WHERE digest = $1 AND decision = 'waiting'";
     Ok(tx.execute("device_codes", sql, params![digest, name, user])? == 1)
 }
 
-/// Spends the code. `false` when it was spent before: at most one caller wins.
+/// Spends the code. Returns `false` if it was spent before: at most one caller wins.
 pub fn delete(tx: &mut Tx<'_>, digest: &Digest) -> Result<bool, Error> {
     Ok(tx.execute("device_codes", "DELETE FROM device_codes WHERE digest = $1", params![digest])?
         == 1)

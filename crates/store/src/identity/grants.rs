@@ -1,7 +1,6 @@
-//! Grants: what a client was allowed once, and the refresh tokens that came of it one after the
-//! other.
+//! Grants: an access that was given to a client, with the sequence of its refresh tokens.
 //!
-//! Access tokens name their grant. Deleting it revokes all of them, and every refresh token.
+//! Access tokens name their grant. Deleting the grant revokes all of them and every refresh token.
 
 use super::{Digest, Subject, announce};
 use crate::feed::Act;
@@ -9,19 +8,19 @@ use crate::{Error, Tx, params};
 use types::Timestamp;
 use types::ids::{ClientId, GrantId};
 
-/// Grants that one transaction revokes because there are too many.
+/// Most grants that one transaction revokes because there are too many.
 const TRIMMED_AT_ONCE_MAX: i64 = 100;
 
 #[derive(Debug, Clone)]
 pub struct Grant {
     pub id: GrantId,
-    /// The registered or built-in client, or the service account itself.
+    /// Id of the registered or built-in client, or of the service account itself.
     pub client: ClientId,
     pub subject: Subject,
     /// Names of scopes, separated by spaces.
     pub scope: String,
     pub created_at: Timestamp,
-    /// When its last token expires.
+    /// Expiry of its last token.
     pub expires_at: Timestamp,
 }
 
@@ -64,7 +63,7 @@ pub fn find(tx: &mut Tx<'_>, id: &GrantId) -> Result<Option<Grant>, Error> {
     }))
 }
 
-/// Adds a refresh token; the grant lasts as long as it.
+/// Adds a refresh token, and extends the grant to the token's expiry.
 pub fn add_refresh(
     tx: &mut Tx<'_>,
     grant: &GrantId,
@@ -91,7 +90,7 @@ pub fn find_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<Option<Refresh>, 
     Ok(find(tx, &GrantId::known(row.text(0)?))?.map(|grant| Refresh { grant, used_at }))
 }
 
-/// Marks a refresh token as used. `false` when it was used before: at most one caller wins.
+/// Marks a refresh token as used. Returns `false` if it was used before: at most one caller wins.
 pub fn use_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1 AND used_at IS NULL";

@@ -1,4 +1,4 @@
-//! Invitations that nobody has answered yet. An answer deletes the row.
+//! Invitations that have not been answered. An answer deletes the row.
 
 use super::subject::read_role;
 use super::users::normal_email;
@@ -12,7 +12,7 @@ use types::ids::{InvitationId, WorkspaceId};
 pub struct Invitation {
     pub id: InvitationId,
     pub workspace: WorkspaceId,
-    /// Lower case.
+    /// Address in lower case.
     pub email: String,
     pub role: Role,
     pub invited_by: String,
@@ -40,7 +40,8 @@ fn read(row: &Row) -> Result<Invitation, Error> {
     })
 }
 
-/// [`Error::Duplicate`] when the address is already invited to the workspace.
+/// Inserts an invitation. Returns [`Error::Duplicate`] if the address is already invited to the
+/// workspace.
 pub fn create(tx: &mut Tx<'_>, invitation: &Invitation) -> Result<(), Error> {
     let sql = format!("INSERT INTO invitations ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)");
     tx.execute(
@@ -78,7 +79,7 @@ pub fn find(
         .transpose()
 }
 
-/// Finds by id alone: for the invited, who do not belong to the workspace yet.
+/// Finds an invitation by id alone, for invited people, who do not belong to the workspace yet.
 pub fn find_by_id(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Option<Invitation>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM invitations WHERE id = $1");
     tx.find("invitations", &sql, params![id])?.as_ref().map(read).transpose()

@@ -1,4 +1,4 @@
-//! Who belongs to a workspace, and as what.
+//! Members of a workspace and their roles.
 
 use super::Role;
 use super::announce;
@@ -18,7 +18,7 @@ pub struct Member {
     pub source: Option<UserSource>,
 }
 
-/// Adds a person. [`Error::Duplicate`] when the person is a member.
+/// Adds a person. Returns [`Error::Duplicate`] if the person is already a member.
 pub fn add(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -53,7 +53,7 @@ pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Member>, Err
         .collect()
 }
 
-/// The workspaces of a person, each with the person's role.
+/// Lists the workspaces of a person, each with the person's role.
 pub fn of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<Vec<(Workspace, Role)>, Error> {
     let rows = tx.query(
         "members",

@@ -1,7 +1,7 @@
-//! Who there is and what proves it: accounts, people, workspaces, keys, grants and codes.
+//! Identities and their credentials: accounts, people, workspaces, keys, grants and codes.
 //!
-//! One module per table. Policy (who may do what) is the business of the callers. Every change that
-//! servers keep in memory is announced in the feed under one of [`KINDS`].
+//! One module per table. Policy (who may do what) is up to the callers. Every change to something
+//! that servers keep in memory is announced in the feed under one of [`KINDS`].
 
 pub mod accounts;
 pub mod api_keys;
@@ -25,7 +25,7 @@ use crate::feed::{self, Act, NewChange};
 use crate::{Error, Tx, params};
 use types::ids::WorkspaceId;
 
-/// The kinds under which changes of identity are announced.
+/// Kinds under which changes of identity are announced in the feed.
 pub const KINDS: &[&str] = &[
     "account-admin",
     "api-key",
@@ -39,9 +39,9 @@ pub const KINDS: &[&str] = &[
     "workspace",
 ];
 
-/// Records a change for the followers of the feed; `None` when it belongs to no workspace.
+/// Records a change for the followers of the feed. `workspace` is `None` if it belongs to none.
 ///
-/// Codes, sessions and refresh tokens are left out: nobody keeps them in memory.
+/// Codes, sessions and refresh tokens are not announced: no server keeps them in memory.
 fn announce(
     tx: &mut Tx<'_>,
     workspace: Option<&WorkspaceId>,
@@ -69,11 +69,11 @@ fn announce(
 
 const SPENT_CODES_KEPT_S: i64 = 24 * 3600;
 
-/// Deletes what has ended for good; called from time to time.
+/// Deletes what has expired for good; called from time to time.
 pub fn sweep(tx: &mut Tx<'_>) -> Result<u64, Error> {
     let now = tx.world().now();
     let mut gone = grants::delete_expired(tx, now)?;
-    // Kept for a while after they have expired: a late second use still betrays a theft.
+    // Kept for a while after they expire, because a late second use still reveals a theft.
     let sql = "DELETE FROM authorization_codes WHERE expires_at <= $1";
     gone += tx.execute("authorization_codes", sql, params![now.plus_s(-SPENT_CODES_KEPT_S)])?;
     for (table, sql) in [

@@ -11,7 +11,7 @@ use types::ids::{ResourceId, ServiceAccountId, WorkspaceId};
 pub struct ServiceAccount {
     pub id: ServiceAccountId,
     pub workspace: WorkspaceId,
-    /// The workload whose own it is. Nobody but the server manages it.
+    /// The workload whose identity this is, if any. Only the server manages it.
     pub workload: Option<ResourceId>,
     pub name: String,
     pub description: String,
@@ -73,7 +73,7 @@ pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
     )
 }
 
-/// Finds by id alone: for credentials, which do not name a workspace.
+/// Finds an account by id alone, for credentials, which do not name a workspace.
 pub fn find_anywhere(
     tx: &mut Tx<'_>,
     id: &ServiceAccountId,
@@ -82,7 +82,7 @@ pub fn find_anywhere(
     tx.find("service_accounts", &sql, params![id])?.as_ref().map(read).transpose()
 }
 
-/// The identity of a workload.
+/// Finds the identity of a workload.
 pub fn find_of_workload(
     tx: &mut Tx<'_>,
     workload: &ResourceId,
@@ -91,7 +91,7 @@ pub fn find_of_workload(
     tx.find("service_accounts", &sql, params![workload])?.as_ref().map(read).transpose()
 }
 
-/// One that people manage.
+/// Finds an account that people manage.
 pub fn find(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -102,14 +102,14 @@ pub fn find(
     Ok(find_anywhere(tx, id)?.filter(theirs))
 }
 
-/// Those that people manage.
+/// Lists the accounts that people manage.
 pub fn list(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<ServiceAccount>, Error> {
     let mut found = all(tx, workspace)?;
     found.retain(|account| account.workload.is_none());
     Ok(found)
 }
 
-/// Also those of workloads.
+/// Lists all accounts, including those of workloads.
 pub(crate) fn all(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<ServiceAccount>, Error> {
     let sql = format!(
         "SELECT {COLUMNS} FROM service_accounts WHERE workspace_id = $1 ORDER BY created_at, id"
@@ -117,7 +117,7 @@ pub(crate) fn all(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<Vec<Servic
     tx.query("service_accounts", &sql, params![workspace])?.iter().map(read).collect()
 }
 
-/// Saves name, description, role and `updated_*`.
+/// Saves name, description, role, `updated_at` and `updated_by`.
 pub fn update(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<bool, Error> {
     let sql = "UPDATE service_accounts SET name = $3, description = $4, role = $5, updated_at = $6, updated_by = $7
                WHERE workspace_id = $1 AND id = $2";

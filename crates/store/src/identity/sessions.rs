@@ -16,7 +16,7 @@ pub fn create(
     Ok(())
 }
 
-/// Whose session this is, unless it has ended.
+/// Returns the person to whom the session belongs, unless it has ended.
 pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<UserId>, Error> {
     let now = tx.world().now();
     let sql = "SELECT user_id FROM browser_sessions WHERE digest = $1 AND expires_at > $2";

@@ -8,12 +8,12 @@ use types::Timestamp;
 
 #[derive(Clone)]
 pub struct SigningKey {
-    /// The `kid` of tokens.
+    /// Id, used as the `kid` of tokens.
     pub id: String,
-    /// The private part, as text.
+    /// Private part, as text.
     pub seed: String,
     pub created_at: Timestamp,
-    /// `None`: the key that signs. Others only verify, until then.
+    /// Time until which the key still verifies. `None` for the key that signs.
     pub retires_at: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ fn read(tx: &Tx<'_>, row: &Row) -> Result<SigningKey, Error> {
     })
 }
 
-/// Keys that sign or still verify, the newest first.
+/// Lists the keys that sign or still verify, newest first.
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<SigningKey>, Error> {
     let now = tx.world().now();
     let sql = "SELECT id, sealed_seed, created_at, retires_at FROM signing_keys
@@ -42,7 +42,7 @@ pub fn list(tx: &mut Tx<'_>) -> Result<Vec<SigningKey>, Error> {
     rows.iter().map(|row| read(tx, row)).collect()
 }
 
-/// Makes `key` the one that signs; those before it verify until `retires_at`.
+/// Makes `key` the one that signs; earlier keys verify until `retires_at`.
 pub fn rotate(tx: &mut Tx<'_>, key: &SigningKey, retires_at: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE signing_keys SET retires_at = $1 WHERE retires_at IS NULL";
     tx.execute("signing_keys", sql, params![retires_at])?;

@@ -6,7 +6,7 @@ use std::fmt;
 use types::ids::{ServiceAccountId, UserId};
 use types::wire::Role;
 
-/// Who a credential stands for.
+/// The person or program that a credential stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
     User(UserId),
@@ -14,7 +14,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The `sub` of tokens.
+    /// Returns the `sub` of tokens.
     pub fn as_str(&self) -> &str {
         match self {
             Self::User(id) => id.as_str(),
@@ -22,7 +22,7 @@ impl Subject {
         }
     }
 
-    /// The `sub_type` of API keys.
+    /// Returns the `sub_type` of API keys.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::User(_) => "user",
@@ -47,8 +47,8 @@ pub(super) fn read_role(row: &Row, column: usize) -> Result<Role, Error> {
     })
 }
 
-/// SHA-256 of a secret that only needs comparing. The secrets are random and long, so no salt is
-/// needed.
+/// SHA-256 of a secret that only needs comparing. The secrets are long and random, so they need no
+/// salt.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 

@@ -1,4 +1,4 @@
-//! People.
+//! People, with their addresses and passwords.
 
 use super::{Subject, announce, api_keys, codes, devices, grants, sessions};
 use crate::feed::Act;
@@ -6,20 +6,22 @@ use crate::{Error, Row, Tx, params};
 use types::Timestamp;
 use types::ids::UserId;
 
-/// Whether an address is the person's who gave it. Only a proven one stands for its owner:
-/// invitations and rights that name an address are not for whoever wrote it down first.
+/// Whether an email address was shown to belong to the person who gave it. Only a proven address
+/// counts as its owner's: invitations and rights that name an address are not for whoever wrote it
+/// down first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Address {
-    /// Somebody joined with the link of an invitation to it, which its inviter has as well.
+    /// Somebody joined with the link of an invitation to this address, which the inviter has as
+    /// well.
     Claimed,
-    /// A provider vouched for it, or the operator set it up.
+    /// A provider vouched for the address, or the operator set it up.
     Proven,
 }
 
 #[derive(Debug, Clone)]
 pub struct User {
     pub id: UserId,
-    /// Lower case; see [`normal_email`].
+    /// Address in lower case; see [`normal_email`].
     pub email: String,
     pub given_name: String,
     pub family_name: String,
@@ -29,7 +31,7 @@ pub struct User {
 
 const COLUMNS: &str = "id, email, given_name, family_name, email_verified, created_at";
 
-/// The form under which addresses are stored and compared.
+/// Returns the form in which addresses are stored and compared.
 pub fn normal_email(email: &str) -> String {
     email.trim().to_lowercase()
 }
@@ -52,7 +54,7 @@ impl User {
     }
 }
 
-/// `password` is a PHC string.
+/// Inserts a person. `password` is a PHC string.
 pub fn create(tx: &mut Tx<'_>, user: &User, password: Option<&str>) -> Result<(), Error> {
     let sql = "INSERT INTO users (id, email, given_name, family_name, email_verified, created_at, password)
                VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -82,7 +84,7 @@ pub fn find_by_email(tx: &mut Tx<'_>, email: &str) -> Result<Option<User>, Error
     tx.find("users", &sql, params![normal_email(email)])?.map(|row| read(&row, 0)).transpose()
 }
 
-/// The PHC string of a person's password, if one is set.
+/// Returns the PHC string of a person's password, if one is set.
 pub fn password(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<String>, Error> {
     match tx.find("users", "SELECT password FROM users WHERE id = $1", params![id])? {
         Some(row) => row.opt_text(0),
@@ -90,7 +92,7 @@ pub fn password(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<String>, Error> {
     }
 }
 
-/// `password` is a PHC string.
+/// Sets a person's password, a PHC string.
 pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> Result<bool, Error> {
     let done =
         tx.execute("users", "UPDATE users SET password = $2 WHERE id = $1", params![id, password])?
@@ -101,8 +103,8 @@ pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> R
     Ok(done)
 }
 
-/// Hands an account whose address was only claimed to whom the address was proven to belong. All
-/// that could sign in to it before ends: whoever claimed the address may have been somebody else.
+/// Hands an account whose address was only claimed to the person who proved to own it. All earlier
+/// ways to sign in end, since the address may have been claimed by somebody else.
 pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     let sql = "UPDATE users SET email_verified = 1, password = NULL WHERE id = $1";
     tx.execute("users", sql, params![id])?;
@@ -110,7 +112,7 @@ pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     announce(tx, None, "user", id.as_str(), Act::Updated, id.as_str())
 }
 
-/// Ends a person's sessions, keys and what programs were allowed.
+/// Ends a person's sessions and keys, and the access of programs.
 pub fn end_credentials(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     let subject = Subject::User(id.clone());
     sessions::delete_of_user(tx, id)?;

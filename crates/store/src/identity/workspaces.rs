@@ -1,4 +1,4 @@
-//! Workspaces: what a name of a resource is unique in.
+//! Workspaces, within which names of resources are unique.
 
 use super::announce;
 use crate::feed::Act;
@@ -26,7 +26,7 @@ pub struct Workspace {
     pub updated_by: String,
 }
 
-/// What admins may change beside the names, as the interface has it.
+/// What admins may change apart from names, in its published form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
@@ -63,7 +63,7 @@ fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(Error::database)
 }
 
-/// [`Error::Duplicate`] when the name is taken.
+/// Inserts a workspace. Returns [`Error::Duplicate`] if the name is taken.
 pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     let sql = format!(
         "INSERT INTO workspaces ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
@@ -107,14 +107,14 @@ pub fn find_by_name(tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Er
     tx.find("workspaces", &sql, params![name])?.as_ref().map(read).transpose()
 }
 
-/// Holds the workspace until the transaction ends, so that two servers cannot both decide on its
-/// members. `false` when there is none.
+/// Locks the workspace until the transaction ends, so that two servers cannot both decide on its
+/// members. Returns `false` if it does not exist.
 pub fn lock(tx: &mut Tx<'_>, id: &WorkspaceId) -> Result<bool, Error> {
     let sql = tx.locking("SELECT id FROM workspaces WHERE id = $1").into_owned();
     Ok(tx.find("workspaces", &sql, params![id])?.is_some())
 }
 
-/// Every workspace, for those who serve all of them.
+/// Lists all workspaces, for background work that serves all of them.
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Workspace>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM workspaces ORDER BY created_at, id");
     tx.query("workspaces", &sql, params![])?.iter().map(read).collect()
@@ -134,8 +134,8 @@ pub fn list_of_account(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Works
     tx.query("workspaces", &sql, params![account])?.iter().map(read).collect()
 }
 
-/// Saves display name, labels, settings and `updated_*` unless the row has moved on since it was
-/// read.
+/// Saves display name, labels, settings, `updated_at` and `updated_by`, unless the row has changed
+/// since it was read.
 pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     let sql = "UPDATE workspaces SET display_name = $3, labels = $4, settings = $5, updated_at = $6, updated_by = $7,
                       version = version + 1 WHERE id = $1 AND version = $2";
@@ -165,8 +165,8 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     }
 }
 
-/// Removes the workspace with its members, invitations, service accounts and their credentials; not
-/// its resources.
+/// Removes the workspace with its members, invitations, service accounts and their credentials, but
+/// not its resources.
 pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error> {
     for account in super::service_accounts::all(tx, id)? {
         super::service_accounts::delete(tx, id, &account.id, by)?;
