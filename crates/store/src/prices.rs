@@ -1,7 +1,7 @@
-//! What a unit of each billing dimension costs, and from when on.
+//! Prices of each billing dimension, and the times from which they apply.
 //!
-//! A version says only what changes with it: a dimension that it does not name keeps its price.
-//! Versions that have begun stay as they are, so that what was billed stays as it was billed.
+//! A version only states what changes with it: a dimension that it does not name keeps its price.
+//! Versions that have begun cannot change, so that what was billed stays as it was billed.
 
 use crate::{Error, Row, Tx, params};
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use types::Timestamp;
 use types::ids::AccountId;
 
 const TABLE: &str = "price_versions";
-/// Stands for the account in the rows that go for all.
+/// Account id in the rows that apply to all accounts.
 const INSTALLATION: &str = "";
 
-/// Prices in US dollars by the names of billing dimensions. Decimals, as texts.
+/// Prices in US dollars by billing dimension, as decimal texts.
 pub type Prices = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Version {
     pub prices: Prices,
 }
 
-/// Keeps the prices that the installation begins with, unless there are some. They go for all usage
-/// until an account has prices of its own. Answers whether they were taken.
+/// Stores the installation's initial prices, unless there are some. They apply to all usage until
+/// an account has prices of its own. Returns whether they were stored.
 pub fn seed(tx: &mut Tx<'_>, prices: &Prices) -> Result<bool, Error> {
     if tx
         .find(
@@ -40,15 +40,15 @@ pub fn seed(tx: &mut Tx<'_>, prices: &Prices) -> Result<bool, Error> {
     Ok(tx.execute(TABLE, sql, params![INSTALLATION, written(prices)?, now])? == 1)
 }
 
-/// All versions that go for an account, oldest first.
+/// Lists all versions that apply to an account, oldest first.
 pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Version>, Error> {
     let sql = "SELECT account_id, valid_from, prices FROM price_versions WHERE account_id = $1 OR account_id = $2
                ORDER BY valid_from, account_id";
     tx.query(TABLE, sql, params![INSTALLATION, account])?.iter().map(read).collect()
 }
 
-/// Puts `coming` in the place of the account's versions that begin after `now` or at it. Those that
-/// have begun stay.
+/// Replaces the account's versions that begin at or after `now` by `coming`. Versions that have
+/// begun stay.
 pub fn replace_coming(
     tx: &mut Tx<'_>,
     account: &AccountId,

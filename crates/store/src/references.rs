@@ -1,4 +1,5 @@
-//! Who names whom: so that a connection in use is not deleted, and a policy knows its users.
+//! References between resources, so that a connection in use is not deleted and a policy knows its
+//! users.
 
 use crate::resources::Stored;
 use crate::{Error, Row, Tx, params};
@@ -8,9 +9,9 @@ use types::{KindName, Reference};
 
 const TABLE: &str = "resource_references";
 
-/// Sets what an object names.
+/// Stores the references of an object.
 pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(), Error> {
-    // Objects that name nothing are the rule, and most writes change none of their references.
+    // Most objects refer to nothing, and most writes change none of their references.
     let wanted: BTreeSet<(KindName, &str)> =
         wanted.iter().map(|to| (to.kind, to.name.as_str())).collect();
     let stored = match tx.remembered(&from.id) {
@@ -37,7 +38,7 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
     Ok(())
 }
 
-/// What an object names, by kind and name.
+/// Kinds and names of the objects that an object refers to.
 pub(crate) type Named = BTreeSet<(KindName, String)>;
 
 fn read(tx: &mut Tx<'_>, from: &ResourceId) -> Result<Named, Error> {
@@ -46,7 +47,7 @@ fn read(tx: &mut Tx<'_>, from: &ResourceId) -> Result<Named, Error> {
     rows.iter().map(|row| Ok((kind(&row.text(0)?)?, row.text(1)?))).collect()
 }
 
-/// The same as a column of JSON has it; null when there is nothing.
+/// Reads the same from a JSON column; null means no references.
 pub(crate) fn read_all(row: &Row, column: usize) -> Result<Named, Error> {
     let Some(text) = row.opt_text(column)? else { return Ok(Named::new()) };
     let pairs: Vec<(String, String)> =
@@ -54,7 +55,7 @@ pub(crate) fn read_all(row: &Row, column: usize) -> Result<Named, Error> {
     pairs.into_iter().map(|(of, name)| Ok((kind(&of)?, name))).collect()
 }
 
-/// The objects that name `to`, by kind and name.
+/// Lists the objects that refer to an object, by kind and name.
 pub fn users(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

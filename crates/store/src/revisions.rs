@@ -1,4 +1,4 @@
-//! Earlier wishes of a resource, to go back to.
+//! Revisions: earlier wishes of a resource that can be restored.
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -8,15 +8,15 @@ const TABLE: &str = "revisions";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revision {
-    /// Unique within its resource.
+    /// Id, unique within the resource.
     pub id: String,
     pub resource_id: ResourceId,
-    /// As in the resource, with its secrets sealed for the resource.
+    /// Wish as in the resource, with its secrets sealed in the resource's context.
     pub wish: String,
     pub seal_key: Option<String>,
     pub created_at: Timestamp,
     pub created_by: String,
-    /// When it last began to serve.
+    /// Time at which it last began to serve.
     pub activated_at: Option<Timestamp>,
 }
 
@@ -26,8 +26,8 @@ macro_rules! select {
     };
 }
 
-/// Adds the newest revision. The caller has just written the resource, so no other comes in
-/// between.
+/// Adds the newest revision. The caller has just written the resource, so no other revision can
+/// come in between.
 pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
     tx.execute(
         TABLE,
@@ -47,13 +47,14 @@ pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
     Ok(())
 }
 
-/// The revisions of a resource, newest first.
+/// Lists up to `limit` revisions of a resource, newest first.
 pub fn list(tx: &mut Tx<'_>, resource: &ResourceId, limit: i64) -> Result<Vec<Revision>, Error> {
     let sql = select!("WHERE resource_id = $1 ORDER BY number DESC LIMIT $2");
     tx.query(TABLE, sql, params![resource, limit])?.into_iter().map(Revision::try_from).collect()
 }
 
-/// The kept wishes of all resources of a workspace in which a text occurs; `_` and `%` in it are any.
+/// Returns the kept wishes of all resources of a workspace in which a text occurs. `_` and `%` in
+/// the text act as wildcards.
 pub fn wishes_with(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -70,7 +71,7 @@ pub fn find(tx: &mut Tx<'_>, resource: &ResourceId, id: &str) -> Result<Option<R
     tx.find(TABLE, sql, params![resource, id])?.map(Revision::try_from).transpose()
 }
 
-/// Notes that a revision serves from now on.
+/// Records that a revision serves from now on.
 pub fn activate(
     tx: &mut Tx<'_>,
     resource: &ResourceId,
@@ -84,7 +85,7 @@ pub fn activate(
     }
 }
 
-/// Forgets all but the newest `keep` revisions of a resource and those that serve.
+/// Deletes all revisions of a resource except the newest `keep` and those that serve.
 pub fn trim(
     tx: &mut Tx<'_>,
     resource: &ResourceId,

@@ -1,4 +1,4 @@
-//! Workflow jobs of a code host, the runners they got, and what is asked about them when.
+//! Workflow jobs of a code host, the runners they got, and when to ask about them.
 //!
 //! What a state means and how it changes is decided elsewhere; here rows are found, locked and
 //! written.
@@ -19,25 +19,25 @@ use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 
 const TABLE: &str = "workflow_jobs";
 
-/// A runner that the code host knows and an execution here runs.
+/// A runner that the code host knows and that an execution here runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runner {
     pub name: String,
-    /// The code host's.
+    /// Id at the code host.
     pub id: i64,
     pub execution: ExecutionId,
 }
 
-/// Where a workflow job stands.
+/// The progress of a workflow job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// It has no runner.
     Wanted,
-    /// A server is making the runner of this name.
+    /// A server is creating the runner with this name.
     Starting {
         name: String,
     },
-    /// The runner is there and has not picked it up.
+    /// The runner exists and has not picked the job up.
     Waiting(Runner),
     PickedUp(Runner),
     /// Nothing is left to do for it.
@@ -46,21 +46,21 @@ pub enum Phase {
     Lost,
 }
 
-/// One workflow job that one of our jobs runs.
+/// A workflow job that one of our jobs runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowJob {
     pub workspace: WorkspaceId,
-    /// The code host's.
+    /// Id at the code host.
     pub id: i64,
     pub run_id: i64,
     pub job: ResourceId,
-    /// `owner/repo`, lower case.
+    /// Repository as `owner/repo`, in lower case.
     pub repository: String,
     pub phase: Phase,
     pub since: Timestamp,
     pub attempts: i64,
     pub serial: i64,
-    /// When it has to be looked at next.
+    /// Time at which it must be looked at next, if it must.
     pub due_at: Option<Timestamp>,
     pub created_at: Timestamp,
 }
@@ -75,7 +75,7 @@ macro_rules! select {
     };
 }
 
-/// Adds a workflow job unless it is known; says whether it was not.
+/// Adds a workflow job unless it is known. Returns whether it was added.
 pub fn insert(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<bool, Error> {
     let added = tx.execute(
         TABLE,
@@ -100,7 +100,7 @@ pub fn insert(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<bool, Error> {
     Ok(added == 1)
 }
 
-/// A workflow job that nobody else changes before the transaction ends.
+/// Finds a workflow job, and locks it until the transaction ends.
 pub fn lock(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -110,7 +110,7 @@ pub fn lock(
     tx.find(TABLE, &sql, params![workspace, id])?.as_ref().map(read).transpose()
 }
 
-/// The workflow job that has the runner of this name.
+/// Finds the workflow job that has the runner with this name, and locks it.
 pub fn lock_by_runner(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -120,7 +120,7 @@ pub fn lock_by_runner(
     tx.find(TABLE, &sql, params![workspace, name])?.as_ref().map(read).transpose()
 }
 
-/// Writes what changes about a locked workflow job.
+/// Writes the changeable parts of a locked workflow job.
 pub fn put(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<(), Error> {
     let (name, runner) = match &job.phase {
         Phase::Starting { name } => (Some(name), None),
@@ -148,8 +148,8 @@ pub fn put(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<(), Error> {
     Ok(())
 }
 
-/// Workflow jobs that have to be looked at, the workspaces in turns, of each those that are due
-/// longest.
+/// Lists workflow jobs that must be looked at, taking turns between workspaces, the longest overdue
+/// of each first.
 pub fn due(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<WorkflowJob>, Error> {
     let sql = select!(
         "JOIN (SELECT workspace_id AS w, workflow_job_id AS i,
@@ -160,14 +160,14 @@ pub fn due(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<WorkflowJo
     tx.query(TABLE, sql, params![now, limit])?.iter().map(read).collect()
 }
 
-/// How many runners a job has or is about to have.
+/// Counts the runners that a job has or is about to have.
 pub fn runners_of(tx: &mut Tx<'_>, job: &ResourceId) -> Result<i64, Error> {
     let sql = "SELECT COUNT(*) FROM workflow_jobs
                WHERE job_id = $1 AND due_at IS NOT NULL AND state IN ('starting', 'waiting', 'picked_up')";
     tx.find(TABLE, sql, params![job])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// Lets all workflow jobs that are due and still want a runner of this job wait: it has as many as
+/// Postpones all due workflow jobs that still want a runner of this job, because it has as many as
 /// it may have.
 pub fn postpone_wanted(
     tx: &mut Tx<'_>,
@@ -182,7 +182,7 @@ pub fn postpone_wanted(
     )
 }
 
-/// The oldest workflow job that waits only for room is looked at now.
+/// Makes the oldest workflow job that waits only for room due now.
 pub fn wake_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp) -> Result<u64, Error> {
     tx.execute(
         TABLE,
@@ -194,7 +194,7 @@ pub fn wake_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp) -> Result<
     )
 }
 
-/// Workflow jobs of a repository for which something is left to do, oldest first.
+/// Lists workflow jobs of a repository for which something is left to do, oldest first.
 pub fn open(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -207,13 +207,13 @@ pub fn open(
     tx.query(TABLE, sql, params![workspace, repository, limit])?.iter().map(read).collect()
 }
 
-/// How many workflow jobs of a workspace there is something left to do for.
+/// Counts the workflow jobs of a workspace for which something is left to do.
 pub fn count_open(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<i64, Error> {
     let sql = "SELECT COUNT(*) FROM workflow_jobs WHERE workspace_id = $1 AND due_at IS NOT NULL";
     tx.find(TABLE, sql, params![workspace])?.map_or(Ok(0), |row| row.int(0))
 }
 
-/// The names of all runners of a repository that are needed or already being removed.
+/// Returns the names of all runners of a repository that are needed or already being removed.
 pub fn names(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -224,7 +224,7 @@ pub fn names(
     tx.query(TABLE, sql, params![workspace, repository])?.iter().map(|row| row.text(0)).collect()
 }
 
-/// Forgets workflow jobs that were settled before a time.
+/// Deletes workflow jobs that were settled before a time.
 pub fn trim(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
         TABLE,

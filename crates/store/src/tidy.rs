@@ -1,27 +1,29 @@
-//! What keeps the database from growing for ever.
+//! Removal of old rows, so that the database does not grow forever.
 
 use crate::{Error, Store, Tx, budgets, builds, deliveries, feed, idempotency, models};
 use std::ops::AddAssign;
 use types::Timestamp;
 
-/// How long changes are kept for followers that were away, at least.
+/// How long changes are kept, at least, for followers that were away.
 const CHANGES_KEPT_MS: i64 = 7 * 24 * 3_600_000;
-/// Changes that are kept however old they are.
+/// Number of changes that are kept however old they are.
 const CHANGES_KEPT_MIN: i64 = 10_000;
-/// How long the log tells of a call that was made or given up.
+/// How long the log shows a call that was delivered or given up.
 const DELIVERIES_KEPT_MS: i64 = 30 * 24 * 3_600_000;
-/// Reached shares of budgets are told of in their month; a year of them is kept to look back.
+/// How long reached thresholds of budgets are kept. They are shown in their month; a year of them
+/// is kept to look back on.
 const CROSSINGS_KEPT_MS: i64 = 400 * 24 * 3_600_000;
-/// How long it can be told that an address for an upload was used.
+/// How long the server remembers that an upload address was used.
 const BUILDS_KEPT_MS: i64 = 30 * 24 * 3_600_000;
-/// What was used of a window matters while calls that began in it go on.
+/// How long an ended window is kept: its usage matters while calls that began in it continue.
 const LIMITS_KEPT_MS: i64 = 2 * 24 * 3_600_000;
-/// The same year as of budgets. A server that was away for longer begins anew.
+/// How long usage of models is kept, like budgets. A server that was away for longer starts from
+/// scratch.
 const MODEL_USAGE_KEPT_MS: i64 = 400 * 24 * 3_600_000;
-/// Rows that one transaction forgets.
+/// Most rows that one transaction deletes from each table.
 const BATCH: i64 = 1000;
 
-/// What was done.
+/// Numbers of deleted rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tidied {
     pub changes: u64,
@@ -46,7 +48,7 @@ impl AddAssign for Tidied {
 }
 
 impl Store {
-    /// Forgets what is too old. Called about once an hour; several servers may do it at once.
+    /// Deletes what is too old. Called about once an hour; several servers may do it at once.
     pub async fn tidy(&self, now: Timestamp) -> Result<Tidied, Error> {
         let mut tidied = Tidied::default();
         loop {

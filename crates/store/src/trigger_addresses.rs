@@ -1,4 +1,4 @@
-//! Where requests reach the triggers of a workspace.
+//! Addresses at which requests reach the triggers of a workspace.
 
 use crate::{Error, Tx, params};
 use types::KindName;
@@ -6,7 +6,7 @@ use types::ids::WorkspaceId;
 
 const TABLE: &str = "trigger_addresses";
 
-/// Whose trigger answers.
+/// The trigger that answers at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub kind: KindName,
@@ -14,8 +14,8 @@ pub struct Holder {
     pub trigger: String,
 }
 
-/// Takes an address; says whether it was free. Of two at once one waits for the other's
-/// transaction.
+/// Takes an address, and returns whether it was free. If two do so at once, one waits for the
+/// other's transaction.
 pub fn take(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -31,7 +31,7 @@ pub fn take(
     Ok(done == 1)
 }
 
-/// Gives back all addresses of an object.
+/// Gives up all addresses of an object.
 pub fn give_back(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

@@ -1,8 +1,8 @@
-//! Accounts of limits and who holds what of them.
+//! Accounts of limits on models, and how much of them each server holds.
 //!
-//! Of each account `used` and all that is `held` never exceed the amount by a grant: whoever grants
-//! has the account's row, and sees what all others hold. To use or give back what one holds needs no
-//! more than one's own row.
+//! By granting, `used` and everything `held` of an account never exceed its amount: to grant, a
+//! server locks the account's row and sees what all others hold. To use or give back what it holds,
+//! a server only needs its own row.
 
 use super::{read_word, written};
 use crate::usage::{insert, pieces};
@@ -14,15 +14,15 @@ use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, Standing, Want
 const LIMITS: &str = "model_limits";
 const GRANTS: &str = "model_grants";
 const LEDGERS: &str = "model_ledgers";
-/// How long it counts that somebody needs more.
+/// How long a ledger's unmet request for more counts.
 const WANTED_MS: i64 = 5_000;
 
-/// The account of a row, by `$1` to `$5`.
+/// SQL condition for the row of an account, using `$1` to `$5`.
 const ACCOUNT: &str =
     "limit_id = $1 AND measure = $2 AND subject = $3 AND starts_at = $4 AND ends_at = $5";
 
-/// Where a ledger goes on after a start. Its row is written first: a batch of a process that was killed
-/// may be on its way in still, and is waited for.
+/// Returns where a ledger resumes after a start. Writes the ledger's row first: a batch of a killed
+/// process may still be on its way in, and this waits for it.
 pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
     let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, 0, 0, $2)
                ON CONFLICT (ledger) DO UPDATE SET seen_at = excluded.seen_at";
@@ -42,7 +42,7 @@ pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
     Ok(Beginning { number, position, held })
 }
 
-/// Takes a batch in, once, and answers its wants, in their order, also when it comes again.
+/// Takes a batch in once, and answers its wants in order. A repeated batch gets answers too.
 pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
     let is_new = note(tx, batch)?;
     let used: &[(LimitAccount, i64)] = if is_new { &batch.used } else { &[] };
@@ -57,7 +57,7 @@ pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
     batch.wants.iter().map(|want| grant(tx, &batch.ledger, want)).collect()
 }
 
-/// Whether the batch is new. From then on it is not.
+/// Records the batch, and returns true if it is new.
 fn note(tx: &mut Tx<'_>, batch: &Batch) -> Result<bool, Error> {
     let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, $2, $3, $4)
                ON CONFLICT (ledger) DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at,
@@ -79,7 +79,8 @@ fn key(account: &LimitAccount) -> Result<Vec<Value>, Error> {
     ])
 }
 
-/// Of each account one sum. In one order everywhere, so that two servers do not lock each other out.
+/// Adds up the amounts of each account. They are in the same order everywhere, so that two servers
+/// do not deadlock.
 fn sums<'b>(
     amounts: impl Iterator<Item = (&'b LimitAccount, i64)>,
 ) -> BTreeMap<&'b LimitAccount, i64> {
@@ -100,7 +101,7 @@ fn rows(sums: &BTreeMap<&LimitAccount, i64>) -> Result<Vec<Vec<Value>>, Error> {
     sums.iter().map(row).collect()
 }
 
-/// Holds the rows of the accounts until the end of the transaction.
+/// Adds to the used amounts, which locks the accounts' rows until the end of the transaction.
 fn add_used(tx: &mut Tx<'_>, used: &BTreeMap<&LimitAccount, i64>) -> Result<(), Error> {
     let clash = format!(
         "ON CONFLICT (limit_id, measure, subject, starts_at, ends_at) DO UPDATE SET
@@ -117,7 +118,7 @@ fn take_off(
     gone: &BTreeMap<&LimitAccount, i64>,
 ) -> Result<(), Error> {
     const COLUMNS: usize = 6;
-    // Databases see the types of columns that are written, and not of those that are compared.
+    // Databases know the types of columns that are written, but not of those that are compared.
     let place = |row: usize| {
         let first = row * COLUMNS + 1;
         let number = |column| format!("CAST(${} AS BIGINT)", first + column);
@@ -142,7 +143,7 @@ fn take_off(
     Ok(())
 }
 
-/// Gives a ledger what it wants, as far as there is enough. Its account must be held.
+/// Grants a ledger what it wants, as far as the account allows. The account's row must be locked.
 fn grant(tx: &mut Tx<'_>, ledger: &str, want: &Want) -> Result<Standing, Error> {
     let sql = format!(
         "SELECT used,
@@ -169,8 +170,8 @@ fn grant(tx: &mut Tx<'_>, ledger: &str, want: &Want) -> Result<Standing, Error> 
     Ok(Standing { account: want.account.clone(), used, held, elsewhere })
 }
 
-/// Accounts of which a ledger holds some, and of which others got less than they need: with the
-/// first of these, by its name. Nobody needs anything of a window that is over.
+/// Returns the accounts of which a ledger holds some while other ledgers got less than they need,
+/// each with the first such ledger by name. Windows that are over do not count.
 pub fn asked_for(tx: &mut Tx<'_>, ledger: &str) -> Result<Vec<(LimitAccount, String)>, Error> {
     let sql = "SELECT g.limit_id, g.measure, g.subject, g.starts_at, g.ends_at, MIN(o.ledger) FROM model_grants g
                JOIN model_grants o ON o.limit_id = g.limit_id AND o.measure = g.measure
@@ -192,8 +193,8 @@ fn account(row: &Row) -> Result<LimitAccount, Error> {
     })
 }
 
-/// Forgets windows that ended before. What a server that is gone for good held of them goes with
-/// them; until then it counts as used.
+/// Deletes windows that ended before a time. What a server that is gone for good held of them is
+/// deleted with them; until then it counts as used.
 pub fn trim_limits(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     let sql = "DELETE FROM model_grants WHERE (limit_id, measure, subject, starts_at, ends_at, ledger) IN (
                    SELECT limit_id, measure, subject, starts_at, ends_at, ledger FROM model_grants
@@ -205,7 +206,7 @@ pub fn trim_limits(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64
     Ok(grants + tx.execute(LIMITS, sql, params![before, limit])?)
 }
 
-/// Forgets ledgers that nobody has heard of since, and that hold nothing.
+/// Deletes ledgers that were last seen before a time and hold nothing.
 pub(super) fn trim_ledgers(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     let sql = "DELETE FROM model_ledgers WHERE ledger IN (
                    SELECT l.ledger FROM model_ledgers l WHERE l.seen_at < $1

@@ -1,4 +1,4 @@
-//! Limits of models, what servers hold of them, and what models were used.
+//! Limits of models, what servers hold of them, and usage of models.
 
 mod limits;
 mod usage;
@@ -10,7 +10,7 @@ use crate::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A word of an enum as rows have it: the one of the interface.
+/// Returns the name of an enum's variant as rows have it, which is that of the interface.
 fn written(table: &'static str, word: &impl Serialize) -> Result<String, Error> {
     let value = serde_json::to_value(word).map_err(|error| Error::corrupt(table, "new", error))?;
     let text = value.as_str().ok_or_else(|| Error::corrupt(table, "new", "it is no word"))?;

@@ -1,4 +1,4 @@
-//! Hours of usage of models.
+//! Usage of models by hour.
 
 use super::written;
 use crate::usage::insert;
@@ -23,7 +23,7 @@ const SUMS: [&str; 9] = [
 ];
 const HOUR_MS: i64 = 3_600_000;
 
-/// What rows of an answer are made of.
+/// Property by which rows of an answer are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageBy {
     Model,
@@ -50,33 +50,33 @@ impl UsageBy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub workspace: WorkspaceId,
-    /// Only of this model.
+    /// Name of a model; `None` for all.
     pub model: Option<String>,
-    /// Hours since 1970, from the first up to the end.
+    /// First hour, counted since 1970. `end` is the hour after the last.
     pub first: i64,
     pub end: i64,
-    /// No name is in it twice.
+    /// Properties to group by, without duplicates.
     pub group_by: Vec<UsageBy>,
-    /// Hours of a step. None: all is one.
+    /// Hours in one step. `None` makes everything one step.
     pub step: Option<i64>,
-    /// More rows are not read.
+    /// Most rows to read.
     pub rows_max: i64,
 }
 
-/// What one group used in one step.
+/// Usage of one group in one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
-    /// The first hour of the step.
+    /// First hour of the step.
     pub hour: i64,
-    /// In the order of the question. Empty: none was named.
+    /// Values in the order of `group_by`. Empty if requests named none.
     pub group: Vec<String>,
     pub sum: UsageSum,
 }
 
-/// Adds to hours. No key is in the list twice.
+/// Adds usage to hours. The list must not contain a key twice.
 pub(super) fn add(tx: &mut Tx<'_>, usage: &[(UsageKey, UsageSum)]) -> Result<(), Error> {
     let mut usage: Vec<&(UsageKey, UsageSum)> = usage.iter().collect();
-    // In one order everywhere, so that two servers do not lock each other out.
+    // The same order everywhere, so that two servers do not deadlock.
     usage.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let rows = usage.iter().map(|(key, sum)| values(key, sum)).collect::<Result<Vec<_>, _>>()?;
     let grow = |name: &str| {
@@ -110,13 +110,14 @@ fn values(key: &UsageKey, sum: &UsageSum) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-/// What was used, by step and group.
+/// Returns the usage by step and group.
 pub fn usage(tx: &mut Tx<'_>, question: &Question) -> Result<Vec<UsageRow>, Error> {
     let length = question.step.unwrap_or(i64::MAX / HOUR_MS).max(1);
     let columns: Vec<&str> = question.group_by.iter().map(|by| by.column()).collect();
     let listed: String = columns.iter().map(|column| format!(", {column}")).collect();
     let sums = SUMS.map(|name| format!("CAST(SUM({name}) AS BIGINT)")).join(", ");
-    // The step is no value: databases would not see that both places have the same.
+    // The step is part of the text: with a parameter, databases would not see that both expressions
+    // are equal.
     let sql = format!(
         "SELECT hour / {length}{listed}, {sums} FROM model_usage
          WHERE workspace_id = $1 AND hour >= $2 AND hour < $3 AND ($4 = '' OR model = $4)
@@ -145,7 +146,7 @@ fn read(row: &Row, groups: usize, length: i64, first: i64) -> Result<UsageRow, E
     Ok(UsageRow { hour: (row.int(0)? * length).max(first), group, sum })
 }
 
-/// Forgets hours before, and ledgers that nobody has heard of since.
+/// Deletes hours before a time, and ledgers that were last seen before it.
 pub fn trim_usage(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     let sql = format!(
         "DELETE FROM model_usage WHERE ({KEY}) IN (

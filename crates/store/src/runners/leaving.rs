@@ -20,7 +20,7 @@ pub struct Leaving {
 const COLUMNS: &str =
     "workspace_id, job_id, repository, name, runner_id, execution_id, tries, due_at";
 
-/// Adds a runner to them, or notes when it is tried again.
+/// Adds a runner, or updates when its removal is tried again.
 pub fn leave(tx: &mut Tx<'_>, leaving: &Leaving) -> Result<(), Error> {
     tx.execute(
         TABLE,
@@ -41,7 +41,7 @@ pub fn leave(tx: &mut Tx<'_>, leaving: &Leaving) -> Result<(), Error> {
     Ok(())
 }
 
-/// The runner of this name, which nobody else changes before the transaction ends.
+/// Finds the runner with this name, and locks it until the transaction ends.
 pub fn find_leaving(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

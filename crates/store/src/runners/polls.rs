@@ -1,4 +1,4 @@
-//! Which repositories are asked about when, and which webhooks were taken.
+//! When repositories are polled, and which webhook deliveries were accepted.
 
 use crate::{Error, Row, Tx, params};
 use types::Timestamp;
@@ -7,15 +7,15 @@ use types::ids::WorkspaceId;
 const TABLE: &str = "runner_repositories";
 const DELIVERIES: &str = "webhook_deliveries";
 
-/// A repository that a workspace has runners for.
+/// A repository for which a workspace has runners.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Repository {
     pub workspace: WorkspaceId,
-    /// `owner/repo`, lower case.
+    /// Name as `owner/repo`, in lower case.
     pub name: String,
 }
 
-/// The repository is asked about, from `due_at` on, unless it is already.
+/// Starts polling a repository at `due_at`, unless it is polled already. Returns whether it is new.
 pub fn poll_too(
     tx: &mut Tx<'_>,
     repository: &Repository,
@@ -30,7 +30,7 @@ pub fn poll_too(
     Ok(added == 1)
 }
 
-/// The repository is asked about at once: something looks wrong.
+/// Makes a repository due for polling at once, because something looks wrong.
 pub fn poll_now(tx: &mut Tx<'_>, repository: &Repository, now: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE runner_repositories SET due_at = $3 WHERE workspace_id = $1 AND repository = $2 AND due_at > $3";
     tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str(), now])?;
@@ -53,7 +53,7 @@ pub fn due_polls(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Repo
     tx.query(TABLE, sql, params![now, limit])?.iter().map(read).collect()
 }
 
-/// Whether the caller is the one of all servers that asks about the repository now.
+/// Returns true for the one server that is to poll the repository now.
 pub fn claim_poll(
     tx: &mut Tx<'_>,
     repository: &Repository,
@@ -68,7 +68,7 @@ pub fn claim_poll(
     )? == 1)
 }
 
-/// Whether a delivery is new.
+/// Records a webhook delivery, and returns true if it is new.
 pub fn note_delivery(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -84,7 +84,7 @@ pub fn note_delivery(
     Ok(added == 1)
 }
 
-/// Forgets deliveries that were taken before a time.
+/// Deletes deliveries that were accepted before a time.
 pub fn trim_deliveries(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
         DELIVERIES,

@@ -1,7 +1,7 @@
 //! The keys, and the file that holds them.
 //!
-//! One line for each key, the active one first:
-//! `<id> <32 bytes, base64url> <ms when it stopped being the active one, or - >`.
+//! The file has one line for each key, the active one first: `<id> <32 bytes, base64url> <ms when
+//! it stopped being the active one, or - >`.
 
 use super::PREFIX;
 use crate::Error;
@@ -19,17 +19,18 @@ use types::{Timestamp, World};
 use zeroize::{Zeroize as _, Zeroizing};
 
 const KEY_BYTES: usize = 32;
-/// Every id is as long: columns without a `seal_key` beside them are searched by place.
+/// Length of every key id. It must be fixed: in columns without a `seal_key` beside them, the id is
+/// found by its position.
 const ID_LENGTH: usize = 8;
 const NONCE_BYTES: usize = 24;
 const FIRST_LINE: &str =
     "# Holm's keys: keep them secret, and keep a copy. Without them no stored secret can be read.";
 
-/// The keys that seal secrets: one active, and older ones that still open.
+/// The keys that seal secrets: the active one, and older ones that can still open.
 pub struct Keyring {
     file: PathBuf,
     world: World,
-    /// The active one first. Never empty.
+    /// Keys, the active one first. Never empty.
     keys: Vec<Key>,
 }
 
@@ -51,7 +52,7 @@ impl fmt::Debug for Keyring {
 }
 
 impl Keyring {
-    /// Reads the key file, or makes it with a first key when there is none.
+    /// Reads the key file, or creates it with a first key if there is none.
     pub fn open_or_create(file: &Path, world: &World) -> Result<Self, Error> {
         match read(file) {
             Ok(text) => {
@@ -71,15 +72,16 @@ impl Keyring {
         }
     }
 
-    /// The id of the key that seals.
+    /// Returns the id of the key that seals.
     pub fn active_id(&self) -> &str {
         self.keys.first().map_or("", |key| &key.id)
     }
 
-    /// Seals a secret for a context: table and id of the row that will hold it, `resources/res_…`.
+    /// Seals a secret for a context: table and id of the row that will hold it, such as
+    /// `resources/res_…`.
     ///
-    /// Texts of callers that merely look sealed must be sealed as well: what is stored will be
-    /// opened some day.
+    /// Seal texts from callers even if they look sealed already: whatever is stored will be opened
+    /// some day.
     pub fn seal(&self, context: &str, plain: &str) -> Result<String, Error> {
         let wrong = || Error::Seal("it is too long to be sealed".into());
         let key = self.keys.first().ok_or_else(|| Error::Seal("there is no key".into()))?;
@@ -89,7 +91,7 @@ impl Keyring {
         Ok(format!("{PREFIX}{}:{}", key.id, BASE64.encode([&nonce[..], &sealed].concat())))
     }
 
-    /// Opens what was sealed for the same context.
+    /// Opens a text that was sealed for the same context.
     pub fn open(&self, context: &str, sealed: &str) -> Result<String, Error> {
         let wrong = |why: &str| Error::Seal(why.to_owned());
         let rest = sealed.strip_prefix(PREFIX).ok_or_else(|| wrong("it is not a sealed text"))?;
@@ -111,12 +113,12 @@ impl Keyring {
         super::is_sealed(text)
     }
 
-    /// Ids of all keys, the active one first.
+    /// Returns the ids of all keys, the active one first.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|key| key.id.as_str())
     }
 
-    /// Adds a key and makes it the active one. The others go on opening.
+    /// Adds a key and makes it the active one. The others can still open.
     pub fn rotate(&mut self) -> Result<(), Error> {
         let now = self.world.now();
         let mut keys = self.keys.clone();
@@ -127,7 +129,7 @@ impl Keyring {
         self.replace(keys)
     }
 
-    /// Forgets keys, but never the active one.
+    /// Removes keys for which `forget` is true, but never the active one.
     pub(super) fn forget(&mut self, forget: impl Fn(&str, Timestamp) -> bool) -> Result<(), Error> {
         let keep =
             |key: &&Key| !key.retired_at.is_some_and(|retired_at| forget(&key.id, retired_at));
@@ -135,14 +137,14 @@ impl Keyring {
         if keys.len() == self.keys.len() { Ok(()) } else { self.replace(keys) }
     }
 
-    /// Reads the file again: another server on the same database may have rotated.
+    /// Reads the file again, because another server on the same database may have rotated.
     pub(super) fn reload(&mut self) -> Result<(), Error> {
         let text = read(&self.file).map_err(|error| unusable(&self.file, "read", &error))?;
         self.keys = parse(&text, &self.file)?;
         Ok(())
     }
 
-    /// Takes in the keys of a backup, so that what they sealed can be opened.
+    /// Adds the keys of a backup, so that what they sealed can be opened.
     pub(crate) fn absorb(&mut self, text: &str) -> Result<(), Error> {
         let mut keys = self.keys.clone();
         for mut key in parse(text, Path::new("of the backup"))? {
@@ -154,7 +156,7 @@ impl Keyring {
         self.replace(keys)
     }
 
-    /// The content of the key file, for a backup that is to stand alone.
+    /// Returns the content of the key file, for a self-contained backup.
     pub(crate) fn export(&self) -> Zeroizing<String> {
         render(&self.keys)
     }
@@ -169,7 +171,8 @@ impl Keyring {
             .map_err(|error| unusable(&self.file, "written", &error))
     }
 
-    /// Makes the file, unless another process made it in the meantime: its keys are in use then.
+    /// Creates the file, unless another process did so in the meantime, since then its keys are in
+    /// use.
     fn save_new(&self) -> Result<(), Error> {
         let beside = self.file.with_extension(self.world.random_text(ID_LENGTH));
         let saved = make_folder(&self.file)

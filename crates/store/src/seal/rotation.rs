@@ -1,23 +1,23 @@
-//! Bringing every stored secret under the active key, and forgetting keys that nothing needs.
+//! Resealing every stored secret under the active key, and removing keys that nothing needs.
 
 use super::{Keyring, PREFIX};
 use crate::{Error, Store, Tx, Value, params};
 use types::Timestamp;
 
-/// A column with sealed texts in it.
+/// A column that contains sealed texts.
 pub(crate) struct SealedColumn {
     table: &'static str,
-    /// The primary key.
+    /// Columns of the primary key.
     key: &'static [&'static str],
-    /// The context of the seals, as SQL.
+    /// Context of the seals, as an SQL expression.
     context: &'static str,
     column: &'static str,
-    /// Which key a row needs, as SQL.
+    /// Id of the key that a row needs, as an SQL expression.
     seal_key: &'static str,
 }
 
-/// A table whose sealed texts are parts of a larger text, and whose column `seal_key` names their
-/// key.
+/// Describes a table whose sealed texts are parts of a larger text, with the key's id in the column
+/// `seal_key`.
 const fn parts(
     table: &'static str,
     key: &'static [&'static str],
@@ -27,8 +27,8 @@ const fn parts(
     SealedColumn { table, key, context, column, seal_key: "seal_key" }
 }
 
-/// A column whose whole text is one seal, or is not sealed at all; `seal_key` reads the id in the
-/// text.
+/// Describes a column whose whole text is either sealed or not sealed at all; the key's id is read
+/// from the text.
 macro_rules! whole {
     ($table:literal, $key:expr, $context:literal, $column:literal) => {
         SealedColumn {
@@ -36,7 +36,7 @@ macro_rules! whole {
             key: $key,
             context: $context,
             column: $column,
-            // 11: after the prefix. 8: the length of every key's id.
+            // 11: the position after the prefix. 8: the length of every key id.
             seal_key: concat!(
                 "CASE WHEN ",
                 $column,
@@ -48,7 +48,7 @@ macro_rules! whole {
     };
 }
 
-/// All of them. Whoever stores sealed texts in a further table adds it here.
+/// All columns with sealed texts. If a new table stores sealed texts, add it here.
 const SEALED: &[SealedColumn] = &[
     parts("resources", &["id"], "'resources/' || id", "wish"),
     parts("revisions", &["resource_id", "id"], "'resources/' || resource_id", "wish"),
@@ -67,22 +67,22 @@ const SEALED: &[SealedColumn] = &[
     parts("builds", &["id"], "'resources/' || resource_id", "wish"),
 ];
 
-/// Rows that are sealed anew in one transaction.
+/// Rows that one transaction reseals.
 const BATCH: i64 = 200;
 /// How long a key is kept after it stopped being the active one: other servers on the same database
 /// may seal with it until they read the key file again.
 const RETIRED_KEPT_MS: i64 = 7 * 24 * 3_600_000;
 
-/// What a rotation did.
+/// The outcome of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotation {
     pub active: String,
-    /// Rows that are under the active key since.
+    /// Number of rows that were resealed.
     pub rows: u64,
 }
 
 impl Store {
-    /// Makes a new key and brings all secrets under it.
+    /// Makes a new key and reseals all secrets under it.
     pub async fn rotate_keys(&self) -> Result<Rotation, Error> {
         let keyring = self.keyring();
         let active = {
@@ -94,7 +94,7 @@ impl Store {
         Ok(Rotation { active, rows: self.reseal_all().await? })
     }
 
-    /// Brings secrets that other keys sealed under the active one. Says how many rows that were.
+    /// Reseals secrets under the active key that other keys sealed. Returns the number of rows.
     pub(crate) async fn reseal_all(&self) -> Result<u64, Error> {
         let mut total = 0;
         for column in SEALED {
@@ -113,7 +113,7 @@ impl Store {
         Ok(total)
     }
 
-    /// Reads the key file again, and forgets keys that were retired long ago and seal nothing.
+    /// Reads the key file again, and removes keys that were retired long ago and seal nothing.
     pub(crate) async fn tidy_keys(&self) -> Result<(), Error> {
         let keyring = self.keyring();
         keyring.write().reload()?;
@@ -127,7 +127,7 @@ impl Store {
     }
 }
 
-/// The ids of all keys that rows need.
+/// Returns the ids of all keys that rows need.
 pub(crate) fn used_keys(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
     let mut used = Vec::new();
     for SealedColumn { table, seal_key, .. } in SEALED {
@@ -141,8 +141,8 @@ pub(crate) fn used_keys(tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
     Ok(used)
 }
 
-/// Seals a batch of rows anew; answers how many, and the key of the last one looked at when there
-/// may be more.
+/// Reseals a batch of rows. Returns how many, and the primary key of the last one if there may be
+/// more.
 fn reseal(
     tx: &mut Tx<'_>,
     column: &SealedColumn,
@@ -158,7 +158,7 @@ fn reseal(
         let (context, text, id) = (row.text(0)?, row.text(1)?, row.values.split_off(2));
         let mut params = vec![resealed(&keyring, &context, &text)?.into(), text.into()];
         params.extend(id.iter().cloned());
-        // A row that changed in the meantime was sealed by who changed it, or is found the next
+        // A row that changed in the meantime was sealed by whoever changed it, or is found next
         // time.
         count += tx.execute(column.table, &column.update(keyring.active_id()), &params)?;
         last = Some(id);
@@ -186,7 +186,7 @@ impl SealedColumn {
         params
     }
 
-    /// Ids of keys are letters and digits, so they may stand in the text.
+    /// Returns the statement. Key ids are letters and digits, so they may be part of its text.
     fn update(&self, active: &str) -> String {
         let Self { table, column, .. } = self;
         let key: Vec<_> = self
@@ -207,8 +207,8 @@ impl SealedColumn {
     }
 }
 
-/// The text with every sealed part in it sealed by the active key. What cannot be opened stays:
-/// either it only looks sealed, or it is lost whatever we do.
+/// Reseals every sealed part of the text with the active key. What cannot be opened stays as it is:
+/// it either only looks sealed, or is lost in any case.
 fn resealed(keyring: &Keyring, context: &str, text: &str) -> Result<String, Error> {
     let mut result = String::with_capacity(text.len());
     let mut rest = text;

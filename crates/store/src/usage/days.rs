@@ -1,4 +1,4 @@
-//! Days of a class, packed, and what was corrected in them.
+//! Packed days of usage of a class, and corrections to them.
 
 use super::insert;
 use crate::{Error, Row, Tx, params};
@@ -7,7 +7,7 @@ use types::Timestamp;
 const TABLE: &str = "usage_days";
 const CORRECTIONS: &str = "usage_corrections";
 
-/// How much of a packed day is read. Each is much more than the one before.
+/// How much of a packed day to read. Each is much more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Packed {
     Total,
@@ -15,7 +15,7 @@ pub enum Packed {
     Hours,
 }
 
-/// One day of a class. What was not asked for is empty.
+/// One day of a class. Parts that were not requested are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Day {
     pub class: i64,
@@ -25,7 +25,7 @@ pub struct Day {
     pub hours: String,
 }
 
-/// What came late and changed a day that had been told before.
+/// A late change to a day that had already been reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Correction {
     pub class: i64,
@@ -35,7 +35,7 @@ pub struct Correction {
     pub amount: i64,
 }
 
-/// Days of a class from `first` up to `end`, in their order.
+/// Returns the days of a class from `first` up to but not including `end`, in order.
 pub fn read_days(
     tx: &mut Tx<'_>,
     class: i64,
@@ -62,8 +62,8 @@ fn read(mut row: Row) -> Result<Day, Error> {
     Ok(Day { class: row.int(0)?, day, total, sums: row.take_text(3)?, hours: row.take_text(4)? })
 }
 
-/// Writes a packed day, in place of what was there. Its class must be held, as [`unpacked_days`]
-/// does.
+/// Writes a packed day, replacing an earlier version. Its class must be locked, as
+/// [`unpacked_days`] does.
 pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
     let row = vec![
         day.class.into(),
@@ -77,8 +77,8 @@ pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
     insert(tx, TABLE, "usage_days (class_id, day, total, sums, hours)", clash, &[row])
 }
 
-/// Classes and days that have hours before `end` which are not packed, at most `limit`. Holds the
-/// classes until the end of the transaction, so that one server packs at a time.
+/// Returns up to `limit` classes and days with unpacked hours before `end`. Locks the classes until
+/// the end of the transaction, so that only one server packs at a time.
 pub fn unpacked_days(tx: &mut Tx<'_>, end: i64, limit: i64) -> Result<Vec<(i64, i64)>, Error> {
     let find = "SELECT DISTINCT class_id, hour / 24 FROM usage_hours WHERE hour < $1
                 ORDER BY class_id, hour / 24 LIMIT $2";
@@ -94,7 +94,7 @@ pub fn unpacked_days(tx: &mut Tx<'_>, end: i64, limit: i64) -> Result<Vec<(i64, 
     Ok(days)
 }
 
-/// Notes corrections. No day of a series is in the list twice.
+/// Records corrections. The list must not contain a day of a series twice.
 pub fn correct(tx: &mut Tx<'_>, corrections: &[Correction]) -> Result<(), Error> {
     let values = |correction: &Correction| {
         vec![
@@ -117,7 +117,7 @@ pub fn correct(tx: &mut Tx<'_>, corrections: &[Correction]) -> Result<(), Error>
     )
 }
 
-/// Corrections of a class, for days from `first` up to `end`.
+/// Returns the corrections of a class for days from `first` up to but not including `end`.
 pub fn corrections(
     tx: &mut Tx<'_>,
     class: i64,

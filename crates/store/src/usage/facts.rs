@@ -1,4 +1,4 @@
-//! Facts: each one once, for ever.
+//! Facts, each stored once and forever.
 
 use super::{pieces, places};
 use crate::{Error, Row, Tx, Value, params};
@@ -8,7 +8,7 @@ use types::instance::Stamp;
 const TABLE: &str = "usage_facts";
 const COLUMNS: &str = "id, life_id, number, at, kind, amount, boot, mono";
 
-/// One fact as it is kept. What kind and amount mean is known to the meter.
+/// A stored fact. Only the crate `meter` knows what kind and amount mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactRow {
     pub id: String,
@@ -20,19 +20,19 @@ pub struct FactRow {
     pub stamp: Option<Stamp>,
 }
 
-/// What became of facts that were handed in.
+/// The outcome of storing facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Met {
-    /// Ids of those that were not known before.
+    /// Ids of facts that were not known before.
     pub new: BTreeSet<String>,
-    /// Ids that are known with another content, which stands.
+    /// Ids of facts that are already stored with different content, which stays.
     pub conflicts: Vec<String>,
 }
 
-/// Keeps facts that are not known yet. No id is in the list twice.
+/// Stores facts that are not known yet. The list must not contain an id twice.
 pub fn insert_facts(tx: &mut Tx<'_>, facts: &[FactRow]) -> Result<Met, Error> {
     let mut facts: Vec<&FactRow> = facts.iter().collect();
-    // Two servers that write the same facts in the same order do not lock each other out.
+    // Two servers that write the same facts in the same order do not deadlock.
     facts.sort_by(|a, b| a.id.cmp(&b.id));
     let mut met = Met::default();
     for piece in pieces(&facts, COLUMNS.split(',').count()) {
@@ -56,7 +56,7 @@ pub fn insert_facts(tx: &mut Tx<'_>, facts: &[FactRow]) -> Result<Met, Error> {
     Ok(met)
 }
 
-/// All facts of a life, in no certain order.
+/// Returns all facts of a life, in no particular order.
 pub fn facts_of(tx: &mut Tx<'_>, life: i64) -> Result<Vec<FactRow>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM usage_facts WHERE life_id = $1");
     tx.query(TABLE, &sql, params![life])?.iter().map(read).collect()

@@ -1,4 +1,4 @@
-//! Usage of hours that is not packed yet.
+//! Hours of usage that are not packed yet.
 
 use super::insert;
 use crate::{Error, Row, Tx, params};
@@ -6,7 +6,7 @@ use types::ids::AccountId;
 
 const TABLE: &str = "usage_hours";
 
-/// What is to be added to one hour of a series. May be negative, but no sum ever is.
+/// An amount to be added to one hour of a series. It may be negative, but no sum ever is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Added {
     pub class: i64,
@@ -15,10 +15,10 @@ pub struct Added {
     pub amount: i64,
 }
 
-/// Adds to hours. No hour of a series is in the list twice.
+/// Adds to hours. The list must not contain an hour of a series twice.
 pub fn add_hours(tx: &mut Tx<'_>, hours: &[Added]) -> Result<(), Error> {
     let mut hours = hours.to_vec();
-    // In one order everywhere, so that two servers do not lock each other out.
+    // The same order everywhere, so that two servers do not deadlock.
     hours.sort_unstable_by_key(|added| (added.class, added.hour, added.series));
     let values = |added: &Added| {
         vec![added.class.into(), added.hour.into(), added.series.into(), added.amount.into()]
@@ -28,14 +28,15 @@ pub fn add_hours(tx: &mut Tx<'_>, hours: &[Added]) -> Result<(), Error> {
     insert(tx, TABLE, "usage_hours (class_id, hour, series_id, amount)", clash, &rows)
 }
 
-/// What is not packed of a class, for hours from `first` up to `end`, by hour and series.
+/// Returns the unpacked hours of a class from `first` up to but not including `end`, ordered by
+/// hour and series.
 pub fn read_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<Vec<Added>, Error> {
     let sql = "SELECT class_id, hour, series_id, amount FROM usage_hours
                WHERE class_id = $1 AND hour >= $2 AND hour < $3 ORDER BY hour, series_id";
     tx.query(TABLE, sql, params![class, first, end])?.iter().map(read).collect()
 }
 
-/// As [`read_hours`], of all classes of an account, in no certain order.
+/// Returns hours like [`read_hours`], of all classes of an account, in no particular order.
 pub fn read_hours_of(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -48,7 +49,7 @@ pub fn read_hours_of(
     tx.query(TABLE, sql, params![account, first, end])?.iter().map(read).collect()
 }
 
-/// As [`read_hours`], in no certain order, and removes them.
+/// Returns hours like [`read_hours`], in no particular order, and deletes them.
 pub fn take_hours(tx: &mut Tx<'_>, class: i64, first: i64, end: i64) -> Result<Vec<Added>, Error> {
     let sql = "DELETE FROM usage_hours WHERE class_id = $1 AND hour >= $2 AND hour < $3
                RETURNING class_id, hour, series_id, amount";

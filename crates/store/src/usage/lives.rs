@@ -1,4 +1,4 @@
-//! Lives: what facts are about, whose it is, and what the facts so far make of it.
+//! Lives, the subjects of facts: who owns them, and what follows from their facts so far.
 
 use super::series::dimension;
 use super::{Proof, insert, pieces, places};
@@ -11,20 +11,22 @@ const TABLE: &str = "usage_lives";
 const COLUMNS: &str = "subject, id, account_id, workspace, dimension, name, uuid, machine, class_id, series_id, phase, \
                        level, began_at, through, last_at, last_number, last_kind, last_id, boot, anchor_at, \
                        anchor_mono, cut";
-/// Low bits of the number of a life; the rest is the time.
+/// Number of random low bits in the number of a life; the rest is the time.
 const CHANCE_BITS: u32 = 20;
 
-/// Who pays, and for what.
+/// The owner of a life: the account that its usage is charged to, and the resource and dimension
+/// that it is charged for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
     pub account: AccountId,
     pub workspace: String,
     pub dimension: Dimension,
-    /// Of the resource.
+    /// Name of the resource.
     pub name: String,
-    /// Of the resource; empty when it has none.
+    /// Id of the resource; empty if it has none.
     pub uuid: String,
-    /// The machine whose proofs of life count. Without one it goes on until a fact says otherwise.
+    /// The machine whose proofs show that the life goes on. Without one, the life goes on until a
+    /// fact says otherwise.
     pub machine: Option<String>,
 }
 
@@ -35,7 +37,7 @@ pub enum Phase {
     Ended,
 }
 
-/// The place of a fact in the order of facts.
+/// The position of a fact in the order of facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FactPosition {
     pub at: i64,
@@ -44,7 +46,7 @@ pub struct FactPosition {
     pub id: String,
 }
 
-/// What ties the steady clock of a machine to the calendar: the stamp of one moment, and its time.
+/// A link between a machine's steady clock and the calendar: the stamp of one moment, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Anchor {
     pub stamp: Stamp,
@@ -56,19 +58,20 @@ pub struct Life {
     pub subject: String,
     pub id: i64,
     pub owner: Option<Owner>,
-    /// Class and series that its usage is added to.
+    /// Class and series to which its usage is added.
     pub series: Option<(i64, i64)>,
     pub phase: Phase,
     pub level: i64,
     pub began_at: Option<i64>,
-    /// While it is on, usage up to here is in the hours; else when it last was on.
+    /// While the life is on: time up to which its usage is in the hours. Otherwise, the time at
+    /// which it was last on.
     pub through: i64,
     pub last: Option<FactPosition>,
     pub anchor: Option<Anchor>,
     pub cut: Option<i64>,
 }
 
-/// A life that is on, as queries need it.
+/// A life that is on, with what queries need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Live {
     pub class: i64,
@@ -78,12 +81,12 @@ pub struct Live {
     pub until: Until,
 }
 
-/// How long a life that is on is known to go on.
+/// How long a life that is on is known to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// Nothing has to prove it.
+    /// Until now: it needs no proof.
     Now,
-    /// Its machine was up then; not known to have been up at all without a proof.
+    /// Until its machine was last proven to be up; without a proof, not at all.
     Proof { proof: Option<Proof>, anchor: Option<Anchor> },
 }
 
@@ -98,7 +101,7 @@ impl Phase {
 }
 
 impl Life {
-    /// A life of which nothing is known but its name.
+    /// Makes a life about which only its name is known.
     fn new(subject: &str, id: i64) -> Self {
         Self {
             subject: subject.to_owned(),
@@ -116,8 +119,8 @@ impl Life {
     }
 }
 
-/// Holds lives until the end of the transaction, in the order of their subjects. Those that are not
-/// there are made. `subjects` are sorted, none is there twice.
+/// Locks lives until the end of the transaction, ordered by subject. Creates those that do not
+/// exist. `subjects` must be sorted and without duplicates.
 pub fn lock(tx: &mut Tx<'_>, subjects: &[&str]) -> Result<Vec<Life>, Error> {
     loop {
         let mut found = Vec::with_capacity(subjects.len());
@@ -139,7 +142,8 @@ pub fn lock(tx: &mut Tx<'_>, subjects: &[&str]) -> Result<Vec<Life>, Error> {
     }
 }
 
-/// Makes lives that were not found. One whose number is taken is left out and made at the next try.
+/// Creates lives that were not found. One whose number is taken is skipped, and created at the next
+/// attempt.
 fn make(tx: &mut Tx<'_>, subjects: &[&str], found: &[Life]) -> Result<(), Error> {
     let mut number = fresh_number(tx);
     let mut rows = Vec::new();
@@ -157,7 +161,7 @@ fn fresh_number(tx: &Tx<'_>) -> i64 {
     (tx.world().now().ms() << CHANCE_BITS) | i64::from(chance)
 }
 
-/// Makes a life with its owner. `false` when there is one already, perhaps without an owner.
+/// Creates a life with its owner. Returns `false` if it already exists, even without an owner.
 pub fn own(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<bool, Error> {
     let life = Life { owner: Some(owner.clone()), ..Life::new(subject, fresh_number(tx)) };
     let places = places(1, COLUMNS.split(',').count());
@@ -165,7 +169,7 @@ pub fn own(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<bool, Error>
     Ok(tx.execute(TABLE, &sql, &values(&life))? == 1)
 }
 
-/// Whether it is known whose life it is.
+/// Returns true if the owner of a life is known.
 pub fn is_owned(tx: &mut Tx<'_>, subject: &str) -> Result<bool, Error> {
     let sql = "SELECT 1 FROM usage_lives WHERE subject = $1 AND account_id IS NOT NULL";
     Ok(tx.find(TABLE, sql, params![subject])?.is_some())
@@ -180,8 +184,8 @@ pub fn save(tx: &mut Tx<'_>, lives: &[Life]) -> Result<(), Error> {
     insert(tx, TABLE, &format!("usage_lives ({COLUMNS})"), &clash, &rows)
 }
 
-/// Lives that are on and whose usage is in the hours only up to before `hour_ms`, after a position,
-/// at most `limit`. Holds them.
+/// Returns up to `limit` lives after a position that are on and whose usage is in the hours only up
+/// to a time before `hour_ms`. Locks them.
 pub fn lock_on(
     tx: &mut Tx<'_>,
     hour_ms: i64,
@@ -197,7 +201,8 @@ pub fn lock_on(
     tx.query(TABLE, &sql, params![hour_ms, through, subject, limit])?.iter().map(read).collect()
 }
 
-/// Lives of an account that are on and whose usage is in the hours only up to before `end`.
+/// Returns the lives of an account that are on and whose usage is in the hours only up to a time
+/// before `end`.
 pub fn live(tx: &mut Tx<'_>, account: &AccountId, end: i64) -> Result<Vec<Live>, Error> {
     let sql = "SELECT l.class_id, l.series_id, l.level, l.through, l.machine, l.boot, l.anchor_at, l.anchor_mono,
                       p.at, p.mono
@@ -220,7 +225,7 @@ fn read_live(row: &Row) -> Result<Live, Error> {
     Ok(Live { class, series, level: row.int(2)?, through: row.int(3)?, until })
 }
 
-/// Lives of a series of which something between two times may be in the hours.
+/// Returns the lives of a series that may have usage in the hours between two times.
 pub fn lives_in(
     tx: &mut Tx<'_>,
     class: i64,
@@ -234,7 +239,7 @@ pub fn lives_in(
     tx.query(TABLE, &sql, params![class, series, from, to])?.iter().map(read).collect()
 }
 
-/// All lives by their subjects, after one, at most `limit`.
+/// Returns up to `limit` lives after a subject, ordered by subject.
 pub fn lives_after(tx: &mut Tx<'_>, subject: &str, limit: i64) -> Result<Vec<Life>, Error> {
     let sql =
         format!("SELECT {COLUMNS} FROM usage_lives WHERE subject > $1 ORDER BY subject LIMIT $2");
@@ -310,7 +315,7 @@ fn place(row: &Row) -> Result<Option<FactPosition>, Error> {
     Ok(Some(FactPosition { at, number: row.int(15)?, kind: row.int(16)?, id: row.text(17)? }))
 }
 
-/// From the columns boot, time and steady time that begin at `first`.
+/// Reads an anchor from three columns from `first` on: boot, time and steady time.
 fn anchor(row: &Row, first: usize) -> Result<Option<Anchor>, Error> {
     let boot = row.int(first)?;
     let moment = row.opt_int(first + 1)?.zip(row.opt_int(first + 2)?);

@@ -1,7 +1,7 @@
-//! What was used: facts, the lives that they are about, and the hours that follow from them.
+//! Usage: facts, the lives they are about, and the hours that follow from them.
 //!
-//! This is where rows are read and written. What facts mean, and how days are packed, is known to
-//! the crate `meter`.
+//! Here rows are read and written. Only the crate `meter` knows what facts mean and how days are
+//! packed.
 
 mod days;
 mod facts;
@@ -22,12 +22,12 @@ pub use series::{Class, Series, class, classes, find_series, read_series};
 
 use crate::{Error, Tx, Value};
 
-/// Rows that one statement writes or looks for.
+/// Numbers of rows that one statement writes or looks for.
 const STEPS: [usize; 3] = [32, 8, 1];
-/// Values of one statement. SQLite looks each of them up among all, so more are slower.
+/// Most values in one statement. SQLite searches all of them for each one, so more would be slower.
 const VALUES_MAX: usize = 256;
 
-/// Cuts a list into pieces of few lengths, so that few texts of statements have to be prepared.
+/// Cuts a list into pieces of few different lengths, so that few statements need to be prepared.
 pub(crate) fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = &[T]> {
     std::iter::from_fn(move || {
         let fits =
@@ -39,7 +39,7 @@ pub(crate) fn pieces<T>(mut rest: &[T], columns: usize) -> impl Iterator<Item = 
     })
 }
 
-/// `($1, $2), ($3, $4)`
+/// Returns placeholders such as `($1, $2), ($3, $4)`.
 fn places(rows: usize, columns: usize) -> String {
     let row = |row: usize| {
         let places: Vec<_> =
@@ -49,8 +49,8 @@ fn places(rows: usize, columns: usize) -> String {
     (0..rows).map(row).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes many rows with few statements. `into` names table and columns, `clash` says what happens
-/// to rows that are there.
+/// Writes many rows with few statements. `into` names table and columns, `clash` says what to do
+/// with rows that already exist.
 pub(crate) fn insert(
     tx: &mut Tx<'_>,
     table: &'static str,

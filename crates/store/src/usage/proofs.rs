@@ -5,7 +5,7 @@ use types::Timestamp;
 use types::instance::Stamp;
 
 const TABLE: &str = "usage_proofs";
-/// Stands for whichever start of a machine it was.
+/// Boot number that stands for any boot of a machine.
 const ANY_BOOT: i64 = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Proof {
     pub uptime_ms: i64,
 }
 
-/// Notes that a machine is up. Proofs may come late or twice: the latest counts.
+/// Records that a machine is up. Proofs may arrive late or twice: the latest counts.
 pub fn alive(
     tx: &mut Tx<'_>,
     machine: &str,
@@ -32,7 +32,7 @@ pub fn alive(
     Ok(())
 }
 
-/// The last proof of one start of a machine, or of any with [`ANY_BOOT`].
+/// Returns the last proof of one boot of a machine, or of any with [`ANY_BOOT`].
 pub fn proof(tx: &mut Tx<'_>, machine: &str, boot: i64) -> Result<Option<Proof>, Error> {
     let sql = "SELECT at, mono FROM usage_proofs WHERE machine = $1 AND boot = $2";
     let row = tx.find(TABLE, sql, params![machine, boot])?;

@@ -1,4 +1,4 @@
-//! Whose usage it is. A class is a dimension of a workspace; a series is a resource in it.
+//! The owners of usage. A class is one dimension of a workspace; a series is one resource in it.
 
 use crate::{Error, Row, Tx, Value, params};
 use types::ids::AccountId;
@@ -13,7 +13,7 @@ pub struct Class {
     pub account: AccountId,
     pub workspace: String,
     pub dimension: Dimension,
-    /// Series have the numbers from 1 to this.
+    /// Number of series, which are numbered from 1.
     pub series: i64,
 }
 
@@ -24,7 +24,7 @@ pub struct Series {
     pub uuid: String,
 }
 
-/// The number of a class, which is made if need be.
+/// Returns the number of a class, which is created if necessary.
 pub fn class(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -33,8 +33,8 @@ pub fn class(
 ) -> Result<i64, Error> {
     let find =
         "SELECT id FROM usage_classes WHERE account_id = $1 AND workspace = $2 AND dimension = $3";
-    // Without a named constraint, so that a server which took the same number at the same time is
-    // no failure.
+    // The conflict target is not named, so that it is no failure if another server takes the same
+    // number at the same time.
     let make = "INSERT INTO usage_classes (id, account_id, workspace, dimension, series)
                 SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, 0 FROM usage_classes WHERE true ON CONFLICT DO NOTHING";
     loop {
@@ -46,7 +46,7 @@ pub fn class(
     }
 }
 
-/// The classes of an account, or of all.
+/// Returns the classes of an account, or of all accounts.
 pub fn classes(tx: &mut Tx<'_>, account: Option<&AccountId>) -> Result<Vec<Class>, Error> {
     let columns = "SELECT id, account_id, workspace, dimension, series FROM usage_classes";
     let rows = match account {
@@ -68,8 +68,8 @@ pub(super) fn dimension(name: &str) -> Result<Dimension, Error> {
     Dimension::parse(name).ok_or_else(|| Error::corrupt(CLASSES, name, "an unknown dimension"))
 }
 
-/// The number of a series in its class. It is made if need be; the class is held until the end of
-/// the transaction then.
+/// Returns the number of a series in its class. Creates it if necessary, which locks the class
+/// until the end of the transaction.
 pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Result<i64, Error> {
     let find = "SELECT id FROM usage_series WHERE class_id = $1 AND name = $2 AND uuid = $3";
     if let Some(row) = tx.find(SERIES, find, params![class, name, uuid])? {
@@ -80,8 +80,8 @@ pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Resul
     let number = number
         .ok_or_else(|| Error::corrupt(CLASSES, class.to_string(), "the row is missing"))?
         .int(0)?;
-    // Whoever was waiting for the class may find that the series was made meanwhile; its number is
-    // then left out.
+    // If we had to wait for the class, the series may have been created meanwhile; then our number
+    // stays unused.
     if let Some(row) = tx.find(SERIES, find, params![class, name, uuid])? {
         return row.int(0);
     }
@@ -90,8 +90,8 @@ pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Resul
     Ok(number)
 }
 
-/// Series of a class whose numbers are between two, both included; with a name or an id if these
-/// are given.
+/// Returns the series of a class with numbers between two, both inclusive, and with this name or id
+/// if given.
 pub fn read_series(
     tx: &mut Tx<'_>,
     class: i64,
