@@ -7,7 +7,7 @@ use store::identity::users::User;
 use store::identity::{accounts, users, workspaces};
 use types::ids::{AccountId, UserId};
 
-/// The accounts that the caller can see, each with whether the caller administers it.
+/// Lists the accounts that the caller can see, each with whether the caller administers it.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<(Account, bool)>, Error> {
     let found = match &who.subject {
         Subject::User(user) => accounts::list_of_user(tx, user)?,
@@ -19,7 +19,7 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<(Account, bool)>, Err
     Ok(found.into_iter().map(|account| (account.clone(), who.administers(&account.id))).collect())
 }
 
-/// An account that the caller can see.
+/// Returns an account that the caller can see.
 pub fn get(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<(Account, bool), Error> {
     let mut found = list(tx, who)?.into_iter();
     found
@@ -27,7 +27,7 @@ pub fn get(tx: &mut Tx<'_>, who: &Identity, id: &AccountId) -> Result<(Account, 
         .ok_or_else(|| Error::not_found("account", id.as_str()))
 }
 
-/// The workspaces of an account; for its admins.
+/// Lists the workspaces of an account, for its admins.
 pub fn workspaces(
     tx: &mut Tx<'_>,
     who: &Identity,
@@ -59,12 +59,12 @@ pub fn add_admin(
     Ok(accounts::add_admin(tx, id, &user.id, &who.name)?)
 }
 
-/// Whether somebody is a member of a workspace of the account.
+/// Returns true if somebody is a member of a workspace of the account.
 fn belongs(tx: &mut Tx<'_>, account: &AccountId, user: &UserId) -> Result<bool, Error> {
     Ok(workspaces::list_of_user(tx, user)?.iter().any(|workspace| workspace.account == *account))
 }
 
-/// Takes the administration of the account from somebody; the last admin stays.
+/// Removes an admin of the account, but not the last one.
 pub fn remove_admin(
     tx: &mut Tx<'_>,
     who: &Identity,

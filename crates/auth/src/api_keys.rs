@@ -11,26 +11,26 @@ use types::models::KeyModels;
 use types::parts::duration;
 use zeroize::Zeroizing;
 
-/// Keys of one person or service account.
+/// Most keys of one person or service account.
 const PER_SUBJECT_MAX: usize = 1000;
 
-/// What a new key is to be.
+/// Properties of a new key.
 #[derive(Debug, Clone, Default)]
 pub struct NewKey {
     pub name: String,
-    /// Such as `30d`; never when absent or empty.
+    /// Lifetime, such as `30d`. The key never expires if absent or empty.
     pub expires_in: Option<String>,
-    /// What it may do, if it is to be for models alone.
+    /// Models and budget, for a key that is for models only.
     pub models: Option<KeyModels>,
 }
 
-/// Makes a personal key. The second value is the key itself, which cannot be read again.
+/// Creates a personal key. The second value is the key itself, which cannot be read again.
 pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewKey) -> Result<(ApiKey, String), Error> {
     let subject = Subject::User(who.person()?.clone());
     create_for(tx, subject, new, &who.name)
 }
 
-/// Makes a key of a service account; for admins of its workspace.
+/// Creates a key of a service account, for admins of its workspace.
 pub fn create_of_service_account(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -46,14 +46,14 @@ pub fn create_of_service_account(
     Ok((key, value))
 }
 
-/// What signs requests: the key of a service account, found by its id.
+/// The key of a service account that signs requests, found by its id.
 pub struct SigningKey {
     pub identity: Arc<Identity>,
     /// The key itself.
     pub secret: Zeroizing<String>,
 }
 
-/// Why an id stands for nothing that signs.
+/// Why no signing key belongs to an id.
 #[derive(Debug, thiserror::Error)]
 pub enum NoSigningKey {
     #[error("there is no such key, or it has expired")]
@@ -68,7 +68,7 @@ pub enum NoSigningKey {
     Store(#[from] store::Error),
 }
 
-/// Finds what a request was signed with. Whoever asks has proven nothing yet.
+/// Finds the key with which a request was signed. The caller has not proven anything yet.
 pub fn signing_key(tx: &mut Tx<'_>, id: &str) -> Result<SigningKey, NoSigningKey> {
     let (id, now) = (ApiKeyId::known(id.to_owned()), tx.world().now());
     let good = |key: &ApiKey| key.expires_at.is_none_or(|end| end > now);
@@ -96,7 +96,7 @@ pub(crate) fn create_for(
     Ok((key, value))
 }
 
-/// Makes a key of a value that was drawn before.
+/// Creates a key from a value that was generated before.
 pub(crate) fn create_with(
     tx: &mut Tx<'_>,
     subject: Subject,
@@ -126,7 +126,7 @@ pub(crate) fn create_with(
     Ok(key)
 }
 
-/// The caller's own keys.
+/// Lists the caller's own keys.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<ApiKey>, Error> {
     Ok(api_keys::list(tx, &who.subject)?)
 }
@@ -140,13 +140,13 @@ pub fn list_of_service_account(
     Ok(api_keys::list(tx, &Subject::ServiceAccount(id.clone()))?)
 }
 
-/// Revokes one of the caller's own keys, at once.
+/// Revokes one of the caller's own keys immediately.
 pub fn delete(tx: &mut Tx<'_>, who: &Identity, id: &ApiKeyId) -> Result<(), Error> {
     let subject = Subject::User(who.person()?.clone());
     delete_of(tx, &subject, id, &who.name)
 }
 
-/// Revokes a key of a service account, at once.
+/// Revokes a key of a service account immediately.
 pub fn delete_of_service_account(
     tx: &mut Tx<'_>,
     member: &Member,

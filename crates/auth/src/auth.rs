@@ -1,4 +1,4 @@
-//! What servers hold to tell who is calling.
+//! The state with which servers tell who is calling.
 
 use crate::cache::{Cache, Entry};
 use crate::identity::{self, Grant, Identity, Member};
@@ -18,38 +18,37 @@ use store::{Store, Tx, feed};
 use tokio::sync::watch;
 use types::{Timestamp, World};
 
-/// Longer texts are no credentials of ours.
+/// Longest credential in bytes; longer texts are none of ours.
 pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8192;
-/// Wrong passwords for one address, and wrong user codes of one person, within
+/// Most wrong passwords for one address, and most wrong user codes by one person, within
 /// [`GUESSING_WINDOW_S`].
 const GUESSES_MAX: u32 = 10;
 const GUESSING_WINDOW_S: i64 = 15 * 60;
-/// The window of device codes that one client asks for: as long as a code lives.
+/// Period in which a client's requests for device codes are counted: the lifetime of a code.
 const DEVICE_WINDOW_S: i64 = crate::oauth::DEVICE_LIFE_S;
 
-/// Tokens that name unknown keys make us look for new ones no more often than this.
+/// Shortest interval between reloads of the signing keys because a token names an unknown key.
 const KEYS_READ_EVERY_MS: i64 = 1000;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where callers reach this server, without a trailing slash: `iss` and `aud` of tokens.
+    /// Address of this server without a trailing slash, used as `iss` and `aud` of tokens.
     pub issuer: String,
-    /// How long changes of other servers may stay unseen.
+    /// How long changes made by other servers may go unnoticed.
     pub feed_poll: Duration,
-    /// Where people can sign in beside their password here.
+    /// Provider with which people can sign in, besides using a password here.
     pub outside: Option<Provider>,
     pub limits: Limits,
 }
 
-/// What callers may do before anybody knows who they are.
+/// Limits on callers who have not been identified yet.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Wrong passwords from one client within a quarter of an hour, whatever addresses they are
-    /// for.
+    /// Most wrong passwords from one client within a quarter of an hour, for any addresses.
     pub client_guesses_max: u32,
-    /// Device codes for one client within the time that a code lives.
+    /// Most device codes for one client within the lifetime of a code.
     pub client_devices_max: u32,
-    /// Device codes that wait for a decision. The oldest makes room for the next.
+    /// Most device codes that wait for a decision. The oldest is dropped to make room for another.
     pub devices_max: i64,
 }
 
@@ -59,7 +58,7 @@ impl Default for Limits {
     }
 }
 
-/// Cheap to clone.
+/// Identifies callers. Cheap to clone.
 #[derive(Clone)]
 pub struct Auth(Arc<Inner>);
 
@@ -83,16 +82,16 @@ impl Drop for Inner {
     }
 }
 
-/// What is dropped or read again when the feed tells of a change.
+/// What is dropped or reloaded when the feed reports a change.
 struct Memory {
     cache: Cache,
     keys: RwLock<Arc<KeySet>>,
-    /// When they were last read because of an unknown key.
+    /// When the keys were last reloaded because of an unknown key.
     keys_read_at: Mutex<Timestamp>,
 }
 
 impl Auth {
-    /// Loads the keys that sign tokens, makes them at the first start, and begins to follow
+    /// Loads the keys that sign tokens, creates them at the first start, and starts to follow
     /// changes.
     pub async fn new(store: Store, settings: Settings, world: World) -> Result<Self, store::Error> {
         let (keys, position) = store
@@ -169,8 +168,8 @@ impl Auth {
         self.0.settings.limits
     }
 
-    /// Tells of each change after which somebody may be refused who was let in before, also when
-    /// another server made it.
+    /// Returns a receiver that is notified after every change that may revoke somebody's access,
+    /// including changes made by other servers.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.memory.cache.forgotten()
     }
@@ -183,13 +182,13 @@ impl Auth {
         self.0.memory.keys.read().clone()
     }
 
-    /// The public halves of the signing keys, for those who verify tokens themselves.
+    /// Returns the public halves of the signing keys, for those who verify tokens themselves.
     pub fn jwks(&self) -> Value {
         self.keys().public()
     }
 
-    /// Runs a change of who there is or what they may do. When it answers, nothing from before is
-    /// believed any more on this server; others follow by the feed.
+    /// Runs a change of identities or rights. When it returns, this server no longer uses anything
+    /// it knew before; other servers learn of it from the feed.
     pub async fn change<T, E>(
         &self,
         work: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -203,20 +202,21 @@ impl Auth {
         done
     }
 
-    /// Believes nothing any more that memory holds. To be called after a change that was not made
-    /// by [`Auth::change`], after a failed one as well: the commit may have happened although its
-    /// answer was lost.
+    /// Drops all identities from memory. Must be called after a change that was not made through
+    /// [`Auth::change`], even a failed one: the commit may have happened although its answer was
+    /// lost.
     pub fn forget(&self) {
         self.0.memory.cache.forget();
     }
 
-    /// Who stands behind an API key or an access token. A key that is for models alone is refused.
+    /// Returns the identity behind an API key or an access token. Refuses keys that are for models
+    /// only.
     pub async fn identify(&self, token: &str) -> Result<Arc<Identity>, Denied> {
         let identity = self.identify_for_models(token).await?;
         if identity.models.is_some() { Err(Denied::ForModels) } else { Ok(identity) }
     }
 
-    /// The same, for those who hold the caller to what [`Identity::models`] says.
+    /// Does the same, but accepts keys for models. Callers must enforce [`Identity::models`].
     pub async fn identify_for_models(&self, token: &str) -> Result<Arc<Identity>, Denied> {
         let digest = Digest::of(token);
         let known = match self.0.memory.cache.get(&digest) {
@@ -229,7 +229,7 @@ impl Auth {
         }
     }
 
-    /// Picks the workspace: the named one, or the only one.
+    /// Selects the workspace: the named one, or the only one.
     pub fn enter(&self, who: &Arc<Identity>, workspace: Option<&str>) -> Result<Member, Denied> {
         who.enter(workspace)
     }
@@ -254,8 +254,8 @@ impl Auth {
         Ok(jwt::verify(token, &key, self.issuer(), self.0.world.now())?)
     }
 
-    /// The signing key of this id. Keys are read again when a token names an unknown one: another
-    /// server may have made it just now.
+    /// Returns the signing key with this id. An unknown id makes it reload the keys, because
+    /// another server may have created the key just now.
     pub(crate) async fn verifying_key(&self, id: &str) -> Result<Arc<Key>, Denied> {
         let now = self.0.world.now();
         if let Some(key) = self.keys().find(id, now) {
@@ -272,14 +272,14 @@ impl Auth {
         self.keys().find(id, now).ok_or(Denied::Unknown)
     }
 
-    /// Makes a new key sign tokens; those signed before stay valid until they expire.
+    /// Makes a new key sign tokens; tokens that were signed before stay valid until they expire.
     pub async fn rotate_signing_key(&self) -> Result<(), store::Error> {
         let keys = self.0.store.write(signing::rotate).await?;
         *self.0.memory.keys.write() = Arc::new(keys);
         Ok(())
     }
 
-    /// Deletes what has expired and rotates keys that are due. To be called every hour or so.
+    /// Deletes what has expired and rotates keys that are due. To be called about once an hour.
     pub async fn maintain(&self) -> Result<(), store::Error> {
         let keys = self
             .0
@@ -315,7 +315,7 @@ fn by_claims(tx: &mut Tx<'_>, claims: &jwt::Claims) -> Result<Entry, Denied> {
     Ok(Entry { identity: Arc::new(identity), expires_at: Some(claims.expires_at()) })
 }
 
-/// Forgets what other servers have changed.
+/// Drops from memory what other servers have changed.
 async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration) {
     let mut follower = store.follow(position, poll);
     loop {
@@ -331,7 +331,7 @@ async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration
                 }
             }
             Err(error) => {
-                // Nothing in memory can be trusted while changes of others cannot be seen.
+                // Nothing in memory can be trusted while changes of other servers cannot be seen.
                 memory.cache.forget();
                 tracing::warn!(%error, "the change feed could not be followed");
                 tokio::time::sleep(poll).await;
@@ -344,8 +344,8 @@ async fn follow(store: Store, memory: Arc<Memory>, position: i64, poll: Duration
     }
 }
 
-/// Whether a change can make what is remembered wrong. What is new was never remembered, but a new
-/// member or account admin is a person who may be.
+/// Returns true if a change can make remembered identities wrong. New objects were never
+/// remembered, but a new member or account admin may be a person who was.
 fn alters_known(change: &feed::Change) -> bool {
     let about_identity = KINDS.contains(&change.kind.as_str());
     about_identity
@@ -360,7 +360,7 @@ async fn reload_keys(store: &Store, memory: &Memory) -> Result<(), store::Error>
 
 #[cfg(test)]
 impl Auth {
-    /// How long the life of a test may wait for its follower.
+    /// Makes an `Auth` for tests, whose follower polls often, so that tests need not wait.
     pub(crate) async fn for_test(store: &Store, world: &World) -> Self {
         Self::for_test_with(store, world, Limits::default()).await
     }

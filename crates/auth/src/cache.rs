@@ -1,4 +1,4 @@
-//! Identities in memory, so that a known credential costs a hash and a look-up.
+//! Identities in memory, so that a known credential costs only a hash and a lookup.
 
 use crate::Identity;
 use parking_lot::RwLock;
@@ -8,8 +8,8 @@ use store::identity::Digest;
 use tokio::sync::watch;
 use types::Timestamp;
 
-/// Credentials of one generation. Only valid ones get in, so strangers cannot fill it; somebody
-/// with many credentials drives out those that nobody has used for a generation.
+/// Most credentials of one generation. Only valid ones are remembered, so strangers cannot fill it.
+/// Somebody with many credentials only displaces those that were not used for a generation.
 const GENERATION_MAX: usize = 25_000;
 
 #[derive(Default)]
@@ -20,8 +20,8 @@ pub(crate) struct Cache {
 
 #[derive(Default)]
 struct Known {
-    /// Grows whenever everything is forgotten: what was read before then must not be remembered
-    /// after.
+    /// Rises whenever everything is forgotten: what was read before must not be remembered
+    /// afterwards.
     epoch: u64,
     young: HashMap<Digest, Entry>,
     old: HashMap<Digest, Entry>,
@@ -49,7 +49,7 @@ impl Cache {
         Some(entry)
     }
 
-    /// To be read before the store is, and passed to [`Cache::remember`].
+    /// Returns the epoch. Read it before the store, and pass it to [`Cache::remember`].
     pub(crate) fn epoch(&self) -> u64 {
         self.known.read().epoch
     }
@@ -72,7 +72,7 @@ impl Cache {
         self.forgotten.send_replace(());
     }
 
-    /// Tells of each time that everything was forgotten.
+    /// Returns a receiver that is notified each time everything was forgotten.
     pub(crate) fn forgotten(&self) -> watch::Receiver<()> {
         self.forgotten.subscribe()
     }

@@ -15,11 +15,11 @@ const REDIRECT_URIS_MAX: usize = 10;
 const REDIRECT_URI_BYTES_MAX: usize = 1024;
 const NAME_MAX: usize = 63;
 
-/// Public clients that every server knows: command lines, which sign in by device code only.
+/// Public clients that every server knows: command lines, which sign in only by device code.
 const BUILT_IN: [(&str, &str); 2] =
     [("blaxel", "the Blaxel command line"), ("holm", "the Holm command line")];
 
-/// What a client is to the authorization server.
+/// A client, as the authorization server sees it.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) id: ClientId,
@@ -35,7 +35,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A public client cannot keep a secret, so it needs PKCE.
+    /// Returns true for a public client, which cannot keep a secret and therefore needs PKCE.
     pub(crate) fn is_public(&self) -> bool {
         self.secret.is_none()
     }
@@ -55,14 +55,14 @@ pub(crate) fn find(tx: &mut Tx<'_>, id: &str) -> Result<Option<Client>, store::E
     }))
 }
 
-/// What a new client is to be.
+/// Properties of a new client.
 #[derive(Debug, Clone, Default)]
 pub struct NewClient {
     pub name: String,
     pub redirect_uris: Vec<String>,
-    /// Gets a secret, because it runs where a secret can be kept.
+    /// True if the client gets a secret, because it runs where one can be kept.
     pub confidential: bool,
-    /// One that the caller administers; the first of those when absent.
+    /// An account that the caller administers; the first one if absent.
     pub account: Option<AccountId>,
 }
 
@@ -100,7 +100,7 @@ pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Registered>, Error> {
     Ok(found)
 }
 
-/// Removes a client; every token that it got stops at once.
+/// Removes a client; all tokens that it was given stop working immediately.
 pub fn delete(tx: &mut Tx<'_>, who: &Identity, id: &ClientId) -> Result<(), Error> {
     let client = clients::find(tx, id)?.filter(|client| who.administers(&client.account));
     let client = client.ok_or_else(|| Error::not_found("OAuth client", id.as_str()))?;
@@ -140,7 +140,8 @@ fn check(name: &str, redirect_uris: &[String]) -> Result<(), Error> {
     }
 }
 
-/// Encrypted, or not leaving the computer; schemes of apps are named after a domain (RFC 8252).
+/// Returns true for addresses that are encrypted or stay on the computer. Schemes of apps must be
+/// named after a domain (RFC 8252).
 fn may_redirect_to(uri: &str) -> bool {
     let Ok(url) = Url::parse(uri) else { return false };
     let plain = uri.len() <= REDIRECT_URI_BYTES_MAX

@@ -1,4 +1,4 @@
-//! Why somebody may not do something: one variant for each decision.
+//! Reasons why somebody may not do something, with one variant per decision.
 
 use store::identity::Role;
 use types::Scope;
@@ -41,12 +41,12 @@ pub enum Denied {
     Store(#[from] store::Error),
 }
 
-/// What is to be mended.
+/// The part of a request that must change for it to succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The credentials are missing or wrong.
     Credentials,
-    /// The caller is known and may not do this.
+    /// The caller is known but may not do this.
     Rights,
     /// The request does not say enough.
     Request,

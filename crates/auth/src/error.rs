@@ -1,4 +1,4 @@
-//! Why a management operation was not done: one variant for each decision.
+//! Errors of management operations, with one variant per decision that a caller can take.
 
 use crate::{Denied, passwords::Crowded};
 use types::Problems;

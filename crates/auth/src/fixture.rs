@@ -1,4 +1,4 @@
-//! A world for tests: a clock that is set by hand and repeatable randomness.
+//! A world for tests, with a clock that is set by hand and repeatable randomness.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub(crate) fn world() -> (Clock, World) {
     let (now, seed) = (clock.clone(), AtomicU64::new(1));
     let fill = move |bytes: &mut [u8]| {
         for byte in bytes {
-            // A linear congruential generator; its high bits are good enough to be unique.
+            // A linear congruential generator, whose high bits are good enough to be unique.
             let step = |seed: u64| seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let before = seed
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seed| Some(step(seed)))

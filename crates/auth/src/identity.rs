@@ -1,4 +1,4 @@
-//! Who is calling, and where.
+//! Callers, and the workspace in which they act.
 
 use crate::{Denied, ScopeSet, roles};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use types::models::ModelRight;
 #[derive(Debug, Clone)]
 pub struct Identity {
     pub subject: Subject,
-    /// Email address or name of the service account: goes into `createdBy`.
+    /// Email address, or name of the service account. Used as `createdBy`.
     pub name: String,
     pub grant: Grant,
-    /// The key that was sent, if it was one.
+    /// Id of the API key that was sent, if it was one.
     pub key: Option<ApiKeyId>,
-    /// What the key may do, if it is for models alone. [`Auth::identify`] refuses such keys.
+    /// Right of a key that is for models only. [`Auth::identify`] refuses such keys.
     ///
     /// [`Auth::identify`]: crate::Auth::identify
     pub models: Option<Arc<ModelRight>>,
@@ -26,10 +26,10 @@ pub struct Identity {
     pub administers: Vec<AccountId>,
 }
 
-/// What the credentials allow, before any role is asked.
+/// What the credentials allow, before the role is considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grant {
-    /// An API key: every scope.
+    /// An API key, which has every scope.
     Key,
     Token(ScopeSet),
 }
@@ -43,7 +43,7 @@ pub struct Membership {
     pub role: Role,
 }
 
-/// A caller in one of the caller's workspaces.
+/// A caller in one of the workspaces that it belongs to.
 #[derive(Debug, Clone)]
 pub struct Member {
     pub who: Arc<Identity>,
@@ -55,7 +55,7 @@ pub struct Member {
 }
 
 impl Identity {
-    /// The server itself, when it does what nobody asked for.
+    /// Returns the identity of the server itself, for actions that nobody requested.
     pub fn system() -> Self {
         Self {
             subject: Subject::User(UserId::known("system")),
@@ -68,13 +68,13 @@ impl Identity {
         }
     }
 
-    /// Whose requests and connections count together: the key's, or those of the person behind a
-    /// token.
+    /// Returns the id under which requests and connections are counted: the key's, or that of the
+    /// person behind a token.
     pub fn holder(&self) -> &str {
         self.key.as_ref().map_or(self.subject.as_str(), ApiKeyId::as_str)
     }
 
-    /// Whether the credentials have all of `scopes`. Where roles count, ask [`Member::may`].
+    /// Checks that the credentials have all of `scopes`. Where roles matter, use [`Member::may`].
     pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
         let Grant::Token(held) = self.grant else { return Ok(()) };
         match scopes.iter().find(|scope| !held.satisfies(**scope)) {
@@ -87,7 +87,7 @@ impl Identity {
         self.administers.contains(account)
     }
 
-    /// The person behind the credentials; service accounts are refused.
+    /// Returns the person behind the credentials; refuses service accounts.
     pub fn person(&self) -> Result<&UserId, Denied> {
         match &self.subject {
             Subject::User(user) => Ok(user),
@@ -95,7 +95,7 @@ impl Identity {
         }
     }
 
-    /// Picks the workspace: the named one, or the only one.
+    /// Selects the workspace: the named one, or the only one.
     pub fn enter(self: &Arc<Self>, workspace: Option<&str>) -> Result<Member, Denied> {
         let found = match (workspace, self.memberships.as_slice()) {
             (Some(name), all) => all
@@ -116,14 +116,14 @@ impl Identity {
 }
 
 impl Member {
-    /// Whether credentials and role allow all of `scopes`.
+    /// Checks that both credentials and role allow all of `scopes`.
     pub fn may(&self, scopes: &[Scope]) -> Result<(), Denied> {
         self.who.may(scopes)?;
         let allowed = scopes.iter().all(|scope| roles::allows(self.role, *scope));
         if allowed { Ok(()) } else { Err(Denied::Role { needed: Role::Admin }) }
     }
 
-    /// Refuses who is not an admin of the workspace.
+    /// Refuses callers who are not admins of the workspace.
     pub fn admin(&self) -> Result<(), Denied> {
         match self.role {
             Role::Admin => Ok(()),
@@ -132,8 +132,8 @@ impl Member {
     }
 }
 
-/// Whether somebody is still in a workspace, and the key that was used still good: for what was
-/// allowed earlier, and is to happen now.
+/// Returns true if somebody still belongs to a workspace, and the key that was used is still valid.
+/// For actions that were allowed earlier and happen now.
 pub fn is_still_member(
     tx: &mut Tx<'_>,
     subject: &Subject,
@@ -152,7 +152,7 @@ pub fn is_still_member(
     Ok(identity.is_some_and(|identity| identity.memberships.iter().any(inside)))
 }
 
-/// Reads who a subject is; `None` when it does not exist any more.
+/// Loads the identity of a subject; `None` if it no longer exists.
 pub(crate) fn load(
     tx: &mut Tx<'_>,
     subject: &Subject,

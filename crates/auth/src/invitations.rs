@@ -9,7 +9,7 @@ use store::identity::{accounts, invitations, members, workspaces};
 use types::ids::{InvitationId, UserId};
 use types::wire::UserSource;
 
-/// An invitation with what its receiver wants to know.
+/// An invitation with details for its receiver.
 #[derive(Debug, Clone)]
 pub struct Received {
     pub invitation: Invitation,
@@ -18,8 +18,8 @@ pub struct Received {
     pub members: Vec<String>,
 }
 
-/// The caller's own open invitations, expired ones too. None as long as nobody has proven the
-/// caller's address: they may be meant for somebody else.
+/// Lists the caller's open invitations, including expired ones. Empty unless the caller's address
+/// is proven, because they may be meant for somebody else.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Received>, Error> {
     let user = own(tx, who)?;
     if !user.is_proven() {
@@ -37,9 +37,9 @@ fn received(tx: &mut Tx<'_>, invitation: Invitation) -> Result<Option<Received>,
     Ok(Some(Received { invitation, workspace, account_name, members }))
 }
 
-/// Accepts an invitation: `which` is its id or the name of the workspace. The id is a secret of its
-/// link, so whoever says it has proven the address for this invitation; to name the workspace is
-/// enough only for who has proven it once for all.
+/// Accepts an invitation; `which` is its id or the name of the workspace. The id is the secret part
+/// of the invitation's link, so whoever knows it has proven the address for this invitation. Naming
+/// the workspace is only enough for people whose address is proven in general.
 pub fn accept(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<(Workspace, Role), Error> {
     let user = who.person()?.clone();
     let found = find_own(tx, who, which)?;
@@ -47,14 +47,14 @@ pub fn accept(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<(Workspace
     Ok((found.workspace, found.invitation.role))
 }
 
-/// Declines an invitation: `which` is its id or the name of the workspace.
+/// Declines an invitation; `which` is its id or the name of the workspace.
 pub fn decline(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received, Error> {
     let found = find_own(tx, who, which)?;
     invitations::delete(tx, &found.invitation, &who.name)?;
     Ok(found)
 }
 
-/// Makes the invited person a member, and spends the invitation.
+/// Makes the invited person a member, and deletes the invitation.
 pub(crate) fn accept_for(
     tx: &mut Tx<'_>,
     user: &UserId,
@@ -71,7 +71,8 @@ pub(crate) fn accept_for(
     Ok(())
 }
 
-/// What an invited person without an account is shown; the id came to them as a link.
+/// Returns the invitation to show to an invited person without an account, who has the id from the
+/// link.
 pub fn open(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Received, Error> {
     let unknown = || Error::not_found("invitation", "of this link");
     let invitation = invitations::find_by_id(tx, id)?.ok_or_else(unknown)?;
@@ -81,7 +82,7 @@ pub fn open(tx: &mut Tx<'_>, id: &InvitationId) -> Result<Received, Error> {
     received(tx, invitation)?.ok_or_else(unknown)
 }
 
-/// Makes an account for an invited person, who accepts this invitation with it and no other.
+/// Creates an account for an invited person, who thereby accepts this invitation and no other.
 /// `password` is a PHC string.
 pub(crate) fn join(
     tx: &mut Tx<'_>,
@@ -102,8 +103,8 @@ pub(crate) fn join(
     Ok(found.workspace)
 }
 
-/// The address of the page on which an invited person joins. Whoever has it can accept: it goes to
-/// nobody else.
+/// Returns the address of the page for joining. Whoever has it can accept, so send it to nobody but
+/// the invited person.
 pub fn link(issuer: &str, invitation: &Invitation) -> String {
     format!("{issuer}/oauth/join?invitation={}", invitation.id)
 }
@@ -115,7 +116,7 @@ fn find_own(tx: &mut Tx<'_>, who: &Identity, which: &str) -> Result<Received, Er
         return received(tx, invitation)?.ok_or_else(|| Error::not_found("invitation", which));
     }
     if !user.is_proven() {
-        // The same whether there is such an invitation or not.
+        // The same error whether or not such an invitation exists.
         return Err(Denied::AddressUnproven.into());
     }
     let found = list(tx, who)?.into_iter().find(|found| found.workspace.name == which);

@@ -1,5 +1,5 @@
-//! JSON Web Tokens, in the one form that we issue and accept: EdDSA over Ed25519, named key, all
-//! claims required.
+//! JSON Web Tokens in the only form that we issue and accept: EdDSA over Ed25519, with a named key
+//! and all claims required.
 
 use crate::{Denied, ScopeSet};
 use base64::Engine;
@@ -10,12 +10,12 @@ use store::identity::Subject;
 use types::Timestamp;
 use types::ids::{ClientId, GrantId, ServiceAccountId, UserId};
 
-/// So that no other kind of token can be taken for an access token (RFC 9068).
+/// Token type, so that no other kind of token can be mistaken for an access token (RFC 9068).
 const TYPE: &str = "at+jwt";
-/// How far the clocks of servers may be apart.
+/// Greatest difference between the clocks of servers.
 const SKEW_S: i64 = 60;
 
-/// What an access token says.
+/// Content of an access token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) iss: String,
@@ -27,7 +27,7 @@ pub(crate) struct Claims {
     pub(crate) exp: i64,
     pub(crate) jti: String,
     pub(crate) scope: String,
-    /// The grant: deleting it revokes the token.
+    /// Id of the grant; deleting the grant revokes the token.
     pub(crate) sid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workspace: Option<String>,
@@ -63,7 +63,7 @@ impl Claims {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadToken {
-    /// Not one of ours: form, algorithm, key, signature, issuer or audience.
+    /// Not one of ours: wrong form, algorithm, key, signature, issuer or audience.
     Foreign,
     Expired,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// `seed`: 32 bytes in base64url; `None` when it is anything else.
+    /// Makes a key from a `seed` of 32 bytes in base64url; `None` if it is anything else.
     pub(crate) fn new(id: &str, seed: &str, retires_at: Option<Timestamp>) -> Option<Self> {
         let seed = BASE64.decode(seed).ok()?;
         let pair = Ed25519::from_seed(&seed).ok()?;
@@ -97,12 +97,12 @@ impl Key {
     }
 }
 
-/// The `kid` of what looks like an access token of ours.
+/// Returns the `kid` of a text that looks like one of our access tokens.
 pub(crate) fn key_id(token: &str) -> Option<String> {
     key_id_of(token, TYPE)
 }
 
-/// The `kid` of what looks like a token of ours of one type.
+/// Returns the `kid` of a text that looks like one of our tokens of this type.
 pub(crate) fn key_id_of(token: &str, typ: &str) -> Option<String> {
     let header = Token::parse(token)?.header;
     header.kid.filter(|_| header.typ.as_deref() == Some(typ))
@@ -124,7 +124,7 @@ pub(crate) fn verify(
     Ok(claims)
 }
 
-/// What a token of this type says, if `key` signed it.
+/// Returns the claims of a token of this type, if `key` signed it.
 pub(crate) fn signed_claims<C: DeserializeOwned>(token: &str, typ: &str, key: &Key) -> Option<C> {
     if key_id_of(token, typ)? != key.id {
         return None;
@@ -133,7 +133,7 @@ pub(crate) fn signed_claims<C: DeserializeOwned>(token: &str, typ: &str, key: &K
     key.pair.verifies(&token).then(|| token.claims())?
 }
 
-/// Refuses a token from the future, and one whose time is over.
+/// Refuses a token from the future, and one that has expired.
 pub(crate) fn in_time((issued, expires): (i64, i64), now: Timestamp) -> Result<(), BadToken> {
     if issued > now.seconds() + SKEW_S {
         return Err(BadToken::Foreign);

@@ -1,9 +1,9 @@
-//! Who is calling and what may they do: accounts, members, keys, OAuth, scopes.
+//! Who is calling and what they may do: accounts, members, keys, OAuth, scopes.
 //!
-//! [`Auth`] is what servers hold: it tells who stands behind a credential, from memory when it can.
-//! What people manage (workspaces, members, keys, …) are plain functions on a store transaction,
-//! one module for each noun; run those that write through [`Auth::change`], so that what memory
-//! holds is dropped before the answer. OAuth is in [`oauth`], without HTTP.
+//! Servers hold an [`Auth`], which tells who a credential stands for, from memory when it can. What
+//! people manage (workspaces, members, keys, …) are plain functions on a store transaction, with
+//! one module for each noun. Run those that write through [`Auth::change`], so that outdated memory
+//! is dropped before the answer. OAuth is in [`oauth`], without HTTP.
 
 pub mod accounts;
 pub mod api_keys;

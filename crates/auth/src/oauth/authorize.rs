@@ -1,4 +1,4 @@
-//! The authorization endpoint: a person allows a client to act for them.
+//! The authorization endpoint, where a person allows a client to act for them.
 
 use super::{Code, Fault, Params};
 use crate::clients::{self, Client};
@@ -9,10 +9,10 @@ use types::ids::ClientId;
 use url::Url;
 
 const CODE_LIFE_S: i64 = 120;
-/// SHA-256 in base64url (RFC 7636).
+/// Length of a PKCE challenge: SHA-256 in base64url (RFC 7636).
 const CHALLENGE_CHARS: usize = 43;
 
-/// A request that may be shown to a person.
+/// A checked request that may be shown to a person.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub client_name: String,
@@ -26,10 +26,10 @@ pub struct Request {
 /// Why a request is not shown.
 #[derive(Debug, thiserror::Error)]
 pub enum Wrong {
-    /// Client or address cannot be trusted: tell the person, and do not send the browser anywhere.
+    /// Client or address cannot be trusted: tell the person, and do not redirect the browser.
     #[error("{0}")]
     Show(String),
-    /// The client is to be told, at this address.
+    /// The client must be told, by redirecting the browser to this address.
     #[error("the client is told at its redirect address")]
     Redirect(String),
     #[error("the store failed")]
@@ -37,8 +37,8 @@ pub enum Wrong {
 }
 
 impl Auth {
-    /// Checks a request. Until client and redirect address are known to belong together, nothing is
-    /// sent there.
+    /// Checks a request. Nothing is sent to the redirect address until it is known to belong to the
+    /// client.
     pub async fn check_authorization(&self, params: &Params) -> Result<Request, Wrong> {
         let client_id = params
             .get("client_id")
@@ -104,7 +104,8 @@ impl Auth {
         }
     }
 
-    /// The person agrees. Answers where the browser goes, with a code for the client.
+    /// Records the person's approval. Returns where to send the browser, with a code for the
+    /// client.
     pub async fn approve(&self, request: &Request, user: &User) -> Result<String, store::Error> {
         let secret = secrets::new_secret(self.world(), "hc");
         let code = codes::Code {
@@ -121,7 +122,7 @@ impl Auth {
         Ok(self.answer(&request.redirect_uri, request.state.as_deref(), &[("code", &secret)]))
     }
 
-    /// The person does not agree. Answers where the browser goes.
+    /// Returns where to send the browser after the person has refused.
     pub fn refuse(&self, request: &Request) -> String {
         let fields = [
             ("error", Code::AccessDenied.name()),
@@ -130,8 +131,8 @@ impl Auth {
         self.answer(&request.redirect_uri, request.state.as_deref(), &fields)
     }
 
-    /// Names the issuer too, so that a client of several servers cannot mix up their answers (RFC
-    /// 9207).
+    /// Returns the redirect address with these parameters. It also names the issuer, so that a
+    /// client of several servers cannot mix up their answers (RFC 9207).
     fn answer(&self, redirect_uri: &str, state: Option<&str>, pairs: &[(&str, &str)]) -> String {
         let Ok(mut url) = Url::parse(redirect_uri) else { return redirect_uri.to_owned() };
         url.query_pairs_mut()

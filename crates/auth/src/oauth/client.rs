@@ -1,4 +1,4 @@
-//! Which client is asking, and whether it can prove it.
+//! Identification and authentication of OAuth clients.
 
 use super::{Fault, Params};
 use crate::clients::{self, Client};
@@ -9,7 +9,7 @@ use store::Tx;
 use store::identity::service_accounts::{self, ServiceAccount};
 use types::ids::ServiceAccountId;
 
-/// What the client says of itself. The secret is not checked yet.
+/// Credentials that a client sent. The secret is not checked yet.
 #[derive(Clone)]
 pub(super) struct Credentials {
     pub(super) id: String,
@@ -17,7 +17,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// From the `Authorization` header or from the body, but not two different ones.
+    /// Reads them from the `Authorization` header or the body, which must not contradict each
+    /// other.
     pub(super) fn read(
         params: &Params,
         authorization: Option<&str>,
@@ -49,7 +50,7 @@ fn basic(authorization: &str) -> Result<Credentials, Fault> {
         return Err(wrong());
     }
     let decoded = BASE64.decode(encoded.trim()).map_err(|_| wrong())?;
-    // A NUL can be in no id of ours, and PostgreSQL does not take it.
+    // None of our ids contains NUL, and PostgreSQL does not accept it.
     let text =
         String::from_utf8(decoded).ok().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
     let (id, secret) = text.split_once(':').ok_or_else(wrong)?;
@@ -59,8 +60,8 @@ fn basic(authorization: &str) -> Result<Credentials, Fault> {
     })
 }
 
-/// The built-in or registered client behind the credentials; a confidential one must have proved
-/// itself.
+/// Returns the built-in or registered client behind the credentials. A confidential client must
+/// have sent its secret.
 pub(super) fn authenticate(
     tx: &mut Tx<'_>,
     credentials: Option<&Credentials>,
@@ -77,7 +78,8 @@ pub(super) fn authenticate(
     }
 }
 
-/// The service account behind the credentials. Which of id and secret is wrong is not told.
+/// Returns the service account behind the credentials. The error does not tell whether id or secret
+/// is wrong.
 pub(super) fn service_account(
     tx: &mut Tx<'_>,
     credentials: &Credentials,
