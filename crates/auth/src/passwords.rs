@@ -1,4 +1,4 @@
-//! Passwords, by Argon2id.
+//! Passwords, hashed with Argon2id.
 
 use admission::{Limits, Pool};
 use argon2::password_hash::phc::PasswordHash;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use types::{Problems, Remote, World};
 
-/// Hashes computed at once; each takes 19 MiB and one core.
+/// Most hashes computed at once; each takes 19 MiB and one core.
 const AT_ONCE_MAX: usize = 2;
-/// Sign-ins that wait for their turn, of all and of one client; more are refused.
+/// Most sign-ins that wait for their turn, in total and for one client; further ones are refused.
 const WAITING: Limits = Limits { total: 64, share: 16 };
 const LENGTH_MIN: usize = 10;
 const LENGTH_MAX: usize = 256;
 
-/// Computes and compares hashes, a bounded number at once, off the threads that serve requests.
+/// Computes and compares hashes on threads that serve no requests, a limited number at once.
 #[derive(Clone)]
 pub(crate) struct Passwords {
     waiting: Pool<Remote>,
@@ -26,7 +26,7 @@ pub(crate) struct Passwords {
 #[error("too many people are signing in; try again in a few seconds")]
 pub struct Crowded;
 
-/// Whether a password may be chosen.
+/// Checks that a password may be chosen.
 pub(crate) fn check(password: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
     let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.len());
@@ -46,14 +46,14 @@ impl Passwords {
         }
     }
 
-    /// The PHC string to store.
+    /// Returns the PHC string to store.
     pub(crate) async fn hash(&self, password: String, world: &World) -> Result<String, Crowded> {
         let salt = world.random_bytes::<16>();
         self.run(Remote::UNKNOWN, move || hash(&password, &salt)).await?.ok_or(Crowded)
     }
 
-    /// Compares; without a stored hash it takes as long and is `false`, so that addresses cannot be
-    /// probed.
+    /// Compares a password with a stored hash. Without one it takes as long and returns `false`, so
+    /// that nobody can find out which addresses have an account.
     pub(crate) async fn matches(
         &self,
         from: Remote,
@@ -77,8 +77,8 @@ impl Passwords {
     ) -> Result<T, Crowded> {
         let _waiting = self.waiting.take(&from, 1).map_err(|_| Crowded)?;
         let running = self.running.clone().acquire_owned().await.map_err(|_| Crowded)?;
-        // The permit moves along: a caller who hangs up must not let another hash start beside this
-        // one.
+        // The permit moves into the task: if the caller hangs up, no other hash may start while
+        // this one is still running.
         let done = tokio::task::spawn_blocking(move || (work(), running)).await;
         done.map(|(value, _)| value).map_err(|_| Crowded)
     }
@@ -88,7 +88,7 @@ fn argon2() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
 }
 
-/// `None` only when memory for it is missing.
+/// Returns `None` only if there is not enough memory.
 fn hash(password: &str, salt: &[u8]) -> Option<String> {
     argon2().hash_password_with_salt(password.as_bytes(), salt).ok().map(|hash| hash.to_string())
 }

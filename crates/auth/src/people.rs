@@ -12,11 +12,11 @@ use types::wire::UserSource;
 
 /// How long an invitation can be accepted.
 const INVITED_FOR_S: i64 = 7 * 24 * 3600;
-/// Members and invitations of one workspace.
+/// Most members and invitations of one workspace.
 const PER_WORKSPACE_MAX: usize = 1000;
 const EMAIL_MAX: usize = 254;
 
-/// Somebody in the list of a workspace.
+/// An entry in the list of a workspace's people.
 #[derive(Debug, Clone)]
 pub enum Person {
     Member {
@@ -25,7 +25,7 @@ pub enum Person {
         source: Option<UserSource>,
     },
     Invited(Invitation),
-    /// Only in the answer to a change of its role; lists have their own for these.
+    /// Only in the answer to a change of its role; service accounts have lists of their own.
     ServiceAccount {
         id: ServiceAccountId,
         name: String,
@@ -33,7 +33,8 @@ pub enum Person {
     },
 }
 
-/// Whether a text can be an address; what really proves it is an answer from there.
+/// Checks that a text can be an email address, and normalizes it. Only an answer from there would
+/// prove that it exists.
 pub fn check_email(email: &str) -> Result<String, Error> {
     let email = normal_email(email);
     let fits = email.len() <= EMAIL_MAX
@@ -53,7 +54,7 @@ pub fn list(tx: &mut Tx<'_>, member: &Member) -> Result<Vec<Person>, Error> {
     Ok(people)
 }
 
-/// Invites somebody. Inviting again renews the invitation.
+/// Invites somebody. Inviting the same address again renews the invitation.
 pub fn invite(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -121,7 +122,7 @@ pub fn set_role(
     }
 }
 
-/// Removes a member or takes an invitation back.
+/// Removes a member or withdraws an invitation.
 pub fn remove(tx: &mut Tx<'_>, member: &Member, sub_or_email: &str) -> Result<(), Error> {
     member.admin()?;
     let by = member.who.name.as_str();
@@ -131,7 +132,7 @@ pub fn remove(tx: &mut Tx<'_>, member: &Member, sub_or_email: &str) -> Result<()
             members::remove(tx, &member.workspace, &user.id, by)?;
         }
         Person::Invited(invitation) => invitations::delete(tx, &invitation, by)?,
-        // Has its own operation, which also ends its keys.
+        // Service accounts have an operation of their own, which also ends their keys.
         Person::ServiceAccount { .. } => return Err(Error::not_found("user", sub_or_email)),
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Tokens of the registry: what programs that push and pull are given in place of a key, for a few
-//! minutes and for what they asked for alone.
+//! Registry tokens, which programs that push and pull get instead of a key: valid for a few
+//! minutes, and only for what they asked for.
 //!
-//! A token names the credential that it was given for. It opens no more than that does at the
-//! moment of each use, and ends with it. It is no access token, and opens nothing but the
-//! registry.
+//! A token names the credential that it was issued for. At each use it allows no more than that
+//! credential does at that moment, and it ends with it. It is not an access token, and is only
+//! valid at the registry.
 
 use crate::identity::{self, Grant, Identity};
 use crate::jwt;
@@ -16,19 +16,20 @@ use store::identity::{api_keys, grants};
 use types::Timestamp;
 use types::ids::{ApiKeyId, GrantId, WorkspaceId};
 
-/// Neither kind of token can be taken for the other.
+/// Token type, so that access tokens and registry tokens cannot be mistaken for each other.
 const TYPE: &str = "registry+jwt";
-/// Programs ask for a token before each push and pull, and again when one has expired.
+/// Lifetime of a token. Programs ask for one before each push and pull, and again when it has
+/// expired.
 pub const LIFE_S: i64 = 300;
 
-/// What a token opens.
+/// Something that a token gives access to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Access {
     Repository {
-        /// As whoever asked writes it.
+        /// Name as the caller wrote it.
         name: String,
-        /// Whose it was then: another workspace may get the name.
+        /// Workspace that had the name at that time; another one may get it later.
         workspace: WorkspaceId,
         actions: Vec<Action>,
     },
@@ -49,7 +50,7 @@ pub enum Action {
 #[serde(rename_all = "lowercase")]
 pub enum Bond {
     Key(ApiKeyId),
-    /// An access token: its grant, its scopes and its own end, in seconds.
+    /// An access token: its grant, its scopes and its expiry in seconds.
     Grant {
         id: GrantId,
         scope: String,
@@ -68,21 +69,21 @@ struct Claims {
     bond: Bond,
 }
 
-/// Whoever shows a token of the registry.
+/// The holder of a registry token.
 pub struct Bearer {
     pub identity: Arc<Identity>,
     pub access: Vec<Access>,
     pub bond: Bond,
 }
 
-/// A token that was just made.
+/// A token that was just issued.
 pub struct Issued {
     pub token: String,
     pub issued_at: Timestamp,
 }
 
 impl Auth {
-    /// A token that opens `access` to whoever shows it, for `identity`, who has shown `credential`.
+    /// Issues a token that gives `access` to `identity`, who has shown `credential`.
     pub async fn registry_token(
         &self,
         identity: &Identity,
@@ -114,7 +115,8 @@ impl Auth {
         Ok(Issued { token, issued_at })
     }
 
-    /// Who stands behind a token of the registry, and what it opens. `None`: it is none.
+    /// Returns who a registry token stands for, and what it gives access to; `None` if it is not
+    /// one.
     pub async fn identify_registry(&self, token: &str) -> Result<Option<Bearer>, Denied> {
         if token.len() > crate::auth::CREDENTIAL_BYTES_MAX || !is_one(token) {
             return Ok(None);
@@ -130,7 +132,7 @@ impl Auth {
         Ok(Some(Bearer { identity, access: claims.access, bond: claims.bond }))
     }
 
-    /// Who stands behind the credential of a token now.
+    /// Returns the present identity behind a token's credential.
     pub(crate) async fn identify_bond(&self, bond: &Bond) -> Result<Arc<Identity>, Denied> {
         let bond = bond.clone();
         let (identity, expires_at) = self.store().read(move |tx| behind(tx, &bond)).await?;

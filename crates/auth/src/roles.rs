@@ -3,13 +3,13 @@
 use store::identity::Role;
 use types::Scope;
 
-/// Whether a role allows what needs `scope`. Admins may do everything; members work with the
-/// workloads and read the rest.
+/// Returns true if a role allows what needs `scope`. Admins may do everything; members work with
+/// the workloads and read the rest.
 pub const fn allows(role: Role, scope: Scope) -> bool {
     matches!(role, Role::Admin) || !admin_only(scope)
 }
 
-/// Settings of the workspace, who belongs to it, and what reaches beyond it.
+/// Returns true for settings of the workspace, its people, and whatever reaches beyond it.
 const fn admin_only(scope: Scope) -> bool {
     matches!(
         scope,
@@ -35,8 +35,8 @@ const fn admin_only(scope: Scope) -> bool {
 mod tests {
     use super::*;
 
-    /// All that a member may not do. Every other scope must be allowed: a new scope is decided
-    /// here.
+    /// Everything a member may not do. All other scopes must be allowed, so that a new scope is a
+    /// decision made here.
     const REFUSED: &[&str] = &[
         "admin",
         "customdomains:create",

@@ -3,23 +3,23 @@
 use std::fmt;
 use types::Scope;
 
-/// What a token may do: one bit for each scope.
+/// The scopes of a token: one bit for each.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ScopeSet(u128);
 
 const _: () = assert!(Scope::ALL.len() <= 128);
 
-/// Words that OAuth libraries ask for by habit; they change nothing here.
+/// Scopes that OAuth libraries request by habit; they have no effect here.
 const TOLERATED: [&str; 5] = ["openid", "offline_access", "profile", "email", "address"];
 
 impl ScopeSet {
-    /// Everything: the scope `admin` satisfies all others. What the subject may do is decided by
-    /// its role.
+    /// Returns the scope `admin`, which satisfies all others. The subject's role still limits what
+    /// it may do.
     pub fn everything() -> Self {
         [Scope::Admin].into_iter().collect()
     }
 
-    /// Reads the `scope` parameter. Nothing asked is everything; an unknown scope is returned as
+    /// Reads the `scope` parameter. An empty one means everything; an unknown scope is returned as
     /// the error.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut set = Self::default();
@@ -37,12 +37,12 @@ impl ScopeSet {
         self.0 & 1 << scope as u8 != 0
     }
 
-    /// Whether the set allows what needs `scope`.
+    /// Returns true if the set allows what needs `scope`.
     pub const fn satisfies(self, scope: Scope) -> bool {
         self.holds(Scope::Admin) || self.holds(scope)
     }
 
-    /// Whether `self` allows nothing that `other` does not.
+    /// Returns true if `self` allows nothing that `other` does not.
     pub fn within(self, other: Self) -> bool {
         self.iter().all(|scope| other.satisfies(scope))
     }
@@ -58,7 +58,7 @@ impl FromIterator<Scope> for ScopeSet {
     }
 }
 
-/// As the `scope` parameter and claim: names separated by spaces.
+/// Writes the `scope` parameter and claim: names separated by spaces.
 impl fmt::Display for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, scope) in self.iter().enumerate() {

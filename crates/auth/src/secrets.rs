@@ -1,4 +1,4 @@
-//! Secrets that we make: API keys, client secrets, codes and tokens.
+//! Secrets that we generate: API keys, client secrets, codes and tokens.
 
 use sha2::{Digest as _, Sha256};
 use store::identity::Digest;
@@ -6,19 +6,19 @@ use subtle::ConstantTimeEq;
 use types::World;
 
 pub(crate) const KEY_PREFIX: &str = "hk_";
-/// 200 random bits.
+/// Length of a secret's random part: 200 random bits.
 const SECRET_CHARS: usize = 40;
 const CHECK_CHARS: usize = 6;
 
-/// A new API key: prefix, random part, checksum. The checksum lets scanners for leaked secrets be
-/// sure, and spares the store a look-up of texts that cannot be keys.
+/// Generates an API key: prefix, random part, checksum. With the checksum, scanners for leaked
+/// secrets can be certain, and texts that cannot be keys need no lookup in the store.
 pub(crate) fn new_api_key(world: &World) -> String {
     let body = format!("{KEY_PREFIX}{}", world.random_text(SECRET_CHARS));
     let check = checksum(&body);
     body + &check
 }
 
-/// Whether a text has the form of an API key.
+/// Returns true if a text has the form of an API key.
 pub fn is_api_key(text: &str) -> bool {
     text.starts_with(KEY_PREFIX)
         && text.len() == KEY_PREFIX.len() + SECRET_CHARS + CHECK_CHARS
@@ -37,12 +37,12 @@ fn checksum(body: &str) -> String {
         .collect()
 }
 
-/// A new secret that shows what it is by its prefix.
+/// Generates a secret whose prefix shows what it is for.
 pub(crate) fn new_secret(world: &World, prefix: &str) -> String {
     format!("{prefix}_{}", world.random_text(SECRET_CHARS))
 }
 
-/// Compares without telling by the time taken how much was right.
+/// Compares in constant time, so that timing does not show how much was right.
 pub(crate) fn matches(secret: &str, stored: &Digest) -> bool {
     Digest::of(secret).as_bytes().ct_eq(stored.as_bytes()).into()
 }

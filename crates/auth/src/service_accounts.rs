@@ -9,8 +9,8 @@ use types::ids::{ResourceId, ServiceAccountId};
 
 const PER_WORKSPACE_MAX: usize = 1000;
 
-/// Makes a service account with the role `member`. The second value is its secret, which cannot be
-/// read again.
+/// Creates a service account with the role `member`. The second value is its secret, which cannot
+/// be read again.
 pub fn create(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -40,8 +40,8 @@ pub fn create(
     Ok((account, secret))
 }
 
-/// The identity of a workload: a member of its workspace, whom nobody sees or changes. `secret` is
-/// the caller's to make and to tell.
+/// Creates the identity of a workload: a member of its workspace that nobody sees or changes. The
+/// caller generates the secret and passes it on.
 pub fn create_for(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -66,7 +66,7 @@ pub fn create_for(
     Ok(account.id)
 }
 
-/// Ends the identity of a workload; its tokens stop at once.
+/// Deletes the identity of a workload; its tokens stop working immediately.
 pub fn delete_of(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -88,7 +88,7 @@ pub fn get(
     found.ok_or_else(|| Error::not_found("service account", id.as_str()))
 }
 
-/// Changes name and description; `None` leaves as it is.
+/// Changes name and description; `None` leaves them as they are.
 pub fn update(
     tx: &mut Tx<'_>,
     member: &Member,
@@ -126,7 +126,7 @@ fn change(
     Ok(account)
 }
 
-/// Removes a service account; its keys and tokens stop at once.
+/// Removes a service account; its keys and tokens stop working immediately.
 pub fn delete(
     tx: &mut Tx<'_>,
     member: &Member,

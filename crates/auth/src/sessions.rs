@@ -1,4 +1,4 @@
-//! Sessions of browsers: signing in with a password, and out again.
+//! Browser sessions: signing in with a password, and signing out.
 
 use crate::passwords::Crowded;
 use crate::{Auth, Error, Throttled, invitations, passwords, people, secrets};
@@ -31,7 +31,7 @@ pub struct Joining {
 }
 
 impl Auth {
-    /// Signs in with a password. The answer is the session's secret, for a cookie.
+    /// Signs in with a password. Returns the session's secret, for a cookie.
     pub async fn sign_in(
         &self,
         from: Remote,
@@ -41,8 +41,8 @@ impl Auth {
         // An invalid address has no account, and must not fill the memory of the throttle.
         let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
         let client = from.to_string();
-        // Behind a proxy on this machine that is not trusted to tell them apart, everybody comes
-        // from there.
+        // Not counted for local callers: behind a proxy on this machine that is not trusted to tell
+        // clients apart, everybody seems to come from there.
         if !from.is_local() {
             self.client_guesses().attempt(&client)?;
         }
@@ -83,7 +83,7 @@ impl Auth {
         user.filter(|_| right).map(|user| user.id).ok_or(SignInError::Wrong)
     }
 
-    /// Begins a session for somebody who has proved who they are.
+    /// Starts a session for somebody who has proven who they are. Returns its secret.
     pub(crate) async fn open_session(&self, user: UserId) -> Result<String, store::Error> {
         let secret = secrets::new_secret(self.world(), "hb");
         let (digest, ends) = (Digest::of(&secret), self.world().now().plus_s(LIFE_S));
@@ -91,7 +91,7 @@ impl Auth {
         Ok(secret)
     }
 
-    /// Who is signed in, if anybody.
+    /// Returns who is signed in, if anybody.
     pub async fn session(&self, secret: &str) -> Result<Option<User>, store::Error> {
         let digest = Digest::of(secret);
         let find = move |tx: &mut store::Tx<'_>| match sessions::find(tx, &digest)? {
@@ -106,7 +106,8 @@ impl Auth {
         self.store().write(move |tx| sessions::delete(tx, &digest)).await
     }
 
-    /// Makes an account for an invited person and signs them in. Answers the session's secret too.
+    /// Creates an account for an invited person and signs them in. Also returns the session's
+    /// secret.
     pub async fn join(
         &self,
         invitation: &InvitationId,
@@ -136,7 +137,7 @@ impl Auth {
         .await
     }
 
-    /// Sets a person's password and ends their sessions and grants; `by` is who does it.
+    /// Sets a person's password and ends their sessions and grants. `by` names who does it.
     pub async fn set_password(&self, email: &str, password: String, by: &str) -> Result<(), Error> {
         passwords::check(&password)?;
         let hash = self.passwords().hash(password, self.world()).await?;
@@ -146,7 +147,7 @@ impl Auth {
                 .ok_or_else(|| Error::not_found("user", email.as_str()))?;
             users::set_password(tx, &user.id, &hash, &by)?;
             if !user.is_proven() {
-                // Its keys may be those of somebody who had only claimed the address.
+                // The keys may belong to somebody who had only claimed the address.
                 return Ok(users::end_credentials(tx, &user.id)?);
             }
             sessions::delete_of_user(tx, &user.id)?;
@@ -156,7 +157,7 @@ impl Auth {
     }
 }
 
-/// The address comes from the invitation.
+/// Makes a person without an address, which comes from the invitation.
 fn new_user(auth: &Auth, joining: Joining) -> User {
     User {
         id: UserId::new(auth.world()),

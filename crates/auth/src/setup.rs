@@ -1,4 +1,4 @@
-//! The first start: what must be there before anybody can do anything.
+//! The first start: creating what must exist before anybody can do anything.
 
 use crate::passwords::Passwords;
 use crate::workspaces::{NewWorkspace, fresh};
@@ -33,7 +33,7 @@ impl Default for Wishes {
     }
 }
 
-/// What a first start makes, to be shown once.
+/// What the first start creates, to be shown once.
 #[derive(Clone)]
 pub struct FirstStart {
     pub account: AccountId,
@@ -49,8 +49,8 @@ impl fmt::Debug for FirstStart {
     }
 }
 
-/// All that a first start will make, drawn before anything is made: so it can be put into a safe
-/// place first.
+/// Everything that the first start will create. It is generated before anything is created, so that
+/// it can be put in a safe place first.
 #[derive(Clone)]
 pub struct Plan {
     pub first: FirstStart,
@@ -64,8 +64,8 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Plans an account, its admin, a workspace and an API key, unless there is an account: then
-/// `None`.
+/// Plans an account, its admin, a workspace and an API key. Returns `None` if there is an account
+/// already.
 pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option<Plan>, Error> {
     if store.read(accounts::any).await? {
         return Ok(None);
@@ -82,8 +82,8 @@ pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option
     }))
 }
 
-/// Makes what was planned, in one transaction, so that a crash leaves all or nothing. `false`:
-/// another server was faster.
+/// Creates what was planned in one transaction, so that a crash leaves all or nothing. Returns
+/// `false` if another server was faster.
 pub async fn carry_out(store: &Store, plan: &Plan) -> Result<bool, Error> {
     let plan = plan.clone();
     let made = store
@@ -101,7 +101,7 @@ pub async fn carry_out(store: &Store, plan: &Plan) -> Result<bool, Error> {
     }
 }
 
-/// Plans and makes, for those who keep what was made no safer than in memory.
+/// Plans and creates at once, for callers who keep the result only in memory.
 pub async fn first_start(
     store: &Store,
     world: &World,
@@ -111,8 +111,8 @@ pub async fn first_start(
     Ok(carry_out(store, &plan).await?.then_some(plan.first))
 }
 
-/// Whether a key is one of this server's: what was planned by a start that was cut off may have
-/// been made or not.
+/// Returns true if this server knows an API key: if a start was interrupted, what it planned may
+/// have been created or not.
 pub async fn knows_key(store: &Store, value: &str) -> Result<bool, Error> {
     let digest = Digest::of(value);
     Ok(store.read(move |tx| identity::api_keys::find_by_digest(tx, &digest)).await?.is_some())

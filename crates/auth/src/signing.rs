@@ -1,4 +1,4 @@
-//! The keys that sign access tokens: made, rotated and retired.
+//! The keys that sign access tokens: created, rotated and retired.
 
 use crate::jwt::Key;
 use base64::Engine;
@@ -11,10 +11,10 @@ use types::Timestamp;
 
 /// How long a key signs before the next one takes over.
 const SIGNS_FOR_MS: i64 = 90 * 24 * 3_600_000;
-/// How long a key verifies after that: the life of a token, and room for clocks.
+/// How long a key verifies after that: the lifetime of a token, plus a margin for clocks.
 const VERIFIES_FOR_S: i64 = crate::tokens::ACCESS_LIFE_S + 3600;
 
-/// The keys in use, the one that signs first.
+/// The keys in use.
 pub(crate) struct KeySet(Vec<Arc<Key>>);
 
 impl KeySet {
@@ -27,7 +27,7 @@ impl KeySet {
         self.0.iter().find(in_use).cloned()
     }
 
-    /// The JSON Web Key Set of RFC 7517.
+    /// Returns the JSON Web Key Set (RFC 7517).
     pub(crate) fn public(&self) -> Value {
         let keys = self.0.iter().map(|key| key.pair.jwk(&key.id));
         json!({"keys": keys.collect::<Vec<_>>()})
@@ -44,7 +44,7 @@ pub(crate) fn load(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
     Ok(KeySet(keys.collect::<Result<_, _>>()?))
 }
 
-/// Makes a new key when there is none or the present one has signed long enough.
+/// Makes a new key if there is none or the present one has signed long enough.
 pub(crate) fn ensure(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
     let now = tx.world().now();
     let keys = signing_keys::list(tx)?;
@@ -53,7 +53,7 @@ pub(crate) fn ensure(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
     if keys.iter().any(fresh) { load(tx) } else { rotate(tx) }
 }
 
-/// Makes a new key sign. Tokens of those before it stay valid until they expire.
+/// Makes a new key sign. Tokens signed by earlier keys stay valid until they expire.
 pub(crate) fn rotate(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
     let world = tx.world().clone();
     let now = world.now();

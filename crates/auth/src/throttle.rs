@@ -1,19 +1,19 @@
-//! Slows down those who guess.
+//! Limits on guessing.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use types::{Timestamp, World};
 
-/// Names that are watched at once. Names that are refused are never forgotten before their window
-/// is over. To fill all places with them takes ten attempts each, and an attempt at a password
-/// takes a hash, of which a machine computes fewer than that many within a window.
+/// Most names that are watched at once. Names that are being refused are never forgotten before
+/// their window is over. To fill all places with such names takes ten attempts each, and an attempt
+/// at a password takes a hash, of which a machine computes fewer than that many within a window.
 const WATCHED_MAX: usize = 100_000;
-/// When there is no place left, so many are freed at once that looking for them is rare.
+/// How many places are freed at once when none is left, so that this rarely happens.
 const FREED_AT_ONCE: usize = 10_000;
 
-/// Counts failures by name; too many within the window close the door until the window has passed.
+/// Counts failures by name. Too many within the window cause refusals until the window has passed.
 pub(crate) struct Throttle {
-    /// What is tried, as the label of the metric.
+    /// What is attempted, used as label of the metric.
     what: &'static str,
     world: World,
     failures_max: u32,
@@ -38,7 +38,7 @@ impl Throttle {
         Self { what, world, failures_max, window_s, watched: Mutex::default() }
     }
 
-    /// Counts an attempt before it is made, so that attempts at the same time cannot slip through
+    /// Counts an attempt before it is made, so that simultaneous attempts cannot slip through
     /// together.
     pub(crate) fn attempt(&self, name: &str) -> Result<(), Throttled> {
         let counted = self.count(name);
@@ -78,8 +78,8 @@ impl Throttle {
         tally.failures >= self.failures_max
     }
 
-    /// Forgets what is over, else the oldest of those who may still try: whoever may not stays
-    /// refused, however many others there are.
+    /// Forgets names whose window is over, or else the oldest ones that may still try: refused
+    /// names stay refused, however many others there are. Returns false if there is no place left.
     fn make_room(&self, watched: &mut HashMap<String, Tally>, now: Timestamp) -> bool {
         watched.retain(|_, tally| self.end(tally) > now);
         if watched.len() < WATCHED_MAX {
@@ -97,7 +97,7 @@ impl Throttle {
         !free.is_empty()
     }
 
-    /// The attempt was not made, or is none to be counted.
+    /// Uncounts an attempt that was not made or should not count.
     pub(crate) fn take_back(&self, name: &str) {
         let mut watched = self.watched.lock();
         if let Some(tally) = watched.get_mut(name) {
@@ -105,7 +105,7 @@ impl Throttle {
         }
     }
 
-    /// The attempt was right: its failures no longer count.
+    /// Forgets the failures of a name after a correct attempt.
     pub(crate) fn succeeded(&self, name: &str) {
         self.watched.lock().remove(name);
     }

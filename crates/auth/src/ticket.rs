@@ -1,4 +1,4 @@
-//! Connections that last: with what they were opened, and when that is no longer good.
+//! Long-lived connections: the credential they were opened with, and when it stops being valid.
 
 use crate::registry_tokens::Bond;
 use crate::{Auth, Denied, Member};
@@ -7,7 +7,7 @@ use std::fmt;
 use types::Scope;
 use types::ids::WorkspaceId;
 
-/// What somebody showed to open a connection that may last.
+/// The credential and rights with which a connection that may last was opened.
 pub struct Ticket {
     shown: Shown,
     workspace: WorkspaceId,
@@ -16,10 +16,10 @@ pub struct Ticket {
 }
 
 enum Shown {
-    /// A key or an access token.
+    /// An API key or an access token.
     Credential(String),
-    /// A token of the registry. What it opened goes on for as long as the credential behind it is
-    /// good: such tokens live for minutes, and large layers take longer.
+    /// A registry token. What it opened stays open as long as the credential behind it is valid:
+    /// such tokens live for minutes, and large layers take longer.
     Bond(Bond),
 }
 
@@ -30,12 +30,12 @@ impl fmt::Debug for Ticket {
 }
 
 impl Ticket {
-    /// For `member`, who showed `token` and used `scopes`.
+    /// Makes a ticket for `member`, who showed `token` and used `scopes`.
     pub fn new(token: &str, member: &Member, scopes: &'static [Scope]) -> Self {
         Self::of(Shown::Credential(token.to_owned()), member, scopes)
     }
 
-    /// For `member`, who showed a token of the registry with this credential behind it.
+    /// Makes a ticket for `member`, who showed a registry token with this credential behind it.
     pub fn of_registry(bond: &Bond, member: &Member, scopes: &'static [Scope]) -> Self {
         Self::of(Shown::Bond(bond.clone()), member, scopes)
     }
@@ -51,22 +51,22 @@ impl Ticket {
 }
 
 impl Auth {
-    /// Whether a ticket would be given now.
+    /// Checks that the ticket's credential and rights are still valid.
     pub async fn still_admits(&self, ticket: &Ticket) -> Result<(), Denied> {
         let identity = match &ticket.shown {
             Shown::Credential(token) => self.identify(token).await?,
             Shown::Bond(bond) => self.identify_bond(bond).await?,
         };
         let member = self.enter(&identity, Some(&ticket.workspace_name))?;
-        // Another workspace may have got the name.
+        // Another workspace may have taken the name.
         if member.workspace != ticket.workspace {
             return Err(Denied::NotMember { workspace: ticket.workspace_name.clone() });
         }
         member.may(ticket.scopes)
     }
 
-    /// Waits until a ticket is no longer good: revoked, expired, or its holder without the right.
-    /// Every connection that outlives its request must end with it.
+    /// Waits until a ticket is no longer valid: its credential was revoked or expired, or its
+    /// holder lost the right. Every connection that outlives its request must end with it.
     pub async fn outlived(&self, ticket: &Ticket) -> Denied {
         let look = || async {
             match self.still_admits(ticket).await {

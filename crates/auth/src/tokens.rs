@@ -12,7 +12,7 @@ use types::ids::{ClientId, GrantId};
 pub(crate) const ACCESS_LIFE_S: i64 = 2 * 3600;
 const REFRESH_LIFE_S: i64 = 30 * 24 * 3600;
 
-/// The answer of the token endpoint. Published clients refuse any further member.
+/// The answer of the token endpoint. Published clients refuse any additional member.
 #[derive(Clone, Serialize)]
 pub struct Tokens {
     pub access_token: String,
@@ -27,10 +27,10 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Grants of one person or service account; the oldest are revoked when there are more.
+/// Most grants of one person or service account; the oldest are revoked when there are more.
 const GRANTS_PER_SUBJECT_MAX: i64 = 10_000;
 
-/// Records that `client` was allowed `scopes` for `subject`.
+/// Records that `client` was granted `scopes` on behalf of `subject`.
 pub(crate) fn grant(
     tx: &mut Tx<'_>,
     client: &ClientId,
@@ -51,7 +51,7 @@ pub(crate) fn grant(
     Ok(grant)
 }
 
-/// Issues tokens of a grant. `scopes` may be narrower than it.
+/// Issues tokens for a grant. `scopes` may be narrower than those of the grant.
 pub(crate) fn issue(
     auth: &Auth,
     tx: &mut Tx<'_>,

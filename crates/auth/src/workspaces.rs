@@ -1,4 +1,4 @@
-//! Workspaces, as people make and manage them.
+//! Workspaces, as people create and manage them.
 
 use crate::{Denied, Error, Identity, Member, Role, Subject};
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use types::ids::{AccountId, WorkspaceId};
 use types::parts::names::is_dns_label;
 use types::wire::{WorkspaceReason, WorkspaceStatus};
 
-/// Workspaces of one account.
+/// Most workspaces of one account.
 const PER_ACCOUNT_MAX: usize = 1000;
 const NAME_MAX: usize = 49;
 const DISPLAY_NAME_MAX: usize = 63;
 
-/// Words that stand where workspaces do in addresses, or that callers would take for ours.
+/// Names that occur in addresses where workspaces do, or that callers would take for ours.
 const RESERVED: &[&str] = &[
     "account",
     "accounts",
@@ -69,7 +69,7 @@ const RESERVED: &[&str] = &[
     "www",
 ];
 
-/// What a new workspace is to be.
+/// Properties of a new workspace.
 #[derive(Debug, Clone, Default)]
 pub struct NewWorkspace {
     pub name: String,
@@ -77,11 +77,11 @@ pub struct NewWorkspace {
     pub labels: BTreeMap<String, String>,
     pub settings: Settings,
     pub region: Option<String>,
-    /// One that the caller administers; the first of those when absent.
+    /// An account that the caller administers; the first one if absent.
     pub account: Option<AccountId>,
 }
 
-/// What is to change; `None` leaves as it is.
+/// Changes to a workspace; `None` leaves a property as it is.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
     pub display_name: Option<String>,
@@ -89,7 +89,7 @@ pub struct Change {
     pub settings: Option<Settings>,
 }
 
-/// Why a name cannot be had, if so. A name of a wrong form is an error.
+/// Returns why a name is not available, if so. A malformed name is an error.
 pub fn refusal(tx: &mut Tx<'_>, name: &str) -> Result<Option<WorkspaceReason>, Error> {
     if name.len() > NAME_MAX || !is_dns_label(name) {
         let rule = format!(
@@ -119,7 +119,7 @@ fn forbidden(name: &str) -> Option<WorkspaceReason> {
     }
 }
 
-/// What a reason means, for people.
+/// Explains a reason to people.
 pub const fn reason_text(reason: WorkspaceReason) -> &'static str {
     match reason {
         WorkspaceReason::Taken => "is taken",
@@ -129,7 +129,7 @@ pub const fn reason_text(reason: WorkspaceReason) -> &'static str {
     }
 }
 
-/// Makes a workspace; the caller becomes its admin.
+/// Creates a workspace; the caller becomes its admin.
 pub fn create(tx: &mut Tx<'_>, who: &Identity, new: NewWorkspace) -> Result<Workspace, Error> {
     let user = who.person()?.clone();
     let account = match new.account.as_ref() {
@@ -180,7 +180,7 @@ fn check_display_name(name: &str) -> Result<(), Error> {
     Err(Error::invalid("displayName", format!("must have at most {DISPLAY_NAME_MAX} characters")))
 }
 
-/// The workspaces that the caller belongs to.
+/// Lists the workspaces that the caller belongs to.
 pub fn list(tx: &mut Tx<'_>, who: &Identity) -> Result<Vec<Workspace>, Error> {
     match &who.subject {
         Subject::User(user) => Ok(workspaces::list_of_user(tx, user)?),
@@ -198,8 +198,8 @@ pub fn get(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     found.ok_or_else(|| Error::not_found("workspace", member.workspace_name.as_str()))
 }
 
-/// Changes a workspace; its name stays. Fails with [`store::Error::Stale`] when somebody was
-/// faster.
+/// Changes a workspace, except for its name. Fails with [`store::Error::Stale`] if somebody else
+/// was faster.
 pub fn update(tx: &mut Tx<'_>, member: &Member, change: Change) -> Result<Workspace, Error> {
     member.admin()?;
     let mut workspace = get(tx, member)?;
@@ -220,8 +220,8 @@ pub fn update(tx: &mut Tx<'_>, member: &Member, change: Change) -> Result<Worksp
     Ok(workspace)
 }
 
-/// Removes the workspace with its members, service accounts and keys. Its resources are the
-/// caller's business.
+/// Removes the workspace with its members, service accounts and keys. The caller must remove its
+/// resources.
 pub fn delete(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     member.admin()?;
     let workspace = get(tx, member)?;
@@ -238,8 +238,8 @@ pub fn leave(tx: &mut Tx<'_>, member: &Member) -> Result<Workspace, Error> {
     Ok(workspace)
 }
 
-/// Refuses when `user` is the only admin. Holds the workspace, so that the answer stays true in
-/// this transaction.
+/// Fails if `user` is the only admin. Locks the workspace, so that the result stays true in this
+/// transaction.
 pub(crate) fn keep_an_admin(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

@@ -1,4 +1,4 @@
-//! Device codes: signing in a program that has no browser, in one that is elsewhere.
+//! Device codes, for programs without a browser: the user signs in with a browser elsewhere.
 
 use super::client::{self, Credentials};
 use super::token::{self, Outcome};
@@ -14,13 +14,16 @@ use store::identity::users::User;
 use types::Remote;
 
 pub(crate) const LIFE_S: i64 = 600;
-/// The published command line asks every three seconds and gives up when it is told to slow down.
+/// Polling interval. The published command line asks every three seconds and gives up when it is
+/// told to slow down.
 const INTERVAL_S: i64 = 3;
-/// Requests arrive with jitter; only what is clearly too early is refused.
+/// Tolerance for polling early. Requests arrive with jitter, so only what is clearly too early is
+/// refused.
 const EARLY_S: i64 = 1;
 /// What RFC 8628 adds to the interval of those who ask too often.
 const SLOWER_BY_S: i64 = 5;
-/// Letters that cannot be misread and spell no words; 20 to the power of 8 codes.
+/// Letters of user codes, which cannot be misread and spell no words. There are 20 to the power of
+/// 8 codes.
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const USER_CODE_CHARS: usize = 8;
 
@@ -41,12 +44,12 @@ impl fmt::Debug for Device {
     }
 }
 
-/// What a person decides on.
+/// The request that a person decides on.
 #[derive(Debug, Clone)]
 pub struct Asking {
     pub client_name: String,
     pub scopes: ScopeSet,
-    /// As people read it: `BCDF-GHJK`.
+    /// Code as people read it: `BCDF-GHJK`.
     pub user_code: String,
 }
 
@@ -61,7 +64,7 @@ pub enum DeviceError {
 }
 
 impl Auth {
-    /// A device begins: it gets a code for itself, and one for its user.
+    /// Starts the flow for a device, which gets a code for itself and one for its user.
     pub async fn begin_device(
         &self,
         from: Remote,
@@ -70,7 +73,8 @@ impl Auth {
     ) -> Result<Device, Fault> {
         let credentials = Credentials::read(&params, authorization)?;
         let scopes = token::scopes(&params)?;
-        // As with passwords: behind a proxy on this machine, everybody may come from there.
+        // Skipped for local callers, as with passwords: behind a proxy on this machine, everybody
+        // may seem to come from there.
         if !from.is_local() {
             self.client_devices().attempt(&from.to_string())?;
         }
@@ -110,14 +114,14 @@ impl Auth {
         })
     }
 
-    /// Finds the device that shows a code. Wrong guesses of one person are limited.
+    /// Finds the device that shows a code. Wrong guesses by one person are limited.
     pub async fn device(&self, user: &User, user_code: &str) -> Result<Asking, DeviceError> {
         let (device, client_name) = self.find_device(user, user_code).await?;
         let scopes = ScopeSet::parse(&device.scope).map_err(|_| DeviceError::Unknown)?;
         Ok(Asking { client_name, scopes, user_code: readable(&device.user_code) })
     }
 
-    /// Records what the person decided.
+    /// Records the person's decision.
     pub async fn decide_device(
         &self,
         user: &User,
@@ -200,7 +204,7 @@ fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
     }))
 }
 
-/// A code that no other device shows at the moment.
+/// Returns a code that no other device shows at the moment.
 fn new_user_code(tx: &mut Tx<'_>) -> Result<String, store::Error> {
     loop {
         let bytes = tx.world().random_bytes::<USER_CODE_CHARS>();
@@ -217,7 +221,7 @@ fn readable(user_code: &str) -> String {
     format!("{left}-{right}")
 }
 
-/// What was meant, however it was typed.
+/// Returns the code that was meant, however it was typed.
 fn plain(user_code: &str) -> String {
     user_code
         .chars()

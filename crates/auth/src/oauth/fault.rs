@@ -1,8 +1,8 @@
-//! What clients are told when they are refused.
+//! The errors that clients get when they are refused.
 
 use crate::{Denied, Throttled};
 
-/// The error codes of RFC 6749 and RFC 8628.
+/// Error codes of RFC 6749 and RFC 8628.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     AccessDenied,
@@ -71,7 +71,8 @@ impl Fault {
     }
 }
 
-/// Whom a grant is for may be gone by the time it is used.
+/// Converts the error of loading an identity: the person or service account behind a grant may be
+/// gone by the time it is used.
 impl From<Denied> for Fault {
     fn from(denied: Denied) -> Self {
         match denied {

@@ -1,4 +1,4 @@
-//! What clients can find out by themselves.
+//! What clients can discover by themselves.
 
 use super::token::DEVICE_GRANT;
 use crate::{Auth, Identity, Subject};
@@ -7,7 +7,7 @@ use store::identity::users;
 use types::Scope;
 
 impl Auth {
-    /// The discovery document (RFC 8414).
+    /// Returns the discovery document (RFC 8414).
     pub fn metadata(&self) -> Value {
         let at = |path: &str| format!("{}/oauth/{path}", self.issuer());
         let scopes: Vec<_> = Scope::ALL.iter().map(|scope| scope.name()).collect();
@@ -32,7 +32,7 @@ impl Auth {
         })
     }
 
-    /// Who the caller is, for the userinfo endpoint.
+    /// Returns who the caller is, for the userinfo endpoint.
     pub async fn user_info(&self, who: &Identity) -> Result<Value, store::Error> {
         let Subject::User(id) = who.subject.clone() else {
             return Ok(json!({"sub": who.subject.as_str(), "name": who.name}));

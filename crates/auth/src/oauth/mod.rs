@@ -1,9 +1,9 @@
 //! OAuth 2.0 without HTTP: what the endpoints decide.
 //!
 //! RFC 6749 with the advice of RFC 9700: no implicit and no password grant, exact redirect
-//! addresses, PKCE by SHA-256, the issuer in answers (RFC 9207), codes and refresh tokens that work
-//! once and betray a second use. Device codes follow RFC 8628, revocation RFC 7009, metadata RFC
-//! 8414.
+//! addresses, PKCE with SHA-256, the issuer in answers (RFC 9207), and codes and refresh tokens
+//! that work only once, where a second use reveals a theft. Device codes follow RFC 8628,
+//! revocation RFC 7009, metadata RFC 8414.
 
 mod authorize;
 mod client;

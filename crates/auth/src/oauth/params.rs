@@ -12,7 +12,7 @@ const VALUE_BYTES_MAX: usize = 4096;
 #[derive(Clone, Default)]
 pub struct Params(BTreeMap<String, String>);
 
-/// Values may be secrets.
+/// Shows only the names: values may be secrets.
 impl fmt::Debug for Params {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -28,7 +28,7 @@ impl Params {
         )
     }
 
-    /// Reads a JSON object; clients of the published kind send these.
+    /// Reads a JSON object, which published clients send.
     pub fn from_json(text: &[u8]) -> Result<Self, Fault> {
         let members: Map<String, Value> = serde_json::from_slice(text)
             .map_err(|_| Fault::request("the body is not a JSON object"))?;
@@ -63,7 +63,7 @@ impl Params {
         Ok(Self(params))
     }
 
-    /// A parameter without a value counts as absent (RFC 6749, section 3.1).
+    /// Returns a parameter. One without a value counts as absent (RFC 6749, section 3.1).
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }

@@ -7,8 +7,8 @@ use crate::{Auth, jwt};
 use store::identity::{Digest, grants};
 
 impl Auth {
-    /// Revokes the grant of a refresh or access token. What is not a token of ours needs no
-    /// revoking.
+    /// Revokes the grant of a refresh or access token. A text that is not one of our tokens needs
+    /// no revoking.
     pub async fn revoke(&self, params: Params, authorization: Option<&str>) -> Result<(), Fault> {
         let credentials = Credentials::read(&params, authorization)?;
         let token = params.need("token")?.to_owned();

@@ -14,15 +14,15 @@ use store::identity::{Digest, codes, grants};
 use types::ids::ClientId;
 
 pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// A verifier of RFC 7636.
+/// Length of a PKCE verifier (RFC 7636).
 const VERIFIER_CHARS: std::ops::RangeInclusive<usize> = 43..=128;
 
-/// What is decided within a transaction. Its writes stay in both cases; a [`Fault`] undoes them.
+/// The outcome of a transaction. All of these keep its writes; a [`Fault`] undoes them.
 pub(super) enum Outcome {
     Issued(Tokens),
-    /// Refused, and what a stolen token gave has been revoked.
+    /// Refused, and everything that a stolen token gave access to was revoked.
     Revoked(Fault),
-    /// Not yet decided; that it was asked is remembered.
+    /// Not decided yet; the request was recorded.
     Waiting(Fault),
 }
 
@@ -124,7 +124,8 @@ fn check_code(
         (None, None) => Ok(()),
         (Some(challenge), Some(verifier)) if verifies(verifier, challenge) => Ok(()),
         (Some(_), None) => Err(Fault::request("`code_verifier` is missing")),
-        // Also without a challenge: then somebody took it out of the authorization request.
+        // Refused even without a challenge: somebody must have removed it from the authorization
+        // request.
         (_, Some(_)) => Err(Fault::grant("`code_verifier` does not fit the `code_challenge`")),
     }
 }
@@ -160,8 +161,8 @@ fn by_refresh(
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
-/// Whether the grant was made to this client. Public clients need not name themselves; the
-/// published ones do not.
+/// Checks that the grant was made to this client. Public clients need not identify themselves, and
+/// the published ones do not.
 pub(super) fn check_owner(
     tx: &mut Tx<'_>,
     grant: &Grant,

@@ -32,7 +32,7 @@ enum Audience {
 }
 
 impl Claims {
-    /// Some providers write the flag as a text.
+    /// Returns the address if it is verified. Some providers write that flag as a text.
     pub(super) fn verified_email(&self) -> Option<&str> {
         let verified = match self.email_verified.as_ref()? {
             Value::Bool(verified) => *verified,
@@ -53,8 +53,8 @@ impl Claims {
     }
 }
 
-/// The claims of a token that the provider made for us, now, for this nonce. The error says what is
-/// wrong.
+/// Returns the claims of a token that the provider issued to us for this nonce and that has not
+/// expired. The error says what is wrong.
 pub(super) fn verify(
     token: &str,
     keys: &[PublicKey],

@@ -1,10 +1,9 @@
 //! Signing in through an outside OpenID Connect provider: authorization code with PKCE, state and
 //! nonce.
 //!
-//! State, nonce and verifier are all derived from one secret that a cookie of the browser holds, so
-//! nothing is stored and nothing of one browser fits another. The provider vouches for an address
-//! only; who that is here, and whether they may come in, is decided by our own people and
-//! invitations.
+//! State, nonce and verifier are all derived from one secret in a cookie of the browser, so nothing
+//! is stored, and nothing from one browser fits another. The provider only vouches for an address;
+//! our own people and invitations decide who that is here and whether they may come in.
 
 mod id_token;
 mod wire;
@@ -22,10 +21,10 @@ use types::ids::UserId;
 use url::Url;
 use wire::Wire;
 
-/// The provider, as it was registered there.
+/// The outside provider, with the data of our registration there.
 #[derive(Clone)]
 pub struct Provider {
-    /// For the button: "Sign in with …".
+    /// Name for the button "Sign in with …".
     pub name: String,
     pub issuer: String,
     pub client_id: String,
@@ -66,7 +65,7 @@ struct Voucher {
 }
 
 impl Auth {
-    /// The name of the outside provider, if there is one.
+    /// Returns the name of the outside provider, if there is one.
     pub fn outside(&self) -> Option<&str> {
         self.provider().ok().map(|provider| provider.name.as_str())
     }
@@ -75,12 +74,12 @@ impl Auth {
         format!("{}/oauth/outside/callback", self.issuer())
     }
 
-    /// A secret for the cookie of a browser that begins to sign in.
+    /// Returns a secret for the cookie of a browser that starts to sign in.
     pub fn new_outside_secret(&self) -> String {
         secrets::new_secret(self.world(), "ho")
     }
 
-    /// Where the browser goes to sign in. `secret` is in its cookie.
+    /// Returns the address to which the browser goes to sign in. `secret` is in its cookie.
     pub async fn begin_outside(&self, secret: &str) -> Result<String, OutsideError> {
         let provider = self.provider()?;
         let found = Wire::new()?.discover(&provider.issuer).await?;
@@ -99,7 +98,7 @@ impl Auth {
         Ok(url.into())
     }
 
-    /// The browser is back. Answers the secret of its new session.
+    /// Completes the sign-in when the browser is back. Returns the secret of its new session.
     pub async fn finish_outside(
         &self,
         secret: &str,
@@ -158,7 +157,7 @@ impl Auth {
         })
     }
 
-    /// Finds the person, or makes one of an invitation.
+    /// Finds the person, or creates one who was invited.
     async fn admit(&self, voucher: Voucher) -> Result<UserId, OutsideError> {
         self.change(move |tx| match users::find_by_email(tx, &voucher.email)? {
             Some(user) => {

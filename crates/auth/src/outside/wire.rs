@@ -1,4 +1,4 @@
-//! Asking the provider.
+//! Requests to the provider.
 
 use super::{OutsideError, Provider};
 use base64::Engine;
@@ -36,7 +36,7 @@ struct KeyAnswer {
 
 impl Wire {
     pub(super) fn new() -> Result<Self, OutsideError> {
-        // Redirects would let the provider send our secret elsewhere.
+        // A redirect would let the provider send our secret elsewhere.
         let client =
             Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none()).build();
         client.map(Self).map_err(|error| failed("no connection can be made", &error))
@@ -73,7 +73,7 @@ impl Wire {
     }
 }
 
-/// Both parts are form-encoded first (RFC 6749, section 2.3.1).
+/// Returns the `Authorization` header. Both parts are form-encoded first (RFC 6749, section 2.3.1).
 fn basic(provider: &Provider) -> String {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     format!(
