@@ -1,4 +1,4 @@
-//! Backups, tested by restoring.
+//! Backups, tested by restoring them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -45,7 +45,7 @@ async fn all(store: &Store) -> Vec<Stored> {
     store.read(work).await.unwrap()
 }
 
-/// The moment at which everything written so far can be followed.
+/// Waits until everything written so far can be followed, and returns that position.
 async fn settled(store: &Store, changes: usize) -> i64 {
     let mut follower = store.follow(0, Duration::from_millis(20));
     let mut seen = 0;

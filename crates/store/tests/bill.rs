@@ -117,7 +117,7 @@ async fn two_owners_cannot_overwrite_each_other(place: Place) {
         .unwrap();
     let changed = Budget { amount: "200".into(), ..made.clone() };
     store.write(move |tx| budgets::update(tx, &changed)).await.unwrap();
-    // What was judged of the amount before must not be taken for the new one.
+    // A verdict on the earlier amount must not be applied to the new one.
     let late = store.write(move |tx| budgets::set_exhausted(tx, &made, Some(at(i64::MAX)))).await;
     assert!(matches!(late, Err(Error::Stale { .. })), "{late:?}");
     let now = store.read(|tx| budgets::find(tx, &account(), "all")).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Builds from an address to an image: who may take what, and what counts.
+//! Builds from an address to an image: who may take what, and which reports count.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Calls that are kept until they were answered, marks of the clock, addresses of triggers.
+//! Calls that are kept until they were answered, cron marks, and addresses of triggers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -66,8 +66,8 @@ async fn a_delivery_is_claimed_by_one_and_its_outcome_counts_once(place: Place) 
     let [first] = claim(&store, claiming(LATER)).await.try_into().unwrap();
     assert_eq!(first.secret, Some(Sensitive("hunter2".into())));
     assert!(claim(&store, claiming(LATER + 29_999)).await.is_empty());
-    // Nothing was heard for so long that it is taken anew; what the first claimant says then no
-    // longer counts.
+    // The claim expired without a report, so the delivery is claimed again; what the first claimant
+    // reports afterwards no longer counts.
     let [second] = claim(&store, claiming(LATER + 30_000)).await.try_into().unwrap();
     assert!(!record(&store, &first, Next::Failed).await);
     assert!(record(&store, &second, Next::Retry(Timestamp::from_ms(LATER + 60_000))).await);

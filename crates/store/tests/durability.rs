@@ -1,5 +1,5 @@
-//! Transactions: what was answered stays, what failed leaves nothing, and threads survive what they
-//! run.
+//! Transactions: acknowledged writes stay, failed ones leave nothing, and database threads survive
+//! whatever they run.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -85,7 +85,7 @@ async fn going_on_after_a_failed_statement_is_refused(place: Place) {
     let store = place.open().await;
     let work = |tx: &mut Tx<'_>| {
         let made = resources::insert(tx, agent(&tx.world().clone(), "a"))?;
-        // The same id under another name: the statement itself fails.
+        // The same id under another name, so the statement itself fails.
         let again = resources::insert(tx, resources::Stored { name: "b".into(), ..made });
         assert!(matches!(again, Err(Error::Duplicate { .. })), "{again:?}");
         Ok::<_, Error>(())
@@ -220,7 +220,8 @@ async fn requests_after_a_lost_connection_succeed() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
          WHERE datname = current_database() AND application_name = 'holm'",
     );
-    // A request in hand may fail; whatever was answered is there, and the next ones are served.
+    // A request in progress may fail; acknowledged writes are there, and the next requests are
+    // served.
     let later = |tx: &mut Tx<'_>| resources::insert(tx, agent(&tx.world().clone(), "later"));
     while store.write(later).await.is_err() {}
     assert_eq!(count(&store).await, 21);

@@ -1,4 +1,4 @@
-//! Outgoing addresses: one holder each, whoever asks at the same time.
+//! Outgoing addresses have one holder each, even if several ask at the same time.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! The durable queue as rows.
+//! The rows of the durable queue.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -182,7 +182,7 @@ async fn many_tasks_are_recorded_together(place: Place) {
             let mut ended = tasks::held(tx, "here", 150)?;
             for task in &mut ended {
                 task.state = State::Succeeded;
-                // Those are another's.
+                // These belong to another attempt.
                 if task.index % 10 == 0 {
                     task.attempt = 2;
                 }

@@ -1,4 +1,4 @@
-//! A standby takes the place of the database's server, without the last that was written.
+//! A standby replaces the database server, without the latest writes.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,23 +10,23 @@ use store::{Error, Replication, Store, resources};
 use testing::Cluster;
 
 const POLL: Duration = Duration::from_millis(20);
-/// Longer than any test machine takes; it only ends a test that would hang.
+/// Longer than any test machine needs; it only ends a test that would otherwise hang.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Written to the old server only, so that the new one gives its numbers to others.
+/// Number of writes that only the old server has, so that the new one reuses their numbers.
 const LOST: usize = 40;
 
 async fn write_agent(store: &Store, name: String) -> Result<(), Error> {
     store.write(move |tx| resources::insert(tx, agent(&tx.world().clone(), &name))).await.map(drop)
 }
 
-/// The next changes, whatever has to be waited for meanwhile.
+/// Returns the next changes, however often the database is unreachable meanwhile.
 async fn next(follower: &mut feed::Follower) -> Result<Vec<Change>, Error> {
     loop {
         match tokio::time::timeout(PATIENCE, follower.next())
             .await
             .expect("the follower hears something")
         {
-            // The database is on its way back.
+            // The database is not back yet.
             Err(Error::Unreachable(_) | Error::Database(_)) => tokio::time::sleep(POLL).await,
             end => return end,
         }
@@ -60,7 +60,7 @@ async fn followers_learn_of_a_failover_that_lost_what_they_had_seen() {
     primary.kill();
     standby.restart().unwrap();
     standby.promote().unwrap();
-    // While the old server is gone and the new one not yet found, writes are refused.
+    // Until the new server is found, writes are refused.
     while write_agent(&store, "after".into()).await.is_err() {
         tokio::time::sleep(POLL).await;
     }
@@ -77,7 +77,7 @@ async fn followers_learn_of_a_failover_that_lost_what_they_had_seen() {
             break;
         }
     }
-    // The next start finds everything in order and leaves it so.
+    // The next start finds everything in order and changes nothing.
     drop(store);
     let store = place.open().await;
     assert!(store.read(move |tx| feed::since(tx, None, begin, 10)).await.is_ok());

@@ -1,4 +1,4 @@
-//! The change feed: what followers are promised.
+//! What the change feed promises its followers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -20,7 +20,7 @@ on_both!(
     revisions_grow_across_a_restart,
 );
 
-/// As often as a test looks for commits of other servers.
+/// How often a test looks for commits of other servers.
 const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,8 +32,8 @@ async fn all(store: &Store, after: i64) -> Result<Vec<Change>, Error> {
     store.read(move |tx| feed::since(tx, None, after, 1000)).await
 }
 
-/// Waits until so many changes can be seen: on PostgreSQL, transactions of other tests on the same
-/// server hold back what is newer than they are.
+/// Waits until `count` changes can be seen: on PostgreSQL, transactions of other tests on the same
+/// server hold back changes newer than they are.
 async fn first(store: &Store, count: usize, after: i64) -> Vec<Change> {
     let mut follower = store.follow(after, POLL);
     let mut seen = Vec::new();
@@ -151,9 +151,9 @@ async fn write_for_a_while(stores: [Store; 2], rounds: usize) {
                 let names = [task * 7 + round, task * 3 + round * 5, round]
                     .map(|number| format!("a{}", number % 6));
                 let mut names = names[..1 + round % 3].to_vec();
-                // In one order, or they would spend the test on waiting for each other.
+                // Always in the same order, or the test would spend its time waiting for locks.
                 names.sort();
-                // Losing against another writer is fine; what counts is what was acknowledged.
+                // Losing against another writer is fine; only acknowledged writes matter.
                 let _ =
                     store.write(move |tx| names.iter().try_for_each(|name| bump(tx, name))).await;
             }
@@ -182,7 +182,8 @@ async fn with_two_servers_a_follower_misses_nothing_and_sees_versions_in_order()
         write_agent(&stores[1], last.into()).await;
         stores
     });
-    // Whatever holds the feed back, such as a transaction of another test, ends before that is seen.
+    // Whatever holds the feed back, such as a transaction of another test, ends before this is
+    // seen.
     let mut seen: Vec<Change> = Vec::new();
     while seen.last().is_none_or(|change| change.name != last) {
         seen.extend(tokio::time::timeout(PATIENCE, follower.next()).await.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! Limits of models and what servers hold of them; hours of usage.
+//! Limits of models and what servers hold of them; usage of models by hour.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -62,7 +62,7 @@ async fn grants_never_pass_the_amount(place: Place) {
     assert_eq!(said(&got), [(0, 60, 0)]);
     let got = keep(&store, Batch { wants: vec![want("l", 60)], ..batch("b", 1) }).await;
     assert_eq!(said(&got), [(0, 40, 60)]);
-    // What is used comes off what is held, and what is held already is not granted again.
+    // Usage is deducted from what is held, and what is already held is not granted again.
     let used = vec![(account("l"), 50)];
     let got = keep(&store, Batch { used, wants: vec![want("l", 10)], ..batch("a", 2) }).await;
     assert_eq!(said(&got), [(50, 10, 40)]);
@@ -71,7 +71,7 @@ async fn grants_never_pass_the_amount(place: Place) {
     assert_eq!(said(&got), []);
     let got = keep(&store, Batch { wants: vec![want("l", 1000)], ..batch("a", 3) }).await;
     assert_eq!(said(&got), [(50, 40, 10)]);
-    // An amount that was lowered takes nothing from those who hold it, and gives nothing more.
+    // A lowered amount takes nothing from those who hold it, and grants nothing more.
     let lowered = Want { amount: 20, ..want("l", 1000) };
     let got = keep(&store, Batch { wants: vec![lowered], ..batch("b", 3) }).await;
     assert_eq!(said(&got), [(50, 10, 40)]);
@@ -94,7 +94,7 @@ async fn a_batch_counts_once(place: Place) {
     assert_eq!(begun.held, [(account("l"), 40)]);
     let rows = store.read(|tx| models::usage(tx, &question(vec![], None))).await.unwrap();
     assert_eq!(rows[0].sum, usage_sum(1));
-    // A batch that only gives back does not take the position with it.
+    // A batch without a position does not set the position back.
     keep(&store, Batch { position: 0, ..batch("a", 3) }).await;
     let begun = store.write(|tx| models::begin(tx, "a")).await.unwrap();
     assert_eq!((begun.number, begun.position), (3, 20));
@@ -122,7 +122,7 @@ async fn who_needs_more_is_seen_by_those_who_hold(place: Place) {
         async move { store.write(move |tx| models::begin(tx, ledger)).await.unwrap().held }
     };
     assert_eq!(holds("a").await.len(), 2);
-    // What was held of a window goes with it.
+    // What was held of a window is gone when the window ends.
     keep(&store, Batch { wants: vec![want("l", 20)], ..batch("b", 4) }).await;
     place.pass_ms(3_600_000);
     assert_eq!((asked("a").await, holds("a").await), (vec![], vec![]));
@@ -245,7 +245,7 @@ async fn many_at_once_never_pass_the_amount(place: Place) {
     for number in 0..20 {
         let store = store.clone();
         tasks.spawn(async move {
-            // Half of them name the two accounts the other way round.
+            // Half of them name the two accounts in the opposite order.
             let mut wants = vec![want("l", 7), want("k", 9)];
             if number % 2 == 0 {
                 wants.reverse();

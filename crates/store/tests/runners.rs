@@ -1,4 +1,4 @@
-//! Rows of workflow jobs: who is due when, and what is forgotten.
+//! Rows of workflow jobs: which are due when, and which are deleted.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Sealed secrets, and keys that change while they are used.
+//! Sealed secrets, and keys that change while they are in use.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;

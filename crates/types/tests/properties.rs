@@ -1,4 +1,4 @@
-//! What holds for any body, however odd.
+//! Properties that hold for any request body, however odd.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -13,7 +13,8 @@ fn world() -> World {
     World::new(|| Timestamp::from_ms(1_776_331_800_000), |bytes| bytes.fill(7))
 }
 
-/// Names that bodies have, so that random values land in the right places often enough.
+/// Names of members that occur in bodies, so that random values land in the right places often
+/// enough.
 const NAMES: [&str; 45] = [
     "metadata",
     "spec",
@@ -93,8 +94,8 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<bool>().prop_map(Value::Bool),
         any::<i64>().prop_map(Value::from),
         (0..10_000i64).prop_map(Value::from),
-        // A whole number written as `1.0` is refused as wrong input after the schema, which takes
-        // it for an integer.
+        // Whole numbers written as `1.0` are left out: the schema accepts them as integers, but
+        // they are refused afterwards as wrong input.
         any::<f64>()
             .prop_filter("whole", |number| number.fract() != 0.0)
             .prop_map(|number| Number::from_f64(number).map_or(Value::Null, Value::Number)),
@@ -108,7 +109,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A body with the right frame, so that its inside is looked at.
+/// Generates bodies with the right frame, so that their contents are checked.
 fn framed() -> impl Strategy<Value = Value> {
     let framed = (any_json(), any_json()).prop_map(|(runtime, other)| {
         let mut spec = other.as_object().cloned().unwrap_or_default();
@@ -120,7 +121,7 @@ fn framed() -> impl Strategy<Value = Value> {
     prop_oneof![3 => framed, 1 => any_json()]
 }
 
-/// The values of all secrets, by name.
+/// Returns the values of all secrets, with their names.
 fn secrets<K: Kind>(wish: &K) -> Vec<(String, String)> {
     let mut found = Vec::new();
     wish.clone().secrets(&mut |name, value| found.push((name.to_owned(), value.clone())));

@@ -1,4 +1,4 @@
-//! Devices that wait for their user to sign in elsewhere.
+//! Devices that wait while their user signs in elsewhere.
 
 use super::Town;
 use super::oauth::{form, refused};
@@ -46,7 +46,8 @@ async fn a_device_waits_for_its_user_and_gets_tokens_once(town: Town) {
     town.auth.decide_device(&user, &typed, true).await.unwrap();
     let tokens = poll(&town, &device.device_code).await.unwrap();
     assert_eq!(town.auth.identify(&tokens.access_token).await.unwrap().name, town.first.email);
-    // As the published clients refresh: with the old device code, and with or without a client.
+    // Refreshes like the published clients: with the old device code, and with or without a client
+    // id.
     let tokens =
         town.refresh(&tokens.refresh_token, &[("device_code", &device.device_code)]).await.unwrap();
     town.refresh(&tokens.refresh_token, &[("client_id", "blaxel")]).await.unwrap();
@@ -142,7 +143,7 @@ async fn when_all_device_codes_are_taken_the_oldest_makes_room(town: Town) {
     for device in &devices[1..] {
         auth.device(&user, &device.user_code).await.unwrap();
     }
-    // Codes that somebody has agreed to are not the first to go.
+    // Approved codes are not the first to be dropped.
     auth.decide_device(&user, &devices[1].user_code, true).await.unwrap();
     auth.begin_device(client(9), form(&[("client_id", "blaxel")]), None).await.unwrap();
     poll(&town, &devices[1].device_code).await.unwrap();

@@ -132,7 +132,7 @@ async fn a_token_may_do_what_its_scopes_and_its_role_allow(town: Town) {
         narrow.may(&[Scope::JobsGet, Scope::JobsUpdate]),
         Err(Denied::Scope { needed: Scope::JobsUpdate })
     ));
-    // The scope `admin` satisfies all others, but the role of the service account stays `member`.
+    // The scope `admin` satisfies all others, but the service account's role is still `member`.
     let wide = town.member(&token(&town, "admin").await).await;
     wide.may(&[Scope::JobsUpdate]).unwrap();
     assert!(matches!(wide.may(&[Scope::PoliciesCreate]), Err(Denied::Role { .. })));
@@ -188,7 +188,7 @@ async fn the_workspace_is_the_named_one_or_the_only_one(town: Town) {
     assert_eq!(town.auth.enter(&who, None).unwrap().workspace_name, "main");
     assert!(matches!(town.auth.enter(&who, Some("elsewhere")), Err(Denied::NotMember { .. })));
     let new = crate::workspaces::NewWorkspace { name: "second".into(), ..Default::default() };
-    // Workspaces are listed in the order in which they were made.
+    // Workspaces are listed in the order of their creation.
     town.clock.advance_s(1);
     town.change(move |tx| crate::workspaces::create(tx, &who, new.clone())).await.unwrap();
     let who = town.admin().await;

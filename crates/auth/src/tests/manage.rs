@@ -173,7 +173,7 @@ async fn an_invited_person_gets_in_by_accepting_only(town: Town) {
     assert!(matches!(again, Err(Error::NotFound { .. })));
 }
 
-/// Whoever invites an address has the link too, and may have joined with it in its owner's place.
+/// Whoever invites an address also has the link, and may have joined with it in the owner's place.
 async fn a_claimed_address_is_nobodys(town: Town) {
     let squatter =
         town.auth.identify(&town.join("bob@holm.example", Role::Member).await).await.unwrap();

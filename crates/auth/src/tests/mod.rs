@@ -1,6 +1,6 @@
-//! Promises of the whole crate, on a real store.
+//! Tests of what the whole crate promises, on a real store.
 
-/// Runs each test on both databases, with a town of its own.
+/// Runs each test on both databases, each time with a fresh [`Town`].
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
@@ -86,7 +86,7 @@ impl Town {
         self.store.read(move |tx| users::find_by_email(tx, &email)).await.unwrap().unwrap()
     }
 
-    /// Invites somebody, who joins; answers an API key of theirs.
+    /// Invites somebody, who joins. Returns an API key of theirs.
     pub(crate) async fn join(&self, email: &str, role: crate::Role) -> String {
         let (member, address) = (self.admin_member().await, email.to_owned());
         let invitation =
@@ -103,7 +103,7 @@ impl Town {
         made.unwrap().1
     }
 
-    /// Somebody as a key that is made now would say.
+    /// Returns somebody's identity, through a key that is created for this.
     pub(crate) async fn identity(&self, email: &str) -> Arc<Identity> {
         let subject = crate::Subject::User(self.user(email).await.id);
         let new = crate::api_keys::NewKey::default();

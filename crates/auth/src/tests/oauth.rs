@@ -10,7 +10,7 @@ use store::identity::users::User;
 use types::Remote;
 use url::Url;
 
-/// Published clients configure themselves with it.
+/// Published clients configure themselves with this document.
 #[tokio::test]
 async fn the_discovery_document_is_as_clients_know_it() {
     let town = Town::on_sqlite().await;
@@ -77,7 +77,7 @@ impl Town {
         App { client, secret, user: self.user(&self.first.email).await }
     }
 
-    /// Goes through consent; answers the code.
+    /// Goes through the consent page, and returns the code.
     async fn code(&self, app: &App, more: &[(&str, &str)]) -> String {
         let mut pairs = vec![
             ("response_type", "code"),
@@ -155,7 +155,7 @@ async fn client_credentials_come_by_header_form_or_json(town: Town) {
         assert_eq!(members, ["access_token", "token_type", "expires_in", "refresh_token"]);
         assert_eq!(answer["expires_in"], 7200);
         assert_eq!(town.auth.identify(&tokens.access_token).await.unwrap().name, "robot");
-        // Its refresh token is worth nothing without the secret.
+        // The refresh token is useless without the secret.
         refused(town.refresh(&tokens.refresh_token, &[]).await, Code::InvalidClient);
         let proof = [("client_id", account.id.as_str()), ("client_secret", secret.as_str())];
         town.refresh(&tokens.refresh_token, &proof).await.unwrap();

@@ -21,7 +21,7 @@ on_both!(
     an_answer_for_another_browser_or_provider_is_refused,
 );
 
-/// A provider on loopback that vouches for whatever the test says.
+/// A provider on the loopback interface that vouches for whatever the test says.
 struct Peer {
     issuer: String,
     claims: Arc<Mutex<Value>>,
@@ -68,7 +68,7 @@ impl Peer {
     }
 
     async fn auth(&self, town: &Town) -> Auth {
-        // Ignored: another test of this process may have been first.
+        // Ignored: another test of this process may have done this already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let provider = Provider {
             name: "Peer".into(),
@@ -85,7 +85,7 @@ impl Peer {
         Auth::new(town.store.clone(), settings, town.world.clone()).await.unwrap()
     }
 
-    /// Goes there and back; `change` alters what the provider says.
+    /// Goes to the provider and back; `change` alters what the provider says.
     async fn sign_in(
         &self,
         auth: &Auth,
@@ -145,7 +145,7 @@ async fn who_proves_an_address_shuts_out_who_claimed_it(town: Town) {
     assert!(matches!(auth.identify(&key).await, Err(Denied::Unknown)));
     let password = auth.sign_in(Remote::UNKNOWN, "eve@holm.example", "correct horse".into()).await;
     assert!(matches!(password, Err(SignInError::Wrong)));
-    // Once proven, it stays so, and nothing ends at the next sign-in.
+    // A proven address stays proven, and the next sign-in ends nothing.
     peer.sign_in(&auth, "eve@holm.example", |_| {}).await.unwrap();
     assert!(auth.session(&proven).await.unwrap().is_some());
 }

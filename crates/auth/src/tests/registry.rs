@@ -28,7 +28,7 @@ async fn neither_kind_of_token_is_taken_for_the_other(town: Town) {
     let bearer = town.auth.identify_registry(&issued.token).await.unwrap().unwrap();
     assert_eq!((&bearer.access, &bearer.identity.subject), (&wanted, &who.subject));
     assert!(town.auth.identify_registry(&key).await.unwrap().is_none());
-    // One that was signed for another use, or changed, is none.
+    // A token that was changed, or signed for another use, is refused.
     let (rest, signature) = issued.token.rsplit_once('.').unwrap();
     let other = if signature.starts_with('A') { "B" } else { "A" };
     let forged = format!("{rest}.{other}{}", &signature[1..]);

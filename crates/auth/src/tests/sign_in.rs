@@ -53,7 +53,7 @@ async fn who_guesses_for_many_addresses_is_stopped_and_nobody_else(town: Town) {
     }
     let right = |from| auth.sign_in(from, &town.first.email, town.first.password.clone());
     assert!(matches!(right(client(1)).await, Err(SignInError::Throttled(_))));
-    // What is right is not counted, so that a proxy in front of many people is none to be stopped.
+    // Correct passwords are not counted, so that a proxy in front of many people is not stopped.
     for _ in 0..5 {
         right(client(2)).await.unwrap();
     }

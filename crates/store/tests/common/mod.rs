@@ -1,4 +1,4 @@
-//! One database of either sort, and objects to put into it.
+//! A database of either kind, and objects to put into it.
 #![expect(
     unreachable_pub,
     dead_code,
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use types::ids::{ResourceId, WorkspaceId};
 use types::{KindName, Timestamp, World};
 
-/// A place for one database, empty at first. Goes with its folder.
+/// A place for one database, empty at first. Removed along with its folder.
 pub struct Place {
     pub settings: Settings,
     folder: TempDir,
@@ -45,7 +45,8 @@ impl Place {
         self.folder.path()
     }
 
-    /// A clock that goes on by a millisecond with each look, and the system's randomness.
+    /// Returns a world whose clock advances by a millisecond each time it is read, with the
+    /// system's randomness.
     pub fn world(&self) -> World {
         let now = self.now.clone();
         World::new(
@@ -68,7 +69,7 @@ impl Place {
         Store::open(self.settings.clone(), self.world())
     }
 
-    /// Does to the database what no function of the store does; gives the texts of the answer.
+    /// Runs SQL for what no store function does. On SQLite, returns the texts of the result.
     pub fn sql(&self, sql: &str) -> String {
         match &self.settings.target {
             Target::Sqlite { file } => {
@@ -81,7 +82,7 @@ impl Place {
             Target::Postgres { url } => {
                 let url = url.clone();
                 let sql = sql.to_owned();
-                // The blocking client refuses to run where futures are served.
+                // The blocking client refuses to run on a thread that serves futures.
                 let work = move || {
                     postgres::Client::connect(&url, postgres::NoTls)
                         .unwrap()
@@ -117,7 +118,7 @@ pub fn workspace() -> WorkspaceId {
     WorkspaceId::known("wsp_test")
 }
 
-/// An object as a caller makes it.
+/// Returns an object as a caller would create it.
 pub fn agent(world: &World, name: &str) -> Stored {
     object(world, KindName::Agent, "", name)
 }

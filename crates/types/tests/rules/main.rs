@@ -1,5 +1,5 @@
-//! The rules of each kind: which fields of a body are refused, after what the server fills was
-//! filled.
+//! The rules of each kind: which fields of a body are refused, after the server has filled in its
+//! own.
 
 #![expect(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -19,7 +19,7 @@ fn world() -> World {
     World::new(|| NOW, |bytes| bytes.fill(7))
 }
 
-/// Takes a body the way of a request: schema, type, what the server fills, rules.
+/// Takes a body the way a request goes: schema, type, the server's own members, rules.
 fn read<K: Kind>(body: &Value, old: Option<&K>) -> Result<K, Problems> {
     Checker::of::<K>().check(body)?;
     let mut wish: K = serde_json::from_value(body.clone()).unwrap();
@@ -52,7 +52,7 @@ fn check_spec<K: Kind>(spec: Value, expect: &[&str]) {
     check::<K>(json!({"metadata": {"name": "a"}, "spec": spec}), expect);
 }
 
-/// Checks which fields of a spec cannot follow another.
+/// Checks which changes from one spec to another are refused.
 #[track_caller]
 fn check_change<K: Kind>(old: Value, new: Value, expect: &[&str]) {
     let body = |spec| json!({"metadata": {"name": "a"}, "spec": spec});

@@ -1,4 +1,4 @@
-//! Storage, network, models, policies.
+//! Rules of storage, networks, models and policies.
 
 use super::*;
 use types::parts::Deployment;

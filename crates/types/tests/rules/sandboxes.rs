@@ -1,4 +1,4 @@
-//! Sandboxes and applications.
+//! Rules of sandboxes and applications.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is deployed: agents, functions, jobs.
+//! Rules of what is deployed: agents, functions, jobs.
 
 use super::*;
 
