@@ -14,7 +14,7 @@ const SIGNS_FOR_MS: i64 = 90 * 24 * 3_600_000;
 /// How long a key verifies after that: the lifetime of a token, plus a margin for clocks.
 const VERIFIES_FOR_S: i64 = crate::tokens::ACCESS_LIFE_S + 3600;
 
-/// The keys in use.
+/// The keys in use, newest first. The newest one signs.
 pub(crate) struct KeySet(Vec<Arc<Key>>);
 
 impl KeySet {

@@ -29,7 +29,7 @@ pub struct Function {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionSpec {
-    /// Always `mcp`.
+    /// The only value is `mcp`.
     #[serde(rename = "type")]
     #[schemars(length(max = limits::WORD_MAX))]
     pub kind: Option<String>,
@@ -63,7 +63,7 @@ pub enum Transport {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionRuntime {
-    /// Always `mcp`.
+    /// The only value is `mcp`.
     #[serde(rename = "type")]
     #[schemars(length(max = limits::WORD_MAX))]
     pub kind: Option<String>,

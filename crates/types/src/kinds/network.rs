@@ -35,7 +35,7 @@ pub struct Network {
 pub struct EgressConfig {
     #[schemars(length(max = 49))]
     pub gateway: Option<String>,
-    /// Always `dedicated`.
+    /// The only value is `dedicated`.
     #[schemars(length(max = limits::WORD_MAX))]
     pub mode: Option<String>,
     #[schemars(length(max = limits::LIST_MAX))]
