@@ -108,7 +108,8 @@ pub fn update(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     fresh(done, budget)
 }
 
-/// Saves until when the amount is spent, unless the owner has changed the budget since it was read.
+/// Saves until when the budget counts as spent; `None` if it does not. Fails if the owner has
+/// changed the budget since it was read.
 pub fn set_exhausted(
     tx: &mut Tx<'_>,
     budget: &Budget,

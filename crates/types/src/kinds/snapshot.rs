@@ -148,7 +148,7 @@ pub enum Kept {
     /// A fork or an archive took it. No list shows it, and it is removed with the last instance
     /// that starts from it.
     Needed,
-    /// A user deleted it; it is removed with the last instance that starts from it.
+    /// A user deleted it; it is removed once nothing starts from it any more.
     Deleted,
 }
 

@@ -128,8 +128,8 @@ pub struct ApiKey {
     #[schemars(extend("readOnly" = true))]
     pub id: Option<String>,
     pub name: Option<String>,
-    /// Names of the only models that the key gives access to. Empty means all models, and nothing
-    /// else.
+    /// If present, the key gives access to these models and to nothing else. An empty list means
+    /// all models.
     pub models: Option<Vec<String>>,
     pub budget: Option<ApiKeyBudget>,
     #[schemars(extend("readOnly" = true))]
@@ -145,8 +145,8 @@ pub struct ApiKeyRequest {
     pub expires_in: Option<String>,
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
-    /// Names of models. The key then gives access to these only; an empty list means all models,
-    /// and nothing else.
+    /// Names of models. If present, the key gives access to these models and to nothing else. An
+    /// empty list means all models.
     #[schemars(length(max = limits::LIST_MAX), inner(length(max = 49)))]
     pub models: Option<Vec<String>>,
     /// What may be used with the key in each window. A key with a budget is for models only.
