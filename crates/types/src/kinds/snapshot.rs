@@ -145,8 +145,8 @@ pub enum Kept {
     /// A user asked for it.
     #[default]
     Asked,
-    /// A fork or an archive took it. No list shows it, and it is removed with the last instance
-    /// that starts from it.
+    /// A fork or an archive took it. No list shows it, and it is removed once nothing starts from
+    /// it any more.
     Needed,
     /// A user deleted it; it is removed once nothing starts from it any more.
     Deleted,
