@@ -1,4 +1,5 @@
-//! Connections: who holds how many, and which of them goes when there is no place left.
+//! Counts connections by client and by whether they are signed in, and decides which one is closed
+//! when there is no place left.
 //!
 //! ```text
 //!           admit                    signed_in
@@ -7,11 +8,11 @@
 //!                       └────────────────┴──→ told to close, for the next one
 //! ```
 //!
-//! Whoever has not shown valid credentials is a stranger. Strangers have places of their own, and a
-//! newcomer always gets one: when all are taken, the stranger who has been idle longest makes room,
-//! else the one who has been busy longest. Those who are signed in have the other places, which no
-//! stranger takes. A holder of credentials who has more connections than the share keeps the rest
-//! of them as a stranger.
+//! A connection without valid credentials so far is a stranger. Strangers have places of their own,
+//! and a newcomer always gets one: when all are taken, the stranger who has been idle longest makes
+//! room, or if none is idle, the one who has been busy longest. Signed-in connections have the
+//! other places, which no stranger can take. When a holder of credentials exceeds the share, the
+//! surplus connections stay strangers.
 
 use crate::{Limits, Permit, Pool, Refused};
 use parking_lot::Mutex;
@@ -25,15 +26,15 @@ use tokio_util::sync::CancellationToken;
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// Of strangers.
+    /// Connections of strangers.
     pub strangers: u64,
-    /// Of those who are signed in, and of them with the same credentials.
+    /// Connections that are signed in, in total and for each holder of credentials.
     pub signed_in: Limits,
-    /// Of one client, whoever is behind it.
+    /// Connections of one client, signed in or not.
     pub client: u64,
 }
 
-/// All connections of a server. Clones are the same.
+/// All connections of a server. Clones share the same state.
 #[derive(Debug)]
 pub struct Connections<C: Eq + Hash + Clone> {
     clients: Pool<C>,
@@ -46,7 +47,7 @@ impl<C: Eq + Hash + Clone> Clone for Connections<C> {
     }
 }
 
-/// What does not depend on who the clients are.
+/// The part that does not depend on the type of a client.
 #[derive(Debug)]
 struct Book {
     strangers_max: u64,
@@ -65,7 +66,7 @@ struct Strangers {
 impl<C: Eq + Hash + Clone + Send + Sync + 'static> Connections<C> {
     pub fn new(places: Places) -> Self {
         let Places { strangers, signed_in, client } = places;
-        // All together are bounded by the places.
+        // The total is bounded by the places already.
         let clients =
             Pool::new("connections of clients", Limits { total: u64::MAX, share: client });
         let holders = Pool::new("connections that are signed in", signed_in);
@@ -73,8 +74,8 @@ impl<C: Eq + Hash + Clone + Send + Sync + 'static> Connections<C> {
         Self { clients, book: Arc::new(book) }
     }
 
-    /// Takes a connection in. `client` is `None` where one address stands for many, such as that of
-    /// a proxy. Only a client who has too many is refused.
+    /// Takes a connection in. `client` is `None` where one address stands for many clients, such as
+    /// a proxy's. Refuses only clients who have too many connections.
     pub fn admit(&self, client: Option<&C>) -> Result<Connection, Refused> {
         let permit = client.map(|client| self.clients.take(client, 1)).transpose()?;
         let closing = CancellationToken::new();
@@ -97,7 +98,8 @@ trait Held: Send + Sync {}
 impl<C: Eq + Hash + Send + Sync> Held for Permit<C> {}
 
 impl Book {
-    /// A place for a newcomer, who is idle at first.
+    /// Gives a newcomer, who starts out idle, a place, closing another stranger's connection if
+    /// needed.
     fn enter(&self, closing: &CancellationToken) -> u64 {
         let mut strangers = self.strangers.lock();
         while strangers.count() >= self.strangers_max {
@@ -129,7 +131,7 @@ impl Strangers {
         order
     }
 
-    /// One who was told to close is not there any more.
+    /// Removes a stranger, who is not there any more if told to close.
     fn remove(&mut self, order: u64) -> Option<CancellationToken> {
         let found = self.idle.remove(&order).or_else(|| self.busy.remove(&order));
         self.publish();
@@ -143,8 +145,8 @@ impl Strangers {
     }
 }
 
-/// One connection, which counts as long as a clone of this is there: what a request turned it into
-/// may outlive the request.
+/// One connection. It counts for as long as a clone of this exists, because what a request turned
+/// it into (such as a WebSocket) may outlive the request.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
 
@@ -157,9 +159,9 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    /// That are not over, with their answers.
+    /// Requests whose answers are not finished yet.
     requests: u32,
-    /// There was one.
+    /// Whether there has ever been a request.
     began: bool,
     standing: Standing,
 }
@@ -176,7 +178,7 @@ enum Standing {
 }
 
 impl Connection {
-    /// A request has come. The connection is busy until what this gives is dropped.
+    /// Notes that a request has come. The connection is busy until the returned guard is dropped.
     pub fn begin(&self) -> Busy {
         let mut state = self.0.state.lock();
         state.began = true;
@@ -187,11 +189,11 @@ impl Connection {
         Busy(self.clone())
     }
 
-    /// Valid credentials were shown. `holder` says whose they are.
+    /// Notes that valid credentials were shown, which belong to `holder`.
     pub fn signed_in(&self, holder: &str) {
         let mut state = self.0.state.lock();
         let Standing::Stranger { order } = state.standing else { return };
-        // Who has too many goes on as a stranger.
+        // A holder with too many connections goes on as a stranger.
         let Ok(permit) = self.0.book.holders.take(&holder.to_owned(), 1) else { return };
         self.0.book.strangers.lock().remove(order);
         state.standing = Standing::SignedIn { _permit: permit };
@@ -202,7 +204,7 @@ impl Connection {
         self.0.closing.cancelled().await;
     }
 
-    /// Waits until it is clear that no request came within the time.
+    /// Waits for `limit`, and returns only if no request came in that time.
     pub async fn silent(&self, limit: Duration) {
         tokio::time::sleep(limit).await;
         if self.0.state.lock().began {
@@ -235,7 +237,7 @@ impl Drop for Inner {
     }
 }
 
-/// A request and its answer are under way.
+/// Marks a request as being in progress, until its answer has ended.
 #[derive(Debug)]
 pub struct Busy(Connection);
 

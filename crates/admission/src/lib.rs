@@ -1,10 +1,11 @@
-//! Divides what a server has once (memory, networks, connections, streams) among those who use it.
+//! Divides what a server has only once (memory, networks, connections, streams) among its users.
 //!
-//! A [`Pool`] counts one such resource. Nobody holds more than a share of it, and all together no
-//! more than there is, so the caller who takes too much is the one who is refused. Who counts as
-//! one owner is for the caller to say: a workspace, a credential, an address. [`Connections`] are
-//! counted besides by whether their caller is known, and one that is not known makes room for the
-//! next. [`Recheck`] ends those that last when their caller would not be let in any more.
+//! A [`Pool`] counts one such resource. No owner holds more than a share of it, and all owners
+//! together never more than there is, so the caller who takes too much is the one who is refused.
+//! The caller decides what counts as one owner: a workspace, a credential, an address.
+//! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
+//! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
+//! would no longer be let in.
 
 mod connections;
 mod recheck;
@@ -23,9 +24,9 @@ use std::sync::{Arc, OnceLock};
 /// How much there is of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// What all owners may hold together.
+    /// The most that all owners may hold together.
     pub total: u64,
-    /// What one owner may hold.
+    /// The most that one owner may hold.
     pub share: u64,
 }
 
@@ -34,28 +35,28 @@ pub enum Refused {
     /// The owner has to give something back first.
     #[error("the limit of {limit} {resource} for one owner is reached")]
     Share { resource: &'static str, limit: u64 },
-    /// The server has no more to give, whoever asks.
+    /// The server has no more to give to anybody.
     #[error("the limit of {limit} {resource} for the whole server is reached")]
     Total { resource: &'static str, limit: u64 },
 }
 
-/// One resource and who holds how much of it. Clones are the same pool.
+/// One resource, and how much of it each owner holds. Clones are the same pool.
 pub struct Pool<K> {
     inner: Arc<Inner<K>>,
 }
 
 struct Inner<K> {
-    /// What is counted, as a plural: "open change streams". It is the label of the metrics too.
+    /// What is counted, as a plural: "open change streams". Also the label in the metrics.
     resource: &'static str,
     limits: Limits,
     held: Mutex<Held<K>>,
-    /// Looking it up each time would cost more than everything else here.
+    /// Kept, because looking it up each time would cost more than everything else here.
     gauge: OnceLock<metrics::Gauge>,
 }
 
 struct Held<K> {
     total: u64,
-    /// Owners who hold nothing are not in it.
+    /// Has only owners who hold something.
     by_owner: HashMap<K, u64>,
 }
 
@@ -79,13 +80,13 @@ impl<K: Eq + Hash + Clone> Pool<K> {
         Ok(self.hand_out(&mut held, owner, amount))
     }
 
-    /// Counts what an owner has already, also beyond the limits: what runs is not undone by
-    /// counting it.
+    /// Counts what an owner already has, even beyond the limits: counting something that runs does
+    /// not undo it.
     pub fn adopt(&self, owner: &K, amount: u64) -> Permit<K> {
         self.hand_out(&mut self.inner.held.lock(), owner, amount)
     }
 
-    /// What all owners hold together.
+    /// Returns what all owners hold together.
     pub fn held(&self) -> u64 {
         self.inner.held.lock().total
     }
@@ -142,7 +143,7 @@ impl<K> fmt::Debug for Pool<K> {
     }
 }
 
-/// What an owner holds of a pool. Dropping it gives it back.
+/// An owner's part of a pool. Dropping it gives it back.
 #[must_use = "a permit that is dropped is given back"]
 pub struct Permit<K: Eq + Hash> {
     pool: Arc<Inner<K>>,

@@ -1,31 +1,31 @@
-//! Connections that last: whoever was let in is looked at again, and goes when the answer would be
-//! another now.
+//! Rechecks long-lived connections: each caller is judged again now and then, and their connection
+//! ends once they would no longer be let in.
 
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// What ends by itself, such as a token, is noticed within this time; what is changed, sooner.
+/// Something that expires by itself, such as a token, is noticed within this time; changes sooner.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Changes that come close together are looked at together.
+/// How long to wait for further changes, so that changes close together cause one look.
 const GATHERING: Duration = Duration::from_millis(100);
-/// Connections that are looked at at the same time, so that a change does not bring all of them to
-/// the database at once. Those with the same credentials find them remembered.
+/// How many connections are looked at at once, so that one change does not send all of them to the
+/// database together. Connections with the same credentials find the result cached.
 const LOOKS_AT_ONCE: usize = 4;
-/// A connection of which nobody could say anything for so long is not believed any more.
+/// How long a connection may stay open while its caller's right to it cannot be determined.
 const UNSURE_MAX: Duration = Duration::from_secs(60);
 
-/// What a look found.
+/// The result of a look.
 #[derive(Debug)]
 pub enum Verdict<E> {
     Good,
-    /// It cannot be said now.
+    /// It cannot be determined now, for example because the database is away.
     Unsure(E),
     Refused(E),
 }
 
-/// Takes the looks of all connections of a server in turn.
+/// Limits how many connections of a server are looked at at once.
 #[derive(Debug)]
 pub struct Recheck(Semaphore);
 
@@ -36,7 +36,7 @@ impl Default for Recheck {
 }
 
 impl Recheck {
-    /// Looks whenever a look is due, until it finds that one would be refused. Returns why.
+    /// Looks whenever a look is due, until the caller would be refused. Returns the reason.
     pub async fn until_refused<E, F: Future<Output = Verdict<E>>>(
         &self,
         mut due: Due,
@@ -62,12 +62,12 @@ impl Recheck {
     }
 }
 
-/// When a connection is to be looked at.
+/// When a connection is to be looked at again.
 #[derive(Debug)]
 pub enum Due {
     /// Every few seconds, and soon after any of these changes.
     Changes(Vec<watch::Receiver<()>>),
-    /// When [`tell_when_due`] says so. Cheap for a connection that ends before its first look.
+    /// Whenever [`tell_when_due`] says so. Cheap for a connection that ends before its first look.
     Told(watch::Receiver<()>),
 }
 
@@ -85,7 +85,7 @@ impl Due {
     }
 }
 
-/// Tells `told` whenever all connections that share the changes are due. Never ends.
+/// Signals `told` whenever the connections that share these changes are due for a look. Never ends.
 pub async fn tell_when_due(changes: Vec<watch::Receiver<()>>, told: watch::Sender<()>) {
     let mut due = Due::Changes(changes);
     loop {
@@ -95,7 +95,7 @@ pub async fn tell_when_due(changes: Vec<watch::Receiver<()>>, told: watch::Sende
 }
 
 async fn changed(changes: &mut watch::Receiver<()>) {
-    // Who tells of changes is gone at the end of the server only.
+    // The sender is dropped only when the server ends.
     if changes.changed().await.is_err() {
         std::future::pending::<()>().await;
     }

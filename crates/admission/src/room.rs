@@ -1,9 +1,10 @@
-//! Room in memory for bytes that have to be gathered.
+//! Memory for request bodies and other bytes that have to be collected, counted per owner.
 
 use crate::{Permit, Pool, Refused};
 use std::hash::Hash;
 
-/// Taken as bytes come, so that whoever only says that many will come holds nothing.
+/// Memory that one owner has taken. It is taken as bytes arrive, so that merely announcing many
+/// holds nothing.
 pub struct Room<K: Eq + Hash + Clone> {
     pool: Pool<K>,
     owner: K,
@@ -12,9 +13,9 @@ pub struct Room<K: Eq + Hash + Clone> {
     used: u64,
 }
 
-/// Taken at once. Doubles, so that a large body takes few permits.
+/// The smallest amount taken at once. The amount doubles, so that a large body takes few permits.
 const STEP: u64 = 64 << 10;
-/// Of one value of JSON in memory.
+/// An estimate of the memory that one parsed JSON value takes.
 const VALUE_BYTES: usize = 40;
 
 impl<K: Eq + Hash + Clone> Room<K> {
@@ -22,20 +23,20 @@ impl<K: Eq + Hash + Clone> Room<K> {
         Self { pool: pool.clone(), owner: owner.into(), permits: Vec::new(), taken: 0, used: 0 }
     }
 
-    /// What bytes of JSON take that are read as values.
+    /// Takes the room that `json` needs once it is parsed into values.
     pub fn of_values(pool: &Pool<K>, owner: impl Into<K>, json: &[u8]) -> Result<Self, Refused> {
         let mut room = Self::new(pool, owner);
         room.grow_by_values(json)?;
         Ok(room)
     }
 
-    /// For what bytes of JSON take that are read as values.
+    /// Takes additional room for `json` parsed into values.
     pub fn grow_by_values(&mut self, json: &[u8]) -> Result<(), Refused> {
         let values = json.iter().filter(|byte| b",[{:".contains(byte)).count();
         self.grow(values.saturating_mul(VALUE_BYTES))
     }
 
-    /// For so much at least, of which a little is not worth counting.
+    /// Makes sure that `bytes` are held in all. Less than [`STEP`] is not worth counting.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Refused> {
         match (bytes as u64).checked_sub(self.used.max(STEP)) {
             Some(_) => self.grow(bytes.saturating_sub(usize::try_from(self.used).unwrap_or(0))),

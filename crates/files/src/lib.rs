@@ -1,8 +1,8 @@
-//! Writing small files so that a reader, a crash or a power cut finds the old content or the new,
-//! never half of it.
+//! Writes small files so that a reader, after a crash or a power cut too, finds either the old
+//! content or the new, never a mixture.
 //!
-//! A file is written beside its place, flushed, renamed, and then its folder is flushed: without
-//! that last step a power cut can take the new name away again.
+//! A file is written beside its place, flushed, and renamed; then its folder is flushed, because
+//! without that a power cut can take the new name away again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Only its owner: it holds a secret.
+    /// Only its owner, because it holds a secret.
     Owner,
-    /// Whoever the process's umask allows.
+    /// Anyone whom the process's umask allows.
     Anyone,
 }
 
@@ -27,48 +27,48 @@ impl Readers {
     }
 }
 
-/// Makes an empty file. One that is in the way goes first: it may have rights of its own, or be a
-/// link to somewhere else.
+/// Makes an empty file. An existing one is removed first, because it may have other permissions or
+/// be a link to somewhere else.
 pub fn create(path: &Path, readers: Readers) -> io::Result<File> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
 }
 
-/// Makes a file whose content is on disk when this returns. Its name is not yet: see [`rename`].
+/// Makes a file whose content is on disk when this returns. Its name is not yet; see [`rename`].
 pub fn write_new(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let mut file = create(path, readers)?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// Gives a flushed file or folder its final name; the name is on disk when this returns.
+/// Gives a flushed file or folder its final name. The name is on disk when this returns.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     sync_folder_of(to)
 }
 
-/// Replaces a file; the new content is on disk when this returns.
+/// Replaces a file. The new content is on disk when this returns.
 ///
-/// Writers of the same file must not run at once: they would share the file that is written beside
-/// it. [`replace_by`] takes another name for that.
+/// Two writers of the same file must not run at once, since they would share the temporary file
+/// beside it. [`replace_by`] takes another name for that.
 pub fn replace(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     replace_by(&beside(path), path, readers, content)
 }
 
-/// As [`replace`], with `scratch`, on the same file system, as the file that is written first.
+/// Like [`replace`], but first writes to `scratch`, which must be on the same file system.
 pub fn replace_by(scratch: &Path, path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     write_new(scratch, readers, content).and_then(|()| rename(scratch, path))
 }
 
-/// Replaces a file in one step for readers, without waiting for the disk. Only for what may be lost
-/// in a power cut, because what it describes is lost then too.
+/// Replaces a file in one step for readers, without waiting for the disk. Only for content that may
+/// be lost in a power cut because what it describes is lost then too.
 pub fn replace_unflushed(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let scratch = beside(path);
     create(&scratch, readers)?.write_all(content)?;
     fs::rename(&scratch, path)
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -76,12 +76,12 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in the folder of `path` durable.
+/// Flushes the folder of `path`, so that the names in it are durable.
 pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
 
-/// A path of one word lies in the current folder.
+/// Returns the folder that `path` is in. A bare file name is in the current folder.
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

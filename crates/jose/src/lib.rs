@@ -1,5 +1,5 @@
-//! Signed tokens: JSON Web Signatures in compact form (RFC 7515) and the keys that make and check
-//! them (RFC 7517, RFC 8037). What a token must say is its reader's business.
+//! Signed tokens: JSON Web Signatures in compact form (RFC 7515), and the keys that sign and verify
+//! them (RFC 7517, RFC 8037). What a token must say is up to its reader.
 
 mod sign;
 mod token;
@@ -11,7 +11,7 @@ pub use verify::PublicKey;
 
 use base64::engine::general_purpose::{GeneralPurpose, URL_SAFE_NO_PAD as BASE64URL};
 
-/// How every part of a token and of a key is written.
+/// The encoding of each part of a token and of a key.
 pub const BASE64: GeneralPurpose = BASE64URL;
 
 const EDDSA: &str = "EdDSA";

@@ -1,4 +1,4 @@
-//! Keys that sign.
+//! Private keys, which sign tokens.
 
 use crate::token::{self, Header, Token};
 use crate::{BASE64, EDDSA, RS256};
@@ -11,17 +11,17 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// These bytes are no key of the kind that is asked for. What is wrong with them is not told: it
-/// would be about a secret.
+/// The bytes are not a key of the expected kind. The error does not say what is wrong with them,
+/// because that would be about a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a key")]
 pub struct BadKey;
 
-/// A pair of keys of Ed25519: signs, and checks what it signed itself.
+/// An Ed25519 key pair. It signs, and verifies what it signed itself.
 pub struct Ed25519(Ed25519KeyPair);
 
 impl Ed25519 {
-    /// `seed`: 32 bytes.
+    /// Makes the pair from a seed of 32 bytes.
     pub fn from_seed(seed: &[u8]) -> Result<Self, BadKey> {
         Ed25519KeyPair::from_seed_unchecked(seed).map(Self).map_err(|_| BadKey)
     }
@@ -30,13 +30,13 @@ impl Ed25519 {
         self.0.public_key().as_ref()
     }
 
-    /// The half that verifies, as a JSON Web Key with this id.
+    /// Returns the public half as a JSON Web Key with this id.
     pub fn jwk(&self, id: &str) -> Value {
         let x = BASE64.encode(self.public_key());
         json!({"kty": "OKP", "crv": "Ed25519", "alg": EDDSA, "use": "sig", "kid": id, "x": x})
     }
 
-    /// A token of this type, signed under this key's id.
+    /// Signs a token of this type, naming this key by `id`.
     pub fn sign(
         &self,
         typ: &str,
@@ -50,7 +50,7 @@ impl Ed25519 {
         Ok(token::signed(&unsigned, signature))
     }
 
-    /// Whether this key signed the token, and with the algorithm that the token names.
+    /// Returns true if this key signed the token, with the algorithm that the token names.
     pub fn verifies(&self, token: &Token<'_>) -> bool {
         token.header.alg == EDDSA
             && UnparsedPublicKey::new(&ED25519, self.public_key())
@@ -59,11 +59,11 @@ impl Ed25519 {
     }
 }
 
-/// A private key of RSA, for those who do not take anything newer.
+/// An RSA private key, for services that accept nothing newer.
 pub struct Rsa(RsaKeyPair);
 
 impl Rsa {
-    /// A key in PEM, of PKCS #1 or #8.
+    /// Reads a key in PEM, either PKCS #1 or PKCS #8.
     pub fn from_pem(pem: &str) -> Result<Self, BadKey> {
         let pair = match PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| BadKey)? {
             PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
@@ -73,7 +73,7 @@ impl Rsa {
         pair.map(Self).map_err(|_| BadKey)
     }
 
-    /// A JSON Web Token with these claims.
+    /// Signs a JSON Web Token with these claims.
     pub fn sign(&self, claims: &Value) -> Result<String, BadKey> {
         let header = Header { alg: RS256.into(), typ: Some("JWT".into()), kid: None };
         let unsigned = token::unsigned(&header, claims).map_err(|_| BadKey)?;

@@ -14,8 +14,8 @@ pub struct Header {
     pub kid: Option<String>,
 }
 
-/// A token taken apart. Nothing is checked yet: a [`crate::PublicKey`] or the key that signed it
-/// does that.
+/// A token split into its parts. Nothing is verified yet: do that with a [`crate::PublicKey`] or
+/// with the key that signed it.
 pub struct Token<'t> {
     pub header: Header,
     pub(crate) signed: &'t str,
@@ -31,13 +31,13 @@ impl<'t> Token<'t> {
         Some(Self { header, signed, claims, signature: BASE64.decode(signature).ok()? })
     }
 
-    /// What the token says, once its signature has been checked.
+    /// Reads the claims. Verify the signature first.
     pub fn claims<C: DeserializeOwned>(&self) -> Option<C> {
         serde_json::from_slice(&BASE64.decode(self.claims).ok()?).ok()
     }
 }
 
-/// The signed text of a token with these parts.
+/// Returns the part of a token that is signed: its encoded header and claims.
 pub(crate) fn unsigned(
     header: &Header,
     claims: &impl Serialize,

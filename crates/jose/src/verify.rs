@@ -1,4 +1,4 @@
-//! Keys of others, which only verify.
+//! Public keys of others, which only verify.
 
 use crate::token::Token;
 use crate::{BASE64, EDDSA, ES256, RS256};
@@ -6,7 +6,7 @@ use base64::Engine as _;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// A JSON Web Key; which members it has depends on its type.
+/// A JSON Web Key. Which members it has depends on its type.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PublicKey {
     kty: String,
@@ -19,14 +19,14 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Whether this key signed the token. A token that names another key was not.
+    /// Returns true if this key signed the token. Always false if the token names another key.
     pub fn verifies(&self, token: &Token<'_>) -> bool {
         let named = token.header.kid.is_none() || self.kid == token.header.kid;
         named && self.check(token).is_some()
     }
 
-    /// The key's type decides what the algorithm may be, so that a token cannot choose a weaker
-    /// one.
+    /// Verifies the signature. The key's type decides which algorithm is allowed, so that a token
+    /// cannot choose a weaker one.
     fn check(&self, token: &Token<'_>) -> Option<()> {
         let part = |text: &Option<String>| BASE64.decode(text.as_deref()?).ok();
         let (message, signature) = (token.signed.as_bytes(), token.signature.as_slice());

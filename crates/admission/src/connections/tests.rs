@@ -20,7 +20,7 @@ fn a_newcomer_always_gets_a_place_and_the_longest_idle_stranger_makes_room() {
     let busy = held[0].begin();
     let newcomer = all.admit(Some(&9)).unwrap();
     assert_eq!(held.iter().map(closes).collect::<Vec<_>>(), [false, true, false]);
-    // Idle again, the first is the last in the order.
+    // Having been busy meanwhile, it is now the last in the order of idle ones.
     drop(busy);
     let another = all.admit(Some(&9)).unwrap();
     assert_eq!(held.iter().map(closes).collect::<Vec<_>>(), [false, true, true]);
@@ -86,7 +86,7 @@ async fn silence_is_only_noticed_before_the_first_request() {
 }
 
 proptest! {
-    /// Whatever happens, there are never more strangers than places, and at the end nobody is left.
+    /// Whatever happens, there are never more strangers than places, and in the end nobody is left.
     #[test]
     fn places_are_given_back(steps in prop::collection::vec((0_usize..6, 0_u8..5), 0..200)) {
         let all = connections(3, 2);
