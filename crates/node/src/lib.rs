@@ -1,9 +1,9 @@
-//! Instances on this machine: programs that run apart from the machine and from each other, and the
-//! kernel beneath them.
+//! Runs instances on this machine: programs that are isolated from the machine and from each other,
+//! with the kernel features that isolate them.
 //!
-//! An [`Instance`](View) is one container now; callers name it by an [`InstanceName`] and never see how it is
-//! kept apart, so that other kinds can stand beside containers. The node knows nothing of what an
-//! instance is for.
+//! An [`Instance`](View) is a container today. Callers name it by an [`InstanceName`] and never see
+//! how it is isolated, so that other kinds can be added beside containers. The node does not know
+//! what an instance is for.
 //!
 //! ```text
 //! Node ── NetworkPool  networks, users and devices, made before they are needed
@@ -13,24 +13,25 @@
 //!      ├─ oci        the same by another program, for those who trust that one more
 //!      ├─ Volumes    file systems that outlive instances
 //!      ├─ Snapshots  what instances had written at one moment, for others to begin with
-//!      ├─ Pool       where files are that are cloned
-//!      ├─ Drives     those of them that many instances have at once
-//!      ├─ Shares     what the machine has once, divided among the owners of instances
+//!      ├─ Pool       the file system with the files that get cloned
+//!      ├─ Drives     volumes that many instances have mounted at once
+//!      ├─ Shares     the machine's resources, divided among the owners of instances
 //!      ├─ Watch      one thread that learns of every exit
 //!      ├─ records    one small file per instance, by which the next node finds it again
 //!      └─ Journal    what happened, until somebody has taken note of it
 //! ```
 //!
-//! **What keeps an instance apart:** namespaces for processes, mounts, network, ipc, names, control
+//! **How an instance is isolated:** namespaces for processes, mounts, network, ipc, names, control
 //! groups and users (its root is nobody outside); a root file system of read-only layers under a
 //! writable one of limited size; limits of memory, cpu and processes; no capability over the
-//! machine, no new privileges, a filter of system calls; a network that reaches the internet but
-//! neither its neighbours nor, but for the server's own addresses, the machine. The kernel is
-//! shared: whoever can break it from a
-//! program's place breaks out. That is what machines of their own are for.
+//! machine, no new privileges, a filter of system calls; a network that reaches the internet and
+//! the server's own addresses, but otherwise neither its neighbours nor the machine. The kernel is
+//! shared: whoever can break it from inside such a program breaks out. Only a machine of its own
+//! would keep it in.
 //!
-//! **Instances outlive the node.** Whatever it holds of them is found again through the process of
-//! the instance. An instance whose record is older than the machine's start is reported as lost.
+//! **Instances outlive the node.** Whatever the node holds of an instance is found again through
+//! the instance's process. An instance whose record is older than the machine's last start is
+//! reported as lost.
 
 mod adopt;
 mod beginning;

@@ -1,4 +1,4 @@
-//! The node: what callers can ask for.
+//! The node: everything that callers can ask for.
 
 use crate::body;
 use crate::body_kind::BodyKind;
@@ -42,8 +42,8 @@ use types::instance::{
     DriveMount, Exit, Fact, Happened, InstanceName, Stamp, VolumeName, boot_number,
 };
 
-/// All instances of one machine that go by one name. Its calls block, most for a few milliseconds;
-/// any number of threads may make them.
+/// All instances of one machine under one node name. Its calls block, most of them for a few
+/// milliseconds; any number of threads may make them.
 pub struct Node {
     pub(crate) shared: Shared,
     pub(crate) networks: NetworkPool,
@@ -54,7 +54,7 @@ pub struct Node {
     _lock: File,
 }
 
-/// The instances there are. An instance that is being made has its name taken, and nothing else.
+/// The existing instances. One that is still being made only has its name reserved.
 #[derive(Default)]
 pub(crate) struct Registry {
     starting: HashSet<InstanceName>,
@@ -63,10 +63,10 @@ pub(crate) struct Registry {
 }
 
 impl Node {
-    /// Takes charge of the instances of an earlier node of this name and folder, and removes what
+    /// Takes charge of the instances of an earlier node with this name and folder, and removes what
     /// it left half made.
     ///
-    /// The network of the calling thread is taken as the machine's.
+    /// The calling thread's network namespace is taken as the machine's.
     pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
         std::fs::create_dir_all(&settings.folder).doing("make the folder of the node")?;
         body::check_machine(&settings.backend)
@@ -109,7 +109,8 @@ impl Node {
         let found =
             adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
         stores.snapshots.collect();
-        // Until now the rules of the earlier node were in place, which know all that lives.
+        // Until now the earlier node's rules were in place, which know all instances that are
+        // alive.
         let firewalls: Vec<_> = found
             .iter()
             .filter_map(|one| Some((settings.subnet.address(one.slot), one.firewall()?)))
@@ -150,7 +151,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts an instance. When this returns, its first process runs.
+    /// Starts an instance. Its first process runs when this returns.
     pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
         spec.check()?;
         if let Some(kept) = self.shared.stores.journal.full() {
@@ -163,12 +164,12 @@ impl Node {
         Ok(self.view(&instance))
     }
 
-    /// The largest instance that can ever be made here.
+    /// Returns the size of the largest instance that can ever be made here.
     pub fn largest(&self) -> Largest {
         self.shared.stores.shares.largest()
     }
 
-    /// Holds all processes of an instance where they are. Connections to it queue meanwhile.
+    /// Freezes all processes of an instance. Connections to it queue meanwhile.
     pub fn pause(&self, id: &InstanceName) -> Result<(), Error> {
         self.find(id)?.pause()
     }
@@ -177,19 +178,19 @@ impl Node {
         self.find(id)?.resume()
     }
 
-    /// Writes out or drops what memory of an instance can be, which makes sense while it is paused.
-    /// Takes as long as the disk needs.
+    /// Writes out or drops as much of an instance's memory as possible, which is only useful while
+    /// it is paused. Takes as long as the disk needs.
     pub fn reclaim(&self, id: &InstanceName) -> Result<(), Error> {
         self.find(id)?.body.reclaim().map_err(|attempt| attempt.on(id))
     }
 
-    /// Asks the first process to end and ends it after `grace`. What the instance was made of stays
-    /// until it is destroyed.
+    /// Asks the first process to end, and kills it after `grace`. The instance's files and networks
+    /// stay until it is destroyed.
     pub fn stop(&self, id: &InstanceName, grace: Duration) -> Result<Exit, Error> {
         self.find(id)?.stop(grace)
     }
 
-    /// Waits for the end of the first process, but not longer than `timeout`.
+    /// Waits at most `timeout` for the end of the first process.
     pub fn wait(&self, id: &InstanceName, timeout: Duration) -> Result<Option<Exit>, Error> {
         Ok(self.find(id)?.wait(timeout))
     }
@@ -225,7 +226,7 @@ impl Node {
         Ok(self.view(&*self.find(id)?))
     }
 
-    /// In the order of their names.
+    /// Returns all instances, sorted by name.
     pub fn list(&self) -> Vec<View> {
         let instances: Vec<_> = self.registry.lock().by_id.values().cloned().collect();
         let mut views: Vec<_> = instances.iter().map(|instance| self.view(instance)).collect();
@@ -242,36 +243,37 @@ impl Node {
         self.find(id)?.usage()
     }
 
-    /// Whether the kernel has ended a process of the instance for want of memory.
+    /// Returns true if the kernel has killed a process of the instance because it ran out of
+    /// memory.
     pub fn ran_out_of_memory(&self, id: &InstanceName) -> Result<bool, Error> {
         let kills = self.find(id)?.body.oom_kills().map_err(|attempt| attempt.on(id))?;
         Ok(kills > 0)
     }
 
-    /// The end of what the first process printed.
+    /// Returns the end of what the first process printed.
     pub fn console(&self, id: &InstanceName) -> Result<Vec<u8>, Error> {
         self.find(id)?.body.console().map_err(|attempt| attempt.on(id))
     }
 
-    /// What an instance has written so far, if its spec said that it hands it over and it was not
-    /// adopted since. Nothing changes in it any more when the instance is destroyed.
+    /// Returns what an instance has written so far. `None` if its spec did not ask for that, or if
+    /// it was adopted since. Once the instance is destroyed, this no longer changes.
     pub fn written(&self, id: &InstanceName) -> Result<Option<Written>, Error> {
         let instance = self.find(id)?;
         let written = instance.body.written().map(Written::copy).transpose();
         written.doing("keep what was written in").map_err(|attempt| attempt.on(id))
     }
 
-    /// The file systems that outlive instances.
+    /// Returns the file systems that outlive instances.
     pub fn volumes(&self) -> &Volumes {
         &self.shared.stores.volumes
     }
 
-    /// What instances had written at one moment.
+    /// Returns the snapshots of what instances had written.
     pub fn snapshots(&self) -> &Arc<Snapshots> {
         &self.shared.stores.snapshots
     }
 
-    /// Takes a snapshot, unless it is there. It is whole and on the disk when this returns.
+    /// Takes a snapshot, unless it exists already. It is complete and on disk when this returns.
     pub fn snapshot(&self, new: &NewSnapshot) -> Result<Taken, SnapshotError> {
         let stores = &self.shared.stores;
         if let Some(taken) = stores.snapshots.taken(&new.name) {
@@ -288,7 +290,7 @@ impl Node {
         stores.snapshots.take(new, &source, record.snapshot.as_ref(), hold)
     }
 
-    /// Where what an instance wrote is read.
+    /// Returns the place to read an instance's written files from.
     fn source(&self, instance: &Instance, record: &Record) -> Result<Source, SnapshotError> {
         let stores = &self.shared.stores;
         if let Some(volume) = &record.kept {
@@ -314,40 +316,41 @@ impl Node {
         let image = record.layers.iter().rev().cloned().map(Layer::Folder);
         let layers: Vec<_> = under.into_iter().chain(image).collect();
         let source = Files::whole(process.pid, &layers, &stores.snapshots.empty()?)?;
-        // It is of the right process only if that still lives now.
+        // What was opened belongs to the right process only if that is still alive now.
         if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(Source::Files(source)) }
     }
 
-    /// Makes a drive, unless it is there. It is whole and on the disk when this returns.
+    /// Makes a drive, unless it exists already. It is complete and on disk when this returns.
     pub fn make_drive(&self, name: &VolumeName, owner: &Owner) -> Result<(), VolumeError> {
         let size_mb = self.shared.drive_mb;
         let new = NewVolume { name: name.clone(), owner: owner.clone(), size_mb, from: None };
         self.volumes().make(&new)
     }
 
-    /// Removes a drive for good. Who has it mounted still does so until the end of that mount.
+    /// Removes a drive for good. Instances that have it mounted keep it until that mount ends.
     pub fn remove_drive(&self, name: &VolumeName) -> Result<(), VolumeError> {
         self.shared.stores.drives.forget(name);
         self.volumes().remove(name)
     }
 
-    /// The topmost folder of a drive. Its files have the owners that they have in instances.
+    /// Returns the root folder of a drive. Its files have the owners that instances see.
     pub fn drive_root(&self, name: &VolumeName) -> Result<OwnedFd, DriveError> {
         self.shared.stores.drives.root(self.volumes(), name)
     }
 
-    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    /// Removes a folder of a drive with everything in it. Returns whether it existed.
     pub fn remove_drive_folder(&self, name: &VolumeName, path: &str) -> Result<bool, DriveError> {
         self.shared.stores.drives.remove_folder(self.volumes(), name, path)
     }
 
-    /// Gives an instance that runs or sleeps a part of a drive, unless it has it there.
+    /// Mounts a part of a drive in an instance that runs or sleeps, unless it is mounted there
+    /// already.
     pub fn mount_drive(&self, id: &InstanceName, mount: &DriveMount) -> Result<(), DriveError> {
         self.mounting(id, |drives, instance| drives.mount(self.volumes(), instance, mount))
     }
 
-    /// Takes a part of a drive from an instance. `others` are the places where it may have the same
-    /// drive all the same.
+    /// Unmounts a part of a drive from an instance. `others` are further places where the instance
+    /// may legitimately have the same drive mounted.
     pub fn unmount_drive(
         &self,
         id: &InstanceName,
@@ -372,8 +375,8 @@ impl Node {
         work(&self.shared.stores.drives, &mounting)
     }
 
-    /// Connects to a port of an instance, on its loopback interface. No port of an instance can be
-    /// reached otherwise.
+    /// Connects to a port of an instance, on its loopback interface. There is no other way to reach
+    /// a port of an instance.
     pub fn dial(
         &self,
         id: &InstanceName,
@@ -386,8 +389,7 @@ impl Node {
             .map_err(|attempt| attempt.on(id))
     }
 
-    /// A TCP socket in the network of an instance, to be connected by the caller. It does not
-    /// block.
+    /// Returns a non-blocking TCP socket in the network of an instance, for the caller to connect.
     pub fn socket(&self, id: &InstanceName) -> Result<OwnedFd, Error> {
         let instance = self.find(id)?;
         let Some(process) = instance.body.process() else {
@@ -396,8 +398,8 @@ impl Node {
         process.socket(&self.shared.home).map_err(|attempt| attempt.on(id))
     }
 
-    /// Writes a sign of life, and answers its time. What ends while no node is there is reported as
-    /// of the last one.
+    /// Records that the node is alive, and returns the time of that. Whatever ends while no node
+    /// runs is reported as having ended at the last such sign of life.
     pub fn give_sign(&self) -> Stamp {
         let uptime_ms = self.shared.stores.world.uptime_ms();
         if let Err(error) = self.shared.stores.sign.give(&self.shared.boot, uptime_ms) {
@@ -406,26 +408,27 @@ impl Node {
         Stamp { boot: boot_number(&self.shared.boot), uptime_ms }
     }
 
-    /// The oldest facts that nobody has taken note of, at most `limit`; waits up to `timeout` for
-    /// the first. The same facts come again until [`Node::forget`] is called. A node that finds
-    /// instances of an earlier one says again whether each is paused or running.
+    /// Returns the oldest facts that nobody has taken note of, at most `limit`, and waits up to
+    /// `timeout` for the first. The same facts are returned again until [`Node::forget`] is called.
+    /// A node that adopts an earlier node's instances reports again whether each is paused or
+    /// running.
     pub fn facts(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
         self.shared.stores.journal.oldest(limit, timeout)
     }
 
-    /// Lets go of all facts up to the one with this number.
+    /// Drops all facts up to the one with this number.
     pub fn forget(&self, through: u64) -> io::Result<()> {
         self.shared.stores.journal.forget(through)
     }
 
-    /// Removes what the node itself put on the machine: control groups and firewall rules. For when
-    /// it will not be opened again; fails while there is an instance.
+    /// Removes what the node itself put on the machine: control groups and firewall rules. Meant
+    /// for when the node will not be opened again; fails while there is an instance.
     pub fn leave(&self) -> io::Result<()> {
         self.shared.groups.remove()?;
         self.rules.as_ref().map_or(Ok(()), Rules::remove)
     }
 
-    /// Takes an instance among those there are.
+    /// Adds an instance to the registry and watches its process.
     pub(crate) fn admit(&self, instance: Arc<Instance>) -> io::Result<()> {
         self.registry.lock().insert(&instance);
         match instance.body.process() {
@@ -487,8 +490,9 @@ fn ended(registry: &Mutex<Registry>, slot: u64) {
     }
 }
 
-/// Open files count as memory of the instance that opened them. A limit of their number for the
-/// whole machine, which newer systems do not have, would only let one instance starve the others.
+/// Lifts the machine's limit on the number of open files. Open files count as memory of the
+/// instance that opened them; a limit for the whole machine, which newer systems do not have, would
+/// only let one instance starve the others.
 fn lift_file_limit() {
     const LIMIT: &str = "/proc/sys/fs/file-max";
     let most = i64::MAX.to_string();
@@ -499,12 +503,13 @@ fn lift_file_limit() {
     }
 }
 
-/// What the kernel has terminals for at all, and what it keeps for the machine's own.
+/// The most terminals the kernel can have at all, and how many it reserves for the machine itself.
 const TERMINALS_MAX: u64 = 1 << 20;
 const TERMINALS_OF_MACHINE: u64 = 4_096;
 
-/// Terminals count as memory of the instance that opened them, and each instance has a limit of its
-/// own. The machine's must hold all of these, or a few instances take the terminals of all others.
+/// Raises the machine's limit on terminals. Terminals count as memory of the instance that opened
+/// them, and each instance has a limit of its own. The machine's limit must hold all of these, or a
+/// few instances take the terminals of all others.
 fn lift_terminal_limit(limits: &crate::settings::Limits) {
     const LIMIT: &str = "/proc/sys/kernel/pty/max";
     let all = u64::from(limits.instances).saturating_mul(limits.terminals.into());
@@ -518,12 +523,12 @@ fn lift_terminal_limit(limits: &crate::settings::Limits) {
     }
 }
 
-/// How long a killed node may still hold the lock: an instance that it was starting has its
-/// descriptors until it is a program of its own.
+/// How long a killed node may still hold the lock. An instance that it was starting keeps its
+/// descriptors until exec.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
-/// Two nodes in one folder would fight over its instances.
+/// Locks the node's folder, because two nodes in one folder would fight over its instances.
 fn lock(settings: &Settings) -> Result<File, OpenError> {
     let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
     let deadline = Instant::now() + LOCK_TIMEOUT;
