@@ -9,51 +9,52 @@ use std::str::FromStr;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// For the records; nobody else may write there.
+    /// The node's own folder. Nobody else may write there.
     pub folder: PathBuf,
-    /// Names the control groups, the table of firewall rules and, with its first letters, the
-    /// network interfaces of this node. Two nodes on one machine need two names.
+    /// Names the control groups, the firewall table and, by its first letters, the network
+    /// interfaces of this node. Two nodes on one machine need different names.
     pub name: String,
-    /// Addresses of the instances. They are seen only on this machine.
+    /// Addresses of the instances, which are visible only on this machine.
     pub subnet: Subnet,
     pub egress: Egress,
-    /// Resolvers for the instances. They may be asked even when their addresses are closed.
+    /// Resolvers for the instances, which may be asked even if their addresses are in `closed`.
     pub nameservers: Vec<IpAddr>,
-    /// The user ids from here on, 65,536 for each instance, must belong to nobody else.
+    /// The first of the user ids for instances, 65,536 for each. They must belong to nobody else.
     pub first_uid: u32,
     pub limits: Limits,
-    /// For the instances that this node starts; those of an earlier one go on as they are.
+    /// What starts new instances. Those of an earlier node go on as they are.
     pub backend: Backend,
 }
 
-/// Who starts instances.
+/// What starts instances.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The node itself, in milliseconds.
     #[default]
     Direct,
-    /// The program `runc`, or one that takes the same orders.
+    /// The program `runc`, or another with the same command line.
     Runc { program: PathBuf },
 }
 
+/// What instances can reach.
 #[derive(Debug, Clone)]
 pub enum Egress {
-    /// The internet, but nothing in `closed`. Of the machine itself nothing but `doors`: addresses of
-    /// the server whose node this is. Needs the program `nft`.
+    /// The internet except `closed`. On the machine itself only `doors`, which are addresses of the
+    /// server that runs this node. Needs the program `nft`.
     Internet {
         closed: Vec<Subnet>,
         doors: Vec<SocketAddrV4>,
-        /// What this server may reach for instances although it is in `closed`, or the machine's own.
+        /// What this server may reach on behalf of instances although it is in `closed` or on the
+        /// machine itself.
         inside: Vec<Subnet>,
     },
-    /// Nothing but the instance itself.
+    /// Nothing outside the instance itself.
     Nothing,
 }
 
 impl Egress {
-    /// Networks that are not the internet: private ones, link-local ones with the metadata services
-    /// of clouds, the ones that providers keep for such services, and what is no destination at
-    /// all.
+    /// Allows the internet only. Closes private networks, link-local ones with the clouds' metadata
+    /// services, those that providers keep for such services, and what is no valid destination.
     pub fn internet_only(doors: Vec<SocketAddrV4>) -> Self {
         const CLOSED: [(Ipv4Addr, u8); 13] = [
             (Ipv4Addr::new(0, 0, 0, 0), 8),
@@ -81,80 +82,83 @@ impl Egress {
     }
 }
 
-/// Where the server whose node this is listens for its instances, on the node's own address
-/// ([`Node::proxy_address`](crate::Node::proxy_address)): for what asks for a proxy, for what was led
-/// there, and for questions for names. These are led there from port 53, which a resolver of the machine's
-/// own may have on all addresses.
+/// Ports on which the server that runs this node listens for its instances, on the node's own
+/// address ([`Node::proxy_address`](crate::Node::proxy_address)): for programs that use a proxy,
+/// for diverted connections, and for DNS queries. Those are diverted from port 53, which a resolver
+/// of the machine may have bound on all addresses.
 pub const PROXY_PORT: u16 = 3_128;
 pub const TRANSPARENT_PORT: u16 = 3_129;
 pub const NAMES_PORT: u16 = 3_130;
-/// The mark (`SO_MARK`) of all sockets that reach out for instances. They do not reach what is closed to
-/// these, whoever they are made by and for.
+/// The mark (`SO_MARK`) of all sockets that connect on behalf of instances. The firewall keeps them
+/// from whatever is closed to instances, no matter who made them or for whom.
 pub const EGRESS_MARK: u32 = 0x486f_6c6d;
 
 /// What the machine's firewall does with the packets of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Firewall {
     pub level: Level,
-    /// The address that what is not led to the proxy leaves with, instead of the machine's own.
+    /// The source address for packets that are not diverted to the proxy, instead of the machine's
+    /// own.
     pub source: Option<Ipv4Addr>,
-    /// Instances with the same word here reach each other.
+    /// Instances with the same group can reach each other.
     pub group: Option<String>,
 }
 
-/// How much of what an instance sends is led to the proxy of this machine instead of where it was
-/// to go. Each level is stricter than the one before.
+/// How much of an instance's traffic is diverted to this machine's proxy instead of going to its
+/// destination. Each level is stricter than the one before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Nothing.
+    /// Nothing is diverted.
     #[default]
     Open,
-    /// Questions for names.
+    /// DNS queries are diverted.
     Names,
-    /// Questions for names, and TCP. Everything else passes.
+    /// DNS queries and TCP are diverted. Everything else passes.
     Proxied,
-    /// As before, and everything else is dropped.
+    /// DNS queries and TCP are diverted. Everything else is dropped.
     Closed,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Instances that exist at once.
+    /// The most instances that may exist at once.
     pub instances: u32,
-    /// Megabytes of memory of all instances together. None: what the machine has, less a reserve
+    /// Memory of all instances together, in MB. `None` means what the machine has, less a reserve
     /// for everything else.
     pub memory_mb: Option<u64>,
-    /// How many times that memory may be promised to instances that are awake. Those that sleep
-    /// count for nothing.
+    /// How many times that memory may be promised to instances that are awake. Sleeping instances
+    /// do not count.
     pub memory_promises: u32,
-    /// Processes and threads of all instances together. None: what the machine may have, less a
-    /// reserve.
+    /// Processes and threads of all instances together. `None` means what the machine allows, less
+    /// a reserve.
     pub processes: Option<u64>,
-    /// File systems of limited size, each of which needs a loop device, and their megabytes. None:
-    /// half of what is free when the node opens.
+    /// The number of file systems of limited size, each of which needs a loop device.
     pub disks: u32,
+    /// The total size of those file systems, in MB. `None` means half of what is free when the node
+    /// opens.
     pub disk_mb: Option<u64>,
-    /// Megabytes of all volumes. None: a quarter of what is free when the node opens, and what the
-    /// volumes of earlier nodes have.
+    /// The total size of all volumes, in MB. `None` means a quarter of the disk space that is free,
+    /// or in use by volumes and snapshots, when the node opens.
     pub volume_mb: Option<u64>,
-    /// Megabytes that each drive can hold, of those of all volumes. None: an eighth of an owner's share.
+    /// The size of each drive in MB, which counts as part of `volume_mb`. `None` means an eighth of
+    /// an owner's share.
     pub drive_mb: Option<u32>,
-    /// Percent of each of the above that one owner may have.
+    /// The percentage of each of the above that one owner may have.
     pub share_percent: u32,
     /// Terminals of one instance.
     pub terminals: u32,
-    /// Connections of one instance to the internet, as the machine's firewall counts them.
+    /// Connections of one instance to the internet, as counted by the machine's firewall.
     pub connections: u32,
-    /// Tunnels of all instances together, each of which has a thread.
+    /// Tunnels of all instances together. Each has a thread.
     pub tunnels: u32,
-    /// Networks and users kept ready.
+    /// Networks and users to keep ready.
     pub networks_ready: u32,
-    /// Facts that nobody has taken note of. Nothing is started beyond that.
+    /// Facts that nobody has taken note of. Beyond that nothing new is started.
     pub facts_kept: usize,
-    /// Files that a process may have open.
+    /// Files that one process may have open.
     pub open_files: u64,
-    /// Size of `/dev/shm`.
+    /// The size of `/dev/shm` in each instance.
     pub shared_memory_mb: u32,
 }
 
@@ -194,7 +198,7 @@ pub struct Subnet {
 pub struct NotASubnet(String);
 
 impl Subnet {
-    /// How many addresses there are for instances: all but the first two and the last.
+    /// Returns how many addresses are available for instances: all but the first two and the last.
     pub(crate) fn slots(self) -> u32 {
         let size = 1_u64 << (32 - u32::from(self.bits));
         fit(size.saturating_sub(3))
@@ -205,7 +209,7 @@ impl Subnet {
         address.to_bits() & !host_bits == self.address.to_bits()
     }
 
-    /// The address that the proxy and the resolver of the node have for its instances.
+    /// Returns the address of the node's proxy and resolver, as instances see it.
     pub(crate) fn proxy(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.address.to_bits().wrapping_add(1))
     }

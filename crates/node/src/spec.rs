@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use types::instance::{InstanceName, Medium, Scratch, VolumeName};
 
-/// Whose an instance is: 1 to 63 lower-case letters, digits, hyphens and underscores. What the
-/// machine has once is divided between owners; the node knows nothing else of them.
+/// The owner of an instance: 1 to 63 lower-case letters, digits, hyphens and underscores. The
+/// machine's resources are divided between owners; the node knows nothing else about them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Owner(String);
@@ -48,19 +48,19 @@ impl From<Owner> for String {
     }
 }
 
-/// A program in memory that nobody can change any more, so that no instance can reach the file it
-/// came from.
+/// A program in sealed memory that nobody can change any more, so that no instance can reach the
+/// file it came from.
 #[derive(Debug, Clone)]
 pub struct Program(Arc<OwnedFd>);
 
 impl Program {
-    /// The program must not need a file to be interpreted or linked that the instance does not
-    /// have.
+    /// Copies a program into sealed memory. It must not need an interpreter or libraries that the
+    /// instance does not have.
     pub fn new(bytes: &[u8]) -> io::Result<Self> {
         Ok(Self(Arc::new(sealed("program", bytes)?)))
     }
 
-    /// Reads some of it, from a position on. Nothing is left at its end.
+    /// Reads a part of the program from `position`. Returns 0 at its end.
     pub fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         Ok(rustix::io::pread(&*self.0, buffer, position)?)
     }
@@ -70,7 +70,7 @@ impl Program {
     }
 }
 
-/// A file in memory that is complete and stays as it is.
+/// Makes a file in memory with this content, which can never change again.
 pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(fd);
@@ -85,19 +85,19 @@ pub(crate) fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
 #[derive(Clone)]
 pub struct FirstProcess {
     pub program: Program,
-    /// With the program's name as the first.
+    /// The first one is the program's name.
     pub arguments: Vec<String>,
-    /// `NAME=value`.
+    /// Each is `NAME=value`.
     pub environment: Vec<String>,
-    /// A port of the instance whose listening socket the program finds as descriptor
-    /// [`crate::LISTENER_FD`]. It takes connections before the program runs, and while it is
-    /// paused.
+    /// A port of the instance. The program finds the listening socket as descriptor
+    /// [`crate::LISTENER_FD`]. It accepts connections before the program runs, and while the
+    /// instance is paused.
     pub listen: Option<u16>,
-    /// What the program reads from descriptor [`crate::CONFIG_FD`]. It is never on a disk.
+    /// What the program can read from descriptor [`crate::CONFIG_FD`]. It is never on a disk.
     pub config: Option<Vec<u8>>,
 }
 
-/// Arguments, environment and configuration may hold secrets.
+/// Arguments, environment and configuration are left out, because they may hold secrets.
 impl fmt::Debug for FirstProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FirstProcess").field("listen", &self.listen).finish_non_exhaustive()
@@ -118,20 +118,20 @@ impl User {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Writable {
-    /// In memory of the instance, so it must be well below `memory_mb`: a full disk is then an
-    /// error and not the end of all.
+    /// In the instance's memory, so `mb` must be well below `memory_mb`: a full disk is then an
+    /// error instead of running out of memory.
     Memory { mb: u32 },
-    /// A file system of its own on the machine's disk, of this size. It takes a little of it
-    /// itself. It is gone with the instance, as what is in memory.
+    /// In a file system of its own on the machine's disk, of this size, a little of which the file
+    /// system itself takes. It is removed with the instance.
     Disk { mb: u32 },
-    /// A volume that stays, made if it is missing, with what an earlier instance wrote over the
-    /// same layers. `over` names them; over others it begins anew.
+    /// In a volume that stays, which is made if it is missing. It has what an earlier instance
+    /// wrote over the same layers. `over` identifies them; over other layers it starts empty.
     Kept { volume: VolumeName, mb: u32, over: String },
 }
 
 impl Writable {
-    /// Memory, and as much of it as may sensibly be files: three quarters, so that the rest is left
-    /// for processes.
+    /// Memory for as many files as is sensible: three quarters of `memory_mb`, so that the rest is
+    /// left for processes.
     pub const fn of_memory(memory_mb: u32) -> Self {
         Self::Memory { mb: memory_mb / 4 * 3 }
     }
@@ -141,16 +141,16 @@ impl Writable {
 pub struct Spec {
     pub id: InstanceName,
     pub owner: Owner,
-    /// Whether there was room for it before: an instance that takes the place of one that was lost
-    /// is not refused for the memory that was promised to others meanwhile.
+    /// Whether the instance replaces one that was lost. Then it is not refused for memory that was
+    /// promised to others meanwhile.
     pub again: bool,
     /// Folders with the unpacked layers of an image, lowest first. They must not change while the
     /// instance exists.
     pub layers: Vec<PathBuf>,
-    /// What it begins with over these layers: one of an instance over the same.
+    /// The snapshot to start from over these layers, taken of an instance over the same layers.
     pub snapshot: Option<SnapshotName>,
     pub memory_mb: u32,
-    /// Thousandths of a core.
+    /// In thousandths of a core.
     pub cpu_millicores: u32,
     pub pids_max: u32,
     pub writable: Writable,
@@ -164,7 +164,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The share of the machine that goes with an amount of memory: one core for each 2048 MB.
+    /// Returns the processor time that goes with an amount of memory: one core for each 2048 MB.
     pub const fn cpu_for(memory_mb: u32) -> u32 {
         let millicores = memory_mb.saturating_mul(125) / 256;
         if millicores < 10 { 10 } else { millicores }
@@ -177,7 +177,7 @@ impl Spec {
         }
     }
 
-    /// The volume that keeps what it writes.
+    /// Returns the volume that keeps what the instance writes.
     pub(crate) fn kept(&self) -> Option<&VolumeName> {
         match &self.writable {
             Writable::Kept { volume, .. } => Some(volume),
@@ -185,8 +185,8 @@ impl Spec {
         }
     }
 
-    /// Sizes of the file systems on the machine's disk that are made for it. Volumes need a loop
-    /// device too, but their room is counted for as long as they are there.
+    /// Returns the sizes of the file systems to make on the machine's disk. Volumes are listed as
+    /// 0: they need a loop device too, but their room is counted for as long as they exist.
     pub(crate) fn disks(&self) -> impl Iterator<Item = u32> {
         let layer = match self.writable {
             Writable::Memory { .. } => None,
@@ -198,7 +198,7 @@ impl Spec {
         layer.into_iter().chain(on_disk.map(|scratch| scratch.size_mb)).chain(volumes)
     }
 
-    /// Folders beside each other, each in a place that can be one.
+    /// Checks that no folder is inside another, and that each is at a permitted path.
     fn scratch_fits(&self) -> bool {
         let apart = |index: usize, one: &Scratch| {
             let others = self.scratch.iter().enumerate().filter(|(other, _)| *other != index);
@@ -237,7 +237,7 @@ impl Spec {
     }
 }
 
-/// Whether a folder of limited size can be where it is wanted.
+/// Checks that a folder of limited size has a size and can be at its path.
 fn has_place(scratch: &Scratch) -> bool {
     is_place(&scratch.path) && scratch.size_mb > 0
 }
@@ -257,13 +257,13 @@ fn is_in(scratch: &Scratch, other: &Scratch) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Where the node itself mounts something, and where a mount would hide everything.
+/// Folders in which the node itself mounts something, where another mount would hide it.
 const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
-/// More than any image has; the kernel takes 500.
+/// More than any image has. The kernel accepts 500.
 const LAYERS_MAX: usize = 400;
 
 const SCRATCH_MAX: usize = 16;
-/// Of the kernel.
+/// The kernel's limit is 4,096.
 const PATH_BYTES_MAX: usize = 4_000;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
