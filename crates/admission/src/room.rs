@@ -36,7 +36,7 @@ impl<K: Eq + Hash + Clone> Room<K> {
         self.grow(values.saturating_mul(VALUE_BYTES))
     }
 
-    /// Makes sure that `bytes` are held in all. Less than [`STEP`] is not worth counting.
+    /// Makes sure that `bytes` are held in all. Less than one `STEP` is not counted.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Refused> {
         match (bytes as u64).checked_sub(self.used.max(STEP)) {
             Some(_) => self.grow(bytes.saturating_sub(usize::try_from(self.used).unwrap_or(0))),

@@ -1,16 +1,16 @@
-//! Which sort of body an instance has, as its record and its control groups know it.
+//! The kind of body that an instance has, as its record and its control groups know it.
 
 use crate::settings::Backend;
 use serde::{Deserialize, Serialize};
 
-/// Versions of `runc` permit this one (`tun`) whatever they are told, and cannot where it is
-/// forbidden above. No instance has the device, nor the right to make it.
+/// Some versions of `runc` permit this device (`tun`) whatever they are told, which fails if a
+/// group above forbids it. Instances neither have the device nor the right to make it.
 const RUNC_DEVICE_RULES: &[&str] = &["c 10:200 rwm"];
 
-/// Which arm a body is, as records keep it.
+/// The kind of a body, as stored in records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BodyKind {
-    /// The word of releases that spoke of who started an instance.
+    /// Stored under the name that earlier releases used, for what started the instance.
     #[default]
     #[serde(rename = "node")]
     Container,
@@ -19,7 +19,7 @@ pub(crate) enum BodyKind {
 }
 
 impl BodyKind {
-    /// What instances are made as from now on.
+    /// Returns the kind of body that new instances get.
     pub(crate) const fn of(backend: &Backend) -> Self {
         match backend {
             Backend::Direct => Self::Container,
@@ -27,7 +27,8 @@ impl BodyKind {
         }
     }
 
-    /// Devices that the node's own group has to permit beside those that every instance has.
+    /// Returns the devices that the node's own group must permit in addition to those that every
+    /// instance has.
     pub(crate) const fn extra_device_rules(self) -> &'static [&'static str] {
         match self {
             Self::Container => &[],

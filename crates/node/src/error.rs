@@ -1,5 +1,4 @@
-//! What callers can learn from a failure. One type per boundary, one variant per decision that a
-//! caller may take.
+//! Errors for callers: one type per boundary, one variant per decision that a caller may take.
 
 use crate::launch::LaunchError;
 use crate::snapshots::SnapshotName;
@@ -10,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use types::instance::{InstanceName, VolumeName};
 
-/// The node cannot work on this machine as it is set.
+/// The node cannot work on this machine with these settings.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("failed to {what}")]
@@ -28,7 +27,7 @@ pub enum CreateError {
     /// More than this machine ever has for one instance.
     #[error("{wanted_mb} MB of memory: this machine has at most {most_mb} for one instance")]
     TooLarge { wanted_mb: u64, most_mb: u64 },
-    /// The owner, or all together, have taken what there is.
+    /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
     #[error("nobody has taken note of the last {0} facts, so nothing new is started")]
@@ -53,15 +52,15 @@ pub enum CreateError {
 pub enum VolumeError {
     #[error("there is no volume `{0}`")]
     Missing(VolumeName),
-    /// An instance has it, or had it until a moment ago.
+    /// An instance has it mounted, or had it until a moment ago.
     #[error("the volume `{0}` is in use")]
     InUse(VolumeName),
     #[error("what it is filled with at first needs {needs_mb} MB, and it has {size_mb}")]
     TooSmall { size_mb: u32, needs_mb: u32 },
-    /// What it was to be filled with at first.
+    /// The volume that it was to be filled from.
     #[error("the volume {0} is gone")]
     SourceGone(VolumeName),
-    /// The owner, or all together, have taken what there is.
+    /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
     #[error("failed to work on a volume")]
@@ -74,7 +73,7 @@ pub enum SnapshotError {
     Missing(SnapshotName),
     #[error("there is no instance `{0}` any more")]
     Gone(InstanceName),
-    /// It runs since before this node, or keeps its files where they cannot be copied.
+    /// It was started before this node was, or its files are where they cannot be copied.
     #[error("what `{id}` wrote cannot be read: {why}")]
     OutOfReach { id: InstanceName, why: &'static str },
     #[error("folders in folders, more than have a path")]
@@ -85,7 +84,7 @@ pub enum SnapshotError {
     Restless,
     #[error("it would lie over {most} others, which is the most: begin from an earlier one")]
     TooLong { most: usize },
-    /// The owner, or all together, have taken what there is.
+    /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
     #[error("the files of the snapshot `{0}` are not on this machine now")]
@@ -104,7 +103,7 @@ pub enum SnapshotError {
 
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// What is asked for cannot be mounted, or not there.
+    /// What was asked for cannot be mounted, or not at that place.
     #[error("{0}")]
     Place(String),
     #[error("files of it are open in the instance")]
@@ -118,7 +117,7 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// What is wrong with a path, where that is why something failed.
+    /// Says what is wrong with a path, if that is why something failed.
     pub(crate) fn at(what: &str, path: &str, error: Errno) -> Self {
         let why = match error {
             Errno::LOOP | Errno::NOTDIR => "a part of it is a link, or no folder",
@@ -140,15 +139,15 @@ impl DriveError {
 pub enum TunnelError {
     #[error("the instance is gone")]
     Gone,
-    /// A tunnel would lead past it.
+    /// A tunnel would bypass that firewall.
     #[error("the firewall of the instance lets nothing out but what it can look at")]
     Closed,
     #[error("the other end, {0}, is not on the internet")]
     Endpoint(SocketAddr),
-    /// The owner, or all together, have taken what there is.
+    /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
-    /// What the kernel says of the addresses or of the name.
+    /// The kernel refused the addresses or the name.
     #[error("the kernel refuses such a tunnel: {0}")]
     Unfit(#[source] io::Error),
     #[error("failed to make a tunnel")]
@@ -170,7 +169,7 @@ pub(crate) trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, Attempt>;
 }
 
-/// A failed attempt, before a boundary has made it its own.
+/// A failed attempt, before it becomes the error of a boundary.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     what: &'static str,
@@ -195,7 +194,7 @@ impl From<Attempt> for CreateError {
     }
 }
 
-/// For what is found out of an earlier node's instances, where the cause says enough.
+/// Used while finding an earlier node's instances, where the cause says enough.
 impl From<Attempt> for io::Error {
     fn from(Attempt { source, .. }: Attempt) -> Self {
         source

@@ -1,4 +1,4 @@
-//! One instance and what can be done to it.
+//! One instance and what can be done with it.
 
 use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::instance::{Exit, Happened, InstanceName};
 
-/// How long the kernel may take to end a killed process. A process that waits for a disk may need
-/// all of it.
+/// How long the kernel may take to end a killed process. One that waits for a disk may need all of
+/// it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is known of an instance at one moment.
+/// The state of an instance at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     pub id: InstanceName,
     pub state: State,
-    /// The first process, as the machine numbers it.
+    /// The id of the first process, as the machine sees it.
     pub pid: Option<i32>,
     pub memory_mb: u32,
     pub address: std::net::Ipv4Addr,
@@ -40,25 +40,26 @@ pub(crate) struct Instance {
     pub(crate) memory_mb: u32,
     pub(crate) body: Body,
     pub(crate) owner: Option<Owner>,
-    /// What the machine's firewall has of it. `None` once its address may be another's.
+    /// What the machine's firewall does with its packets. `None` once its address may be in use by
+    /// another.
     firewall: Mutex<Option<Firewall>>,
     pub(crate) tunnel: Mutex<Option<Tunnel>>,
     holdings: Mutex<Option<Holdings>>,
-    /// Changes with the state, under its lock.
+    /// The memory promised to it. Changes with the state, under the state's lock.
     promise: Mutex<Option<Promise>>,
     state: Mutex<State>,
     changed: Condvar,
     stores: Arc<Stores>,
 }
 
-/// What an instance has of what belongs to its owner, until it is gone.
+/// What an instance takes of its owner's share, until it is gone.
 pub(crate) struct Holdings {
     pub(crate) _stake: Stake,
     pub(crate) _membership: Option<Membership>,
     pub(crate) _snapshot: Option<Hold>,
 }
 
-/// Where an instance comes from.
+/// What an instance is made of, when it is started or adopted.
 pub(crate) struct Origin {
     pub(crate) id: InstanceName,
     pub(crate) slot: u32,
@@ -77,7 +78,7 @@ impl Instance {
             origin;
         let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
         let holdings = Mutex::new(Some(holdings));
-        // What has no process has no address either.
+        // An instance without a process has no address either.
         let firewall = Mutex::new(body.process().is_some().then_some(firewall));
         Self {
             id,
@@ -99,8 +100,8 @@ impl Instance {
         self.firewall.lock().clone()
     }
 
-    /// Has the machine's firewall do something else with its packets. `change` is told what it does
-    /// now.
+    /// Changes what the machine's firewall does with the instance's packets. `change` gets the old
+    /// and the new rules.
     pub(crate) fn set_firewall(
         &self,
         new: Firewall,
@@ -111,7 +112,8 @@ impl Instance {
         if *old == new {
             return Ok(());
         }
-        // Before: should this process end in between, the next node does what was asked for.
+        // Recorded first: should this process die in between, the next node does what was asked
+        // for.
         let changed = self.stores.records.put_firewall(&self.id, &new).and_then(|()| {
             change(old, &new).inspect_err(|_| {
                 if let Err(error) = self.stores.records.put_firewall(&self.id, old) {
@@ -124,8 +126,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Takes from the machine's firewall what it has of this instance, of which nothing runs any
-    /// more.
+    /// Removes the instance from the machine's firewall. None of its processes may run any more.
     pub(crate) fn clear_firewall(
         &self,
         clear: impl FnOnce(&Firewall) -> io::Result<()>,
@@ -155,14 +156,14 @@ impl Instance {
         if state.step(Event::Resumed, self.stores.world.now())?.is_none() {
             return Ok(());
         }
-        // Written before the thaw: what runs is paid for, even if this process is killed in
-        // between.
+        // Recorded before the thaw: an instance that runs is paid for, even if this process is
+        // killed in between.
         self.apply(&mut state, Event::Resumed, Some(Happened::Resumed))?;
         self.body.thaw().map_err(|attempt| attempt.on(&self.id))
     }
 
-    /// Has it stand still for as long as `work` runs, and answers for how long it did. What sleeps
-    /// sleeps on. Nobody learns of it: that is no pause, and is paid for.
+    /// Freezes the instance while `work` runs, and returns for how long. A sleeping instance stays
+    /// asleep. No fact is reported, because this is not a pause and is paid for.
     pub(crate) fn hold<E: From<Error>>(
         &self,
         work: impl FnOnce() -> Result<(), E>,
@@ -177,7 +178,7 @@ impl Instance {
             let noted = self.stores.records.put_held(&self.id, is_held).doing("record the hold of");
             noted.map_err(|attempt| attempt.on(&self.id))
         };
-        // Before: should this process end in between, the next node has it go on.
+        // Recorded first: should this process die in between, the next node thaws it.
         note(true)?;
         let began = Instant::now();
         self.body.freeze().map_err(|attempt| attempt.on(&self.id))?;
@@ -188,7 +189,7 @@ impl Instance {
         worked.map(|()| held)
     }
 
-    /// Asks the first process to end, and ends it after `grace`.
+    /// Asks the first process to end, and kills it after `grace`.
     pub(crate) fn stop(&self, grace: Duration) -> Result<Exit, Error> {
         let deadline = Instant::now() + grace;
         let mut state = self.state.lock();
@@ -206,12 +207,12 @@ impl Instance {
         self.kill(state)
     }
 
-    /// Ends the first process, and with it all others of its process namespace.
+    /// Kills the first process, and with it all others of its process namespace.
     pub(crate) fn end(&self) -> Result<Exit, Error> {
         self.stop(Duration::ZERO)
     }
 
-    /// How the first process ended, once it has. `None` after `timeout`.
+    /// Returns how the first process ended, or `None` if it has not within `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<Exit> {
         self.wait_for_exit(&mut self.state.lock(), Instant::now() + timeout)
     }
@@ -245,7 +246,7 @@ impl Instance {
         }
     }
 
-    /// The watch has seen the end of the first process.
+    /// Notes that the first process has ended. Called by the watch.
     pub(crate) fn ended(&self) {
         let Some(process) = self.body.process() else { return };
         let exit = process.exit();
@@ -291,7 +292,7 @@ impl Instance {
         }
     }
 
-    /// Memory is promised to what is awake, and never refused to what wakes.
+    /// Keeps memory promised to an instance that is awake. One that wakes is never refused.
     fn keep_promise(&self, state: State) {
         let mut promise = self.promise.lock();
         *promise = match state {
@@ -304,8 +305,8 @@ impl Instance {
         };
     }
 
-    /// Gives back what it holds of its owner's share, when everything else of it is gone. Others
-    /// may know this instance for a moment longer, and should not keep it.
+    /// Gives back its part of the owner's share, once everything else of it is gone. Others may
+    /// hold this instance for a moment longer, which should not keep the share taken.
     pub(crate) fn let_go(&self) {
         drop(self.holdings.lock().take());
     }

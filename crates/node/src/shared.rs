@@ -17,7 +17,7 @@ use rustix::fd::OwnedFd;
 use std::sync::Arc;
 use types::World;
 
-/// What an instance is made with.
+/// What is needed to make an instance.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) stores: Arc<Stores>,
@@ -26,13 +26,14 @@ pub(crate) struct Shared {
     pub(crate) filter: Filter,
     pub(crate) null: OwnedFd,
     pub(crate) boot: String,
-    /// Within what this process may have itself; only another right could raise that.
+    /// The limit of open files for each process, within this process's own: raising that would need
+    /// another privilege.
     pub(crate) open_files: u64,
-    /// Of each drive that is made.
+    /// The size of each drive that is made, in MB.
     pub(crate) drive_mb: u32,
 }
 
-/// What all instances write into.
+/// The small stores that all instances write into.
 pub(crate) struct Stores {
     pub(crate) journal: Journal,
     pub(crate) records: Records,

@@ -1,4 +1,4 @@
-//! The life of an instance.
+//! The states of an instance.
 //!
 //! ```text
 //! Running ◀──▶ Paused
@@ -44,7 +44,7 @@ impl State {
             (State::Running { .. } | State::Paused { .. }, StopRequested) => {
                 Ok(Some(State::Stopping { since: now }))
             }
-            // An end is final: the first report of it stands.
+            // An end is final: the first report of it counts.
             (State::Exited { .. }, Ended(_) | StopRequested) => Ok(None),
             (_, Ended(exit)) => Ok(Some(State::Exited { at: now, exit })),
             // Asking twice is harmless.

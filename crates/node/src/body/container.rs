@@ -18,10 +18,10 @@ use std::io;
 pub(crate) struct Container {
     pub(super) group: Group,
     pub(super) process: Option<Process>,
-    /// What it writes into. Not of one that was adopted, and not where that is kept: whoever has it
-    /// open would keep the next instance from it.
+    /// The layer that it writes into. `None` for an adopted instance, and for one whose layer
+    /// stays: as long as it is open, the next instance could not mount it.
     pub(super) layer: Option<Written>,
-    /// Whether whoever started it may have that.
+    /// Whether the caller may have that layer.
     pub(super) hands_over: bool,
 }
 
@@ -116,7 +116,7 @@ fn start(
     Ok(launch::start(&Launch::new(fds, words, &shared.filter))?)
 }
 
-/// What it mounts besides, by place.
+/// Makes the mounts of volumes, drives and the like, with their paths.
 fn mounts<'s>(
     shared: &Shared,
     spec: &'s Spec,
@@ -161,7 +161,8 @@ fn kept(beginning: &Beginning, slot: &Slot) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(disk, 0)?)
 }
 
-/// What is made for one instance only, whoever starts it. All descriptors are out of the way, see [`keep`].
+/// What is made for one instance only, however it is started. All descriptors have high numbers,
+/// see [`keep`].
 pub(super) struct Parts {
     /// Topmost first.
     pub(super) layers: Vec<OwnedFd>,

@@ -1,6 +1,6 @@
-//! What an instance runs in: a container that the node starts itself, or one that a program starts
-//! which implements OCI. Everything that depends on which it is happens here: start, freeze, thaw,
-//! connect, measure, destroy, and finding it again. MicroVMs will be one more arm.
+//! What an instance runs in: a container started by the node itself, or by an OCI program.
+//! Everything that depends on the difference is here: start, freeze, thaw, connect, measure,
+//! destroy, and finding it again. MicroVMs will be another variant.
 
 mod container;
 mod runc;
@@ -34,7 +34,7 @@ pub(crate) enum Body {
     Runc(Runc),
 }
 
-/// The first process of an instance and what is reached through it.
+/// The first process of an instance, and what is reached through it.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -43,7 +43,7 @@ pub(crate) struct Process {
     console: Option<OwnedFd>,
 }
 
-/// Whether this machine has what is needed to start instances as set.
+/// Checks that this machine has what the backend needs.
 pub(crate) fn check_machine(backend: &Backend) -> io::Result<()> {
     match backend {
         Backend::Direct => Ok(()),
@@ -51,7 +51,7 @@ pub(crate) fn check_machine(backend: &Backend) -> io::Result<()> {
     }
 }
 
-/// Refuses what an instance cannot have in the body it would get.
+/// Refuses what an instance cannot have with this backend.
 pub(crate) fn check(backend: &Backend, spec: &Spec) -> Result<(), CreateError> {
     match backend {
         Backend::Direct => Ok(()),
@@ -59,19 +59,19 @@ pub(crate) fn check(backend: &Backend, spec: &Spec) -> Result<(), CreateError> {
     }
 }
 
-/// Removes what is left of instances that are not known, and of nothing that is.
+/// Removes what is left of instances that are not `known`.
 pub(crate) fn keep_only(stores: &Stores, known: &HashSet<&InstanceName>) -> io::Result<()> {
     stores.bundles.keep_only(known)
 }
 
-/// Ends whatever runs of an instance that was half made, and removes it.
+/// Ends all processes of a half-made instance and removes it.
 pub(crate) fn clear(shared: &Shared, owner: &Owner, id: &InstanceName) -> io::Result<()> {
     shared.groups.find(Some(owner), id).sweep()?;
     shared.stores.bundles.remove(id)
 }
 
 impl Body {
-    /// Starts the first process. What it was given of the slot stays with it.
+    /// Starts the first process, which keeps what it was given of the slot.
     pub(crate) fn start(
         shared: &Shared,
         wanted: &Wanted<'_>,
@@ -86,7 +86,7 @@ impl Body {
         }
     }
 
-    /// The body that an earlier node recorded, with the process if that lives.
+    /// Makes the body that an earlier node recorded, with the process if it is alive.
     pub(crate) fn adopt(
         stores: &Stores,
         id: &InstanceName,
@@ -101,7 +101,8 @@ impl Body {
         }
     }
 
-    /// Both arms are containers to the kernel; they differ in how they come and go.
+    /// Returns the container, which both variants have: they differ in how they are started and
+    /// removed.
     fn container(&self) -> &Container {
         match self {
             Self::Container(container) => container,
@@ -109,16 +110,17 @@ impl Body {
         }
     }
 
-    /// `None` where it was lost with its machine, or had ended when it was found.
+    /// Returns the first process. `None` if it was lost with a restart of the machine, or had ended
+    /// when it was found.
     pub(crate) fn process(&self) -> Option<&Process> {
         self.container().process.as_ref()
     }
 
-    /// Holds all processes where they are, or none of them.
+    /// Freezes all processes, or none of them.
     pub(crate) fn freeze(&self) -> Result<(), Attempt> {
         let group = &self.container().group;
         group.freeze().or_else(|error| {
-            // Some may stand still already; the instance is running as a whole or it is not.
+            // Some may be frozen already; the instance is either running as a whole or not.
             group.thaw().doing("thaw")?;
             Err(error).doing("freeze")
         })
@@ -148,7 +150,7 @@ impl Body {
         self.container().group.oom_kills().doing("measure")
     }
 
-    /// The end of what the first process printed.
+    /// Returns the end of what the first process printed.
     pub(crate) fn console(&self) -> Result<Vec<u8>, Attempt> {
         match self.process().and_then(|process| process.console.as_ref()) {
             Some(console) => console::tail(console).doing("read the output of"),
@@ -156,18 +158,19 @@ impl Body {
         }
     }
 
-    /// What it wrote, if that was to be kept.
+    /// Returns what the instance wrote, if it is to be handed over.
     pub(crate) fn written(&self) -> Option<&Written> {
         let container = self.container();
         container.layer.as_ref().filter(|_| container.hands_over)
     }
 
-    /// The layer that it writes into. Not of one that was adopted, nor of one that keeps it.
+    /// Returns the layer that it writes into. `None` for an adopted instance, and for one whose
+    /// layer is a volume that stays.
     pub(crate) fn layer(&self) -> Option<&Written> {
         self.container().layer.as_ref()
     }
 
-    /// Ends every process, and removes what is the body's own. The first process has ended.
+    /// Ends every process and removes what belongs to the body. The first process must have ended.
     pub(crate) fn destroy(&self) -> Result<(), Attempt> {
         match self {
             Self::Container(container) => container.destroy(),
@@ -177,17 +180,17 @@ impl Body {
 }
 
 impl Process {
-    /// The process that an earlier node started, if it lives.
+    /// Finds the process that an earlier node started, if it is alive.
     pub(crate) fn find(identity: &Identity) -> Option<Self> {
         let pidfd = identity.open()?;
         let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
         let console = console::reopen(identity.pid).ok();
-        // The descriptors above are of the right process only if it still lives now.
+        // The descriptors above belong to the right process only if it is still alive now.
         identity.open()?;
         Some(Self { pid: identity.pid, pidfd, network, console })
     }
 
-    /// By which the next node finds it.
+    /// Returns what the next node needs to find the process again.
     pub(crate) fn identity(&self) -> io::Result<Identity> {
         Identity::of(Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?)
     }
@@ -197,12 +200,12 @@ impl Process {
         Ok(poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))? > 0)
     }
 
-    /// The network of the instance.
+    /// Returns the network namespace of the instance.
     pub(crate) fn network(&self) -> BorrowedFd<'_> {
         self.network.as_fd()
     }
 
-    /// A TCP socket in the network of the instance.
+    /// Opens a TCP socket in the network of the instance.
     pub(crate) fn socket(&self, home: &Home) -> Result<OwnedFd, Attempt> {
         home.socket(&self.network).doing("enter the network of")
     }
@@ -215,7 +218,7 @@ impl Process {
         }
     }
 
-    /// How it ended. To be asked when it is known to have ended.
+    /// Returns how the process ended. Call it only once it has.
     pub(crate) fn exit(&self) -> Exit {
         process::exit_of(self.pidfd.as_fd(), self.pid)
     }

@@ -1,5 +1,5 @@
-//! A container that `runc` starts, or another program that takes the same orders. [`crate::oci`]
-//! says what is different then.
+//! A container started by `runc`, or another program with the same command line. [`crate::oci`]
+//! describes the differences.
 
 use super::container::{Container, Parts, Wanted, layer_of, parts, writable};
 use crate::cgroup::Group;
@@ -21,7 +21,7 @@ pub(crate) struct Runc {
     pub(super) bundle: PathBuf,
 }
 
-/// The program cannot be handed a file system.
+/// Refuses file systems made by the node, which cannot be handed to the program.
 pub(super) fn check(spec: &Spec) -> Result<(), CreateError> {
     if !spec.extras.is_none() {
         return Err(CreateError::NoExtras);
@@ -63,7 +63,7 @@ fn start(
     let bundle =
         shared.stores.bundles.make(&spec.id, &spec.first.program).doing("make its bundle")?;
     let prepared = Prepared {
-        // By this process, because the other one starts without it.
+        // Goes through this process, because the program starts without that descriptor.
         network: format!("/proc/{}/fd/{}", std::process::id(), slot.network.as_raw_fd()),
         root: slot.root,
         group: format!("/{}", shared.groups.path(Some(&spec.owner), &spec.id).display()),
