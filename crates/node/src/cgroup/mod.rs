@@ -1,17 +1,16 @@
-//! Control groups: the limits of an instance, its freezing, and what it used. One module per
-//! version of the interface.
+//! Control groups: they limit instances, freeze them, and measure what they use. There is one
+//! module per version of the kernel's interface.
 //!
 //! ```text
-//! node ── all that instances may have together
-//!  └─ owner.NAME ── what one owner may have
+//! node ── limits for all instances together
+//!  └─ owner.NAME ── limits for one owner
 //!      └─ instance
 //! ```
 //!
-//! Instances of nodes that did not know owners are right below the node.
+//! Instances of releases that did not know owners are directly below the node.
 //!
-//! A process moves itself into its groups before it is anything else; there is no moment in which
-//! it is outside. On version 1 that costs microseconds, on version 2 the kernel may take some
-//! milliseconds for it.
+//! A process moves itself into its groups before it does anything else, so it is never outside of
+//! them. On version 1 that costs microseconds; on version 2 the kernel may take some milliseconds.
 
 mod owners;
 mod v1;
@@ -32,10 +31,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 use types::instance::InstanceName;
 
-/// Where a machine mounts its control groups.
+/// The folder where a machine mounts its control groups.
 pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 
-/// How long the kernel may take to freeze, thaw, or let go of a group; far more than it needs.
+/// How long the kernel may take to freeze, thaw, or release a group. Far more than it needs.
 const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -50,11 +49,11 @@ pub struct Usage {
     pub memory_bytes: u64,
     pub cpu_us: u64,
     pub processes: u64,
-    /// How often the kernel ended a process of the instance for want of memory.
+    /// How often the kernel has killed a process of the instance because memory ran out.
     pub oom_kills: u64,
 }
 
-/// What the groups above those of instances hold to: the total is the node's, the share each
+/// The limits of the groups above those of instances: the total is the node's, the share is each
 /// owner's.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
@@ -82,7 +81,7 @@ pub(crate) enum Group {
     },
 }
 
-/// Which version this machine offers with all that is needed.
+/// Returns the version that this machine offers with everything needed.
 pub(crate) fn version() -> Option<Version> {
     let root = Path::new(MOUNT);
     if v2::offered(root) {
@@ -111,8 +110,8 @@ impl Groups {
         Ok(Self { version, name: name.to_owned(), owners })
     }
 
-    /// Has the group of an owner made, if it is not there, and keeps it as long as the answer
-    /// lives. To be called before an instance of that owner gets a group.
+    /// Makes an owner's group if it does not exist, and keeps it as long as the returned value
+    /// lives. Call this before an instance of that owner gets a group.
     pub(crate) fn join(&self, owner: &Owner) -> io::Result<Membership> {
         self.owners.join(owner)
     }
@@ -138,13 +137,13 @@ impl Groups {
         }
     }
 
-    /// The group of an instance, below the mount of each controller.
+    /// Returns the path of an instance's group, below the mount of each controller.
     pub(crate) fn path(&self, owner: Option<&Owner>, id: &InstanceName) -> PathBuf {
         let node = PathBuf::from(&self.name);
         owner.map_or_else(|| node.clone(), |owner| owners::name(&node, owner)).join(id.as_str())
     }
 
-    /// The instances that have a group, known or not, and their owners.
+    /// Lists the instances that have a group, known or not, with their owners.
     pub(crate) fn list(&self) -> io::Result<Vec<(Option<Owner>, InstanceName)>> {
         let folder = match self.version {
             Version::V1 => v1::folder("pids", Path::new(&self.name)),
@@ -170,7 +169,7 @@ impl Groups {
         self.owners.remove_empty()
     }
 
-    /// Removes the groups of the node itself. Fails while an instance is left.
+    /// Removes the node's own groups. Fails while an instance is left.
     pub(crate) fn remove(&self) -> io::Result<()> {
         self.tidy()?;
         match self.version {
@@ -191,17 +190,17 @@ fn folders_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What the groups permit that the machine itself is in: it may be somebody's container.
+/// Returns the limits of the groups that this machine itself is in: it may be a container.
 pub(crate) fn limits_of_machine(controller: &str) -> impl Iterator<Item = u64> {
     let older =
         if controller == "memory" { "memory/memory.limit_in_bytes" } else { "pids/pids.max" };
     let files = [older.to_owned(), format!("{controller}.max")];
-    // Most machines are in no group, and such files then do not exist or name no number.
+    // On most machines these files do not exist or hold no number.
     files.into_iter().filter_map(|file| read_number(&Path::new(MOUNT).join(file)).ok())
 }
 
 impl Group {
-    /// Files into which a process writes `0` to join.
+    /// Opens the files into which a process writes `0` to join.
     pub(crate) fn entrances(&self) -> io::Result<Vec<OwnedFd>> {
         match self {
             Self::V1 { name } => v1::entrances(name),
@@ -255,7 +254,7 @@ impl Group {
         }
     }
 
-    /// Asks the kernel to write out or drop what memory it can.
+    /// Asks the kernel to write out or drop as much memory as it can.
     pub(crate) fn reclaim(&self) -> io::Result<()> {
         match self {
             Self::V1 { name } => v1::reclaim(name),
@@ -263,11 +262,11 @@ impl Group {
         }
     }
 
-    /// Ends every process in the group, whoever it is, and removes the group, also where only
-    /// another program made it.
+    /// Kills every process in the group and removes the group, also in trees where only another
+    /// program made it.
     pub(crate) fn sweep(&self) -> io::Result<()> {
-        // Again and again: whoever was starting something in it when the node was killed may just
-        // be adding to it.
+        // Repeatedly: something that was just starting when the node was killed may still be adding
+        // processes.
         wait_until("let go of a control group", || {
             match self {
                 Self::V1 { name } => v1::kill(name)?,
@@ -293,7 +292,8 @@ impl Group {
     }
 }
 
-/// Whether a removal has worked, or has to be tried again because something is in the group still.
+/// Returns true if a removal worked, and false if it has to be repeated because something is still
+/// in the group.
 fn gone(removed: io::Result<()>) -> io::Result<bool> {
     match removed {
         Ok(()) => Ok(true),
@@ -341,7 +341,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 /// Sets a limit of a group that may be in use.
 fn set_bound(file: &Path, bound: u64) -> io::Result<()> {
     match std::fs::write(file, bound.to_string()) {
-        // More is in use than shall be, and the kernel cannot take it back.
+        // More is in use than the limit allows, and the kernel cannot take it back.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             tracing::warn!(file = %file.display(), bound, "more is in use than a limit was set to; the limit stays as it was");
             Ok(())
@@ -355,13 +355,13 @@ fn on(what: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// The number in a file that holds nothing else.
+/// Reads a file that holds only a number.
 fn read_number(file: &Path) -> io::Result<u64> {
     let text = std::fs::read_to_string(file)?;
     text.trim().parse().map_err(|_| unexpected(file))
 }
 
-/// The number behind a word in a file of `word number` lines.
+/// Reads the number after a word, in a file of `word number` lines.
 fn read_field(file: &Path, field: &str) -> io::Result<u64> {
     let text = std::fs::read_to_string(file)?;
     text.lines()

@@ -1,10 +1,10 @@
-//! The groups of owners, between the node's own group and those of instances: what one owner may
-//! have, whatever he puts into how many instances. Between groups beside each other the kernel
-//! shares processors evenly, so a hundred busy instances of one owner get as much as one of
-//! another.
+//! The groups of owners, between the node's own group and those of instances. They limit what one
+//! owner may use, in however many instances. The kernel shares processors evenly between groups on
+//! the same level, so a hundred busy instances of one owner get as much as one instance of another.
 //!
-//! A group is made with its owner's first instance. When the last one goes it stays for the next,
-//! up to [`EMPTY_KEPT`] of them; what a killed node has left is found when the next one opens.
+//! A group is made with its owner's first instance. When the last one is gone it is kept for the
+//! next, up to [`EMPTY_KEPT`] groups. Whatever a killed node has left is found when the next one
+//! opens.
 
 use super::{Bounds, Version, v1, v2};
 use crate::spec::Owner;
@@ -14,10 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// No instance has a name like this: there is no dot in names of instances.
+/// No instance's name starts like this, because instance names have no dots.
 const PREFIX: &str = "owner.";
-/// An owner who makes and removes one instance after the other should not wait for his group each
-/// time.
+/// How many empty groups to keep, so that an owner who makes and removes one instance after the
+/// other need not wait for the group each time.
 const EMPTY_KEPT: usize = 32;
 
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub(crate) struct Owners {
 #[derive(Debug, Default)]
 struct State {
     members: HashMap<Owner, usize>,
-    /// Groups without instances, the oldest first.
+    /// Owners of groups without instances, the longest empty first.
     empty: VecDeque<Owner>,
 }
 
-/// Keeps the group of an owner in being.
+/// Keeps an owner's group from being removed.
 #[derive(Debug)]
 pub(crate) struct Membership {
     owners: Arc<Owners>,
@@ -47,7 +47,7 @@ impl Owners {
         Self { version, node: node.into(), bounds, state: Mutex::default() }
     }
 
-    /// Makes the owner's group if there is none.
+    /// Makes the owner's group if it does not exist.
     pub(super) fn join(self: &Arc<Self>, owner: &Owner) -> io::Result<Membership> {
         let mut state = self.state.lock();
         if !state.members.contains_key(owner) {
@@ -60,8 +60,8 @@ impl Owners {
         Ok(Membership { owners: Arc::clone(self), owner: owner.clone() })
     }
 
-    /// Sets its limits also where it exists: an earlier node may have had others, or was killed
-    /// before it wrote them.
+    /// Sets the group's limits even if it exists: an earlier node may have had others, or was
+    /// killed before it wrote them.
     fn make(&self, owner: &Owner) -> io::Result<()> {
         let name = name(&self.node, owner);
         let made = match self.version {
@@ -89,8 +89,8 @@ impl Owners {
 
     fn forget(&self, owner: &Owner) {
         if let Err(error) = self.remove(owner) {
-            // The last instance may not be taken apart yet, or somebody else put something into it.
-            // The next start looks again.
+            // The last instance may not be removed completely yet, or somebody else put something
+            // into the group. The next start tries again.
             tracing::debug!(%error, owner = owner.as_str(), "the control group of an owner stays");
         }
     }
@@ -103,7 +103,7 @@ impl Owners {
         }
     }
 
-    /// Removes all groups of owners that have no instance.
+    /// Removes the groups of all owners that have no instance.
     pub(super) fn remove_empty(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         state.empty.clear();
@@ -117,8 +117,8 @@ impl Owners {
         Ok(())
     }
 
-    /// All where a group may have been made, also by a node that was killed before it had made the
-    /// rest.
+    /// Returns all folders in which an owner's group may be, including ones from a node that was
+    /// killed before it had made the rest.
     fn folders(&self) -> io::Result<Vec<PathBuf>> {
         match self.version {
             Version::V1 => v1::folders_everywhere(&self.node),
@@ -137,7 +137,7 @@ pub(super) fn name(node: &Path, owner: &Owner) -> PathBuf {
     node.join(format!("{PREFIX}{}", owner.as_str()))
 }
 
-/// The owner whose folder is called so.
+/// Returns the owner to whom a folder of this name belongs.
 pub(super) fn of_folder(name: &str) -> Option<Owner> {
     Owner::new(name.strip_prefix(PREFIX)?).ok()
 }

@@ -1,4 +1,4 @@
-//! The older interface: one tree per controller.
+//! Version 1 of control groups: one tree per controller.
 
 use super::{
     Bounds, KERNEL_TIMEOUT, MOUNT, PAUSE, Usage, make_folder, open_for_writing, read_field,
@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Each instance has a group of its own here.
+/// Each instance has a group of its own in each of these trees.
 const CONTROLLERS: [&str; 5] = ["freezer", "memory", "cpu", "cpuacct", "pids"];
-/// All instances share one group here: the rules are the same for all, and a group costs time.
+/// All instances share one group in this tree, because the rules are the same for all and making a
+/// group takes time.
 const DEVICES: &str = "devices";
 /// The devices that every instance has, as type, number and rights.
 const DEVICE_RULES: [&str; 9] = [
@@ -40,12 +41,12 @@ pub(super) fn folder(controller: &str, name: &Path) -> PathBuf {
     Path::new(MOUNT).join(controller).join(name)
 }
 
-/// Where groups of this name are.
+/// Returns the folders that make up the group of this name.
 pub(super) fn folders(name: &Path) -> Vec<PathBuf> {
     CONTROLLERS.iter().map(|controller| folder(controller, name)).collect()
 }
 
-/// The same in all trees, of which other programs use more than the node does.
+/// The same in all trees: other programs use more of them than the node does.
 pub(super) fn folders_everywhere(name: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for tree in std::fs::read_dir(MOUNT)? {
@@ -62,8 +63,8 @@ pub(super) fn prepare(name: &str, extra_device_rules: &[&str], bounds: &Bounds) 
     }
     let devices = folder(DEVICES, name);
     make_folder(&devices)?;
-    // An earlier node may have forbidden all already, and what it forbade cannot be forbidden again
-    // above other groups.
+    // An earlier node may have denied everything already, and the kernel does not accept that again
+    // once there are groups below.
     if read_to_string(devices.join("devices.list"))?.trim() == EVERYTHING {
         write(devices.join("devices.deny"), "a")?;
     }
@@ -77,8 +78,8 @@ pub(super) fn make_owner(name: &Path, bounds: &Bounds) -> io::Result<()> {
     make_parent(name, bounds.memory_mb.share, bounds.processes.share)
 }
 
-/// A group for others, which may be there. Its weight on the processors is what every new group
-/// has.
+/// Makes a group that contains other groups, unless it exists. It keeps the processor weight that
+/// every new group has.
 fn make_parent(name: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
     folders(name).iter().try_for_each(|folder| make_folder(folder))?;
     set_bound(
@@ -90,8 +91,8 @@ fn make_parent(name: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
     for controller in CONTROLLERS {
-        // Not an error: where `cpu` and `cpuacct` are one tree, the second finds the folder of the
-        // first.
+        // The folder may exist already: where `cpu` and `cpuacct` are one tree, the second finds
+        // the folder of the first.
         make_folder(&folder(controller, name))?;
     }
     let bytes = u64::from(spec.memory_mb) << 20;
@@ -107,7 +108,7 @@ pub(super) fn limit_cpu(name: &Path, millicores: u32) -> io::Result<()> {
 
 pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
     let mut files = folders(name);
-    // The node's own, however far above it is.
+    // The devices group is the node's own, however deep the instance's group is below it.
     let shared = name
         .iter()
         .next()
@@ -117,11 +118,11 @@ pub(super) fn entrances(name: &Path) -> io::Result<Vec<OwnedFd>> {
     files.iter().map(|folder| open_for_writing(&folder.join("tasks"))).collect()
 }
 
-/// One attempt at freezing; it mostly takes a tenth of a millisecond.
+/// How long one attempt at freezing may take. Usually it takes a tenth of a millisecond.
 const ATTEMPT: Duration = Duration::from_millis(20);
 
-/// A group in which processes come and go may never get from `FREEZING` to `FROZEN`: the kernel
-/// then has to be asked again.
+/// Freezes a group. If processes come and go in it, it may never get from `FREEZING` to `FROZEN`,
+/// and the kernel has to be asked again.
 pub(super) fn freeze(name: &Path) -> io::Result<()> {
     let deadline = Instant::now() + KERNEL_TIMEOUT;
     loop {
@@ -184,7 +185,7 @@ pub(super) fn remove_all(name: &Path) -> io::Result<()> {
     CONTROLLERS.iter().try_for_each(|controller| remove_folder(&folder(controller, name)))
 }
 
-/// The same for groups that other programs may have used, too.
+/// The same for groups that other programs may have used too.
 pub(super) fn remove_everywhere(name: &Path) -> io::Result<()> {
     remove_all(name)?;
     remove_elsewhere(name)

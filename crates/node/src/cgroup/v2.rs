@@ -1,12 +1,12 @@
-//! The newer interface: one tree for all controllers.
+//! Version 2 of control groups: one tree for all controllers.
 //!
-//! What was tried on a kernel: making and removing groups, joining, freezing, thawing, killing, and
-//! the events of a group, in a tree without controllers beside version 1. What was not, because no
-//! machine with the controllers in this tree was at hand: the limits, the counters of use, and
-//! reclaiming. Those are held against files of the documented form.
+//! Tested with a real kernel, in a tree without controllers beside version 1: making and removing
+//! groups, joining, freezing, thawing, killing, and the events of a group. Not tested with a real
+//! kernel, because no machine with controllers in this tree was at hand: limits, counters of use,
+//! and reclaiming. Those are tested with files of the documented form.
 //!
-//! There is no list of devices here as on version 1. An instance is kept from devices by its user
-//! namespace and by mounts that do not honour them.
+//! Unlike version 1 there is no list of devices here. The user namespace, and mounts that ignore
+//! device files, keep an instance from devices.
 
 use super::{
     Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
@@ -42,7 +42,8 @@ pub(super) fn prepare(name: &str, bounds: &Bounds) -> io::Result<()> {
     make_parent(&folder, bounds.memory_mb.total, bounds.processes.total)
 }
 
-/// Controllers work in a group only if each group above hands them down.
+/// Enables the controllers for the groups below `folder`. They work in a group only if each group
+/// above enables them.
 fn hand_down(folder: &Path) -> io::Result<()> {
     write(folder.join("cgroup.subtree_control"), "+cpu +memory +pids")
 }
@@ -51,8 +52,8 @@ pub(super) fn make_owner(folder: &Path, bounds: &Bounds) -> io::Result<()> {
     make_parent(folder, bounds.memory_mb.share, bounds.processes.share)
 }
 
-/// A group for others, which may be there. Its weight on the processors is what every new group
-/// has.
+/// Makes a group that contains other groups, unless it exists. It keeps the processor weight that
+/// every new group has.
 fn make_parent(folder: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
     make_folder(folder)?;
     set_bound(&folder.join("memory.max"), memory_mb.saturating_mul(1 << 20))?;
@@ -113,7 +114,7 @@ pub(super) fn oom_kills(folder: &Path) -> io::Result<u64> {
 pub(super) fn reclaim(folder: &Path) -> io::Result<()> {
     let bytes = read_number(&folder.join("memory.current"))?;
     match write(folder.join("memory.reclaim"), bytes.to_string()) {
-        // The kernel's word for having freed less than it was asked to.
+        // The kernel says this when it has freed less than it was asked to.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
         other => other,
     }
@@ -233,7 +234,7 @@ mod tests {
         assert!(usage(folder.path()).is_err());
     }
 
-    /// The tree itself, or the one that stands beside version 1.
+    /// Finds the tree itself, or the one beside version 1.
     fn real_tree() -> Option<PathBuf> {
         let roots = [Path::new(MOUNT).join("unified"), PathBuf::from(MOUNT)];
         roots.into_iter().find(|root| {
@@ -262,7 +263,7 @@ mod tests {
         assert!(group.frozen().unwrap());
         group.thaw().unwrap();
         assert!(!group.frozen().unwrap());
-        // What is frozen can be swept as well.
+        // A frozen group can be swept as well.
         group.freeze().unwrap();
         group.sweep().unwrap();
         assert!(!folder.exists());
