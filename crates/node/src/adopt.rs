@@ -1,4 +1,4 @@
-//! Finding the instances of an earlier node again.
+//! Finds the instances of an earlier node again.
 
 use crate::body::{self, Body, Process};
 use crate::body_kind::BodyKind;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use types::Timestamp;
 use types::instance::{Exit, Happened, InstanceName};
 
-/// Takes over what lives, keeps what has ended, and removes what was half made and what nobody
-/// knows.
+/// Takes over instances that are alive, keeps those that have ended, and removes what was half made
+/// or is unknown.
 pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
     let mut found = Vec::new();
     let mut known = HashSet::new();
@@ -59,8 +59,8 @@ fn of_this_boot(
             let since = stores.world.now();
             let frozen = body.is_frozen()? && !record.is_held;
             if !frozen {
-                // The earlier node may have ended in the middle of freezing, and the kernel would
-                // go on with it. Or it held the instance for a snapshot.
+                // The earlier node may have died in the middle of freezing, and the kernel would go
+                // on with that. Or it held the instance for a snapshot.
                 body.thaw()?;
             }
             if record.is_held {
@@ -102,7 +102,7 @@ fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted)
         owner: record.owner.clone(),
         firewall: record.firewall.clone(),
         holdings: Holdings {
-            // What has ended has no disks any more.
+            // An instance that has ended has no disks any more.
             _stake: stores
                 .shares
                 .adopt(&record.owner, if record.end.is_none() { &record.disks } else { &[] }),
@@ -113,8 +113,8 @@ fn origin(stores: &Stores, id: &InstanceName, record: &Record, adopted: Adopted)
     }
 }
 
-/// The machine was started anew since, so whatever it was is gone. Even a record that cannot be
-/// read tells so much.
+/// Handles a record from before the machine's last start: whatever the instance was, it is gone.
+/// Even an unreadable record tells that much.
 fn of_earlier_boot(
     stores: &Stores,
     groups: &Groups,
@@ -149,7 +149,7 @@ fn of_earlier_boot(
     Ok(origin(stores, id, &record, Adopted { body, state, membership: None }))
 }
 
-/// When an instance of this start of the machine could have been seen to run at the latest.
+/// Returns the latest time at which an instance of this machine start was certainly alive.
 fn last_seen(stores: &Stores, boot: &str) -> Timestamp {
     let now = stores.world.now();
     let since_ms = stores.sign.last(boot).map_or(0, |sign| stores.world.uptime_ms() - sign);

@@ -1,4 +1,4 @@
-//! What an instance begins with: the layers of a snapshot, and its own layer where that stays.
+//! What an instance starts from: the layers of a snapshot, and its own layer if that is kept.
 
 use crate::disk;
 use crate::error::{CreateError, SnapshotError};
@@ -11,13 +11,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
-/// All of it, ready to be mounted.
+/// Everything an instance starts from, ready to be mounted.
 pub(crate) struct Beginning {
-    /// What it lies over, above its image.
+    /// The snapshot that it lies over, above its image.
     pub(crate) under: Option<Hold>,
-    /// The layers of that, newest first.
+    /// The layers of that snapshot, newest first.
     pub(crate) layers: Vec<Layer>,
-    /// Its own layer, where that stays. Not yet with the owners that the instance sees.
+    /// The instance's own layer, if that is kept. Its owners are not yet the ones that the instance
+    /// sees.
     pub(crate) disk: Option<OwnedFd>,
 }
 
@@ -37,7 +38,7 @@ impl Beginning {
         Ok(Self { under, layers: layers.unwrap_or_default(), disk: None })
     }
 
-    /// With the disk that there is.
+    /// Uses the disk that exists already.
     fn find(
         shared: &Shared,
         spec: &Spec,
@@ -54,7 +55,8 @@ impl Beginning {
         Ok(Some(Self { disk: Some(found.mount), ..beginning }))
     }
 
-    /// With a new one: a clone of the disk that its snapshot is, or an empty one over it.
+    /// Makes a new disk: a clone of the snapshot's disk, or an empty one over the snapshot's
+    /// layers.
     fn make(shared: &Shared, spec: &Spec, wanted: &KeptLayer<'_>) -> Result<Self, CreateError> {
         let stores = &shared.stores;
         let hold = |name| stores.snapshots.hold(name);
@@ -93,7 +95,8 @@ impl Beginning {
         self.identify(shared, spec, layer, 0)
     }
 
-    /// What begins with the files of another is no twin of it.
+    /// Gives the instance an identity of its own if it starts with the files of another, so that
+    /// the two are not mistaken for each other.
     pub(crate) fn identify(
         &self,
         shared: &Shared,
@@ -110,14 +113,14 @@ impl Beginning {
         }
     }
 
-    /// All that lie below its own, topmost first.
+    /// Returns the folders of all layers below its own, topmost first.
     fn paths(&self, spec: &Spec) -> Vec<PathBuf> {
         let under = self.layers.iter().map(Layer::path);
         under.chain(spec.layers.iter().rev().cloned()).collect()
     }
 }
 
-/// What an instance finds under `/etc` that is its own and not its image's.
+/// Returns the files under `/etc` that are the instance's own and not its image's.
 pub(crate) fn files(shared: &Shared, spec: &Spec) -> [(&'static str, String); 3] {
     let host = &spec.hostname;
     let mut resolvers = String::new();

@@ -1,4 +1,4 @@
-//! How much of what the machine has once is for instances, and how much of that one owner may have.
+//! Works out how much of the machine is for instances, and how much of that one owner may have.
 
 use crate::number::fit;
 use crate::settings;
@@ -9,19 +9,20 @@ use std::io;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
-/// A machine that is sold with so many GB has a little less for programs.
+/// A machine sold with some GB of memory has a little less for programs, so sizes are rounded up to
+/// this.
 const NOMINAL_MB: u64 = 1_024;
-/// What is kept for the node, the rest of the server and the system, as a part of the whole and
-/// within bounds.
+/// What is kept for the node, the rest of the server and the system: one part in this many of the
+/// whole, within the bounds below.
 const RESERVE_PART: u64 = 8;
 const MEMORY_RESERVE_MB: (u64, u64) = (256, 4_096);
 const PROCESSES_RESERVE: (u64, u64) = (1_024, 65_536);
-/// Of the disk that is free when the node opens, the file systems of instances get one of two
-/// parts.
+/// The file systems of instances get one part in this many of the disk that is free when the node
+/// opens.
 const DISK_PART: u64 = 2;
-/// Of what is free and what they have already, volumes get one of so many parts.
+/// Volumes get one part in this many of what is free and what they have already.
 const VOLUME_PART: u64 = 4;
-/// Of an owner's share of that, a drive gets one of so many parts, within bounds.
+/// A drive gets one part in this many of an owner's share of that, within the bounds below.
 const DRIVE_PART: u64 = 8;
 const DRIVE_MB: (u32, u32) = (320, 65_536);
 
@@ -29,22 +30,22 @@ const DRIVE_MB: (u32, u32) = (320, 65_536);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     pub instances: Limits,
-    /// Memory in fact, which the kernel enforces.
+    /// Memory that is really used, which the kernel limits.
     pub memory_mb: Limits,
     /// Memory promised to instances that are awake.
     pub promised_mb: Limits,
-    /// What one instance may have. More is not to be had on this machine at any time.
+    /// The most memory that one instance may have. This machine never has more for one.
     pub instance_mb: u64,
     pub processes: Limits,
     pub disks: Limits,
     pub disk_mb: Limits,
     pub volume_mb: Limits,
-    /// What each drive can hold that is made.
+    /// The size of each new drive.
     pub drive_mb: u32,
 }
 
 impl Capacity {
-    /// What these limits mean on this machine, for a node with its files in `folder`.
+    /// Returns what these limits mean on this machine, for a node with its files in `folder`.
     pub fn of(limits: &settings::Limits, folder: &Path) -> io::Result<Self> {
         let whole_mb = memory_mb()?;
         let memory_mb =
@@ -72,12 +73,12 @@ impl Capacity {
     }
 }
 
-/// What all may have, and one owner of it.
+/// Returns the limits for a total of which one owner may have a percentage.
 pub fn divided(total: u64, share_percent: u32) -> Limits {
     Limits { total, share: share(total, share_percent) }
 }
 
-/// There is something for one owner however little there is.
+/// Returns one owner's share, which is never zero.
 fn share(total: u64, percent: u32) -> u64 {
     let part = u128::from(total) * u128::from(percent) / 100;
     fit(part.clamp(1, total.max(1).into()))
@@ -88,7 +89,7 @@ fn without_reserve(whole: u64, (least, most): (u64, u64)) -> u64 {
     whole - reserve
 }
 
-/// The machine's, or that of the control group in which it was itself put.
+/// Returns the memory of the machine, or of the control group that it is in itself.
 fn memory_mb() -> io::Result<u64> {
     let text = read_to_string("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -105,19 +106,19 @@ fn processes() -> io::Result<u64> {
     Ok(crate::cgroup::limits_of_machine("pids").fold(most, u64::min))
 }
 
-/// A part of what one owner may have, so that there is room for some.
+/// Returns the size of a drive: a part of an owner's share, so that there is room for several.
 fn drive_mb(share_mb: u64) -> u32 {
     let (least, most) = DRIVE_MB;
     fit((share_mb / DRIVE_PART).clamp(least.into(), most.into()))
 }
 
-/// The same whatever they have taken of it by now.
+/// Returns the room for volumes in all. What they have taken so far makes no difference.
 fn disk_of_volumes_mb(folder: &Path) -> io::Result<u64> {
     let taken_mb = crate::volumes::allocated_mb(folder)? + crate::snapshots::allocated_mb(folder)?;
     Ok((free_disk_mb(folder)? + taken_mb) / VOLUME_PART)
 }
 
-/// On the disk of a folder, which need not be there yet.
+/// Returns what is free on the disk of a folder, which need not exist yet.
 pub fn free_disk_mb(folder: &Path) -> io::Result<u64> {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     let disk = statvfs(existing)?;

@@ -1,4 +1,4 @@
-//! What the first process of an instance printed. It is kept in memory, within a limit of its own.
+//! The output of the first process of an instance. It is kept in memory, within a limit of its own.
 
 use crate::disk::CONSOLE_BYTES;
 use rustix::fd::{AsFd, OwnedFd};
@@ -6,10 +6,11 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Finds the console of a process that an earlier node started: it still is that process's output.
+/// Reopens the console of a process that an earlier node started, which is still that process's
+/// output.
 pub(crate) fn reopen(pid: i32) -> io::Result<OwnedFd> {
-    // The instance may have put anything there since, such as a pipe that nobody writes to: do not
-    // wait for it.
+    // The instance may have replaced it with anything since, such as a pipe without a writer, so
+    // this must not block.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(open(format!("/proc/{pid}/fd/1"), flags, Mode::empty())?)
 }

@@ -1,4 +1,4 @@
-//! Creating an instance: the order of things, and how they are undone when one fails.
+//! Creates an instance: the order of the steps, and how they are undone when one fails.
 
 use crate::beginning::Beginning;
 use crate::body::{self, Body, Process, Wanted};
@@ -17,12 +17,12 @@ use types::instance::Happened;
 
 pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
     body::check(&node.shared.settings.backend, spec)?;
-    // First of all, so that whoever takes too much costs the machine nothing.
+    // This comes first, so that owners who exceed their share cost the machine nothing.
     let admitted = node.shared.stores.shares.take(spec)?;
     let slot = node.networks.take().doing("prepare a network and users")?;
     let number = slot.number;
     let closed = node.change_firewall(number, &Firewall::default(), &spec.firewall);
-    // Not recorded: whoever finds no process later has a new table anyway.
+    // Not recorded: if this process is killed, the next node writes a new table anyway.
     closed.inspect_err(|_| node.networks.give_back(number)).doing("write its firewall rules")?;
     let created = in_slot(node, spec, slot, admitted);
     if created.is_err() {
@@ -38,9 +38,9 @@ pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateEr
     created
 }
 
-/// In this order: the record comes before anything that would outlive a kill of this process, and
-/// the process is recorded only after its start was; a record without a process is swept, whatever
-/// it got to.
+/// Makes the instance in its slot. The order matters: the record is written before anything that
+/// would outlive a kill of this process, and the process is recorded only after its start was. A
+/// record without a process is swept, however far its start got.
 fn in_slot(
     node: &Node,
     spec: &Spec,
@@ -57,7 +57,7 @@ fn in_slot(
     let group = node.shared.groups.make(spec).doing("make its control groups")?;
     let wanted = Wanted { spec, beginning: &beginning };
     let body = Body::start(&node.shared, &wanted, slot, group)?;
-    // Its disk is now held by it alone.
+    // From here on only the instance holds its disk.
     let Beginning { under, layers, disk } = beginning;
     drop((layers, disk));
     let identity = body.process().map(Process::identity).transpose();
@@ -83,7 +83,7 @@ fn in_slot(
     Ok(instance)
 }
 
-/// As it is before there is anything else of the instance.
+/// Returns the record as it is before anything else of the instance exists.
 fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
     Record {
         boot: node.shared.boot.clone(),
@@ -102,8 +102,8 @@ fn record(node: &Node, spec: &Spec, slot: u32) -> Record {
     }
 }
 
-/// Whatever cannot be undone now is left to the next start of the node, which sweeps records
-/// without a process.
+/// Undoes a failed start. What cannot be undone now is left to the next start of the node, which
+/// sweeps records without a process.
 fn undo(node: &Node, spec: &Spec) {
     node.dismiss(&spec.id);
     let stores = &node.shared.stores;

@@ -1,7 +1,7 @@
-//! The file systems of an instance that the node makes: its writable layer, the views of its image,
-//! its devices.
+//! The file systems that the node makes for an instance: its writable layer, the views of its
+//! image, its devices.
 //!
-//! None of them is attached anywhere on the machine. They are gone when the last process and
+//! None of them is attached to the machine's own tree. They are gone when the last process and
 //! descriptor are.
 
 use crate::network_pool::IDS_PER_INSTANCE;
@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A file takes at least one page, so this many fit into each MB anyway.
+/// The number of inodes for each MB. A file takes at least one page, so no more fit anyway.
 const FILES_PER_MB: u64 = 256;
 const FILES_AT_LEAST: u64 = 1_024;
 
@@ -41,20 +41,20 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 const DEVICE_FOLDERS: [&str; 3] = ["pts", "shm", "mqueue"];
 
-/// How many files fit into a layer in memory.
+/// Returns how many files fit into a layer in memory.
 fn files_for(size_mb: u32) -> u64 {
     FILES_AT_LEAST + u64::from(size_mb) * FILES_PER_MB
 }
 
-/// What an instance may print.
+/// The most output of the first process that is kept.
 pub(crate) const CONSOLE_BYTES: u64 = 1 << 20;
 
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
-/// Where an instance finds its `/etc`, in its writable layer.
+/// Where an instance's `/etc` is in its writable layer.
 const ETC: &str = "upper/etc";
 
-/// Makes a writable layer in memory, with a limit. The files of its `/etc` are written before
-/// anything runs, as name and text.
+/// Makes a writable layer in memory, of limited size. The files for its `/etc`, given as name and
+/// text, are written before anything runs.
 pub(crate) fn make_layer(size_mb: u32, root: u32, etc: &[(&str, String)]) -> io::Result<OwnedFd> {
     let owner = root.to_string();
     let options = [
@@ -69,7 +69,7 @@ pub(crate) fn make_layer(size_mb: u32, root: u32, etc: &[(&str, String)]) -> io:
     Ok(mount)
 }
 
-/// Makes an empty folder in memory, with a limit. Nothing in it can be run.
+/// Makes an empty folder in memory, of limited size. Nothing in it can be executed.
 pub(crate) fn make_memory_folder(size_mb: u32, root: u32) -> io::Result<OwnedFd> {
     let owner = root.to_string();
     let options = [
@@ -89,15 +89,15 @@ pub(crate) fn make_memory_folder(size_mb: u32, root: u32) -> io::Result<OwnedFd>
 pub(crate) fn fill(layer: BorrowedFd<'_>, root: u32, etc: &[(&str, String)]) -> io::Result<()> {
     for folder in ["upper", "work", ETC] {
         mkdirat(layer, folder, FOLDER)?;
-        // The mask of this process may have taken bits away.
+        // The umask of this process may have taken bits away.
         chmodat(layer, folder, FOLDER, AtFlags::empty())?;
         chown(layer, folder, root)?;
     }
     etc.iter().try_for_each(|(name, text)| put(layer, &Path::new(ETC).join(name), text, root))
 }
 
-/// Makes the file for what the first process prints. It is apart from the writable layer, so that a
-/// full disk silences nobody; when it is full itself, printing fails.
+/// Makes the file for the output of the first process. It is separate from the writable layer, so
+/// that a full disk does not stop output; when this file is full, writing to it fails.
 pub(crate) fn make_console(root: u32) -> io::Result<OwnedFd> {
     let mount =
         make_tmpfs(&[("size", CONSOLE_BYTES.to_string())], MountAttrFlags::MOUNT_ATTR_NODEV)?;
@@ -107,8 +107,8 @@ pub(crate) fn make_console(root: u32) -> io::Result<OwnedFd> {
     Ok(console)
 }
 
-/// Shows an unpacked layer to the instance: read-only, and owned by the ids that its user namespace
-/// has.
+/// Makes a view of an unpacked layer for the instance: read-only, and owned by the ids of its user
+/// namespace.
 pub(crate) fn view_layer(folder: &Path, users: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let view = open_tree(CWD, folder, flags)?;
@@ -116,8 +116,8 @@ pub(crate) fn view_layer(folder: &Path, users: BorrowedFd<'_>) -> io::Result<Own
     Ok(view)
 }
 
-/// The devices of an instance. They belong to the machine's root, so the instance can use but not
-/// change them.
+/// Makes the devices of an instance. They belong to the machine's root, so the instance can use
+/// them but not change them.
 pub(crate) fn make_devices() -> io::Result<OwnedFd> {
     let options = [("size", "64k".to_owned()), ("mode", "0755".to_owned())];
     let mount = make_tmpfs(
@@ -127,7 +127,7 @@ pub(crate) fn make_devices() -> io::Result<OwnedFd> {
     for (name, major, minor) in DEVICES {
         let mode = Mode::from_raw_mode(0o666);
         mknodat(&mount, name, FileType::CharacterDevice, mode, makedev(major, minor))?;
-        // The mask of this process took bits away.
+        // The umask of this process took bits away.
         chmodat(&mount, name, mode, AtFlags::empty())?;
     }
     for (target, name) in DEVICE_LINKS {
@@ -151,7 +151,7 @@ pub(crate) fn make_tmpfs(
     Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// Writes a file into the fresh layer, in which nobody else can have made anything yet.
+/// Writes a file into a fresh layer, into which nobody else can have put anything yet.
 fn put(at: BorrowedFd<'_>, path: &Path, text: &str, root: u32) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
