@@ -1,12 +1,13 @@
-//! Drives: file systems that many instances have at the same time, and get and give back while they
-//! run.
+//! Drives: file systems that many instances have mounted at once, and that are mounted and
+//! unmounted while they run.
 //!
-//! A drive is kept as a volume is, as a file behind a loop device; there is never a second device
-//! before one file. Each instance gets a mount of its own, of one folder, with its own user ids, so
-//! that all see the same owners. No such mount is ever attached to the machine's own tree.
+//! A drive is stored like a volume, as a file behind a loop device. There is never more than one
+//! device for a file. Each instance gets its own mount of one folder, with its own user ids, so
+//! that all of them see the same owners. No such mount is ever attached to the machine's own tree.
 //!
 //! An instance may be hostile: its root renames folders and plants links while a mount is made. So
-//! paths are walked one folder after another, from inside its namespace, and no link is followed.
+//! paths are walked one folder at a time, from inside the instance's namespace, and no link is
+//! followed.
 
 mod inside;
 mod remove;
@@ -29,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 use types::instance::{DriveMount, VolumeName};
 
-/// Drives that nobody may use and that are ready for the next who does. Those that instances have are
-/// found again without this.
+/// How many unused drives are kept ready. Drives that instances have mounted are found again
+/// without this.
 const READY_MAX: usize = 64;
 const FOLDER: Mode = Mode::from_raw_mode(0o755);
 
@@ -39,7 +40,7 @@ pub(crate) struct Drives {
     ready: Mutex<HashMap<VolumeName, Arc<Slot>>>,
 }
 
-/// Locked while a drive is made ready, so that others wait only for their own.
+/// Locked while a drive is made ready, so that a caller waits only for the drive it wants.
 type Slot = Mutex<Option<Arc<Drive>>>;
 
 #[derive(Debug)]
@@ -50,7 +51,7 @@ struct Drive {
 }
 
 impl Drives {
-    /// A mount of a folder of a drive, attached nowhere yet, with owners shifted as `users` maps
+    /// Makes a mount of a drive's folder, attached nowhere yet, with owners shifted as `users` maps
     /// them.
     pub(crate) fn view(
         &self,
@@ -67,7 +68,7 @@ impl Drives {
         Ok(view)
     }
 
-    /// Gives an instance that runs a part of a drive, unless it has it there.
+    /// Mounts a part of a drive in a running instance, unless it is mounted there already.
     pub(crate) fn mount(
         &self,
         volumes: &Volumes,
@@ -80,7 +81,7 @@ impl Drives {
         instance.attach(view.as_fd(), number, root, &wanted.place)
     }
 
-    /// Takes it away. `others` are the places in the instance where the same drive may stay.
+    /// Unmounts it. `others` are the places in the instance where the same drive may stay mounted.
     pub(crate) fn unmount(
         &self,
         volumes: &Volumes,
@@ -92,7 +93,8 @@ impl Drives {
         if instance.detach(number, place)? {
             return Ok(());
         }
-        // Its root may have renamed a folder above, and hidden the mount by that.
+        // Root in the instance may have renamed a folder above, which hides the mount from its
+        // path.
         let stray = instance.places_of(number)?.into_iter().find(|at| !others.contains(at));
         match stray {
             None => Ok(()),
@@ -102,13 +104,13 @@ impl Drives {
         }
     }
 
-    /// The topmost folder of a drive.
+    /// Opens the root folder of a drive.
     pub(crate) fn root(&self, volumes: &Volumes, name: &VolumeName) -> Result<OwnedFd, DriveError> {
         let drive = self.get(volumes, name)?;
         Ok(file_system::top(drive.mount.as_fd())?)
     }
 
-    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    /// Removes a folder of a drive with everything in it. Returns whether it existed.
     pub(crate) fn remove_folder(
         &self,
         volumes: &Volumes,
@@ -120,7 +122,7 @@ impl Drives {
         removed.map_err(|error| DriveError::at("the folder of the drive", path, error))
     }
 
-    /// Lets go of a drive. Who has it mounted keeps it until then.
+    /// Drops a drive from this map. Instances that have it mounted keep it until they unmount it.
     pub(crate) fn forget(&self, name: &VolumeName) {
         self.ready.lock().remove(name);
     }
@@ -129,7 +131,7 @@ impl Drives {
         let slot = {
             let mut ready = self.ready.lock();
             if ready.len() >= READY_MAX && !ready.contains_key(name) {
-                // Those that are about to be made ready are in use by others than this map.
+                // Slots that are being made ready right now are referenced elsewhere too, and stay.
                 ready.retain(|_, slot| Arc::strong_count(slot) > 1);
             }
             Arc::clone(ready.entry(name.clone()).or_default())
@@ -147,8 +149,8 @@ impl Drives {
 }
 
 impl Drive {
-    /// Finds the device that an earlier node, or an instance, still has before the file; else puts
-    /// one there.
+    /// Uses the loop device that an earlier node or an instance still has for the file, or sets one
+    /// up.
     fn open(volumes: &Volumes, name: &VolumeName) -> Result<Self, VolumeError> {
         let file = File::open(volumes.path(name)?)?;
         let format = Format::read(&file)?;
@@ -162,12 +164,12 @@ impl Drive {
         Ok(Self { device, format, mount })
     }
 
-    /// By which the kernel tells file systems apart.
+    /// Returns the device number by which the kernel tells file systems apart.
     fn number(&self) -> io::Result<u64> {
         Ok(fstat(&self.mount)?.st_dev)
     }
 
-    /// A mount of one of its folders, attached nowhere.
+    /// Makes a mount of one of the drive's folders, attached nowhere.
     fn folder(&self, wanted: &DriveMount) -> Result<OwnedFd, DriveError> {
         let whole = self.device.mount(self.format.name(), self.format.options())?;
         let path = &wanted.folder;
@@ -180,7 +182,7 @@ impl Drive {
     }
 }
 
-/// A folder and all above it; made if it is missing and may be.
+/// Opens a folder by walking down to it. Missing folders are made if `make` is set.
 fn walk(top: BorrowedFd<'_>, path: &str, make: bool) -> Result<OwnedFd, Errno> {
     let mut at = openat(top, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     for step in steps(path) {
@@ -198,13 +200,14 @@ fn walk(top: BorrowedFd<'_>, path: &str, make: bool) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-/// The same on a thread of its own.
+/// Like [`part_of`], on a thread of its own.
 pub(crate) fn folder_of(whole: BorrowedFd<'_>, path: &str) -> io::Result<OwnedFd> {
     Ok(on_own_thread(|| part_of(whole, path))?)
 }
 
-/// A mount of a folder of a file system that is mounted nowhere. Older kernels take the folder only
-/// out of a tree, so this thread gets a tree of its own, which ends with the thread.
+/// Makes a mount of a folder of a file system that is not mounted anywhere. Older kernels can do
+/// that only with a folder in a mount tree, so this thread gets its own tree, which ends with the
+/// thread.
 fn part_of(whole: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
     sys::leave_mounts()?;
     move_mount(whole, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;

@@ -1,5 +1,5 @@
-//! What only some instances have: files of the machine at places of their own, no way out, and what
-//! they wrote for whoever started them.
+//! What only some instances have: files of the machine mounted inside, no network, and handing over
+//! what they wrote.
 
 use crate::disk::view_layer;
 use crate::error::VolumeError;
@@ -20,42 +20,42 @@ use types::instance::{DriveMount, VolumeName};
 
 /// More than any build asks for.
 const MOUNTS_MAX: usize = 64;
-/// Room around a file in memory.
+/// Extra room in the file system around a file in memory.
 const FILE_ROOM_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, Default)]
 pub struct Extras {
-    /// Whether what it writes can be had from [`crate::Node::written`].
+    /// Whether [`crate::Node::written`] returns what the instance writes.
     pub hands_over: bool,
-    /// Whether it reaches nothing but itself.
+    /// Whether it has no network beyond itself.
     pub is_offline: bool,
     pub mounts: Vec<Mount>,
 }
 
-/// Something of the machine that an instance finds at a place.
+/// Something of the machine that is mounted in an instance.
 #[derive(Debug, Clone)]
 pub struct Mount {
-    /// Absolute and plain. Made if it is missing.
+    /// The mount point, an absolute path without `..` and the like. Made if it is missing.
     pub path: String,
     pub what: Mounted,
 }
 
 #[derive(Clone)]
 pub enum Mounted {
-    /// A file or folder, to be read only, with the owners that it has as the instance's.
+    /// A file or folder of the machine, read-only, with its owners mapped into the instance.
     Bind(PathBuf),
-    /// A file that is in memory and nowhere else.
+    /// A file that exists only in memory.
     File { content: Vec<u8>, mode: u32, owner: (u32, u32) },
     /// A folder that outlives the instance: a file system in this file, made if it is missing. Only
     /// one instance may have it at a time.
     Kept { file: PathBuf, size_mb: u32, mode: u32, owner: (u32, u32), read_only: bool },
-    /// A volume that there is. Its files have the owners that they have as the instance's.
+    /// An existing volume, with its owners mapped into the instance.
     Volume { volume: VolumeName, read_only: bool },
-    /// A part of a drive. It is left out if it is not to be had.
+    /// A part of a drive. It is left out if it is not available.
     Drive(DriveMount),
 }
 
-/// Content may be secret.
+/// The content is left out, because it may be secret.
 impl fmt::Debug for Mounted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,16 +68,17 @@ impl fmt::Debug for Mounted {
     }
 }
 
-/// What an instance wrote over its layers. It is gone with this value, if the instance is.
+/// What an instance wrote over its layers. It is freed once both this value and the instance are
+/// gone.
 #[derive(Debug)]
 pub struct Written {
     pub(crate) mount: OwnedFd,
-    /// The id that root of the instance has outside.
+    /// The user id that the instance's root has outside.
     pub root: u32,
 }
 
 impl Written {
-    /// The upper folder of its overlay, as long as this value lives.
+    /// Returns the upper folder of the instance's overlay. Valid as long as this value lives.
     pub fn upper(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/upper", self.mount.as_raw_fd()))
     }
@@ -111,8 +112,8 @@ impl Extras {
 }
 
 impl Mount {
-    /// Whether its instance starts without it if it cannot be made: others may have removed what it
-    /// was.
+    /// Whether the instance starts without this mount if it cannot be made, because others may have
+    /// removed the source.
     pub(crate) fn may_be_missing(&self) -> bool {
         matches!(self.what, Mounted::Drive(_))
     }
@@ -152,7 +153,7 @@ impl Mount {
     }
 }
 
-/// Gives what is on a mount the owners that it has as the instance's.
+/// Maps the owners on a mount into the instance, and makes the mount read-only if wanted.
 fn finish(mount: OwnedFd, read_only: bool, slot: &Slot) -> io::Result<Made> {
     sys::share_owners(mount.as_fd(), slot.users.as_fd())?;
     if read_only {

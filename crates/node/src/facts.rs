@@ -1,9 +1,9 @@
-//! What happened, kept until somebody has taken note of it.
+//! The journal: facts about what happened to instances, kept until somebody has taken note of them.
 //!
 //! Facts are lines in a file, in the order in which they happened, so they survive a kill of the
 //! node. They are handed out again until they are forgotten; their numbers make a second delivery
-//! harmless. A stop of the machine may lose the last ones that nobody had read; the next node
-//! reports every instance of that time as lost.
+//! harmless. If the machine stops, the last facts that nobody had read may be lost; the next node
+//! then reports every instance of that time as lost.
 
 use files::Readers;
 use parking_lot::{Condvar, Mutex};
@@ -18,8 +18,8 @@ use types::{Timestamp, World};
 pub(crate) struct Journal {
     world: World,
     path: PathBuf,
-    /// Absent on a machine that does not tell its starts apart: the lengths of lives are then taken
-    /// from the calendar.
+    /// `None` on a machine that does not distinguish its starts. Durations are then computed from
+    /// the calendar time.
     boot: Option<i64>,
     kept_at_most: usize,
     state: Mutex<Kept>,
@@ -30,19 +30,19 @@ struct Kept {
     file: File,
     facts: VecDeque<Fact>,
     next: u64,
-    /// Lines in the file that are forgotten already.
+    /// How many lines in the file are forgotten already.
     stale: usize,
 }
 
-/// The file is written anew when it holds this many forgotten lines, and more of them than others.
+/// The file is rewritten when it has more forgotten lines than this, and more of them than others.
 const STALE_AT_MOST: usize = 10_000;
 
 impl Journal {
     pub(crate) fn open(folder: &Path, kept_at_most: usize, world: World) -> io::Result<Self> {
         let path = folder.join("facts");
         let facts = read(&path)?;
-        // Numbers go on where they were even when all facts are forgotten: time never goes back
-        // that far.
+        // Numbers do not repeat even when all facts are forgotten: they start from the time, and
+        // the clock never goes back that far.
         let by_time = world.now().ms().max(0).cast_unsigned().saturating_mul(1_000);
         let next = facts.back().map_or(0, |fact| fact.number + 1).max(by_time);
         let file = rewrite(&path, &facts)?;
@@ -51,7 +51,7 @@ impl Journal {
         Ok(Self { world, path, boot, kept_at_most, state, changed: Condvar::new() })
     }
 
-    /// Whether there is room for the facts of another instance.
+    /// Returns the number of facts kept if that is too many to start another instance.
     pub(crate) fn full(&self) -> Option<usize> {
         let kept = self.state.lock().facts.len();
         (kept >= self.kept_at_most).then_some(kept)
@@ -83,8 +83,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The oldest facts that are not forgotten, at most `limit`. Waits for the first one, but not
-    /// longer than `timeout`.
+    /// Returns the oldest facts that are not forgotten, at most `limit`. Waits up to `timeout` for
+    /// the first.
     pub(crate) fn oldest(&self, limit: usize, timeout: Duration) -> Vec<Fact> {
         let deadline = Instant::now() + timeout;
         let mut kept = self.state.lock();
@@ -102,8 +102,8 @@ impl Journal {
         kept.facts.drain(..count);
         kept.stale += count;
         if kept.facts.is_empty() {
-            // Facts are mostly let go of one by one: a new file each time would cost more than what
-            // they tell of.
+            // Facts are mostly forgotten one by one, and a new file each time would be too
+            // expensive.
             kept.file.set_len(0)?;
             kept.stale = 0;
         } else if kept.stale > STALE_AT_MOST && kept.stale > kept.facts.len() {
@@ -114,7 +114,7 @@ impl Journal {
     }
 }
 
-/// Reads up to the first line that is not whole: a machine that stopped may have left one.
+/// Reads up to the first incomplete line, which a machine that stopped may have left.
 fn read(path: &Path) -> io::Result<VecDeque<Fact>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),

@@ -1,4 +1,4 @@
-//! What the machine's firewall does with the packets of single instances.
+//! Changes what the machine's firewall does with the packets of single instances.
 
 use crate::error::Error;
 use crate::net::Rules;
@@ -9,8 +9,8 @@ use std::net::Ipv4Addr;
 use types::instance::InstanceName;
 
 impl Node {
-    /// Does something else with the packets of an instance, awake or not. When this returns, nothing of
-    /// it goes on past a stricter level, no connection that was made before either.
+    /// Changes the firewall rules of an instance, awake or not. When this returns, nothing gets
+    /// past a stricter level any more, not even on connections made before.
     pub fn set_firewall(&self, id: &InstanceName, firewall: Firewall) -> Result<(), Error> {
         let instance = self.find(id)?;
         let address = self.shared.settings.subnet.address(instance.slot);
@@ -27,7 +27,7 @@ impl Node {
         })
     }
 
-    /// As it was set last, by this node or an earlier one.
+    /// Returns the rules as they were last set, by this node or an earlier one.
     pub fn firewall(&self, id: &InstanceName) -> Result<Firewall, Error> {
         self.find(id)?.firewall().ok_or_else(|| Error::Missing(id.clone()))
     }
@@ -46,8 +46,8 @@ impl Node {
         }
     }
 
-    /// The machine's address for instances of this node, and for nobody else: there the proxy and the
-    /// resolver are to listen. `None` where instances reach nothing.
+    /// Returns the machine's address on which the proxy and the resolver are to listen. Only
+    /// instances of this node can reach it. `None` if instances reach nothing.
     pub fn proxy_address(&self) -> Option<Ipv4Addr> {
         self.rules.as_ref().map(Rules::proxy)
     }

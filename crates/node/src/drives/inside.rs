@@ -1,4 +1,4 @@
-//! Mounts in the namespace of an instance that runs, or sleeps.
+//! Mounts and unmounts in the namespace of an instance that runs or sleeps.
 
 use crate::error::DriveError;
 use crate::process::has_ended;
@@ -20,7 +20,7 @@ pub(crate) struct Mounting<'a> {
 }
 
 impl Mounting<'_> {
-    /// Its user namespace, and the id that its root has outside.
+    /// Returns the instance's user namespace, and the outside id of its root.
     pub(super) fn users(&self) -> Result<(OwnedFd, u32), DriveError> {
         let users = File::open(format!("/proc/{}/ns/user", self.pid));
         let users = users.map_err(|error| self.gone(error))?;
@@ -30,11 +30,12 @@ impl Mounting<'_> {
         Ok((users.into(), root))
     }
 
-    /// A file of the process table about it.
+    /// Reads one of the process's files in `/proc`.
     fn read(&self, file: &str) -> Result<String, DriveError> {
         let text = read_to_string(format!("/proc/{}/{file}", self.pid));
         let text = text.map_err(|error| self.gone(error))?;
-        // In this order: as long as it has not ended, its number is nobody else's.
+        // The check comes after the read: as long as the process has not ended, its pid belongs to
+        // nobody else.
         if has_ended(self.process)? { Err(DriveError::Gone) } else { Ok(text) }
     }
 
@@ -45,7 +46,8 @@ impl Mounting<'_> {
         }
     }
 
-    /// Attaches a mount of the file system of this number, unless one of it is there.
+    /// Attaches a mount of the file system with this device number, unless it is mounted there
+    /// already.
     pub(super) fn attach(
         &self,
         mount: BorrowedFd<'_>,
@@ -70,7 +72,7 @@ impl Mounting<'_> {
         attached.map_err(|error| DriveError::at("the mount path", place, error))
     }
 
-    /// Ends the mount of this file system at a place. Answers whether there was one.
+    /// Unmounts this file system from a place. Returns whether it was mounted there.
     pub(super) fn detach(&self, number: u64, place: &str) -> Result<bool, DriveError> {
         let Some((above, name)) = place.rsplit_once('/') else { return Ok(false) };
         let detached = on_own_thread(|| {
@@ -84,8 +86,8 @@ impl Mounting<'_> {
                 Ok(_) | Err(Errno::NOENT) => return Ok(false),
                 Err(error) => return Err(error),
             }
-            // By its name alone: a descriptor of what is mounted would keep it busy, and nobody in
-            // there can mount or unmount.
+            // Unmounted by name: a descriptor of the mount would keep it busy. The name is safe,
+            // because processes inside can neither mount nor unmount.
             fchdir(&above)?;
             unmount(name, UnmountFlags::NOFOLLOW).map(|()| true)
         });
@@ -95,13 +97,13 @@ impl Mounting<'_> {
         }
     }
 
-    /// Where it has this file system, as it names those places itself.
+    /// Returns where the instance has this file system mounted, in its own paths.
     pub(super) fn places_of(&self, number: u64) -> Result<Vec<String>, DriveError> {
         Ok(places(&self.read("mountinfo")?, number))
     }
 }
 
-/// Runs something on a thread that ends with it, because it changes where the thread is.
+/// Runs `work` on a thread that ends afterwards, because it changes the thread's namespaces.
 pub(crate) fn on_own_thread<T: Send>(
     work: impl FnOnce() -> Result<T, Errno> + Send,
 ) -> Result<T, Errno> {
@@ -116,7 +118,7 @@ pub(super) fn steps(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|step| !step.is_empty())
 }
 
-/// A folder in a folder, not through a link.
+/// Opens a folder in a folder, without following a link.
 pub(super) fn step_into(at: BorrowedFd<'_>, step: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -127,7 +129,7 @@ fn top() -> Result<OwnedFd, Errno> {
     open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The number of the file system that is mounted at a place, if one is mounted just there.
+/// Returns the device number of the file system mounted exactly at this place, if any.
 fn mounted(at: BorrowedFd<'_>, name: &str) -> Result<Option<u64>, Errno> {
     let empty = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::empty() };
     let seen = statx(at, name, AtFlags::SYMLINK_NOFOLLOW | empty, StatxFlags::TYPE)?;
@@ -135,7 +137,7 @@ fn mounted(at: BorrowedFd<'_>, name: &str) -> Result<Option<u64>, Errno> {
     Ok(is_top.then(|| makedev(seen.stx_dev_major, seen.stx_dev_minor)))
 }
 
-/// The mount points of a file system, out of the kernel's list of mounts.
+/// Finds the mount points of a file system in the kernel's list of mounts.
 fn places(list: &str, number: u64) -> Vec<String> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let device = format!("{major}:{minor}");
@@ -147,7 +149,7 @@ fn places(list: &str, number: u64) -> Vec<String> {
     list.lines().filter_map(place).collect()
 }
 
-/// The kernel writes a space as `\040`, and others like it.
+/// Decodes a field of that list, in which the kernel writes a space as `\040`, for example.
 fn plain(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();

@@ -1,4 +1,4 @@
-//! Removing a folder of a drive while instances work in it. No link is followed.
+//! Removes a folder of a drive while instances work in it. No link is followed.
 
 use super::{step_into, walk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,12 +6,12 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::CString;
 
-/// Folders in folders. Each needs a descriptor while it is emptied.
+/// How deep folders may be nested. Each level needs a descriptor while it is emptied.
 const DEPTH_MAX: usize = 128;
-/// How often a folder is read anew into which others write meanwhile.
+/// How often a folder is read again because others write into it meanwhile.
 const ROUNDS_MAX: usize = 64;
 
-/// Removes a folder with all that is in it. Answers whether there was one.
+/// Removes a folder with everything in it. Returns whether it existed.
 pub(super) fn folder(top: BorrowedFd<'_>, path: &str) -> Result<bool, Errno> {
     let Some((above, name)) = path.rsplit_once('/').filter(|(_, name)| !name.is_empty()) else {
         return Err(Errno::INVAL);
@@ -62,7 +62,7 @@ fn empty(folder: BorrowedFd<'_>, depth: usize) -> Result<(), Errno> {
 }
 
 fn empty_below(folder: BorrowedFd<'_>, name: &CString, depth: usize) -> Result<(), Errno> {
-    // What is no folder any more is removed in the next round.
+    // If it is not a folder any more, the next round removes it.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(folder, name, flags, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
