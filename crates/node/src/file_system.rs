@@ -11,59 +11,59 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Where programs of the system are.
+/// Where the system's programs are.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
-/// How long making, checking or growing a file system may take; mostly it is some milliseconds.
+/// How long making, checking or growing a file system may take. Usually it takes milliseconds.
 const TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
-/// Of what a program says when it fails.
+/// How much of a failed program's output goes into the error.
 const SAID_CHARS: usize = 300;
 const BLOCK_BYTES: u64 = 4_096;
-/// The program for XFS makes none that is smaller.
+/// `mkfs.xfs` refuses anything smaller.
 const XFS_MB_MIN: u32 = 300;
-/// Percent of an XFS that may be inodes, as its program sets it.
+/// The percentage of an XFS that may be inodes, which is what `mkfs.xfs` sets.
 const XFS_INODES_PERCENT: u32 = 25;
 const XFS_MAGIC: &[u8] = b"XFSB";
 const XFS_SECTOR_AT: u64 = 102;
-/// At its beginning, a new journal says that it is one.
+/// The size of the record at the beginning of a new journal, which says that it is empty.
 const JOURNAL_HEAD_BYTES: u64 = 64 << 10;
 const EXT4_MAGIC: &[u8] = &[0x53, 0xEF];
 const EXT4_MAGIC_AT: u64 = 1_080;
-/// The program has repaired something, and all is well.
+/// The exit status of `e2fsck` when it has repaired something and all is well now.
 const REPAIRED: i32 = 1;
 
-/// What a file system that is kept is.
+/// The format of a file system that is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Ext4,
-    /// Grows while it is used wherever the server may mount at all; ext4 only where the server has
-    /// `CAP_SYS_RESOURCE`.
+    /// Can grow while mounted wherever the server may mount at all. ext4 can do so only where the
+    /// server has `CAP_SYS_RESOURCE`.
     Xfs,
 }
 
-/// What becomes of a file with a file system in it.
+/// What a file with a file system in it is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Alone,
-    /// The kernel writes whole blocks to what shares them. What has smaller sectors than that could
-    /// only be used through the cache of the machine, once it was cloned.
+    /// It gets cloned. Shared blocks are only written as a whole: after cloning, a file system with
+    /// smaller sectors than a block could be used only through the machine's cache.
     Cloned,
 }
 
-/// What came of growing a file system that is in use.
+/// The result of growing a file system that is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grown {
     Now,
-    /// When it is mounted the next time: the server has not the right to do it before.
+    /// It grows at the next mount, because the server lacks the right to do it now.
     Later,
 }
 
 impl Format {
-    /// The best there is on this machine.
+    /// Returns the best format that this machine can make.
     pub(crate) fn of_new(size_mb: u32) -> Self {
         if size_mb >= XFS_MB_MIN && find("mkfs.xfs").is_some() { Self::Xfs } else { Self::Ext4 }
     }
 
-    /// Of what is in a file.
+    /// Detects the format of the file system in a file.
     pub(crate) fn read(file: impl AsFd) -> io::Result<Self> {
         let mut magic = [0_u8; 4];
         let count = rustix::io::pread(&file, &mut magic, 0)?;
@@ -77,7 +77,7 @@ impl Format {
         Err(io::Error::new(io::ErrorKind::InvalidData, "there is no file system in the file"))
     }
 
-    /// How large the sectors of a device may be at most that has it. Zero: as the kernel likes.
+    /// Returns the largest sector size that its device may have. Zero leaves that to the kernel.
     pub(crate) fn sector_bytes(self, file: impl AsFd) -> io::Result<u32> {
         match self {
             Self::Ext4 => Ok(0),
@@ -96,17 +96,17 @@ impl Format {
         }
     }
 
-    /// Of its mount.
+    /// Returns the mount options.
     pub(crate) const fn options(self) -> &'static [&'static str] {
         match self {
-            // What was never written stays a hole, and what is removed becomes one.
+            // Blocks that were never written stay holes, and blocks that are freed become holes.
             Self::Ext4 => &["noinit_itable", "discard"],
-            // Copies of one are mounted beside it.
+            // Clones of it are mounted at the same time, so its UUID is not unique.
             Self::Xfs => &["nouuid", "discard"],
         }
     }
 
-    /// Lays one out, owned by root, in a file of its final size.
+    /// Makes the file system, owned by root, in a file of its final size.
     pub(crate) fn lay_out(self, file: &OwnedFd, purpose: Purpose) -> io::Result<()> {
         match self {
             Self::Ext4 => {
@@ -114,7 +114,7 @@ impl Format {
                 let arguments = ["-q", "-F", "-m", "0", "-b", "4096", "-e", "remount-ro", "-E"];
                 make("mkfs.ext4", &[&arguments[..], &[options]].concat(), file)
             }
-            // Nobody has use for shared blocks inside it, and they would take room.
+            // Shared blocks inside it are of no use, and their bookkeeping would take room.
             Self::Xfs => {
                 let arguments = ["-q", "-f", "-K", "-m", "reflink=0,rmapbt=0"];
                 if purpose == Purpose::Alone {
@@ -126,8 +126,8 @@ impl Format {
         }
     }
 
-    /// Makes what is in a file that was made longer, and is not in use, as long as the file. Only
-    /// what cannot do so while it is mounted.
+    /// Grows an unmounted file system to the size of its file, if this format cannot do that while
+    /// mounted.
     pub(crate) fn grow_unmounted(self, file: &OwnedFd) -> io::Result<()> {
         if self == Self::Xfs {
             return Ok(());
@@ -141,7 +141,7 @@ impl Format {
         run("resize2fs", &["-f", &path(file)], &[0])
     }
 
-    /// Makes a mounted file system as long as its device.
+    /// Grows a mounted file system to the size of its device.
     pub(crate) fn grow(self, mount: BorrowedFd<'_>, size_mb: u32) -> io::Result<Grown> {
         let blocks = (u64::from(size_mb) << 20) / BLOCK_BYTES;
         let root = top(mount)?;
@@ -156,36 +156,38 @@ impl Format {
         }
     }
 
-    /// Whether a mounted XFS is shorter than its file.
+    /// Returns true if a mounted XFS is shorter than its file.
     pub(crate) fn is_short(self, mount: BorrowedFd<'_>, size_mb: u32) -> io::Result<bool> {
         if self == Self::Ext4 {
             return Ok(false);
         }
         let blocks = sys::xfs_blocks(top(mount)?.as_fd())?;
-        // Less than one allocation group more is no growth.
+        // The rest may be less than one allocation group, which cannot be added.
         Ok((blocks + XFS_SLACK_BLOCKS) * BLOCK_BYTES < u64::from(size_mb) << 20)
     }
 }
 
-/// The kernel replays no journal of an XFS in which what lies beyond the end that its superblock on the disk says comes
-/// before its growth. So the superblock is written out after each growth, before much is there, and once before it:
-/// the next growth, too, changes what the last one has made, and who did that may have been killed in between.
+/// Grows a mounted XFS. The kernel cannot replay a journal in which changes beyond the end, as
+/// recorded in the superblock on disk, come before the growth itself. So the superblock is written
+/// out after each growth, before much is stored there. It is also written once before: this growth
+/// changes what the last one added, and the process that did that may have been killed before
+/// writing.
 fn grow_xfs(root: BorrowedFd<'_>, blocks: u64) -> Result<(), Errno> {
     sys::write_xfs_superblock(root)?;
     sys::grow_xfs(root, blocks, XFS_INODES_PERCENT)?;
     sys::write_xfs_superblock(root)
 }
 
-/// A mount is only a place; its folder takes questions.
+/// Opens the root folder of a mount, because a mount descriptor itself takes no ioctls.
 pub(crate) fn top(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(mount, ".", flags, Mode::empty())?)
 }
 
-/// Of an XFS, the end that is too small for an allocation group is left out.
+/// An XFS leaves out what is left at the end if it is too small for an allocation group.
 const XFS_SLACK_BLOCKS: u64 = 4_096;
 
-/// As its first superblock says.
+/// Returns the size of an ext4, as its first superblock says.
 fn ext4_bytes(file: &OwnedFd) -> io::Result<u64> {
     const SUPERBLOCK: u64 = 1_024;
     let number = |at: u64| {
@@ -199,22 +201,22 @@ fn ext4_bytes(file: &OwnedFd) -> io::Result<u64> {
     Ok((high << 32 | low).saturating_mul(block))
 }
 
-/// Lays a file system out in a file without a journal: nobody comes back to it.
+/// Makes a file system without a journal in a file, for one use only.
 pub(crate) fn lay_out_for_once(file: &OwnedFd, root: u32) -> io::Result<()> {
     let options = format!("root_owner={root}:{root},lazy_itable_init=1,nodiscard");
     let arguments = ["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-E", &options];
     make("mkfs.ext4", &arguments, file)
 }
 
-/// Gives back what a new journal of an XFS takes of the disk, which is 64 MB of zeros: each snapshot
-/// would have them, and each clone be searched in them for the end of the journal when it is mounted.
+/// Frees the disk space of a new XFS journal, which is 64 MB of zeros. Otherwise each snapshot
+/// would contain them, and each mount of a clone would search them for the end of the journal.
 fn empty_journal(file: &OwnedFd) -> io::Result<()> {
     fn number<const BYTES: usize>(file: &OwnedFd, at: u64) -> io::Result<u64> {
         let mut bytes = [0_u8; BYTES];
         rustix::io::pread(file, &mut bytes, at)?;
         Ok(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
-    // As the superblock says: its place is a group of blocks, and a block in that.
+    // The superblock gives its place as an allocation group and a block in that.
     let (start, group_bits) = (number::<8>(file, 48)?, number::<1>(file, 124)?);
     let (group_blocks, blocks) = (number::<4>(file, 84)?, number::<4>(file, 96)?);
     let in_group = 1_u64.checked_shl(u32::try_from(group_bits).map_err(io::Error::other)?);
@@ -226,7 +228,7 @@ fn empty_journal(file: &OwnedFd) -> io::Result<()> {
     Ok(fallocate(file, zeros, at, length)?)
 }
 
-/// Lays an XFS out whose files can be cloned.
+/// Makes an XFS in which files can be cloned.
 pub(crate) fn lay_out_for_clones(file: &OwnedFd) -> io::Result<()> {
     make("mkfs.xfs", &["-q", "-f", "-K", "-m", "reflink=1"], file)
 }
@@ -235,7 +237,8 @@ fn make(program: &str, arguments: &[&str], file: &OwnedFd) -> io::Result<()> {
     run(program, &[arguments, &[&path(file)]].concat(), &[0])
 }
 
-/// By this process, because a descriptor is not passed on.
+/// Returns a path to the file through this process, because the program does not inherit the
+/// descriptor.
 fn path(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
