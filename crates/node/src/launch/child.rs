@@ -1,8 +1,7 @@
 //! What a new process does between clone and exec.
 //!
-//! It runs in the memory of the node, beside threads that may hold any lock. So there is one rule:
-//! system calls on data that the node has laid out before, and nothing else. No allocation, no
-//! formatting, no panic.
+//! It runs in the node's memory, while other threads may hold any lock. So there is one rule: only
+//! system calls, on data that the node has laid out before. No allocation, no formatting, no panic.
 
 use super::step::{Mapping, Step};
 use crate::launch::{Report, SAID_BYTES};
@@ -12,11 +11,11 @@ use rustix::fd::RawFd;
 use rustix::io;
 use rustix::process::Pid;
 
-/// What a process is to do, and where it says what became of it.
+/// What a process is to do, and where it reports how that went.
 pub(super) struct Task {
     pub(super) steps: *const [Step],
     pub(super) report: *mut Report,
-    /// Tells apart the steps of the two processes.
+    /// The number of the first step in reports, which tells apart the steps of the two processes.
     pub(super) first_step: usize,
 }
 
@@ -29,7 +28,7 @@ pub(super) fn spawn_held(task: &Task, stack: *mut c_void) -> io::Result<Pid> {
     Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(sys::last_error)
 }
 
-/// The entry of both processes. Returns only when something failed.
+/// The entry point of both processes. Returns only if something failed.
 pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
     // SAFETY: the node passes a `Task` that outlives this process's use of the shared memory,
     // because CLONE_VFORK holds the node's thread until exec or exit.
@@ -60,7 +59,7 @@ pub(super) extern "C" fn run(task: *mut c_void) -> c_int {
     0
 }
 
-/// Does one step. Negative means that errno says why not.
+/// Performs one step. If the result is negative, errno says why.
 unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
     // SAFETY: as said by the caller; each arm is one or a few system calls on data of the step.
     unsafe {
@@ -152,7 +151,8 @@ unsafe fn perform(step: &Step, report: *mut Report) -> c_long {
     }
 }
 
-/// A process that shares the memory of another by vfork has a score of its own.
+/// Writes the process's own OOM score. The kernel keeps it apart from the node's, although a
+/// process started by vfork shares the node's memory.
 unsafe fn write_own_score(score: &std::ffi::CStr) -> c_long {
     let path = c"/proc/self/oom_score_adj";
     // SAFETY: both are C strings, and the descriptor is the one that was just opened.
@@ -209,7 +209,7 @@ unsafe fn attach(mount: RawFd, at: *const libc::c_char) -> c_long {
     }
 }
 
-/// How a path is opened in which no step may be a link.
+/// The kernel's `struct open_how`.
 #[repr(C)]
 struct How {
     flags: u64,
@@ -223,7 +223,8 @@ static NO_LINKS: How = How {
     resolve: libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS,
 };
 
-/// What is in the way was put there by who would have had the mount, so that it fails silently.
+/// Attaches a mount unless a link or something else is in the way. That was put there by the
+/// instance that would have had the mount, so it fails silently.
 unsafe fn attach_if_plain(mount: RawFd, at: &std::ffi::CStr, folders: &[std::ffi::CString]) {
     // SAFETY: the paths are C strings, and the call reads a structure of the size that it is told.
     unsafe {
@@ -274,7 +275,7 @@ unsafe fn mount_call(
     unsafe { libc::syscall(libc::SYS_mount, from.as_ptr(), at.as_ptr(), kind, flags, none) }
 }
 
-/// A bind mount takes its flags only when it is mounted again.
+/// Makes a part of the tree read-only. A bind mount ignores these flags until it is remounted.
 unsafe fn freeze(path: &std::ffi::CStr) -> c_long {
     let flags = libc::MS_BIND | libc::MS_REC;
     // SAFETY: all pointers are C strings.
@@ -322,8 +323,8 @@ unsafe fn new_mount(
             return say_why(context, report, result);
         }
         let mount = libc::syscall(libc::SYS_fsmount, context, 1_u32, flags);
-        // The lowest number that was free may be the wanted one; the call below refuses to do
-        // nothing.
+        // The kernel's lowest free number may already be the wanted one, and `dup3` refuses to copy
+        // a descriptor onto itself.
         if mount < 0 || mount == c_long::from(into) {
             return mount;
         }
@@ -331,8 +332,8 @@ unsafe fn new_mount(
     }
 }
 
-/// Keeps what the kernel says of a file system that it does not make; the number of an error says
-/// little.
+/// Keeps what the kernel says about a file system that it refused to make, because the error number
+/// alone says little.
 unsafe fn say_why(context: c_long, report: *mut Report, result: c_long) -> c_long {
     // SAFETY: the report is as said in `run`; the call writes at most the length of its own array.
     unsafe {
@@ -380,8 +381,8 @@ unsafe fn keep_capabilities(set: u64) -> c_long {
     unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) }
 }
 
-/// Handlers of the node do not exist in the new program, but signals that the node ignores or
-/// blocks would stay so.
+/// Restores the default handling of signals. Handlers of the node do not exist in the new program,
+/// but signals that the node ignores or blocks would stay ignored or blocked.
 unsafe fn restore_signals() -> c_long {
     let action = [0_u64; 4];
     let nothing = 0_u64;

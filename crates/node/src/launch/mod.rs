@@ -1,14 +1,17 @@
-//! Starting the first process of an instance.
+//! Starts the first process of an instance.
 //!
 //! ```text
-//! node ── clone(VM, VFORK) ──▶ first: joins the control groups, the network and the user namespace
-//!  │ held until first ends       └─ clone(VM, VFORK, PARENT, new mount, pid, ipc, uts, cgroup) ──▶ second, pid 1
-//!  │                                 held until second execs         mounts, pivots, drops rights, execs the program
+//! node ── clone(VM, VFORK) ──▶ first: joins the control groups, the network, the user namespace
+//!  │ held until first ends       └─ clone(VM, VFORK, PARENT, new namespaces) ──▶ second, pid 1
+//!  │                                 held until second execs         mounts, pivots, drops rights,
+//!  │                                                                 execs the program
 //!  └─ reaps first; second is the node's own child
 //! ```
 //!
-//! Both share the node's memory, so the start costs the same however large the node is. What they
-//! do is a list of [`step::Step`]s that [`plan`] lays out; [`child`] works through it.
+//! The new namespaces are mount, pid, ipc, uts and cgroup.
+//!
+//! Both processes share the node's memory, so a start costs the same however large the node is.
+//! What they do is a list of [`step::Step`]s, made by [`plan`] and performed by [`child`].
 
 pub(crate) mod calls;
 #[expect(unsafe_code, reason = "a process between clone and exec may only make raw system calls")]
@@ -28,16 +31,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use step::Step;
 
-/// Steps of the second process count from here in a report.
+/// Steps of the second process are numbered from here in a report.
 const SECOND: usize = 1_000;
 
-/// Where the processes say what became of them, in shared memory.
+/// The result of the processes, which they write into shared memory.
 struct Report {
     failed: bool,
     step: usize,
     errno: i32,
     second: i32,
-    /// What the kernel said besides, up to the first zero.
+    /// The kernel's message, if any, up to the first zero.
     said: [u8; SAID_BYTES],
 }
 
@@ -64,14 +67,14 @@ pub enum LaunchError {
     Clone(#[source] Errno),
     #[error("a text for the new process contains a zero byte")]
     ZeroByte(#[from] std::ffi::NulError),
-    /// A program that starts instances failed.
+    /// The external program that starts instances failed.
     #[error("it failed to {what} the instance, and said: {said}")]
     Tool { what: &'static str, said: String },
     #[error("failed to prepare the new process")]
     Prepare(#[from] Errno),
 }
 
-/// Starts what `launch` describes and returns when the program runs.
+/// Starts what `launch` describes, and returns once the program runs.
 pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
     let mut report = Report::new();
     let second_steps = launch.inside()?;
@@ -95,7 +98,8 @@ pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
         return Err(LaunchError::Step { what, source: Errno::from_raw_os_error(report.errno) });
     }
     let pid = pid.ok_or(LaunchError::Clone(Errno::CHILD))?;
-    // The process cannot be reaped by anyone else before this, so the number is still its own.
+    // The number still belongs to the process, because nobody else could have reaped it before
+    // this.
     Ok(Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? })
 }
 

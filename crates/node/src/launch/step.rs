@@ -1,4 +1,4 @@
-//! The words in which the node tells a new process what to do before it becomes the first process
+//! The steps by which the node tells a new process what to do before it becomes the first process
 //! of an instance.
 
 use super::child::Task;
@@ -6,14 +6,14 @@ use libc::{c_int, c_long, c_ulong};
 use rustix::fd::RawFd;
 use std::ffi::{CStr, CString, c_void};
 
-/// One step. Whatever a step points at is laid out before the process starts and outlives it.
+/// One step. Whatever it points at is laid out before the process starts, and outlives it.
 pub(super) enum Step {
-    /// When the machine has no memory left, before others. All that the process starts has the same
-    /// score.
+    /// Makes the process one of the first to be killed when the machine runs out of memory. All
+    /// processes that it starts inherit the score.
     GoFirst {
         score: &'static CStr,
     },
-    /// Moves the process itself into a control group. Any other way of moving it costs the kernel
+    /// Moves the process itself into a control group. Moving it any other way takes the kernel
     /// milliseconds.
     JoinGroup {
         tasks: RawFd,
@@ -22,33 +22,32 @@ pub(super) enum Step {
         namespace: RawFd,
         kind: c_int,
     },
-    /// Takes the ids of root in the user namespace that was entered.
+    /// Becomes root of the user namespace that was entered.
     BecomeRoot,
-    /// Starts the second process, in namespaces of its own, and waits until it has become the
-    /// program or failed.
+    /// Starts the second process in new namespaces, and waits until it has executed the program or
+    /// failed.
     Spawn {
         task: *const Task,
         flags: c_int,
         stack: *mut c_void,
     },
-    /// Ends with the thread of the node that started it.
+    /// Has the kernel kill the process when the node's thread that started it ends.
     EndWithNode,
-    /// Takes a copy of the machine's mounts.
+    /// Makes a mount namespace of its own, which is a copy of the machine's.
     OwnMounts,
     Attach {
         mount: RawFd,
         at: CString,
     },
-    /// Makes the folders and attaches, unless a link or a file is in the way of that: an earlier
-    /// instance over the same disk may have put it there.
+    /// Makes the folders and attaches the mount, unless a link or a file is in the way: an earlier
+    /// instance with the same disk may have put it there.
     AttachIfPlain {
         mount: RawFd,
         at: CString,
         folders: Vec<CString>,
     },
     Mount(Mapping),
-    /// Makes a file system of this kind, not attached anywhere yet, and keeps it under the number
-    /// `into`.
+    /// Makes a file system of this kind, attached nowhere yet, with the descriptor number `into`.
     NewMount {
         kind: CString,
         options: Vec<MountOption>,
@@ -126,15 +125,15 @@ pub(super) struct Mapping {
 
 pub(super) struct MountOption {
     pub(super) key: CString,
-    /// Absent for an option that is only a word.
+    /// `None` for an option without a value.
     pub(super) value: Option<CString>,
 }
 
-/// What the kernel takes: a length and a pointer into the node's own filter, which lives as long as
-/// the node.
+/// What the kernel wants: a length and a pointer into the node's filter, which lives as long as the
+/// node.
 pub(super) struct FilterProgram(pub(super) libc::sock_fprog);
 
-/// A null-terminated list of C strings, as exec takes it.
+/// A null-terminated list of C strings, as exec needs it.
 pub(super) struct Pointers {
     _texts: Vec<CString>,
     list: Vec<*const libc::c_char>,

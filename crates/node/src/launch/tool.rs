@@ -1,5 +1,5 @@
-//! Starting a program of the machine that starts an instance, where only it sees the instance's
-//! root.
+//! Runs an external program (such as `runc`) that starts an instance, with the instance's root
+//! mounted where only that program sees it.
 
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
 use super::step::{Pointers, Step};
@@ -11,17 +11,17 @@ use rustix::io;
 use rustix::process::Pid;
 use std::ffi::{CString, NulError};
 
-/// Where the root of the instance is, in the mounts of the program alone. Every Linux machine has
-/// the folder, everybody may pass through it, and no such program needs it.
+/// Where the instance's root is mounted, in the program's own mount namespace. Every Linux machine
+/// has this folder, everybody may pass through it, and no such program needs it.
 pub(crate) const ROOT_FOLDER: &str = "/sys/bus";
 
 pub(crate) struct Tool<'a> {
     pub(crate) fds: ToolFds,
-    /// With the program's name as the first.
+    /// The first one is the program's name.
     pub(crate) arguments: &'a [String],
 }
 
-/// All of them come from [`super::keep`] or [`super::copy`].
+/// The descriptors that the program inherits. All come from [`super::keep`] or [`super::copy`].
 pub(crate) struct ToolFds {
     /// Topmost first.
     pub(crate) layers: Vec<OwnedFd>,
@@ -34,8 +34,9 @@ pub(crate) struct ToolFds {
 }
 
 impl ToolFds {
-    /// How many descriptors beyond the three usual ones there are. One in the middle that nobody
-    /// asked for is `/dev/null`, because such programs pass on only rows without gaps.
+    /// Returns how many descriptors are passed beyond the three standard ones. If only the second
+    /// one is wanted, the first is `/dev/null`, because such programs pass on only a range without
+    /// gaps.
     pub(crate) fn passed(&self) -> RawFd {
         match (&self.listener, &self.config) {
             (_, Some(_)) => 2,
@@ -45,7 +46,7 @@ impl ToolFds {
     }
 }
 
-/// Starts it. It is a child of this process, and ends with it.
+/// Starts the program as a child of this process, which ends with it.
 pub(crate) fn start(tool: &Tool<'_>) -> Result<Pid, LaunchError> {
     let mut report = Report::new();
     let steps = tool.steps()?;
