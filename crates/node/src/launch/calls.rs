@@ -1,10 +1,10 @@
-//! The system calls that a program in an instance may make: those of an ordinary program, and none
-//! that reach for namespaces, mounts, modules, keys, the machine's clock, or the newest and least
-//! tried parts of the kernel.
+//! The system calls that a program in an instance may make: those of an ordinary program. None that
+//! deal with namespaces, mounts, modules, keys or the machine's clock, and none of the newest and
+//! least tested parts of the kernel.
 
 use libc::*;
 
-/// A call by the name that it has everywhere and the number that it has here.
+/// A system call, with its name, which is the same everywhere, and its number on this architecture.
 pub(crate) struct Call {
     name: &'static str,
     pub(super) number: c_long,
@@ -16,7 +16,7 @@ macro_rules! calls {
     };
 }
 
-/// On every architecture.
+/// Calls of every architecture.
 const COMMON: &[Call] = calls![
     SYS_accept,
     SYS_accept4,
@@ -258,7 +258,7 @@ const COMMON: &[Call] = calls![
     SYS_writev,
 ];
 
-/// The older forms, which only this architecture has.
+/// Further calls of this architecture, most of them older forms of the common ones.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[Call] = calls![
     SYS_access,
@@ -308,9 +308,9 @@ const OLDER: &[Call] = calls![
 #[cfg(target_arch = "aarch64")]
 const OLDER: &[Call] = &[];
 
-/// As if the kernel did not have them, so that libraries take the older way: one whose flags a
-/// filter cannot see, and those of contexts that the whole machine has one small number of
-/// (`fs.aio-max-nr`).
+/// Calls that are refused as if the kernel did not have them, so that libraries fall back to older
+/// ones: `clone3`, whose flags a filter cannot see, and asynchronous I/O, because the whole machine
+/// has only a small number of its contexts (`fs.aio-max-nr`).
 pub(crate) const MISSING: &[Call] = calls![
     SYS_clone3,
     SYS_io_cancel,
@@ -321,13 +321,13 @@ pub(crate) const MISSING: &[Call] = calls![
 ];
 
 impl Call {
-    /// As a list of calls for another program has it.
+    /// Returns the name as written in seccomp profiles.
     pub(crate) fn plain_name(&self) -> &'static str {
         self.name.strip_prefix("SYS_").unwrap_or(self.name)
     }
 }
 
-/// All of them.
+/// Returns all permitted calls that need no look at their arguments.
 pub(crate) fn permitted() -> impl Iterator<Item = &'static Call> {
     COMMON.iter().chain(OLDER)
 }

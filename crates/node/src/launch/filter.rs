@@ -1,8 +1,8 @@
 //! The seccomp filter, made once when the node opens.
 //!
-//! The kernel works through a filter for every known call number when it is loaded, so its cost
-//! grows with its length: a list of 300 comparisons costs a millisecond at every start, a decision
-//! tree over ranges a tenth of that.
+//! When a filter is loaded, the kernel runs it for every known call number, so its cost grows with
+//! its length. A list of 300 comparisons takes a millisecond at every start, a decision tree over
+//! ranges a tenth of that.
 
 use super::calls;
 use crate::number::fit;
@@ -11,7 +11,7 @@ use libc::{c_long, sock_filter};
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
-/// What a kernel says that does not have the call: libraries then take the older way.
+/// What a kernel without the call returns, so that libraries fall back to an older one.
 const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
 const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
 
@@ -24,7 +24,7 @@ const X32: u32 = 0x4000_0000;
 
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
-/// The lower halves of the arguments; both architectures are little-endian.
+/// Offsets of the lower halves of the arguments; both architectures are little-endian.
 const OFFSET_FIRST: u32 = 16;
 const OFFSET_SECOND: u32 = 24;
 
@@ -37,7 +37,7 @@ pub(crate) const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP)
     .unsigned_abs();
 
-/// Sockets of the other families are where the kernel is least tried.
+/// The permitted socket families. The others are the least tested parts of the kernel.
 pub(crate) const FAMILIES: [u32; 4] = [
     libc::AF_UNIX.unsigned_abs(),
     libc::AF_INET.unsigned_abs(),
@@ -45,35 +45,35 @@ pub(crate) const FAMILIES: [u32; 4] = [
     libc::AF_NETLINK.unsigned_abs(),
 ];
 
-/// They type into somebody's terminal.
+/// Refused, because they type into somebody's terminal.
 #[expect(clippy::cast_possible_truncation, reason = "the numbers of these calls have 16 bits")]
 pub(crate) const REFUSED_CONTROLS: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
-/// They change nothing but the reported name.
+/// Permitted, because they only change what is reported, such as the kernel's name.
 pub(crate) const PERSONALITIES: [u32; 5] = [0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 
-/// What becomes of a call.
+/// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Always(u32),
-    /// `clone`: not with new namespaces.
+    /// `clone`: permitted without new namespaces.
     Clone,
-    /// `socket`: only the families that ordinary programs use.
+    /// `socket`: permitted for the families that ordinary programs use.
     Socket,
-    /// `ioctl`: not all.
+    /// `ioctl`: permitted with a few exceptions.
     Ioctl,
-    /// `personality`: only some.
+    /// `personality`: permitted for a few values.
     Personality,
 }
 
-/// From `start` up to the start of the next range, all calls have this verdict.
+/// All calls from `start` up to the start of the next range have this verdict.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     start: u32,
     verdict: Verdict,
 }
 
-/// The finished program.
+/// The finished filter program.
 pub(crate) struct Filter {
     code: Vec<sock_filter>,
 }
@@ -92,7 +92,7 @@ impl Filter {
         Self { code }
     }
 
-    /// A view for the kernel, valid as long as `self`.
+    /// Returns the program for the kernel. Valid as long as `self`.
     pub(super) fn program(&self) -> libc::sock_fprog {
         libc::sock_fprog { len: fit(self.code.len()), filter: self.code.as_ptr().cast_mut() }
     }
@@ -128,7 +128,7 @@ fn ranges() -> Vec<Range> {
     ranges
 }
 
-/// Halves the ranges until one is left.
+/// Builds a binary decision tree over the ranges.
 fn tree(ranges: &[Range]) -> Vec<sock_filter> {
     match ranges {
         [] => vec![finish(REFUSE)],
@@ -139,7 +139,8 @@ fn tree(ranges: &[Range]) -> Vec<sock_filter> {
             let (lower, upper) = (tree(lower), tree(upper));
             let mut code = match u8::try_from(lower.len()) {
                 Ok(distance) => vec![jump(BPF_JGE, start, distance, 0)],
-                // A conditional jump reaches 255 instructions; beyond, it needs a stepping stone.
+                // A conditional jump reaches at most 255 instructions; further ones need an
+                // unconditional jump.
                 Err(_) => vec![jump(BPF_JGE, start, 0, 1), skip(lower.len())],
             };
             code.extend(lower);
@@ -211,7 +212,7 @@ mod tests {
 
     static FILTER: LazyLock<Vec<sock_filter>> = LazyLock::new(|| Filter::new().code);
 
-    /// Works through the filter as the kernel does.
+    /// Runs the filter as the kernel does.
     fn decide(filter: &[sock_filter], architecture: u32, call: u32, arguments: [u32; 2]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {

@@ -1,5 +1,5 @@
-//! The fixed list of what is done between clone and exec. Nothing of it depends on what a tenant
-//! sent but names and numbers.
+//! The fixed list of steps between clone and exec. Nothing in it depends on a tenant's input except
+//! names and numbers.
 
 use super::LaunchError;
 use super::child::Task;
@@ -12,8 +12,8 @@ use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::io;
 use std::ffi::{CStr, CString, NulError};
 
-/// Descriptors of the node that the new processes use have at least this number, so that the small
-/// ones are free.
+/// The lowest number of any node descriptor that the new processes use, so that the small ones are
+/// free.
 const LOWEST: RawFd = 32;
 pub(super) const ROOT: RawFd = 5;
 const PROC: RawFd = 6;
@@ -24,19 +24,19 @@ const QUEUES: RawFd = 9;
 /// Where the program finds its listening socket and its configuration.
 pub const LISTENER_FD: RawFd = 3;
 pub const CONFIG_FD: RawFd = 4;
-/// The last thing that is open besides, until exec. By then, the root has its mount and no use for
-/// the number.
+/// The program's own descriptor, the last other one that is open until exec. The number is the
+/// root's at first, which does not need it any more once it is mounted.
 pub(super) const PROGRAM: RawFd = 5;
 
-/// A folder that every Linux machine has, and that the new process needs nothing from. Mounts are
-/// attached here until the old root goes, with everything on it.
+/// A folder that every Linux machine has and that the new process does not need. Mounts are
+/// attached here until the old root is dropped, with everything on it.
 const WORKBENCH: &str = "/sys";
 
 const NODEV: i64 = 0x4;
 const PLAIN: i64 = 0x2 | 0x4 | 0x8;
 
-/// What a program in an instance may do as root: what Debian's package and user tools need, nothing
-/// of the machine.
+/// What root in an instance may do: whatever Debian's package and user tools need, and nothing over
+/// the machine.
 pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
     (0, "CAP_CHOWN"),
     (1, "CAP_DAC_OVERRIDE"),
@@ -50,7 +50,7 @@ pub(crate) const CAPABILITIES: [(u32, &str); 10] = [
     (31, "CAP_SETFCAP"),
 ];
 
-/// Where the machine itself has no memory left, programs of instances go before those of the
+/// When the machine itself runs out of memory, programs of instances are killed before those of the
 /// machine, and before the node.
 pub(crate) const OUT_OF_MEMORY_SCORE: &CStr = c"500";
 
@@ -80,9 +80,9 @@ pub(crate) struct Fds {
     /// Topmost first.
     pub(crate) layers: Vec<OwnedFd>,
     pub(crate) disk: OwnedFd,
-    /// File systems for the folders of [`Words::folders`], in their order.
+    /// The file systems for the folders in [`Words::folders`], in the same order.
     pub(crate) scratch: Vec<OwnedFd>,
-    /// For [`Words::places`], in their order.
+    /// The mounts for [`Words::places`], in the same order.
     pub(crate) mounts: Vec<OwnedFd>,
     pub(crate) devices: OwnedFd,
     pub(crate) program: OwnedFd,
@@ -92,12 +92,12 @@ pub(crate) struct Fds {
     pub(crate) config: Option<OwnedFd>,
 }
 
-/// What is found at a place.
+/// The kind of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sort {
     File,
     Folder,
-    /// A folder that is left out where its place was made something else.
+    /// A folder. Left out if the instance has put something else at its mount point.
     Shared,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Words<'a> {
     pub(crate) hostname: &'a str,
     pub(crate) workdir: &'a str,
     pub(crate) folders: &'a [&'a str],
-    /// And whether a folder is to be there.
+    /// The mount points of [`Fds::mounts`], with the kind of each.
     pub(crate) places: &'a [(&'a str, Sort)],
     pub(crate) user: User,
     pub(crate) open_files: u64,
@@ -116,24 +116,24 @@ pub(crate) struct Words<'a> {
     pub(crate) terminals: u32,
 }
 
-/// A copy of a descriptor that has a number out of the way of the ones that the new processes
-/// choose.
+/// Copies a descriptor to a number that does not collide with those that the new processes use.
 pub(crate) fn copy(fd: impl AsFd) -> io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(fd, LOWEST)
 }
 
-/// The descriptor itself, where its number is out of the way already, as most are in a server.
+/// Like [`copy`], but returns the descriptor itself if its number is high enough, as in a server
+/// most are.
 pub(crate) fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= LOWEST { Ok(fd) } else { copy(fd) }
 }
 
 impl<'a> Launch<'a> {
-    /// All of `fds` must come from [`keep`] or [`copy`].
+    /// Makes a launch. All of `fds` must come from [`keep`] or [`copy`].
     pub(crate) fn new(fds: Fds, words: Words<'a>, filter: &'a Filter) -> Self {
         Self { fds, words, filter }
     }
 
-    /// What the first process does, still with the rights of the node.
+    /// Returns the steps of the first process, which still has the node's rights.
     pub(super) fn outside(&self, second: *const Task, stack: *mut c_void) -> Vec<Step> {
         let mut steps = vec![Step::GoFirst { score: OUT_OF_MEMORY_SCORE }];
         steps.extend(
@@ -158,7 +158,7 @@ impl<'a> Launch<'a> {
         steps
     }
 
-    /// What the second process does, inside its namespaces.
+    /// Returns the steps of the second process, inside its namespaces.
     pub(super) fn inside(&self) -> Result<Vec<Step>, LaunchError> {
         let mut steps = self.make_file_systems()?;
         steps.extend(enter_root()?);
@@ -176,8 +176,9 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
-    /// All of them before the old root goes: a new proc is only granted beside a full one, and
-    /// layers must be attached somewhere to become part of an overlay.
+    /// Makes all file systems. This comes before the old root is dropped: the kernel grants a new
+    /// proc only beside a fully visible one, and layers must be attached somewhere to become part
+    /// of an overlay.
     fn make_file_systems(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = overlay(&self.fds.layers, &self.fds.disk, WORKBENCH)?;
         let size = format!("{}m", self.words.shared_memory_mb);
@@ -202,8 +203,8 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
-    /// Before there is a `/proc`: a tenant names these paths, and no link in an image may lead to a
-    /// descriptor that is open still.
+    /// Attaches the mounts that tenants asked for. This comes before there is a `/proc`: a tenant
+    /// names these paths, and no link in an image may lead to a descriptor that is still open.
     fn attach_folders(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = Vec::new();
         for (mount, path) in self.fds.scratch.iter().zip(self.words.folders) {
@@ -227,7 +228,8 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
-    /// From here on, paths are the instance's own: no link in an image can lead to the machine.
+    /// Attaches `/proc`, `/dev` and so on. Paths are the instance's own by now, so no link in an
+    /// image can lead to the machine.
     fn furnish(&self) -> Result<Vec<Step>, NulError> {
         let mut steps = Vec::new();
         for folder in ["/proc", "/dev", "/sys", "/tmp"] {
@@ -255,8 +257,8 @@ impl<'a> Launch<'a> {
         Ok(steps)
     }
 
-    /// From here on, nothing of the machine is open any more: a folder that is named by a tenant,
-    /// such as the working directory, could otherwise be `/proc/self/fd/N`.
+    /// Closes all descriptors of the machine before a folder named by a tenant, such as the working
+    /// directory, is entered: it could be `/proc/self/fd/N`.
     fn pass_descriptors(&self) -> Vec<Step> {
         let pass = |fd: &OwnedFd, as_number| Step::Pass { fd: fd.as_raw_fd(), as_number, flags: 0 };
         let close = |first: RawFd, last: u32| Step::Close { first: first.unsigned_abs(), last };
@@ -294,8 +296,8 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// Makes the mounts of the process its own, and of layers an overlay that is found under the number
-/// [`ROOT`].
+/// Makes the process's mounts private, and mounts the layers as an overlay, whose descriptor gets
+/// the number [`ROOT`].
 pub(super) fn overlay(
     layers: &[OwnedFd],
     disk: &OwnedFd,
@@ -321,7 +323,7 @@ pub(super) fn overlay(
     Ok(steps)
 }
 
-/// A folder with all above it.
+/// Makes a folder and all those above it.
 fn make_folders(path: &str) -> Result<Vec<Step>, NulError> {
     Ok(folders_of(path)?.into_iter().map(|path| Step::MakeFolder { path }).collect())
 }
