@@ -1,9 +1,9 @@
-//! The pool of networks, with users and devices: the parts of an instance that take longest to
-//! make, made before somebody waits for them.
+//! The pool of networks, users and devices: the parts of an instance that take longest to make,
+//! made before they are needed.
 //!
-//! A slot of the pool has a number. Its address and its user ids follow from that number, so no two instances
-//! share either. Numbers are given out in a circle, because the kernel takes a moment to let go of
-//! the network of an instance that is gone.
+//! A slot of the pool has a number. Its address and its user ids follow from that number, so no two
+//! instances share either. Numbers are given out round-robin, because the kernel takes a moment to
+//! release the network of an instance that is gone.
 
 use crate::disk;
 use crate::net::Home;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// User ids of one instance, from the one that its root has outside.
+/// How many user ids one instance has, from the id that its root has outside.
 pub const IDS_PER_INSTANCE: u32 = 65_536;
-/// Numbers that are tried when the kernel still holds the network of the one before.
+/// How many numbers to try while the kernel still holds the network of an earlier instance.
 const TRIES: usize = 16;
-/// While at least this part of the pool is left it is filled up only when nobody has taken a slot
-/// for [`QUIET`]: making networks would take the processor, and locks of the kernel, from the
-/// instances that are just being started.
+/// As long as at least one part in this many of the pool is left, it is refilled only when nobody
+/// has taken a slot for [`QUIET`]: making networks would take the processor, and locks of the
+/// kernel, from instances that are just being started.
 const LOW_PART: usize = 4;
 const QUIET: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,7 @@ pub(crate) struct Slot {
     pub(crate) users: OwnedFd,
     pub(crate) devices: OwnedFd,
     pub(crate) console: OwnedFd,
-    /// The id that root of the instance has outside.
+    /// The user id that the instance's root has outside.
     pub(crate) root: u32,
 }
 
@@ -53,7 +53,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Which numbers are in use, and the slots that are ready.
+/// The numbers in use, and the slots that are ready.
 struct Free {
     ready: VecDeque<Slot>,
     taken: HashSet<u32>,
@@ -65,7 +65,7 @@ struct Free {
 }
 
 impl NetworkPool {
-    /// `taken` are the numbers of instances that live on from an earlier node.
+    /// Opens the pool. `taken` are the numbers of instances that live on from an earlier node.
     pub(crate) fn open(
         home: Arc<Home>,
         settings: &Settings,
@@ -78,7 +78,7 @@ impl NetworkPool {
             .slots()
             .min(ids)
             .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
-        // Begin behind the numbers that an earlier node gave out.
+        // Start after the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
         let free = Free { ready: VecDeque::new(), taken, next, count, taken_at: None, open: true };
         let shared = Arc::new(Shared {
@@ -95,7 +95,7 @@ impl NetworkPool {
         Ok(Self { shared, maker: Some(maker) })
     }
 
-    /// A ready slot, or a new one.
+    /// Returns a ready slot, or makes one.
     pub(crate) fn take(&self) -> io::Result<Slot> {
         let ready = {
             let mut state = self.shared.state.lock();
@@ -106,7 +106,7 @@ impl NetworkPool {
         ready.map_or_else(|| self.shared.make(), Ok)
     }
 
-    /// Gives the number of a slot back whose instance is gone.
+    /// Releases the number of a slot whose instance is gone.
     pub(crate) fn give_back(&self, number: u32) {
         self.shared.state.lock().taken.remove(&number);
     }
@@ -129,8 +129,8 @@ impl Shared {
                 Ok(slot) => self.state.lock().ready.push_back(slot),
                 Err(error) => {
                     tracing::warn!(%error, "cannot make a network ahead");
-                    // The next one who takes a slot makes it and sees the error; then it is tried
-                    // again.
+                    // The next caller that takes a slot makes it itself and sees the error; then
+                    // this tries again.
                     let mut state = self.state.lock();
                     if state.open {
                         self.changed.wait(&mut state);
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Waits until one more slot should be made. `false` when the pool closes.
+    /// Waits until one more slot should be made. Returns `false` when the pool closes.
     fn wait_until_due(&self) -> bool {
         let mut state = self.state.lock();
         while state.open {
@@ -201,7 +201,7 @@ impl Free {
     }
 }
 
-/// A user namespace whose ids are the ones from `root` on outside.
+/// Makes a user namespace whose ids start at `root` outside.
 pub(crate) fn make_users(root: u32) -> io::Result<OwnedFd> {
     let sleeper = Sleeper::start(root)?;
     let process = format!("/proc/{}", sleeper.pid.as_raw_nonzero());

@@ -1,4 +1,4 @@
-//! What is set up within the network of an instance, before anything runs there.
+//! Sets up the network inside an instance, before anything runs there.
 
 use super::netlink::Netlink;
 use super::{GATEWAY, INNER_INDEX, LOOPBACK_INDEX, Wire};
@@ -6,13 +6,14 @@ use std::fs::write;
 use std::io;
 use std::net::Ipv4Addr;
 
-/// In the namespace: loopback, and what a program without rights over the network may do.
+/// Sets up loopback in a new namespace, and permits what a program without rights over the network
+/// needs.
 pub(super) fn prepare() -> io::Result<()> {
-    // The root of an instance has no rights over its network, so ports below 1024 and `ping` are
-    // opened to everybody.
+    // The instance's root has no rights over its network, so everybody may use ports below 1024 and
+    // `ping`.
     write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")?;
     write("/proc/sys/net/ipv4/ping_group_range", "0 4294967294")?;
-    // Only loopback speaks IPv6.
+    // Only loopback has IPv6.
     let default = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     if std::path::Path::new(default).exists() {
         write(default, "1")?;

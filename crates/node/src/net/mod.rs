@@ -1,9 +1,9 @@
 //! The network of an instance: a namespace with one interface, a route to the machine, and rules on
-//! the machine's side that the instance's root cannot touch, because the namespace does not belong
+//! the machine's side. The instance's root cannot touch them, because the namespace does not belong
 //! to its user namespace.
 //!
-//! There is no bridge: every instance has an address of its own and a route to it, so neighbours
-//! share no wire. Hardware addresses are fixed on both ends and nobody has to ask for them.
+//! There is no bridge: every instance has its own address and a route to it, so neighbours share no
+//! link. Hardware addresses are fixed on both ends, so there are no ARP requests.
 
 mod elements;
 mod inside;
@@ -29,7 +29,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The network of the machine, from which the ones of the instances are made.
+/// The machine's own network, from which the networks of instances are made.
 #[derive(Debug)]
 pub(crate) struct Home {
     namespace: OwnedFd,
@@ -38,7 +38,7 @@ pub(crate) struct Home {
     connected: bool,
 }
 
-/// Both ends of the wire of one instance.
+/// Both ends of the link to one instance.
 #[derive(Debug, Clone)]
 struct Wire {
     outer_name: String,
@@ -47,10 +47,10 @@ struct Wire {
     inner_hardware: [u8; 6],
 }
 
-/// The machine's address on every wire. It is link-local, so nothing else uses it, and the machine
-/// does not answer to it.
+/// The machine's address on every link. It is link-local, so nothing else uses it, and the machine
+/// does not answer on it.
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-/// The first interface of a new namespace besides loopback gets this number.
+/// The number of the first interface in a new namespace after loopback.
 const INNER_INDEX: u32 = 2;
 const LOOPBACK_INDEX: u32 = 1;
 
@@ -76,7 +76,7 @@ impl Home {
         Ok(namespace)
     }
 
-    /// Takes the way out from a network; loopback stays.
+    /// Disables an instance's only interface; loopback stays.
     pub(crate) fn cut(&self, namespace: &OwnedFd) -> io::Result<()> {
         match self.connected {
             true => self.within(namespace, inside::cut)?,
@@ -92,7 +92,7 @@ impl Home {
         Ok(namespace)
     }
 
-    /// Does something in another network. Sockets that are made there stay there.
+    /// Runs `act` in another network. Sockets made there stay there.
     pub(crate) fn within<T>(&self, namespace: impl AsFd, act: impl FnOnce() -> T) -> io::Result<T> {
         let _way_home = WayHome(self);
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
@@ -110,7 +110,7 @@ impl Home {
     }
 }
 
-/// Brings the thread back into the machine's network.
+/// Returns the thread to the machine's network when dropped.
 struct WayHome<'a>(&'a Home);
 
 impl Drop for WayHome<'_> {
@@ -118,8 +118,8 @@ impl Drop for WayHome<'_> {
         if let Err(error) =
             move_into_link_name_space(self.0.namespace.as_fd(), Some(LinkNameSpaceType::Network))
         {
-            // A thread that stays in a tenant's network would serve and dial there. Starting anew
-            // is the safe way out: instances outlive this process.
+            // A thread that stays in a tenant's network would serve and dial there. Restarting is
+            // the safe way out, because instances outlive this process.
             tracing::error!(%error, "a thread cannot return to the machine's network");
             std::process::abort();
         }
@@ -138,8 +138,8 @@ impl Wire {
 }
 
 impl Home {
-    /// A TCP socket that belongs to another network. Only making it needs to happen there: it stays
-    /// where it was made.
+    /// Opens a TCP socket in another network. Only making it has to happen there, because a socket
+    /// stays in the network where it was made.
     pub(crate) fn socket(&self, namespace: impl AsFd) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         Ok(self.within(namespace, || {
@@ -147,7 +147,7 @@ impl Home {
         })??)
     }
 
-    /// A listening socket in another network, on all its addresses.
+    /// Opens a listening socket in another network, on all its addresses.
     pub(crate) fn listener(&self, namespace: impl AsFd, port: u16) -> io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC;
         let socket = self.within(namespace, || {
@@ -160,10 +160,10 @@ impl Home {
     }
 }
 
-/// Connections that wait for the first process of an instance.
+/// How many connections can wait for the first process of an instance.
 const BACKLOG: i32 = 1_024;
 
-/// Connects a socket that does not block to loopback, and makes it block.
+/// Connects a non-blocking socket to a port on loopback, and makes it blocking.
 pub(crate) fn connect(socket: OwnedFd, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     match rustix::net::connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))) {
         Ok(()) => {}

@@ -1,5 +1,5 @@
-//! The few messages of nfnetlink by which elements of sets come and go, and by which the kernel
-//! forgets connections. Running `nft` would cost two milliseconds for each.
+//! The few nfnetlink messages that add and remove elements of sets, and make the kernel forget
+//! connections. Running `nft` would take two milliseconds for each.
 
 use super::elements::Element;
 use super::netlink::{Message, flags};
@@ -13,7 +13,7 @@ use rustix::net::{
 use std::io;
 use std::net::Ipv4Addr;
 
-/// What is done to one element.
+/// A change of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Add(Element),
@@ -27,7 +27,8 @@ pub(super) struct Netfilter {
 }
 
 impl Netfilter {
-    /// Speaks to the network that the thread is in now, from whichever thread later.
+    /// Opens a socket for the network that the thread is in now. It can be used from any thread
+    /// later.
     pub(super) fn open() -> io::Result<Self> {
         let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
         let protocol = Some(netlink::NETFILTER);
@@ -36,7 +37,7 @@ impl Netfilter {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Makes all the changes to sets of a table, or none of them.
+    /// Makes all changes to the sets of a table, or none.
     pub(super) fn change(&mut self, table: &str, changes: &[Change]) -> io::Result<()> {
         let batch = |kind| {
             let mut message = Message::unanswered(fit(kind));
@@ -53,8 +54,8 @@ impl Netfilter {
         self.answers(first, changes.len())
     }
 
-    /// Ends what the kernel knows of connections that this address has begun: their next packets
-    /// meet the rules as a new connection's would.
+    /// Makes the kernel forget connections that this address has started. Their next packets are
+    /// checked against the rules like those of new connections.
     pub(super) fn forget_connections(&mut self, source: Ipv4Addr) -> io::Result<()> {
         let kind = libc::NFNL_SUBSYS_CTNETLINK << 8 | CT_DELETE;
         let mut message = Message::new(fit(kind), 0);
@@ -62,7 +63,7 @@ impl Netfilter {
         message.nested(CTA_TUPLE_ORIG, |tuple| {
             tuple.nested(CTA_TUPLE_IP, |ip| ip.bytes(CTA_IP_V4_SRC, &source.octets()));
         });
-        // Without this the kernel would look for one connection that is exactly like that.
+        // Without this the kernel would look for a single connection with exactly this tuple.
         message.nested(CTA_FILTER, |filter| {
             filter.number(CTA_FILTER_ORIG_FLAGS, CTA_FILTER_IP_SRC);
             filter.number(CTA_FILTER_REPLY_FLAGS, 0);
@@ -77,8 +78,8 @@ impl Netfilter {
         self.sequence
     }
 
-    /// Reads the answers to so many messages from this one on. The kernel has given all of them
-    /// before the send returned.
+    /// Reads the answers to `wanted` messages, the first of which has the number `first`. The
+    /// kernel has written all of them before the send returned.
     fn answers(&self, first: u32, wanted: usize) -> io::Result<()> {
         let (mut count, mut result) = (0, Ok(()));
         let mut answer = [0_u8; 4_096];
@@ -93,7 +94,7 @@ impl Netfilter {
             let Some((sequence, code)) = answer.get(..length).and_then(read) else {
                 return Err(io::ErrorKind::InvalidData.into());
             };
-            // Answers to an earlier batch, whose reading failed, are nobody's any more.
+            // These are answers to an earlier batch, which could not be read then.
             if sequence.wrapping_sub(first) > fit::<u32, _>(wanted) {
                 continue;
             }
@@ -106,13 +107,13 @@ impl Netfilter {
     }
 }
 
-/// The number of the message that is answered, and how it went.
+/// Returns the number of the message that is answered, and the result.
 fn read(answer: &[u8]) -> Option<(u32, i32)> {
     let word = |at: usize| answer.get(at..at + 4).and_then(|word| <[u8; 4]>::try_from(word).ok());
     Some((u32::from_ne_bytes(word(8)?), i32::from_ne_bytes(word(16)?)))
 }
 
-/// What all messages of nfnetlink begin with.
+/// Makes the header that all nfnetlink messages have.
 fn general(family: i32, resource: u16) -> [u8; 4] {
     let [high, low] = resource.to_be_bytes();
     [fit(family), 0, high, low]
@@ -138,7 +139,7 @@ fn message(table: &str, change: Change) -> Message {
     message
 }
 
-// Of linux/netfilter/nf_tables.h.
+// From linux/netfilter/nf_tables.h.
 const ELEM_LIST_TABLE: u16 = 1;
 const ELEM_LIST_SET: u16 = 2;
 const ELEM_LIST_ELEMENTS: u16 = 3;
@@ -147,7 +148,7 @@ const ELEM_KEY: u16 = 1;
 const ELEM_DATA: u16 = 2;
 const DATA_VALUE: u16 = 1;
 
-// Of linux/netfilter/nfnetlink_conntrack.h.
+// From linux/netfilter/nfnetlink_conntrack.h.
 const CT_DELETE: i32 = 2;
 const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_FILTER: u16 = 25;

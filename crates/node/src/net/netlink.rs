@@ -1,4 +1,5 @@
-//! The few messages of rtnetlink that a wire needs. Running `ip` would cost a millisecond for each.
+//! The few rtnetlink messages needed to set up a link. Running `ip` would take a millisecond for
+//! each.
 
 use crate::number::fit;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -18,17 +19,17 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// Speaks to the network that the thread is in now.
+    /// Opens a socket for the network that the thread is in now.
     pub(super) fn open() -> io::Result<Self> {
-        // No protocol is protocol 0, which is rtnetlink.
+        // `None` means protocol 0, which is rtnetlink.
         let socket =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// A wire whose far end is in another network from the start. Neither end may be up yet: the
-    /// kernel refuses that.
+    /// Makes a pair of interfaces, the far one of which is in another network from the start.
+    /// Neither may be up yet, which the kernel refuses.
     pub(super) fn add_pair(
         &mut self,
         name: &str,
@@ -68,7 +69,7 @@ impl Netlink {
         let mut message = Message::new(libc::RTM_NEWLINK, 0);
         message.raw(&[0; 4]);
         message.raw(&index.to_ne_bytes());
-        // No flag, of those that are to change: this one.
+        // No flags are set, and this one is in the mask of those to change.
         message.raw(&0_u32.to_ne_bytes());
         message.raw(&libc::IFF_UP.unsigned_abs().to_ne_bytes());
         self.ask(message)
@@ -79,7 +80,7 @@ impl Netlink {
         self.ask(message.address(index, address, libc::RT_SCOPE_UNIVERSE))
     }
 
-    /// Gives an interface an address that nothing is sent from unless it is asked for.
+    /// Gives an interface an address that the kernel does not choose as a source by itself.
     pub(super) fn add_quiet_address(&mut self, index: u32, address: Ipv4Addr) -> io::Result<()> {
         let message = Message::new(libc::RTM_NEWADDR, create());
         self.ask(message.address(index, address, libc::RT_SCOPE_HOST))
@@ -97,10 +98,10 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// An address of its own, and with it the network that it is in.
+    /// Gives an interface an address, and a route to the network that the address is in.
     pub(super) fn add_network(&mut self, index: u32, address: IpAddr, bits: u8) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWADDR, create());
-        // Nobody else is there who could have the same address of IPv6.
+        // Nobody else there could have the same IPv6 address.
         let no_search: u8 = fit(libc::IFA_F_NODAD);
         message.raw(&[family(address), bits, no_search, libc::RT_SCOPE_UNIVERSE]);
         message.raw(&index.to_ne_bytes());
@@ -109,7 +110,7 @@ impl Netlink {
         self.ask(message)
     }
 
-    /// A route to what is right behind an interface.
+    /// Adds a route to a network that is directly reached through an interface.
     pub(super) fn add_direct_route(&mut self, index: u32, to: IpAddr, bits: u8) -> io::Result<()> {
         let mut message = Message::new(libc::RTM_NEWROUTE, create());
         let scope = libc::RT_SCOPE_LINK;
@@ -208,7 +209,7 @@ impl Message {
         Self { kind, flags, body: Vec::with_capacity(256) }
     }
 
-    /// One that is answered only if it fails.
+    /// Makes a message that is answered only if it fails.
     pub(super) fn unanswered(kind: u16) -> Self {
         Self { kind, flags: flags(libc::NLM_F_REQUEST), body: Vec::new() }
     }
@@ -217,7 +218,7 @@ impl Message {
         self.body.extend_from_slice(bytes);
     }
 
-    /// The fixed part of messages about interfaces.
+    /// Writes the fixed part of messages about interfaces.
     fn link(&mut self, index: u32, up: u32) {
         self.raw(&[0; 4]);
         self.raw(&index.to_ne_bytes());
@@ -225,7 +226,7 @@ impl Message {
         self.raw(&up.to_ne_bytes());
     }
 
-    /// A message about an address of its own of an interface.
+    /// Completes a message about a single address of an interface.
     fn address(mut self, index: u32, address: Ipv4Addr, scope: u8) -> Self {
         self.raw(&[byte(libc::AF_INET), 32, 0, scope]);
         self.raw(&index.to_ne_bytes());
@@ -256,7 +257,7 @@ impl Message {
         self.bytes(kind, &value.to_ne_bytes());
     }
 
-    /// With the flag that newer parts of the kernel insist on.
+    /// Nests attributes, with the flag that newer parts of the kernel require.
     pub(super) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
         self.nest(kind | flags(libc::NLA_F_NESTED), fill);
     }

@@ -13,7 +13,8 @@ use types::tunnel::{Network, TunnelSettings};
 const DEVICE: &str = "/dev/net/tun";
 
 impl Home {
-    /// Makes the interface, which goes with the descriptor. `kept` is reached past it as before.
+    /// Makes the interface, which is removed with the descriptor. The addresses in `kept` stay
+    /// reachable as before, past the tunnel.
     pub(crate) fn make_tun(
         &self,
         namespace: impl AsFd,
@@ -30,7 +31,7 @@ fn make(settings: &TunnelSettings, mtu: u16, kept: &[Ipv4Addr]) -> io::Result<Ow
     let tun = open(DEVICE, flags, Mode::empty())?;
     sys::make_tun(tun.as_fd(), &settings.interface)?;
     let name = &settings.interface;
-    // Whoever is at the other end has no business in the instance's other network.
+    // Whoever is at the other end must not reach the instance's other network.
     write(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"), "0")?;
     let speaks_v6 =
         settings.allowed.iter().chain([&settings.local]).any(|network| network.address.is_ipv6());
@@ -51,7 +52,8 @@ fn make(settings: &TunnelSettings, mtu: u16, kept: &[Ipv4Addr]) -> io::Result<Ow
     Ok(tun)
 }
 
-/// What is there already stays: of an earlier tunnel, or because two networks are one.
+/// Ignores that something exists already: from an earlier tunnel, or because two networks are the
+/// same.
 fn lenient(added: io::Result<()>) -> io::Result<()> {
     match added {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -59,9 +61,10 @@ fn lenient(added: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// All addresses of a family go in two halves, which are nearer than the way that was there before and
-/// leave it as it is. Without `routes_all` they do not go there at all, although they are allowed: that
-/// they are is what stands in settings that say nothing.
+/// Returns the networks to route through the tunnel. "All addresses" of a family becomes two
+/// halves, which take precedence over the existing default route and leave it in place. Without
+/// `routes_all` it gets no route although it is allowed, because settings that say nothing also
+/// allow all.
 fn routes(settings: &TunnelSettings) -> Vec<Network> {
     let halves = |address: IpAddr| match address {
         IpAddr::V4(_) => [Ipv4Addr::UNSPECIFIED, Ipv4Addr::new(128, 0, 0, 0)].map(IpAddr::from),
