@@ -1,4 +1,4 @@
-//! What the table of a node has of one instance: elements of its sets and maps.
+//! The part of a node's table that belongs to one instance: elements of its sets and maps.
 
 use crate::settings::{Firewall, Level};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(super) const SETS: [(&str, &str, &str); 6] = [
     ("set", MEMBERS, "ipv4_addr . mark"),
 ];
 
-/// At this level or a stricter one, as the two that follow.
+/// Instances at this level or a stricter one. The next two likewise.
 const NAMED: &str = "named";
 const PROXIED: &str = "proxied";
 const CLOSED: &str = "closed";
@@ -56,7 +56,7 @@ impl Element {
         }
     }
 
-    /// Of an element of a map.
+    /// Returns the value that belongs to the key, for an element of a map.
     pub(super) const fn value(self) -> Option<[u8; 4]> {
         match self {
             Self::SourceOf(_, source) => Some(source.octets()),
@@ -66,7 +66,7 @@ impl Element {
     }
 }
 
-/// As `nft` reads it.
+/// Writes the element as `nft` reads it.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -78,7 +78,8 @@ impl fmt::Display for Element {
     }
 }
 
-/// Numbers of groups, by which the kernel tells them apart. They are made anew with the table.
+/// The groups, with the numbers by which the kernel tells them apart. They are assigned anew with
+/// each table.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     last: u32,
@@ -92,7 +93,7 @@ struct Group {
 }
 
 impl Groups {
-    /// Counts one more member of the group of a firewall, and answers what the table has of it.
+    /// Adds a member to the group of a firewall, and returns the member's elements of the table.
     pub(super) fn join(&mut self, address: Ipv4Addr, firewall: &Firewall) -> Vec<Element> {
         if let Some(name) = &firewall.group {
             if !self.by_name.contains_key(name) {
@@ -117,7 +118,7 @@ impl Groups {
         }
     }
 
-    /// What the table has of a member.
+    /// Returns a member's elements of the table.
     pub(super) fn elements(&self, address: Ipv4Addr, firewall: &Firewall) -> Vec<Element> {
         let mut elements = Vec::new();
         if firewall.level >= Level::Names {

@@ -1,5 +1,5 @@
 //! The firewall rules of a node: one table for all instances, written once when the node opens, and
-//! what it has of each instance that is not simply open.
+//! changed for each instance whose firewall is not simply open.
 
 use super::LOOPBACK_INDEX;
 use super::elements::{Element, Groups, SETS};
@@ -15,7 +15,8 @@ use std::net::Ipv4Addr;
 
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 const TRACKED: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
-/// About what the kernel needs for one, and the part of the memory that all may take.
+/// About what the kernel needs for one tracked connection. All of them together may take one part
+/// in `TABLE_MEMORY_PART` of the memory.
 const CONNECTION_BYTES: u64 = 384;
 const TABLE_MEMORY_PART: u64 = 64;
 
@@ -33,9 +34,8 @@ struct State {
 }
 
 impl Rules {
-    /// Puts the rules in place, all at once, instead of the ones that were there, with what they have
-    /// of the instances that are there already. The machine's table of connections may take a small
-    /// part of `memory_mb`.
+    /// Replaces the rules of an earlier node in one step, including those for the instances found.
+    /// The machine's table of connections may take a small part of `memory_mb`.
     pub(crate) fn write(
         settings: &Settings,
         memory_mb: u64,
@@ -47,7 +47,7 @@ impl Rules {
         let networks = table::Networks { closed, doors, inside };
         let table = format!("holm-{}", settings.name);
         table::write(&table::text(&table, settings, &networks, &sets))?;
-        // After the rules that say who may reach it.
+        // This comes after the rules that say who may reach the address.
         let proxy = settings.subnet.proxy();
         add_proxy_address(proxy)?;
         if std::fs::read_to_string(FORWARDING)?.trim() != "1" {
@@ -58,13 +58,12 @@ impl Rules {
         Ok(Some(Self { table, proxy, state }))
     }
 
-    /// Where the proxy and the resolver of this node are to listen.
+    /// Returns the address on which this node's proxy and resolver are to listen.
     pub(crate) const fn proxy(&self) -> Ipv4Addr {
         self.proxy
     }
 
-    /// Does with the packets of an instance what another firewall says. At no moment something
-    /// between the two is done.
+    /// Changes the rules for an instance's packets in one step, without a state in between.
     pub(crate) fn change(
         &self,
         address: Ipv4Addr,
@@ -87,12 +86,12 @@ impl Rules {
         changed
     }
 
-    /// Has connections that an instance began under an earlier firewall meet the rules anew. The
-    /// rules stop what may not go on without this too, but a program that goes on to ask from one
-    /// and the same port would never be led to the resolver.
+    /// Makes the rules apply anew to connections that an instance started under an earlier
+    /// firewall. The rules block what is not allowed even without this, but a program that keeps
+    /// sending from the same port would never be diverted to the resolver.
     pub(crate) fn forget_connections(&self, address: Ipv4Addr) {
         if let Err(error) = self.state.lock().netfilter.forget_connections(address) {
-            // Older kernels cannot choose connections by their source.
+            // Older kernels cannot select connections by their source.
             tracing::debug!(%error, %address, "the kernel keeps connections that were made before a change of rules: they stand still until they end");
         }
     }
@@ -107,7 +106,7 @@ fn add_proxy_address(address: Ipv4Addr) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     netlink.set_up(LOOPBACK_INDEX)?;
     match netlink.add_quiet_address(LOOPBACK_INDEX, address) {
-        // Of an earlier run.
+        // Left by an earlier run.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         added => added,
     }
@@ -120,7 +119,7 @@ fn remove_proxy_address(address: Ipv4Addr) -> io::Result<()> {
     }
 }
 
-/// The sets of the table, as `nft` reads them, with what is in them from the beginning.
+/// Returns the sets of the table, as `nft` reads them, with their initial elements.
 fn sets(groups: &mut Groups, found: &[(Ipv4Addr, Firewall)]) -> String {
     let mut elements: HashMap<&str, Vec<Element>> = HashMap::new();
     for (address, firewall) in found {
@@ -141,8 +140,8 @@ fn sets(groups: &mut Groups, found: &[(Ipv4Addr, Firewall)]) -> String {
     text
 }
 
-/// The kernel's own size follows the memory of the machine loosely, and is what a few hundred
-/// instances fill.
+/// Returns the wanted size of the machine's connection table. The kernel's own choice depends only
+/// loosely on memory, and a few hundred instances would fill it.
 fn table_wanted(limits: &Limits, memory_mb: u64) -> u64 {
     let full = u64::from(limits.instances).saturating_mul(limits.connections.into());
     full.min((memory_mb << 20) / TABLE_MEMORY_PART / CONNECTION_BYTES)
@@ -154,7 +153,7 @@ fn lift_connections(wanted: u64) {
     if now.is_some_and(|now| now < wanted)
         && let Err(error) = std::fs::write(TRACKED, wanted.to_string())
     {
-        // Only the network that the machine was started with may change it.
+        // Only the machine's initial network namespace may change it.
         tracing::info!(%error, wanted, "the machine's table of connections stays as large as it is");
     }
 }

@@ -1,6 +1,6 @@
-//! The text of the table of a node. Instances that have no firewall of their own come and go without
-//! touching it, because they are known by the names of their interfaces. The others are known by their
-//! addresses, in the sets of the table.
+//! The text of a node's firewall table. Instances without a firewall of their own come and go
+//! without changing it, because the rules go by the names of their interfaces. The others are known
+//! by their addresses, in the table's sets.
 
 use crate::settings::{EGRESS_MARK, NAMES_PORT, PROXY_PORT, Settings, Subnet, TRANSPARENT_PORT};
 use std::fmt::Write as _;
@@ -12,20 +12,20 @@ use std::process::{Command, Stdio};
 /// Interface names have at most 15 characters; the number of a slot takes up to 8 of them.
 const PREFIX_CHARS: usize = 7;
 
-/// Where Debian keeps the program; it is not on everybody's path.
+/// Where Debian keeps the program, which is not in everybody's `PATH`.
 pub(crate) const NFT: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
 
-/// Sources that the firewall counts connections of; no subnet of instances is larger in use.
+/// The most source addresses for which the firewall counts connections. No subnet in use is larger.
 const INSTANCES_MAX: u32 = 65_535;
 
 pub(super) fn interface_prefix(name: &str) -> String {
-    // The end of a name tells more than its beginning when several nodes are called alike.
+    // The end of a name differs more than its beginning when several nodes have similar names.
     let plain: Vec<char> = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let kept = &plain[plain.len().saturating_sub(PREFIX_CHARS - 2)..];
     format!("h{}-", kept.iter().collect::<String>())
 }
 
-/// Has `nft` do what a script says, all of it or nothing.
+/// Has `nft` run a script, which has either all of its effects or none.
 pub(super) fn write(script: &str) -> io::Result<()> {
     let program = NFT.iter().find(|path| Path::new(path).exists()).ok_or_else(|| {
         io::Error::new(
@@ -59,7 +59,7 @@ pub(super) struct Networks<'a> {
 }
 
 impl Networks<'_> {
-    /// One rule for each door, of packets that go to it or come from it.
+    /// Writes one rule for each door, for packets to it or from it.
     fn doors(&self, direction: &str, port: &str, verdict: &str) -> String {
         lines(self.doors, |door| {
             format!("ip {direction} {} tcp {port} {} {verdict}", door.ip(), door.port())
@@ -75,9 +75,9 @@ fn lines<T>(of: &[T], rule: impl Fn(&T) -> String) -> String {
     text
 }
 
-/// What a packet of an instance must be, whatever it is allowed. An instance that has its number of
-/// connections gets no new one until one has ended. A packet that is dropped here leaves nothing in
-/// the machine's table, which all share.
+/// Returns the rules that every packet of an instance must pass, whatever it may reach. An instance
+/// that has used up its connections gets no new one until one has ended. A packet that is dropped
+/// here leaves nothing in the machine's connection table, which all instances share.
 fn sender(settings: &Settings) -> String {
     let (subnet, connections) = (settings.subnet, settings.limits.connections);
     format!(
@@ -89,14 +89,15 @@ fn sender(settings: &Settings) -> String {
     )
 }
 
-/// - `arrive`: what instances send to the machine itself; `proxy` is the part of it for the node's own
-///   address, which nobody else reaches.
-/// - `lead`: what goes to the resolver and to the proxy instead of where it was to go. Only the first
-///   packet of a connection comes by.
-/// - `leave`, `enter`: what passes through the machine. Whatever should have been led away and comes
-///   here belongs to a connection from before the rules, and ends.
-/// - `fence`: what the proxy sends for instances. It looks itself at where it goes; this looks once
-///   more.
+/// Returns the script for the whole table. Its chains are:
+/// - `arrive`: what instances send to the machine itself. `proxy` is the part of it for the node's
+///   own address, which nobody else reaches.
+/// - `lead`: what is diverted to the resolver and to the proxy. Only the first packet of a
+///   connection gets here.
+/// - `leave`, `enter`: what passes through the machine. If something gets here that should have
+///   been diverted, its connection was made before the rules, and is ended.
+/// - `fence`: what the proxy sends for instances. The proxy checks its destinations itself; this is
+///   a second check.
 pub(super) fn text(
     table: &str,
     settings: &Settings,
