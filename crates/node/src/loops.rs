@@ -1,6 +1,6 @@
-//! Loop devices: files as block devices, and the file systems on them.
+//! Loop devices, which make block devices of files, and the file systems on them.
 //!
-//! A device is free again as soon as nobody has it open or mounted, so none is left over wherever
+//! A device is free again as soon as nobody has it open or mounted, so none is left over, wherever
 //! this process is stopped.
 
 use crate::sys;
@@ -15,25 +15,25 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const CONTROL: &str = "/dev/loop-control";
-/// A loop device that was free may be somebody else's a moment later.
+/// How often to try: somebody else may take a free loop device in the meantime.
 const TRIES: usize = 32;
-/// How long a file may be locked by somebody who has no device before it: whoever puts one there,
-/// or an instance whose mounts the kernel takes down after its last process.
+/// How long to wait for a file that is locked but has no device. Either somebody is just setting
+/// one up, or the kernel is still unmounting an instance whose last process has ended.
 const SHARED_TIMEOUT: Duration = Duration::from_secs(2);
 const SHARED_PAUSE: Duration = Duration::from_millis(2);
 
-/// Whether the machine caches what the file system on the device caches already.
+/// Whether the machine caches again what the file system on the device caches already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
     Twice,
-    /// Where the file's own file system can with sectors of this size: what is read and written goes
-    /// past its cache.
+    /// Reads and writes bypass the cache of the file's own file system, if that supports it with
+    /// sectors of this size.
     Once {
         sector_bytes: u32,
     },
 }
 
-/// A device before a file.
+/// A loop device for a file.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) fd: OwnedFd,
@@ -41,7 +41,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Puts one before a file. It holds on to the file, with its lock, as long as it is used.
+    /// Sets up a device for a file. It holds the file, with its lock, as long as it is used.
     pub(crate) fn attach(file: impl AsFd, cache: Cache) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let control = open(CONTROL, flags, Mode::empty()).map_err(|error| {
@@ -64,7 +64,7 @@ impl Device {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "no loop device stays free"))
     }
 
-    /// The one that is before this file, if there is one. It stays as long as the answer lives.
+    /// Finds the device that this file has already. It is kept as long as the returned value lives.
     pub(crate) fn of_file(file: impl AsFd) -> io::Result<Option<Self>> {
         let stat = fstat(file)?;
         for block in std::fs::read_dir("/sys/block")? {
@@ -73,17 +73,17 @@ impl Device {
             let Some(name) = name.to_str().filter(|name| name.starts_with("loop")) else {
                 continue;
             };
-            // Only those that are before some file have this.
+            // Only devices that have a file have this.
             if !block.path().join("loop").exists() {
                 continue;
             }
             let path = format!("/dev/{name}");
-            // Those of others may be read-only, or go meanwhile. One that is passed over here is not
-            // put before a second device either, because its file is locked.
+            // A device of somebody else may be read-only, or vanish meanwhile. Passing over it does
+            // not lead to a second device for the same file, because the file is locked.
             let Ok(fd) = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
                 continue;
             };
-            // What is open stays before its file.
+            // An open device keeps its file.
             if sys::loop_file(fd.as_fd()) == Ok(Some((stat.st_dev, stat.st_ino))) {
                 return Ok(Some(Self { fd, path }));
             }
@@ -91,9 +91,9 @@ impl Device {
         Ok(None)
     }
 
-    /// The one that is before this file, or a new one: many may have what is in it at the same time.
-    /// There is never a second one before a file, which would destroy what is in it. `file` has been
-    /// opened for this alone.
+    /// Finds the device of this file, or sets one up, for a file that many instances use at once.
+    /// There is never a second device for a file, which would destroy its content. `file` must have
+    /// been opened only for this call.
     pub(crate) fn shared(file: &OwnedFd, cache: Cache) -> io::Result<Self> {
         let deadline = Instant::now() + SHARED_TIMEOUT;
         loop {
@@ -102,7 +102,7 @@ impl Device {
             }
             match flock(file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Self::attach(file, cache),
-                // Somebody is about to put one there, or the last one to use it has just ended.
+                // Somebody is just setting one up, or the last one to use it has just ended.
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(SHARED_PAUSE);
                 }
@@ -111,8 +111,8 @@ impl Device {
         }
     }
 
-    /// A mount of what is on it, attached nowhere. All mounts of one device are of one file system.
-    /// Nothing on it has rights or is a device.
+    /// Mounts the file system on the device, attached nowhere. All mounts of a device belong to one
+    /// file system. Set-user-ID bits and device files on it have no effect.
     pub(crate) fn mount(&self, kind: &str, options: &[&str]) -> io::Result<OwnedFd> {
         let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(context.as_fd(), "source", self.path.as_str())?;
@@ -124,7 +124,7 @@ impl Device {
         Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
     }
 
-    /// Takes in that the file was made longer.
+    /// Makes the device notice that the file has grown.
     pub(crate) fn see_size(&self) -> io::Result<()> {
         Ok(sys::see_loop_size(self.fd.as_fd())?)
     }

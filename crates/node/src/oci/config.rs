@@ -1,4 +1,4 @@
-//! An instance in the words of OCI: the same fences as [`crate::launch`] puts up itself.
+//! The OCI configuration of an instance, with the same isolation as [`crate::launch`].
 
 use super::seccomp;
 use crate::launch::plan::{
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use types::instance::Medium;
 
-/// Where the first program is found inside: on a file system that is no part of the image.
+/// Where the first program is inside: in a file system that is not part of the image.
 const PROGRAM_FOLDER: &str = "/dev/first";
 
 /// What the node has prepared for the instance.
@@ -42,8 +42,8 @@ pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
                 { "type": "uts" },
                 { "type": "cgroup" },
                 { "type": "network", "path": prepared.network },
-                // Not the one of the slot: a user namespace that is joined is joined first, and the
-                // network then belongs to somebody else.
+                // Not the slot's namespace: `runc` joins a user namespace first, and the network
+                // then belongs to another one.
                 { "type": "user" },
             ],
             "uidMappings": ids,
@@ -59,7 +59,7 @@ pub(super) fn config(spec: &Spec, prepared: &Prepared<'_>) -> Value {
 
 fn process(spec: &Spec, open_files: u64) -> Value {
     let kept: Vec<_> = CAPABILITIES.iter().map(|(_, name)| name).collect();
-    // Only root begins with rights; others may get them from programs that are marked so.
+    // Only root starts with capabilities. Others may get them from programs that are marked so.
     let held = if spec.user == User::ROOT { kept.clone() } else { Vec::new() };
     let arguments = spec.first.arguments.iter().skip(1).cloned();
     json!({
@@ -77,8 +77,8 @@ fn process(spec: &Spec, open_files: u64) -> Value {
     })
 }
 
-/// OCI has one text for what is executed and what it is called, so only the last part of the name
-/// is kept.
+/// Returns the path of the program inside. OCI uses the same text for the path and the program's
+/// name, so only the last part of the name is kept.
 fn program_inside(spec: &Spec) -> String {
     let name = spec.first.arguments.first().and_then(|name| Path::new(name).file_name()?.to_str());
     format!("{PROGRAM_FOLDER}/{}", name.unwrap_or("program"))
@@ -103,7 +103,7 @@ fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
             "options": ["bind", "ro", "nosuid", "nodev"],
         }),
     ];
-    // Those on disk are refused before; the node has no file system to hand over.
+    // Those on disk have been refused before, because the node cannot hand over a file system.
     for scratch in spec.scratch.iter().filter(|scratch| scratch.medium == Medium::Memory) {
         let (size, access) =
             (format!("size={}m", scratch.size_mb), if scratch.read_only { "ro" } else { "rw" });
@@ -116,7 +116,8 @@ fn mounts(spec: &Spec, prepared: &Prepared<'_>) -> Value {
     Value::Array(mounts)
 }
 
-/// The groups have these limits already; a program that sets its own must not widen them.
+/// Returns the limits. The groups have them already, but a program that sets its own must not widen
+/// them.
 fn resources(spec: &Spec) -> Value {
     json!({
         "memory": { "limit": u64::from(spec.memory_mb) << 20 },

@@ -1,21 +1,22 @@
-//! Instances that a program started which implements OCI, such as `runc`: more eyes have looked at
-//! it than at [`crate::launch`], and it takes ten times as long.
+//! Starts instances by an external OCI program, such as `runc`: more people have reviewed it than
+//! [`crate::launch`], and it takes ten times as long.
 //!
 //! The node gives it the same parts that it uses itself: network, users, control groups, layers,
-//! console, descriptors. So pausing, measuring, stopping and removing need nothing of that program.
-//! It runs twice, at the start only: the first run leaves the process of the instance waiting, so
-//! that the node can take hold of it before the second lets it go on. The root file system is
-//! mounted where only the first run sees it, so nothing is left mounted on the machine, however the
+//! console, descriptors. So pausing, measuring, stopping and removing do not need the program. It
+//! runs only twice, at the start: the first run leaves the process of the instance waiting, so that
+//! the node can take hold of it before the second run lets it go on. The root file system is
+//! mounted where only the first run sees it, so nothing stays mounted on the machine, however the
 //! node ends.
 //!
-//! **What is different:** the first program is called by a path in `/dev/first`, with the last part
-//! of its name. It is a file of the node's folder, one for each instance, and not one in memory for
-//! all. The instance's process is not a child of the node, so how it ended is known for sure only
-//! on kernels that tell it afterwards (6.15 and newer); on older ones it may be
-//! [`crate::Exit::Unknown`]. A program that cannot be executed is one that ends at once. The user
-//! namespace is made by the machine's root, so what the kernel counts for each user (watches of
-//! files, queues, locked memory) is shared with all others that are made so. `/dev` belongs to the
-//! instance's root. If a configuration but no socket is passed, descriptor 3 is `/dev/null`.
+//! **Differences:** the first program has a path in `/dev/first`, with the last part of its name.
+//! It is a file in the node's folder, one for each instance, and not one in memory for all. The
+//! instance's process is not a child of the node, so its exit status is only known for sure on
+//! kernels that tell it afterwards (6.15 and newer); on older ones it may be
+//! [`crate::Exit::Unknown`]. A program that cannot be executed looks like one that ends at once.
+//! The user namespace is made by the machine's root, so whatever the kernel counts per user (file
+//! watches, queues, locked memory) is shared with all other instances made like this. `/dev`
+//! belongs to the instance's root. If a configuration but no socket is passed, descriptor 3 is
+//! `/dev/null`.
 
 mod config;
 mod seccomp;
@@ -38,12 +39,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use types::instance::InstanceName;
 
-/// How long one run of the program may take; mostly it is 20 to 50 milliseconds.
+/// How long one run of the program may take. Usually it takes 20 to 50 milliseconds.
 const RUN_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
-/// Of what the program says when it fails.
+/// How much of a failed program's message goes into the error.
 const SAID_CHARS: usize = 500;
 
-/// What such programs need on the disk: a folder for each instance.
+/// The folders that such programs need, one for each instance.
 #[derive(Debug)]
 pub(crate) struct Bundles {
     folder: PathBuf,
@@ -68,16 +69,18 @@ impl Bundles {
         let bundle = Bundle { folder, id: id.clone() };
         let mut to =
             File::options().write(true).create_new(true).mode(0o555).open(bundle.program())?;
-        // By its path, because reading moves the position of a descriptor, which all copies share.
+        // Opened by its path, because reading moves the position of a descriptor, which all copies
+        // share.
         let mut from =
             File::open(format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(program.fd())))?;
         io::copy(&mut from, &mut to)?;
-        // The mask of this process may have taken bits away, and it is not root's only.
+        // The umask of this process may have taken bits away, and others than root must be able to
+        // run it.
         to.set_permissions(Permissions::from_mode(0o555))?;
         Ok(bundle)
     }
 
-    /// The folder of one instance.
+    /// Returns the folder of one instance.
     pub(crate) fn of(&self, id: &InstanceName) -> PathBuf {
         self.folder.join(id.as_str())
     }
@@ -98,7 +101,7 @@ impl Bundles {
     }
 }
 
-/// Removes a bundle, if it is there.
+/// Removes a bundle if it exists.
 pub(crate) fn remove(bundle: &Path) -> io::Result<()> {
     match fs::remove_dir_all(bundle) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -120,7 +123,8 @@ impl Bundle {
         fds: impl FnOnce(rustix::fd::OwnedFd) -> rustix::io::Result<ToolFds>,
     ) -> Result<Started, LaunchError> {
         let config = config::config(spec, prepared).to_string();
-        // It may hold secrets: arguments and environment.
+        // The bundles folder is readable by root only, because this may hold secrets: arguments and
+        // environment.
         fs::write(self.folder.join("config.json"), config).map_err(from_io)?;
         let program = openat(CWD, tool, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let fds = fds(keep(program)?)?;
@@ -171,12 +175,12 @@ impl Bundle {
         ]
     }
 
-    /// Waits for the end of one run of the program.
+    /// Waits for one run of the program to end.
     fn finish(&self, pid: Pid, what: &'static str) -> Result<(), LaunchError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let failed = |said: String| Err(LaunchError::Tool { what, said });
         if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&RUN_TIMEOUT))? == 0 {
-            // It cannot be anybody else: nobody has reaped it.
+            // The process id cannot have been reused: nobody has reaped it.
             let _ = pidfd_send_signal(pidfd.as_fd(), Signal::KILL);
             sys::reap(pid);
             return failed(format!("nothing, for {} seconds", RUN_TIMEOUT.tv_sec));
@@ -187,7 +191,7 @@ impl Bundle {
         }
     }
 
-    /// The last thing that the program wrote into its log.
+    /// Returns the last message that the program wrote into its log.
     fn said(&self) -> String {
         #[derive(Deserialize)]
         struct Line {

@@ -1,4 +1,4 @@
-//! The filter of system calls in the words of OCI. It says the same as [`crate::launch::filter`].
+//! The filter of system calls as an OCI profile. It is equivalent to [`crate::launch::filter`].
 
 use crate::launch::calls;
 use crate::launch::filter::{FAMILIES, NAMESPACES, PERSONALITIES, REFUSED_CONTROLS};
@@ -45,17 +45,17 @@ pub(super) fn profile() -> Value {
     })
 }
 
-/// Only the lower half of an argument is looked at, as the kernel does.
+/// Permits a call depending on an argument. Only the lower half of it is checked, as in the kernel.
 fn allow_if(call: &str, argument: u32, bits: Bits) -> Value {
     let condition = json!({ "index": argument, "value": bits.mask, "valueTwo": bits.value, "op": "SCMP_CMP_MASKED_EQ" });
     json!({ "names": [call], "action": ALLOW, "args": [condition] })
 }
 
-/// What matches all numbers but these. A filter cannot say "neither of two": where one rule
-/// permits, no other refuses.
+/// Returns patterns that match all numbers except these. A profile cannot express "neither of two"
+/// directly: if one rule permits a call, no other can refuse it.
 fn all_but(values: &[u32]) -> Vec<Bits> {
     let mut matches = Vec::new();
-    // Whatever begins like none of the values is permitted as a whole.
+    // A prefix that none of the values shares is permitted as a whole.
     let mut open = vec![(Bits { mask: 0, value: 0 }, values.to_vec())];
     while let Some((bits, values)) = open.pop() {
         if values.is_empty() {
