@@ -1,19 +1,19 @@
-//! Where files are that are cloned: disks that stay, snapshots of them, versions of templates and the
-//! volumes made from these.
+//! Where files are that get cloned: disks that stay, snapshots of them, versions of templates, and
+//! the volumes made from those.
 //!
-//! A clone has the same blocks as its source until either is written to, so it costs the same
-//! whatever is in it. Only some file systems can do that. Where the one of the node's folder cannot,
-//! one that can is kept in a file of it:
+//! A clone shares all blocks with its source until either is written to, so it costs the same
+//! whatever is in it. Only some file systems can do that. If the one of the node's folder cannot,
+//! the pool is one that can, kept in a file of that folder:
 //!
 //! ```text
 //! pool      in the node's folder: a sparse file with an XFS, behind one loop device
-//!   volumes/OWNER/NAME   as in the node's folder, where those are that nobody clones
-//!   images/OWNER/NAME    clones of disks, of which the snapshots of that name are made
+//!   volumes/OWNER/NAME   like the same folder outside, which has the files that nobody clones
+//!   images/OWNER/NAME    clones of disks, which make up the snapshots of that name
 //! ```
 //!
-//! It is mounted, and the mount attached nowhere, so a killed node leaves none behind. Instances that
-//! live on hold the file system through the files that they use; the next node then mounts it
-//! again, through the same device. All of it is made when it is needed first.
+//! It is mounted, but the mount is attached nowhere, so a killed node leaves no mount behind.
+//! Instances that live on keep the file system in use through their files; the next node then
+//! mounts it again, through the same device. The pool is only made when it is first needed.
 
 use crate::file_system::{self, Format};
 use crate::loops::{Cache, Device};
@@ -29,15 +29,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const FILE: &str = "pool";
-/// Of what may be in it, it has one part more for its own records, and this at least.
+/// It is larger than its content by one part in this many, for its own records, and by at least
+/// `RECORDS_MB`.
 const RECORDS_PART: u64 = 16;
 const RECORDS_MB: u64 = 1_024;
-/// The largest file of an ext4, less a little.
+/// A little less than the largest file of an ext4.
 const SIZE_MB_MAX: u64 = 15 << 20;
-/// It grows by one of so many parts at least: an XFS that grows a little at each start is in pieces.
+/// It grows by at least one part in this many, because an XFS that grows a little at each start
+/// becomes fragmented.
 const GROWTH_PART: u64 = 16;
 const MIB: u64 = 1 << 20;
-/// In which the kernel counts what a file has on the disk.
+/// The unit in which the kernel counts a file's blocks on disk.
 const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
@@ -51,10 +53,10 @@ pub(crate) struct Pool {
 enum State {
     /// Nobody has needed it yet.
     Unknown,
-    /// The file system of the node's folder clones files itself.
+    /// The file system of the node's folder can clone files itself.
     Folder,
     Mounted(OwnedFd),
-    /// This machine has none: files are copied.
+    /// This machine has none, so files are copied.
     Missing,
 }
 
@@ -63,14 +65,15 @@ enum State {
 pub(crate) enum Clones {
     /// In the node's folder, beside all others.
     Folder,
-    /// In this one.
+    /// In this folder, the root of the pool.
     Pool(PathBuf),
-    /// Nowhere.
+    /// Nowhere, because this machine cannot clone files.
     Missing,
 }
 
 impl Pool {
-    /// Mounts the one that an earlier node made. `contents_mb` is what may be in it.
+    /// Mounts the pool that an earlier node made. `contents_mb` is the most that may be stored in
+    /// it.
     pub(crate) fn open(folder: &Path, contents_mb: u64) -> io::Result<Arc<Self>> {
         let size_mb = contents_mb.saturating_add((contents_mb / RECORDS_PART).max(RECORDS_MB));
         let size_mb = crate::number::fit(size_mb.min(SIZE_MB_MAX));
@@ -82,7 +85,7 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
-    /// Makes it, if nobody has needed it before.
+    /// Returns where cloned files go, and makes the pool if it is needed for the first time.
     pub(crate) fn clones(&self) -> Clones {
         let mut state = self.state.lock();
         if matches!(*state, State::Unknown) {
@@ -95,7 +98,7 @@ impl Pool {
         }
     }
 
-    /// The topmost folder of those in which files are that were cloned, if there are any.
+    /// Returns the folder that contains the cloned files, if there are any.
     pub(crate) fn root(&self) -> PathBuf {
         match &*self.state.lock() {
             State::Mounted(mount) => root(mount),
@@ -124,7 +127,7 @@ impl Pool {
         self.folder.join(FILE)
     }
 
-    /// It gets its name when it is whole.
+    /// Makes the file. It gets its name once it is complete.
     fn make(&self) -> io::Result<()> {
         let file = nameless(&self.folder)?;
         ftruncate(&file, u64::from(self.size_mb) * MIB)?;
@@ -158,7 +161,7 @@ fn root(mount: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()))
 }
 
-/// What the file of a node in this folder has of the machine's disk.
+/// Returns the disk space that the pool's file takes, for a node in this folder.
 pub(crate) fn allocated_bytes(folder: &Path) -> io::Result<u64> {
     match std::fs::symlink_metadata(folder.join(FILE)) {
         Ok(file) => Ok(file.blocks() * BLOCK_BYTES),
@@ -167,10 +170,10 @@ pub(crate) fn allocated_bytes(folder: &Path) -> io::Result<u64> {
     }
 }
 
-/// Whether the file system of a folder does it. Leaves nothing behind.
+/// Tries whether the file system of a folder can clone files. Leaves nothing behind.
 fn can_clone(folder: &Path) -> io::Result<bool> {
     let (one, other) = (nameless(folder)?, nameless(folder)?);
-    // What is empty can be cloned anywhere on some.
+    // Some file systems can clone only empty files.
     rustix::io::write(&one, &[1; 4_096])?;
     match ioctl_ficlone(&other, &one) {
         Ok(()) => Ok(true),
@@ -179,7 +182,7 @@ fn can_clone(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a machine would do for a node in this folder, which need not be there yet.
+/// Says how a node in this folder, which need not exist yet, would clone files.
 pub(crate) fn outlook(folder: &Path) -> io::Result<String> {
     let existing = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
     if can_clone(existing)? {
@@ -193,13 +196,13 @@ pub(crate) fn outlook(folder: &Path) -> io::Result<String> {
     }
 }
 
-/// A file in a folder, to be read and written, that is gone with its descriptor if it gets no name.
+/// Makes a file that is removed with its descriptor, unless it gets a name.
 pub(crate) fn nameless(folder: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(open(folder, flags, Mode::from_raw_mode(0o600))?)
 }
 
-/// Gives such a file, whose content is on the disk, a name, which is there too when this returns.
+/// Gives such a file, whose content is on disk, a name, which is on disk too when this returns.
 pub(crate) fn name(file: &OwnedFd, path: &Path) -> io::Result<()> {
     let from = format!("/proc/self/fd/{}", file.as_raw_fd());
     linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?;

@@ -1,4 +1,4 @@
-//! What a machine offers for instances.
+//! Finds out what a machine offers for instances.
 
 use crate::cgroup;
 use crate::disk;
@@ -12,19 +12,19 @@ use std::fs::read_to_string;
 use std::io;
 use std::path::Path;
 
-/// One answer.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub what: &'static str,
-    /// Without it, no instance can be made.
+    /// Whether no instance can be made without it.
     pub needed: bool,
-    /// What to do where it is missing, if an instance can be made without it.
+    /// What to do if it is missing, for something that instances can be made without.
     pub help: &'static str,
     pub works: bool,
     pub detail: String,
 }
 
-/// Tries the parts of an instance, one by one. Leaves nothing behind.
+/// Tries the parts of an instance one by one. Leaves nothing behind.
 pub fn probe() -> Vec<Finding> {
     let need = |what, result| finding(what, None, result);
     let try_out = |what, help, result| finding(what, Some(help), result);
@@ -48,7 +48,7 @@ pub fn probe() -> Vec<Finding> {
     ]
 }
 
-/// How the disk of a node's folder, which need not be there yet, makes clones of files.
+/// Checks how files are cloned on the disk of a node's folder, which need not exist yet.
 pub fn probe_clones(folder: &Path) -> Finding {
     let what = "snapshots and volumes that cost what changed (clones of files)";
     finding(what, Some(CLONES_HELP), pool::outlook(folder))
@@ -70,7 +70,7 @@ const RUNC_HELP: &str = "apt-get install runc, if `node.backend` is to be \"runc
 const SWAP_HELP: &str = "sandboxes that sleep keep their memory without it: make a swap file with fallocate -l 8G /swapfile, \
      chmod 600 /swapfile, mkswap /swapfile and swapon /swapfile, and name it in /etc/fstab";
 
-/// Ids far above those of anybody, for a namespace that nothing runs in.
+/// Ids far above those of any user, for a namespace in which nothing runs.
 const PROBE_ROOT: u32 = 4_000_000_000;
 
 fn control_groups() -> io::Result<String> {
@@ -81,7 +81,7 @@ fn control_groups() -> io::Result<String> {
     }
 }
 
-/// On a thread of its own, which ends in the namespace that it made.
+/// Runs on a thread of its own, which ends in the namespace that it made.
 fn network_namespace() -> io::Result<String> {
     std::thread::spawn(sys::leave_network)
         .join()

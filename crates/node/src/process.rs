@@ -1,5 +1,5 @@
-//! Processes by an identity that lasts: a number alone is given out again, a number with a start
-//! time is not.
+//! Processes with a lasting identity: a pid alone is used again, but a pid with a start time is
+//! not.
 
 use crate::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,16 +26,16 @@ impl Identity {
         Ok(Self { pid, started: start_time(&text).ok_or(io::ErrorKind::InvalidData)? })
     }
 
-    /// The process, if it still is the same one.
+    /// Opens the process if it is still the same one.
     pub(crate) fn open(&self) -> Option<OwnedFd> {
         let pid = Pid::from_raw(self.pid)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // In this order: the descriptor pins the process whose start time is read next.
+        // The descriptor comes first: it pins the process whose start time is read next.
         (Self::of(pid).ok()? == *self).then_some(pidfd)
     }
 }
 
-/// The fields of a line of the process table from the third one on. The second one is a name in
+/// Returns the fields of `/proc/PID/stat` from the third one on. The second one is a name in
 /// parentheses, which may contain anything.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace())
@@ -53,16 +53,16 @@ pub(crate) fn has_ended(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&now))? > 0)
 }
 
-/// A name of the time since the machine was started.
+/// Returns the id of the machine's current boot.
 pub(crate) fn boot() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// How long the machine's first process may take to reap. It is another program, so nobody knows.
+/// How long the machine's init process may take to reap. It is another program, so nobody knows.
 const REAPING_TIMEOUT: Duration = Duration::from_secs(1);
 const REAPING_PAUSE: Duration = Duration::from_millis(1);
 
-/// How a process ended that is known to have ended.
+/// Returns how a process ended that is known to have ended.
 pub(crate) fn exit_of(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
     loop {
         match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED) {
@@ -74,15 +74,14 @@ pub(crate) fn exit_of(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
                 };
             }
             Err(Errno::INTR) => {}
-            // Started by an earlier node, so it is the machine's first process that reaps it, in
-            // its own time.
+            // An earlier node started it, so the machine's init process reaps it, in its own time.
             Ok(None) | Err(_) => return exit_of_another(pidfd, pid),
         }
     }
 }
 
-/// Before it is reaped, the process table tells how it ended; afterwards only its descriptor does,
-/// on newer kernels.
+/// Returns how a process ended that is not a child of this one. Before it is reaped, `/proc` has
+/// its status; afterwards only its descriptor does, and only on newer kernels.
 fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
     let deadline = Instant::now() + REAPING_TIMEOUT;
     loop {
@@ -100,8 +99,8 @@ fn exit_of_another(pidfd: BorrowedFd<'_>, pid: i32) -> Exit {
 
 fn status_before_reaping(pidfd: BorrowedFd<'_>, pid: i32) -> Option<i32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // In this order: as long as the process is not reaped, its number is nobody else's, so the text
-    // was about it.
+    // The check comes after the read: until the process is reaped, its pid belongs to nobody else,
+    // so the text was about it.
     let ended = after_name(&text)?.next()? == "Z" && !is_reaped(pidfd);
     if ended { after_name(&text)?.nth(EXIT_FIELD)?.parse().ok() } else { None }
 }

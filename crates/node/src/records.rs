@@ -1,10 +1,10 @@
-//! One small file per instance, by which the next node finds it again.
+//! The records: one small file per instance, by which the next node finds it again.
 //!
-//! A file is made as a whole, and each change is one more line, of which the last whole one counts.
-//! Replacing the file instead would make the kernel write it to the disk at once, which costs a
-//! start more than its control groups do. Nothing is forced onto the disk: the kernel keeps what a
-//! killed process has written, and when the machine itself stops, the instances are gone too. Then
-//! the name of the file is all that is needed of it.
+//! A file is made as a whole, and each change adds one line; the last complete line counts.
+//! Replacing the file instead would make the kernel write it to disk at once, which takes longer
+//! than making an instance's control groups. Nothing is flushed: the kernel keeps what a killed
+//! process has written, and when the machine itself stops, the instances are gone too. Then only
+//! the name of the file matters.
 
 use crate::body_kind::BodyKind;
 use crate::process::Identity;
@@ -22,37 +22,37 @@ use types::instance::{Exit, InstanceName, VolumeName};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The start of the machine that the rest is about.
+    /// The machine's boot that the rest is about.
     pub(crate) boot: String,
-    /// Of the pool of networks. The word in the file is that of earlier releases.
+    /// The slot of the network pool. Stored under the name that earlier releases used.
     #[serde(rename = "seat")]
     pub(crate) slot: u32,
     pub(crate) memory_mb: u32,
-    /// Absent in records of nodes that did not know owners.
+    /// `None` in records of nodes that did not know owners.
     #[serde(default)]
     pub(crate) owner: Option<Owner>,
-    /// Megabytes of each of its file systems of limited size.
+    /// The size of each of its file systems of limited size, in MB.
     #[serde(default)]
     pub(crate) disks: Vec<u32>,
-    /// Absent in records of nodes that knew one way only.
+    /// Missing in records of nodes that knew only one kind.
     #[serde(default, rename = "started_by")]
     pub(crate) body: BodyKind,
     /// The layers of its image, lowest first.
     #[serde(default)]
     pub(crate) layers: Vec<PathBuf>,
-    /// What it began with over them.
+    /// The snapshot that it started from.
     #[serde(default)]
     pub(crate) snapshot: Option<SnapshotName>,
     /// The volume that keeps what it writes.
     #[serde(default)]
     pub(crate) kept: Option<VolumeName>,
-    /// Whether it stands still only for as long as a snapshot of it is taken.
+    /// Whether it is frozen only while a snapshot of it is taken.
     #[serde(default)]
     pub(crate) is_held: bool,
-    /// Absent in records of nodes that knew one only.
+    /// Missing in records of nodes without firewalls per instance.
     #[serde(default)]
     pub(crate) firewall: Firewall,
-    /// Absent while the instance is being made.
+    /// `None` while the instance is being made.
     pub(crate) process: Option<Identity>,
     pub(crate) end: Option<End>,
 }
@@ -66,7 +66,7 @@ pub(crate) struct End {
 #[derive(Debug)]
 pub(crate) struct Records {
     folder: PathBuf,
-    /// Held by whoever reads one to change a part of it.
+    /// Locked while a record is read and part of it changed.
     changing: Mutex<()>,
 }
 
@@ -79,33 +79,34 @@ impl Records {
 
     /// Makes the file.
     pub(crate) fn put(&self, id: &InstanceName, record: &Record) -> io::Result<()> {
-        // No id has a dot, so the file beside it is no instance's. An instance ends with the
-        // machine, so its record need not outlive a power cut.
+        // Ids have no dots, so the temporary file beside it never belongs to another instance.
+        // Instances end with the machine, so records need not survive a power cut.
         files::replace_unflushed(&self.path(id), Readers::Anyone, &serde_json::to_vec(record)?)
     }
 
-    /// Says what has become of an instance that has a file.
+    /// Adds a new version of the record to an existing file.
     pub(crate) fn change(&self, id: &InstanceName, record: &Record) -> io::Result<()> {
-        // A line begins with its break, so that it stands apart even from one that was cut off.
+        // The line starts with its break, so that it is separate even from one that was cut off.
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, record)?;
         OpenOptions::new().append(true).open(self.path(id))?.write_all(&line)
     }
 
-    /// Keeps how an instance ended, so that the next node still knows.
+    /// Records how an instance ended, so that the next node knows it too.
     pub(crate) fn put_end(&self, id: &InstanceName, end: End) -> io::Result<()> {
         let _changing = self.changing.lock();
         self.change(id, &Record { end: Some(end), ..self.of(id)? })
     }
 
-    /// Says before an instance is held for a snapshot, and after that, that it is. The next node has
-    /// it go on.
+    /// Records that an instance is held for a snapshot, or no longer is. The next node thaws an
+    /// instance that is held.
     pub(crate) fn put_held(&self, id: &InstanceName, is_held: bool) -> io::Result<()> {
         let _changing = self.changing.lock();
         self.change(id, &Record { is_held, ..self.of(id)? })
     }
 
-    /// The whole file anew: a tenant can have this changed often, and lines would pile up.
+    /// Records a new firewall. Replaces the whole file, because a tenant can change this often, and
+    /// lines would pile up.
     pub(crate) fn put_firewall(&self, id: &InstanceName, firewall: &Firewall) -> io::Result<()> {
         let _changing = self.changing.lock();
         self.put(id, &Record { firewall: firewall.clone(), ..self.of(id)? })
@@ -122,7 +123,7 @@ impl Records {
         }
     }
 
-    /// All instances that have a file, with what can be read of it.
+    /// Returns all instances that have a file, with what can be read of it.
     pub(crate) fn list(&self) -> io::Result<Vec<(InstanceName, Option<Record>)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

@@ -1,11 +1,11 @@
-//! File systems of limited size that come and go with an instance: its writable layer, where that
-//! is on disk, and empty folders.
+//! File systems of limited size that come and go with an instance: its writable layer, if that is
+//! on disk, and empty folders.
 //!
-//! Each is a file system of its own in a file of the node's folder that never had a name, behind a
-//! loop device that the kernel lets go of with the last mount. So there is nothing to clear away,
-//! wherever the node is stopped: what holds the room is the instance. On the disk and not in
-//! memory, because what is in memory counts against the instance's own; and not a folder with a
-//! quota, because most machines have none.
+//! Each is a file system of its own, in a nameless file in the node's folder, behind a loop device
+//! that the kernel releases with the last mount. So there is nothing to clean up, wherever the node
+//! is stopped: only the instance keeps the space in use. They are on disk because memory would
+//! count as the instance's own, and they are not folders with a quota because most machines do not
+//! have quotas.
 
 use crate::disk;
 use crate::file_system::lay_out_for_once;
@@ -19,7 +19,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use types::instance::{Medium, Scratch};
 
-/// Whoever the programs of the image run as, the folder is for them.
+/// The folder must be usable for whatever user the image's programs run as.
 const FOLDER: Mode = Mode::from_raw_mode(0o777);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Scratches {
         Ok(Self { folder })
     }
 
-    /// A file system that is attached nowhere yet, and belongs to the root of the instance.
+    /// Makes a file system that is attached nowhere yet and belongs to the instance's root.
     pub(crate) fn make(&self, scratch: &Scratch, root: u32) -> io::Result<OwnedFd> {
         let mount = match scratch.medium {
             Medium::Disk => self.make_file_system(scratch.size_mb, root)?,
@@ -49,7 +49,7 @@ impl Scratches {
         Ok(mount)
     }
 
-    /// A writable layer, with these files in its `/etc`.
+    /// Makes a writable layer, with these files in its `/etc`.
     pub(crate) fn make_layer(
         &self,
         size_mb: u32,
@@ -61,14 +61,14 @@ impl Scratches {
         Ok(mount)
     }
 
-    /// The file system in a file that stays, and whether it was made for that.
+    /// Mounts the file system in a file that is kept. Also returns whether the file was just made.
     pub(crate) fn open_kept(path: &Path, size_mb: u32) -> io::Result<(OwnedFd, bool)> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         if let Ok(file) = open(path, flags, Mode::empty()) {
             let mounted = Device::attach(&file, Cache::Twice).and_then(|device| mount(&device));
             match mounted {
                 Ok(mount) => return Ok((mount, false)),
-                // Cut by a loss of power; what is in it can be had again.
+                // Damaged by a power cut. Its content can be made again.
                 Err(error) => {
                     tracing::warn!(%error, path = %path.display(), "a kept folder is made anew");
                     std::fs::remove_file(path)?;
@@ -89,7 +89,7 @@ impl Scratches {
     fn make_in(file: &OwnedFd, size_mb: u32, root: u32) -> io::Result<OwnedFd> {
         ftruncate(file, u64::from(size_mb) << 20)?;
         lay_out_for_once(file, root)?;
-        // The mount holds the device from here on.
+        // From here on the mount keeps the device.
         let mount = mount(&Device::attach(file, Cache::Twice)?)?;
         unlinkat(&mount, "lost+found", AtFlags::REMOVEDIR)?;
         Ok(mount)

@@ -1,17 +1,17 @@
-//! What instances hold of the machine, counted for each owner, so that whoever takes too much is
-//! refused and not his neighbour.
+//! Counts what instances hold of the machine for each owner, so that an owner who takes too much is
+//! refused, and not somebody else.
 //!
-//! Memory is counted twice. The kernel holds an owner to his share of what is really there
-//! ([`crate::cgroup`]). Before that, the node promises no instance more than it could ever have,
-//! and all that are awake together no more than a multiple of the whole. An instance that sleeps
-//! has given its promise back; waking it is never refused.
+//! Memory is counted twice. The kernel limits what an owner really uses ([`crate::cgroup`]). Before
+//! that, the node promises no instance more than the machine could ever give it, and all awake
+//! instances together at most a multiple of the total. A sleeping instance has given its promise
+//! back; waking it is never refused.
 
 use crate::capacity::Capacity;
 use crate::error::CreateError;
 use crate::spec::{Owner, Spec};
 use admission::{Permit, Pool, Refused};
 
-/// Instances of nodes that did not know owners have none.
+/// `None` for instances of nodes that did not know owners.
 type Who = Option<Owner>;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct Shares {
     disk_mb: Pool<Who>,
 }
 
-/// Sizes that no instance can go beyond on this machine, whatever others have.
+/// The largest sizes of an instance on this machine, no matter what others have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Largest {
     pub memory_mb: u32,
@@ -34,11 +34,11 @@ pub struct Largest {
 #[derive(Debug)]
 pub(crate) struct Stake {
     _instance: Permit<Who>,
-    /// Of loop devices and their megabytes, if it has any.
+    /// The number of its disks and their size in MB, if it has any.
     _disks: Option<[Permit<Who>; 2]>,
 }
 
-/// What an instance holds while it is awake.
+/// The memory promised to an instance while it is awake.
 #[derive(Debug)]
 pub(crate) struct Promise {
     _permit: Permit<Who>,
@@ -55,7 +55,7 @@ impl Shares {
         }
     }
 
-    /// What one instance of an owner who has no other can have, in MB.
+    /// Returns what one instance can have if its owner has no other, in MB.
     pub(crate) fn largest(&self) -> Largest {
         let memory_mb = self.promised_mb.limits().share.min(self.instance_mb);
         let whole = |mb: u64| u32::try_from(mb).unwrap_or(u32::MAX);
@@ -84,7 +84,7 @@ impl Shares {
         Ok(Stake { _instance: self.instances.take(who, 1)?, _disks: disks })
     }
 
-    /// Of an instance that an earlier node has made, with the sizes of its disks.
+    /// Counts an instance that an earlier node has made, with the sizes of its disks.
     pub(crate) fn adopt(&self, who: &Who, disks: &[u32]) -> Stake {
         let (count, mb) = amounts(disks.iter().copied());
         let disks =
@@ -92,15 +92,15 @@ impl Shares {
         Stake { _instance: self.instances.adopt(who, 1), _disks: disks }
     }
 
-    /// Of an instance that is awake, whatever the limits say. It counts up to the share of its
-    /// owner: waking is never refused, and whoever wakes a thousand must not shut others out by it.
+    /// Counts the memory of an awake instance, even beyond the total, but only up to its owner's
+    /// share: waking is never refused, and an owner who wakes a thousand must not shut others out.
     pub(crate) fn adopt_promise(&self, who: &Who, memory_mb: u32) -> Promise {
         let left_mb = self.promised_mb.limits().share.saturating_sub(self.promised_mb.held_by(who));
         Promise { _permit: self.promised_mb.adopt(who, left_mb.min(memory_mb.into())) }
     }
 }
 
-/// How many they are, and how large together.
+/// Returns how many there are, and their total size.
 fn amounts(sizes_mb: impl Iterator<Item = u32>) -> (u64, u64) {
     sizes_mb.fold((0, 0), |(count, mb), size_mb| (count + 1, mb + u64::from(size_mb)))
 }

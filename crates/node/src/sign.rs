@@ -1,14 +1,14 @@
-//! The last sign of life of the node: what its successor knows of when instances were watched last.
+//! The node's last sign of life, from which the next node knows until when instances were watched.
 //!
-//! An instance that ends while no node is there has ended at a time that nobody knows. It is
-//! reported as of the last sign, which is the last time at which it could have been seen to run.
+//! Nobody knows the exact time at which an instance ended while no node was running. It is reported
+//! as the time of the last sign, when it was certainly still alive.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread, pwrite};
 use std::path::Path;
 
-/// Digits, a space, and the name of a start of the machine.
+/// Digits, a space, and the machine's boot id.
 const BYTES_MAX: usize = 100;
 
 #[derive(Debug)]
@@ -20,15 +20,15 @@ impl Sign {
         open(folder.join("alive"), flags, Mode::from_raw_mode(0o600)).map(Self)
     }
 
-    /// In one write over the last one and of the same length, so that a kill leaves the one or the
-    /// other.
+    /// Writes a sign of life over the last one, in one write of the same length, so that a kill
+    /// leaves either the old one or the new one.
     pub(crate) fn give(&self, boot: &str, uptime_ms: i64) -> Result<(), Errno> {
         let text = format!("{uptime_ms:020} {boot}\n");
         pwrite(&self.0, text.as_bytes(), 0).map(drop)
     }
 
-    /// When the last one was given, in milliseconds since this start of the machine; none in an
-    /// earlier one.
+    /// Returns when the last one was given, in milliseconds since the machine started. `None` if
+    /// that was before the machine's last start.
     pub(crate) fn last(&self, boot: &str) -> Option<i64> {
         let mut bytes = [0; BYTES_MAX];
         let length = pread(&self.0, &mut bytes, 0).ok()?;
