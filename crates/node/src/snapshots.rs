@@ -1,20 +1,21 @@
-//! What instances had written over their layers at one moment, as layers for others.
+//! Snapshots: what instances had written over their layers at one moment, for others to start from.
 //!
 //! ```text
-//! snapshots/OWNER/NAME/about   what it is: written last, so that one without it is half made
+//! snapshots/OWNER/NAME/about   what it is: written last; without it the snapshot is half made
 //!                      layer/  the files, with the owners that the instance sees
 //!                      disks/  names of disks that stay and lie over it
-//!                      removed it is kept only for those that stand on it
-//!                      remote  its files are at a store beside this machine, and not here
-//! images/OWNER/NAME/disk       in the pool, in place of `layer`: a clone of the disk that they were on
+//!                      removed kept only because something still needs it
+//!                      remote  its files are in a remote store, and not here
+//! images/OWNER/NAME/disk       in the pool, instead of `layer`: a clone of the instance's disk
 //! ```
 //!
-//! A snapshot of an instance that began with a snapshot lies over that one. Each is only as large
-//! as what was written since; the kernel shows the whole chain as one tree. What stands on one, an
-//! instance, a disk that stays or another snapshot, keeps its files.
+//! A snapshot of an instance that started from a snapshot lies over that one. Each is only as large
+//! as what was written since; the kernel shows the whole chain as one tree. A snapshot keeps its
+//! files as long as something stands on it: an instance, a disk that stays or another snapshot.
 //!
-//! A disk that begins with an image is a clone of it, and lies over what the disk before it lay
-//! over. So it needs that, and not the snapshot itself, and no chain gets longer.
+//! A disk that starts from a snapshot of a disk (an image) is a clone of it, and lies over whatever
+//! the original disk lay over. So it needs that, but not the snapshot itself, and chains do not
+//! grow.
 
 mod about;
 mod entry;
@@ -54,43 +55,43 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::instance::{InstanceName, VolumeName};
 
-/// Looking a file up costs more with each layer that does not have it, and the kernel takes 500 for
-/// image and chain together.
+/// The longest chain. Each layer without a file makes looking it up slower, and the kernel accepts
+/// 500 for image and chain together.
 const CHAIN_MAX: usize = 100;
-/// What is not whole, and what is on its way out, is called so. No name begins with a dot.
+/// Prefixes of folders that are half made, or about to be removed. No name begins with a dot.
 const MAKING: &str = ".making-";
 const GONE: &str = ".gone-";
 const LAYER: &str = "layer";
 const IMAGES: &str = "images";
 const DISK: &str = "disk";
-/// Beside the folders of owners, none of whom is called so.
+/// Beside the folders of owners, none of whom has this name.
 const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
 
-/// What to take.
+/// What to take a snapshot of.
 #[derive(Debug, Clone)]
 pub struct NewSnapshot {
     pub name: SnapshotName,
     pub owner: Owner,
     pub instance: InstanceName,
-    /// What the layers of the instance are called by whoever asks: [`Snapshots::base`] says it again.
+    /// The caller's name for the instance's image layers, which [`Snapshots::base`] returns later.
     pub base: Option<String>,
 }
 
-/// One that there is.
+/// A snapshot that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     pub name: SnapshotName,
     pub owner: Owner,
-    /// What it takes of the disk, without those that it lies over.
+    /// The disk space it takes, without the snapshots that it lies over.
     pub size_bytes: u64,
 }
 
-/// One that was taken.
+/// The result of taking a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub size_bytes: u64,
-    /// How long the instance stood still.
+    /// How long the instance was frozen.
     pub paused: Duration,
 }
 
@@ -100,9 +101,9 @@ pub struct Snapshots {
     room: Pool<Owner>,
     volumes: Arc<Volumes>,
     all: Mutex<All>,
-    /// One that was being made is there, or is not.
+    /// Signalled when a snapshot has been made, or failed to be.
     made: Condvar,
-    /// One that was on its way to or from the store has arrived, or has not.
+    /// Signalled when a snapshot has moved to or from the remote store, or failed to.
     moved: Condvar,
     remote: OnceLock<Arc<dyn RemoteStore>>,
 }
@@ -121,21 +122,21 @@ struct Kept {
     base: Option<String>,
     size_bytes: u64,
     is_removed: bool,
-    /// Instances that stand on it, and snapshots that are being made over it.
+    /// The number of instances that stand on it and of snapshots being made over it.
     users: usize,
-    /// That stay, and were begun over it.
+    /// Disks that stay and were started from it.
     disks: HashSet<VolumeName>,
     place: Place,
-    /// Since somebody last looked for what is not used.
+    /// Whether it was used since the last look for idle ones.
     was_used: bool,
     used_at_s: Option<i64>,
-    /// Gone with its files.
+    /// Given back once its files are gone.
     _room: Permit<Owner>,
 }
 
 impl Snapshots {
-    /// Finds those that earlier nodes made in this folder, and removes what is half made. They take
-    /// their room of what volumes have.
+    /// Finds the snapshots that earlier nodes made in this folder, and removes half-made ones.
+    /// Their room is part of what volumes may take.
     pub(crate) fn open(folder: &Path, volumes: &Arc<Volumes>) -> io::Result<Arc<Self>> {
         let (room, volumes) = (volumes.room(), Arc::clone(volumes));
         let folder = folder.join("snapshots");
@@ -177,7 +178,7 @@ impl Snapshots {
         Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote }))
     }
 
-    /// Those that were not removed.
+    /// Returns those that are not removed.
     pub fn list(&self) -> Vec<Snapshot> {
         let all = self.all.lock();
         let there = all.kept.iter().filter(|(_, kept)| !kept.is_removed);
@@ -189,24 +190,25 @@ impl Snapshots {
         there.map(one).collect()
     }
 
-    /// What one is that was taken before.
+    /// Returns the result of an earlier snapshot of this name.
     pub(crate) fn taken(&self, name: &SnapshotName) -> Option<Taken> {
         let all = self.all.lock();
         let kept = all.kept.get(name).filter(|kept| !kept.is_removed)?;
         Some(Taken { size_bytes: kept.size_bytes, paused: Duration::ZERO })
     }
 
-    /// What the layers below one were called when it was taken. `None`: nobody said, or it is gone.
+    /// Returns the caller's name for the layers below a snapshot. `None` if none was given, or the
+    /// snapshot is gone.
     pub fn base(&self, name: &SnapshotName) -> Option<String> {
         self.all.lock().kept.get(name)?.base.clone()
     }
 
-    /// The same of all that have files, also of those that were removed and that something stands on.
+    /// Returns the same for all that have files, including removed ones that something stands on.
     pub fn bases(&self) -> HashSet<String> {
         self.all.lock().kept.values().filter_map(|kept| kept.base.clone()).collect()
     }
 
-    /// Removes one for good. What stands on it keeps its files until it is gone.
+    /// Removes a snapshot for good. Its files stay until nothing stands on it.
     pub fn remove(self: &Arc<Self>, name: &SnapshotName) -> io::Result<()> {
         let mut all = self.all.lock();
         let Some(kept) = all.kept.get_mut(name) else { return Ok(()) };
@@ -219,7 +221,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Keeps one for whoever begins with it.
+    /// Keeps a snapshot for something that starts from it.
     pub(crate) fn hold(self: &Arc<Self>, name: &SnapshotName) -> Result<Hold, SnapshotError> {
         let mut all = self.all.lock();
         let is_here = all.is_here(name);
@@ -232,8 +234,7 @@ impl Snapshots {
         Ok(Hold { snapshots: Arc::clone(self), name: name.clone() })
     }
 
-    /// Keeps one for a disk that lies over it. Such a disk may come back to one that was removed
-    /// meanwhile.
+    /// Keeps a snapshot for a disk that lies over it. The snapshot may have been removed meanwhile.
     pub(crate) fn hold_under(
         self: &Arc<Self>,
         name: &SnapshotName,
@@ -248,14 +249,14 @@ impl Snapshots {
         self.hold_again(name).ok_or_else(missing)
     }
 
-    /// The same for what stood on it before, whatever became of it since.
+    /// Keeps a snapshot for something that stood on it before, even if it was removed since.
     pub(crate) fn hold_again(self: &Arc<Self>, name: &SnapshotName) -> Option<Hold> {
         self.all.lock().kept.get_mut(name)?.users += 1;
         Some(Hold { snapshots: Arc::clone(self), name: name.clone() })
     }
 
-    /// Makes one of what an instance wrote. `still` has it stand still for as long as what it is
-    /// given runs.
+    /// Takes a snapshot of what an instance wrote. `still` freezes the instance while the function
+    /// that it is given runs.
     pub(crate) fn take(
         self: &Arc<Self>,
         new: &NewSnapshot,
@@ -269,7 +270,7 @@ impl Snapshots {
             let size_bytes = self.all.lock().kept.get(&new.name).map_or(0, |kept| kept.size_bytes);
             return Ok(Taken { size_bytes, paused: Duration::ZERO });
         };
-        // It may be removed meanwhile, and the instance end.
+        // The parent may be removed meanwhile, and the instance may end.
         let missing = |name: &SnapshotName| SnapshotError::Missing(name.clone());
         let hold = |name| self.hold_again(name).ok_or_else(|| missing(name));
         let under = parent.map(hold).transpose()?;
@@ -309,7 +310,7 @@ impl Snapshots {
         Ok(Taken { size_bytes, paused })
     }
 
-    /// `None`: it is there.
+    /// Starts making a snapshot. `None` if it exists already.
     fn begin(&self, new: &NewSnapshot) -> Result<Option<Making<'_>>, SnapshotError> {
         let mut all = self.all.lock();
         while all.making.contains(&new.name) {
@@ -333,7 +334,7 @@ impl Snapshots {
         Ok(Some(making))
     }
 
-    /// A folder without anything.
+    /// Makes an empty folder, if needed, and returns its path.
     pub(crate) fn empty(&self) -> io::Result<PathBuf> {
         let folder = self.folder.join(EMPTY);
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -344,7 +345,8 @@ impl Snapshots {
         self.folder.join(owner.as_str()).join(name.as_str())
     }
 
-    /// The folder of its files. What is noted of it may be in another one.
+    /// Returns the folder of a snapshot's files, which may be another one than the folder with its
+    /// notes.
     fn files(&self, owner: &Owner, name: &SnapshotName, sort: Sort) -> PathBuf {
         let images = self.volumes.pool().root().join(IMAGES);
         files(&self.path(owner, name), &images, owner, sort)
@@ -354,8 +356,8 @@ impl Snapshots {
         self.files(owner, name, Sort::Image).join(DISK)
     }
 
-    /// Removes what was removed and nothing stands on any more. The files go on a thread of their
-    /// own: there may be many.
+    /// Removes the removed snapshots that nothing stands on any more. Their files are removed on a
+    /// separate thread, because there may be many.
     pub(crate) fn collect(self: &Arc<Self>) {
         let mut going = Vec::new();
         let mut all = self.all.lock();
@@ -363,7 +365,7 @@ impl Snapshots {
             let Some(kept) = all.kept.remove(&name) else { break };
             let path = self.path(&kept.owner, &name);
             let gone = path.with_file_name(format!("{GONE}{name}"));
-            // Without this name it is not found any more, whatever happens to its files.
+            // Without this name the snapshot is not found any more, whatever happens to its files.
             if let Err(error) = files::rename(&path, &gone) {
                 tracing::error!(%error, snapshot = %name, "a removed snapshot cannot be moved away");
             }
@@ -375,7 +377,7 @@ impl Snapshots {
         }
         let snapshots = Arc::clone(self);
         let remove = move || {
-            // With its room, which is free when the files are gone.
+            // The room goes with them, so it is free once the files are gone.
             for (name, path, kept) in going {
                 if !kept.place.is_here() {
                     snapshots.forget_remote(&kept.owner, &name);
@@ -406,7 +408,7 @@ impl All {
     }
 }
 
-/// The folder of the files of a snapshot of which `notes` has what is noted.
+/// Returns the folder of a snapshot's files. `notes` is the folder that describes it.
 fn files(notes: &Path, images: &Path, owner: &Owner, sort: Sort) -> PathBuf {
     match sort {
         Sort::Layer => notes.to_owned(),
@@ -414,12 +416,12 @@ fn files(notes: &Path, images: &Path, owner: &Owner, sort: Sort) -> PathBuf {
     }
 }
 
-/// At least one, so that nothing is free.
+/// Counts at least one, so that nothing is free.
 fn megabytes(bytes: u64) -> u64 {
     bytes.div_ceil(MIB).max(1)
 }
 
-/// Megabytes that all of them have on the disk.
+/// Returns how much disk space all of them take, in MB.
 pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     let folder = folder.join("snapshots");
     if !folder.exists() {
@@ -435,7 +437,7 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     Ok(sizes.sum::<io::Result<u64>>()?.div_ceil(MIB))
 }
 
-/// Removes images that are not those of snapshots.
+/// Removes images that belong to no snapshot.
 fn keep_images(folder: &Path, kept: &HashMap<SnapshotName, Kept>) -> io::Result<()> {
     if !folder.exists() {
         return Ok(());
@@ -454,7 +456,7 @@ fn keep_images(folder: &Path, kept: &HashMap<SnapshotName, Kept>) -> io::Result<
     Ok(())
 }
 
-/// Those of all owners, whole or not.
+/// Lists the folders of all owners, complete or not.
 fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

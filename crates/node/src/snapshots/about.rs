@@ -1,4 +1,4 @@
-//! What is noted of a snapshot beside its files.
+//! What is stored about a snapshot beside its files.
 
 use super::SnapshotName;
 use files::Readers;
@@ -18,10 +18,10 @@ const DISKS: &str = "disks";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
-    /// Copied one by one. The only one that earlier releases had.
+    /// Copied one by one. Earlier releases knew only this.
     #[default]
     Layer,
-    /// With the file system that they were in, which is cloned.
+    /// Together with the file system that they were in, which is cloned.
     Image,
 }
 
@@ -29,16 +29,16 @@ pub(super) enum Sort {
 pub(super) struct About {
     #[serde(default)]
     pub(super) sort: Sort,
-    /// What it lies over.
+    /// The snapshot that it lies over.
     pub(super) parent: Option<SnapshotName>,
     pub(super) size_bytes: u64,
-    /// What lies below all, as whoever had it taken calls it.
+    /// The caller's name for the image layers below.
     #[serde(default)]
     pub(super) base: Option<String>,
 }
 
 impl About {
-    /// `None`: the snapshot is not whole, or on its way out.
+    /// Reads it. `None` if the snapshot is half made or about to be removed.
     pub(super) fn read(folder: &Path) -> io::Result<Option<Self>> {
         let is_named = folder
             .file_name()
@@ -62,7 +62,7 @@ impl About {
         folder.join(REMOVED).exists()
     }
 
-    /// Disks that stay, and begin over it.
+    /// Returns the disks that stay and were started from it.
     pub(super) fn disks(folder: &Path) -> io::Result<HashSet<VolumeName>> {
         let folder = folder.join(DISKS);
         if !folder.exists() {
@@ -76,7 +76,7 @@ impl About {
         Ok(disks)
     }
 
-    /// Notes one more, before there is anything on it.
+    /// Records one more disk, before anything is on it.
     pub(super) fn add_disk(folder: &Path, disk: &VolumeName) -> io::Result<()> {
         let file = folder.join(DISKS).join(disk.as_str());
         DirBuilder::new().recursive(true).mode(0o700).create(folder.join(DISKS))?;

@@ -1,4 +1,4 @@
-//! Whoever stands on a snapshot: it stays, with those that it lies over, for as long.
+//! Keeps snapshots, and those below them, while something stands on them.
 
 use super::about::{About, Sort};
 use super::image::{Image, Layer};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use types::instance::VolumeName;
 
-/// Keeps a snapshot, and those that it lies over, for whoever stands on it.
+/// Keeps a snapshot, and those that it lies over, until dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(super) snapshots: Arc<Snapshots>,
@@ -18,7 +18,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Once more.
+    /// Makes another hold of the same snapshot.
     pub(crate) fn again(&self) -> Self {
         if let Some(kept) = self.snapshots.all.lock().kept.get_mut(&self.name) {
             kept.users += 1;
@@ -26,7 +26,7 @@ impl Hold {
         Self { snapshots: Arc::clone(&self.snapshots), name: self.name.clone() }
     }
 
-    /// The layers that stand for it, newest first.
+    /// Opens the layers of the whole chain, newest first.
     pub(crate) fn layers(&self) -> io::Result<Vec<Layer>> {
         let snapshots = &self.snapshots;
         let layer = |(owner, name, sort): (Owner, SnapshotName, Sort)| match sort {
@@ -36,7 +36,8 @@ impl Hold {
         self.chain().into_iter().map(layer).collect()
     }
 
-    /// The disk that it was, and what that lay over. `None`: it is files.
+    /// Returns the cloned disk, and what that disk lay over. `None` if the snapshot is made of
+    /// files.
     pub(crate) fn image(&self) -> Result<Option<(PathBuf, Option<Self>)>, SnapshotError> {
         let all = self.snapshots.all.lock();
         let Some(kept) = all.kept.get(&self.name).filter(|kept| kept.sort == Sort::Image) else {
@@ -50,7 +51,7 @@ impl Hold {
         Ok(Some((file, parent.map(hold).transpose()?)))
     }
 
-    /// Notes that a disk lies over it, before there is one.
+    /// Records that a disk lies over it, before the disk exists.
     pub(crate) fn add_disk(&self, disk: &VolumeName) -> io::Result<()> {
         let mut all = self.snapshots.all.lock();
         let kept = all.kept.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?;

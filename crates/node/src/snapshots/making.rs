@@ -1,4 +1,4 @@
-//! A snapshot on its way.
+//! A snapshot that is being made.
 
 use super::about::Sort;
 use super::{DISK, Kept, SnapshotName, Snapshots, place};
@@ -9,17 +9,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One that is being made. What it got to is removed with this value.
+/// A snapshot that is being made. Dropping it removes whatever is not finished.
 pub(super) struct Making<'s> {
     pub(super) snapshots: &'s Snapshots,
     pub(super) name: SnapshotName,
     pub(super) folder: PathBuf,
-    /// Of the clone, if it becomes one.
+    /// The folder of the clone, if it becomes one.
     pub(super) files: PathBuf,
 }
 
 impl Making<'_> {
-    /// Makes the image, and answers how large it is.
+    /// Clones the disk, and returns the size of the clone.
     pub(super) fn clone_disk(
         &self,
         disk: &CloneSource,
@@ -29,7 +29,7 @@ impl Making<'_> {
     ) -> Result<(u64, Duration), SnapshotError> {
         make_folder(&self.files)?;
         let image = pool::nameless(&self.files)?;
-        // Most of it while the instance runs.
+        // Most of it is written out while the instance still runs.
         disk.sync()?;
         let paused = still(&mut || {
             disk.sync()?;
@@ -40,11 +40,11 @@ impl Making<'_> {
         Ok((allocated_bytes(&image)?, paused))
     }
 
-    /// Gives what was made its name. All of it is on the disk before and after that.
+    /// Gives the snapshot its name. Everything is on disk before and after that.
     pub(super) fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
         let folder = std::fs::File::open(&self.folder)?;
         match kept.sort {
-            // Nothing but what is noted of it, which is on the disk.
+            // There are only the notes about it, which are on disk already.
             Sort::Image => folder.sync_all()?,
             Sort::Layer => rustix::fs::syncfs(folder)?,
         }

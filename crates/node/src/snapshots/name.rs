@@ -3,7 +3,8 @@
 use crate::spec::{Owner, SpecError};
 use serde::{Deserialize, Serialize};
 
-/// 1 to 63 lower-case letters, digits, hyphens and underscores. It names a folder.
+/// The name of a snapshot: 1 to 63 lower-case letters, digits, hyphens and underscores. Also names
+/// a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SnapshotName(Owner);
