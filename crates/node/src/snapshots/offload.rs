@@ -1,13 +1,15 @@
-//! Snapshots whose files are given to a store beside this machine, and fetched when they are used.
+//! Moves the files of snapshots to a remote store, and fetches them when they are needed.
 //!
-//! What leaves: what nothing on this machine stands on. Each of a chain is a stream of its own, and
-//! one leaves after those that lie over it. What is left here is what is noted of it.
+//! A snapshot can leave if nothing on this machine stands on it. Each one of a chain is a stream of
+//! its own, and leaves after those that lie over it. What stays here are the notes about it.
 //!
-//! A kill finds, in this order of steps: the stream at the store and no note (it is here; the sweep
-//! removes the stream, or the next try finds it), the note and the files (the files go at the next
-//! start), the note alone. On the way back: files half fetched (they go), all in their place with the
-//! note (they go too: the store still has it), no note and the stream (the sweep). So it is whole in
-//! one place at least, and where the note says.
+//! After a kill, these states are possible, in the order of the steps. On the way out: the stream
+//! is in the store but there is no note (the snapshot is here; the sweep removes the stream, or the
+//! next try finds it); there are the note and the files (the files are removed at the next start);
+//! there is only the note. On the way back: files half fetched (removed); all files in place and
+//! the note still there (removed too, because the store still has them); no note, but the stream is
+//! still there (the sweep removes it). So the snapshot is always complete in at least one place,
+//! and the note says where.
 
 use super::about::Sort;
 use super::pack::{pack, unpack};
@@ -27,14 +29,14 @@ use std::time::Duration;
 const ZSTD_LEVEL: i32 = 3;
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Writes a stream into what it is given.
+/// Writes a stream into the writer that it is given.
 pub type WriteStream<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 /// Reads a stream to its end.
 pub type ReadStream<'a> = &'a mut dyn FnMut(&mut dyn Read) -> io::Result<()>;
 
-/// Keeps streams beside this machine. Its calls block for as long as a stream takes.
+/// Keeps streams outside this machine. Calls block for as long as a stream takes.
 pub trait RemoteStore: std::fmt::Debug + Send + Sync + 'static {
-    /// Stores the stream of a snapshot. It is there for good when this answers.
+    /// Stores the stream of a snapshot. It is durable when this returns.
     fn put(
         &self,
         owner: &Owner,
@@ -42,7 +44,7 @@ pub trait RemoteStore: std::fmt::Debug + Send + Sync + 'static {
         write: WriteStream<'_>,
     ) -> io::Result<RemoteCopy>;
 
-    /// Gives a stream back. No byte is read that is not what was stored.
+    /// Reads a stream back. Never returns a byte that differs from what was stored.
     fn get(
         &self,
         owner: &Owner,
@@ -51,39 +53,39 @@ pub trait RemoteStore: std::fmt::Debug + Send + Sync + 'static {
         read: ReadStream<'_>,
     ) -> io::Result<()>;
 
-    /// Removes all streams of a snapshot, also those that were not finished.
+    /// Removes all streams of a snapshot, including unfinished ones.
     fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()>;
 
-    /// Of which snapshots there is anything.
+    /// Lists the snapshots of which anything is stored.
     fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>>;
 }
 
-/// Keeps a snapshot, and those that it lies over, on this machine.
+/// Keeps a snapshot, and those that it lies over, on this machine until dropped.
 #[derive(Debug)]
 pub struct Here {
     _hold: Hold,
 }
 
-/// Marks a snapshot as one that somebody works on. Dropped, it is where it was.
+/// Marks a snapshot as being moved. When dropped, its place becomes `ends`.
 struct Move<'s> {
     snapshots: &'s Snapshots,
     name: SnapshotName,
     ends: Place,
 }
 
-/// What a sweep may do with what the store has of a snapshot.
+/// What a sweep may do with a snapshot's streams in the store.
 enum Claim<'s> {
-    /// The store alone has it, or soon will.
+    /// Only the store has it, or soon will.
     Needed,
     Gone,
-    /// It cannot be given away as long as this is kept.
+    /// The files are here, and cannot be moved to the store while this is kept.
     Here(Move<'s>),
 }
 
 impl Snapshots {
-    /// Gives files that nothing here needs to this store from now on. Only the first one counts.
+    /// Sets the store for files that nothing here needs. Only the first call counts.
     pub fn use_remote(&self, store: Arc<dyn RemoteStore>) {
-        // The program has one, and says so at its start.
+        // The program has one store, and says so when it starts.
         let _ = self.remote.set(store);
     }
 
@@ -91,12 +93,13 @@ impl Snapshots {
         self.remote.get().is_some()
     }
 
-    /// Whether the files of a snapshot, and of those that it lies over, are on this machine.
+    /// Returns true if the files of a snapshot, and of those that it lies over, are on this
+    /// machine.
     pub fn is_here(&self, name: &SnapshotName) -> bool {
         self.all.lock().is_here(name)
     }
 
-    /// Gives the files of a snapshot to the store, if there is one and nothing here stands on it.
+    /// Moves the files of a snapshot to the store, if there is one and nothing here stands on it.
     pub fn offload(self: &Arc<Self>, name: &SnapshotName) -> Result<(), SnapshotError> {
         let left = self.leave(name);
         // It may have been removed meanwhile.
@@ -111,17 +114,17 @@ impl Snapshots {
         let put = remote.put(&owner, name, &mut |into| pack_into(&files, into));
         let copy = put.map_err(SnapshotError::Remote)?;
         if !leaving.commit(&self.path(&owner, name), &copy)? {
-            // Somebody began with it meanwhile. The sweep removes what this fails to.
+            // Something started from it meanwhile. If this fails, the sweep removes the copy.
             forgive(remote.remove(&owner, name), "a copy that is not needed stays for now");
             return Ok(());
         }
-        // What cannot be removed goes at the next start, or when it is fetched.
+        // What cannot be removed now is removed at the next start, or when it is fetched.
         forgive(place::clear(&files), "files that were given away stay for now");
         leaving.ends = Place::Remote(copy);
         Ok(())
     }
 
-    /// `None`: it is away, or stays here.
+    /// Starts moving a snapshot out. `None` if it is out already, or has to stay.
     fn begin_leaving(
         &self,
         name: &SnapshotName,
@@ -143,7 +146,7 @@ impl Snapshots {
         }
     }
 
-    /// Waits until nobody moves this one.
+    /// Waits until this snapshot is not being moved.
     fn settled(&self, name: &SnapshotName) -> MutexGuard<'_, All> {
         let mut all = self.all.lock();
         while all.kept.get(name).is_some_and(|kept| !kept.place.is_settled()) {
@@ -152,12 +155,12 @@ impl Snapshots {
         all
     }
 
-    /// Fetches what is not here of a snapshot and those that it lies over. They stay while the answer
-    /// is kept.
+    /// Fetches the missing files of a snapshot and of those that it lies over. They stay while the
+    /// returned value is kept.
     pub fn fetch(self: &Arc<Self>, name: &SnapshotName) -> Result<Here, SnapshotError> {
         let missing = || SnapshotError::Missing(name.clone());
         let hold = self.hold_again(name).ok_or_else(missing)?;
-        // Undermost first: whatever lies over something keeps it here.
+        // Lowest first: a snapshot keeps the ones below it here.
         for (owner, link, sort) in hold.chain().into_iter().rev() {
             self.bring(&owner, &link, sort)?;
         }
@@ -169,7 +172,7 @@ impl Snapshots {
         let Some(remote) = self.remote.get() else { return Err(SnapshotError::NoRemote) };
         let room = self.room.take(owner, megabytes(size_bytes))?;
         let files = self.files(owner, name, sort);
-        // As an earlier try may have left it.
+        // An earlier try may have left something.
         place::clear(&files)?;
         let fetched = place::make_fetched(&files)?;
         let got = remote.get(owner, name, &copy, &mut |from| unpack_from(from, &fetched));
@@ -180,7 +183,7 @@ impl Snapshots {
         place::place_fetched(&files)?;
         place::remove_note(&self.path(owner, name))?;
         coming.ends = Place::Here;
-        // Before it can be given away again, which would find what is being removed.
+        // This comes before it can leave again, which would find what is just being removed.
         forgive(remote.remove(owner, name), "a copy that is not needed stays for now");
         if let Some(kept) = self.all.lock().kept.get_mut(name) {
             kept._room = room;
@@ -189,7 +192,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// `None`: it is here.
+    /// Starts fetching a snapshot. `None` if it is here.
     fn begin_coming(&self, name: &SnapshotName) -> Option<(RemoteCopy, u64, Move<'_>)> {
         let mut all = self.all.lock();
         loop {
@@ -206,8 +209,8 @@ impl Snapshots {
         }
     }
 
-    /// Gives away what was not used for so long, and what was removed and is kept only for what is
-    /// away itself. The first failure ends it: the store is asked again with the next call.
+    /// Moves out what was not used for this long, and what was removed and is kept only for others
+    /// that are out themselves. Stops at the first failure; the next call tries again.
     pub fn offload_idle(
         self: &Arc<Self>,
         now_s: i64,
@@ -236,7 +239,7 @@ impl Snapshots {
             if kept.place != Place::Here || tried.contains(name) {
                 continue;
             }
-            // What a node did to it changes this time, as long as it did anything.
+            // The folder's time changes whenever a node works on it.
             let changed_s = std::fs::metadata(self.path(&kept.owner, name))?.mtime();
             let used_s = changed_s.max(kept.used_at_s.unwrap_or(i64::MIN));
             let old = now_s.saturating_sub(used_s) >= after_s;
@@ -247,7 +250,7 @@ impl Snapshots {
         Ok(None)
     }
 
-    /// Removes what the store has and nobody names any more.
+    /// Removes what the store has but nobody needs any more.
     pub fn sweep_remote(self: &Arc<Self>) -> io::Result<()> {
         let Some(remote) = self.remote.get() else { return Ok(()) };
         for (owner, name) in remote.list()? {
@@ -261,17 +264,17 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Whether the store has to have anything of a snapshot.
+    /// Decides whether the store has to keep anything of a snapshot.
     fn claim(&self, owner: &Owner, name: &SnapshotName) -> io::Result<Claim<'_>> {
         let mut all = self.all.lock();
-        // Its name never comes again.
+        // Its name is never used again.
         let Some(kept) = all.kept.get_mut(name).filter(|kept| kept.owner == *owner) else {
             return Ok(Claim::Gone);
         };
         if kept.place != Place::Here {
             return Ok(Claim::Needed);
         }
-        // It may have been written before something failed.
+        // The note may have been written before something failed.
         place::remove_note(&self.path(owner, name))?;
         kept.place = Place::Leaving;
         Ok(Claim::Here(Move { snapshots: self, name: name.clone(), ends: Place::Here }))
@@ -286,7 +289,7 @@ impl Snapshots {
 }
 
 impl Move<'_> {
-    /// Notes that the store has it, unless it is needed here by now.
+    /// Records that the files are in the store now, unless they are needed here by now.
     fn commit(&mut self, notes: &Path, copy: &RemoteCopy) -> io::Result<bool> {
         let snapshots = self.snapshots;
         let mut all = snapshots.all.lock();
@@ -316,7 +319,7 @@ impl Drop for Move<'_> {
 }
 
 impl All {
-    /// Whether all that stands for a snapshot is on this machine.
+    /// Returns true if the whole chain of a snapshot is on this machine.
     pub(super) fn is_here(&self, name: &SnapshotName) -> bool {
         let mut next = Some(name);
         while let Some(kept) = next.and_then(|name| self.kept.get(name)) {
@@ -328,7 +331,7 @@ impl All {
         true
     }
 
-    /// Whether nothing here stands on its files.
+    /// Returns true if nothing here stands on its files.
     fn may_leave(&self, name: &SnapshotName, volumes: &Volumes) -> bool {
         let Some(kept) = self.kept.get(name) else { return false };
         let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
@@ -368,7 +371,7 @@ fn unpack_from(from: &mut dyn Read, folder: &Path) -> io::Result<()> {
     unpack(&mut unpacked, &place::open(folder)?)
 }
 
-/// What fails here is made good by the sweep or the next start.
+/// Logs a failure that the sweep or the next start makes good.
 fn forgive(done: io::Result<()>, what: &'static str) {
     if let Err(error) = done {
         tracing::warn!(%error, "{what}");

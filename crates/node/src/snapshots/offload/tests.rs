@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 type Streams = HashMap<(Owner, SnapshotName), Vec<u8>>;
 
-/// A store in memory that fails when it is told to.
+/// A store in memory that fails when told to.
 #[derive(Debug, Default)]
 struct Memory {
     streams: Mutex<Streams>,
     is_away: AtomicBool,
-    /// Ends streams that are read in their middle.
+    /// Cuts off the last byte of streams when they are read.
     cuts: AtomicBool,
-    /// Is begun with as soon as it was put.
+    /// Holds each snapshot in these as soon as its stream was put.
     taken_by: OnceLock<Arc<Snapshots>>,
     holds: Mutex<Vec<Hold>>,
 }
@@ -105,7 +105,7 @@ fn opened(folder: &Path) -> Arc<Snapshots> {
     Snapshots::open(folder, &volumes).unwrap()
 }
 
-/// Where the only file of a snapshot is.
+/// Returns the path of a snapshot's only file.
 fn file(folder: &Path, name: &str, sort: Sort) -> PathBuf {
     match sort {
         Sort::Layer => folder.join("snapshots/space").join(name).join("layer/etc/name"),
@@ -114,7 +114,7 @@ fn file(folder: &Path, name: &str, sort: Sort) -> PathBuf {
 }
 
 impl Machine {
-    /// With these snapshots, each over the one before it.
+    /// Makes a machine with these snapshots, each over the one before it.
     fn new(chain: &[&str]) -> Self {
         Self::of(chain, Sort::Layer)
     }
@@ -138,7 +138,7 @@ impl Machine {
         Self { folder, store, snapshots }
     }
 
-    /// As after a kill.
+    /// Opens everything again, as after a kill.
     fn restart(&mut self) {
         self.snapshots = opened(self.folder.path());
         self.snapshots.use_remote(self.store.clone());
@@ -152,7 +152,8 @@ impl Machine {
         self.snapshots.offload(&named(name)).unwrap();
     }
 
-    /// Whether its files are here, and right; else it must be away with all of them.
+    /// Returns whether its files are here, and checks that they are right; if not, that all of them
+    /// are away.
     #[track_caller]
     fn is_here(&self, name: &str) -> bool {
         let (is_here, sort) = {
@@ -169,7 +170,7 @@ impl Machine {
         is_here
     }
 
-    /// What its owner has of the machine's disk.
+    /// Returns how much disk space its owner is counted for.
     fn held_mb(&self) -> u64 {
         self.snapshots.room.held_by(&owner())
     }
@@ -280,11 +281,11 @@ fn what_is_begun_with_while_it_leaves_stays() {
 #[test]
 fn what_a_kill_leaves_is_found() {
     let mut machine = Machine::new(&["stored", "noted"]);
-    // The stream is stored, and not noted.
+    // The stream is stored, but not noted.
     let mut stream = Vec::new();
     pack_into(&machine.path("stored"), &mut stream).unwrap();
     machine.store.streams.lock().insert((owner(), named("stored")), stream);
-    // It is noted, and its files are here still; or here again, before the note is removed.
+    // It is noted, but its files are still here, or here again before the note is removed.
     machine.offload("noted");
     fs::create_dir_all(machine.path("noted").join("layer/etc")).unwrap();
     fs::create_dir_all(machine.path("noted").join(".fetched/layer")).unwrap();
