@@ -1,4 +1,4 @@
-//! What there is to a file besides its content: owners, rights, times, attributes.
+//! What a file has besides its content: owners, permissions, times, extended attributes.
 
 use super::folder::kind;
 use crate::network_pool::IDS_PER_INSTANCE;
@@ -11,57 +11,60 @@ use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
 use std::io;
 
-/// Who owns what nobody of the instance owns.
+/// The owner of files that belong to no id of the instance.
 const NOBODY: u32 = 65_534;
 const CAPABILITIES: &[u8] = b"security.capability";
 const RIGHTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 const OF_USERS: &[u8] = b"user.";
-/// What an overlay notes in its writable layer about this one mount of it.
+/// Attributes in which an overlay notes something about this one mount of it.
 const OF_THE_MOUNT: [&[u8]; 4] =
     [b"user.overlay.origin", b"user.overlay.impure", b"user.overlay.nlink", b"user.overlay.upper"];
-/// Of the kernel.
+/// The kernel's limits.
 const NAMES_BYTES_MAX: usize = 64 << 10;
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// How a machine's disk counts what has no content: a file needs its place in the table of files.
+/// How much disk space a file without content is counted as, for its inode.
 const BYTES_PER_FILE: u64 = 4_096;
 const BLOCK_BYTES: u64 = 512;
-/// Of the kernel: capabilities of a file without a root of their own, and the part that says so.
+/// The kernel's format of file capabilities that apply for any user namespace, and its flag for
+/// "effective".
 const CAPABILITIES_OF_ANY_ROOT: u32 = 0x0200_0000;
 const CAPABILITIES_EFFECTIVE: u32 = 1;
 const CAPABILITIES_BYTES: usize = 20;
-/// Of a list of rights: its head and its entries, and those entries that name somebody.
+/// The format of an access control list: its header, its entries, and the kinds of entries that
+/// name a user or a group.
 const RIGHTS_HEAD_BYTES: usize = 4;
 const RIGHT_BYTES: usize = 8;
 const OF_SOMEBODY: [u16; 2] = [0x02, 0x08];
 
-/// What the owners of files are to whoever sees them without the instance's own view.
+/// Translates owners of files from how the machine sees them to how the instance does.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ids {
-    /// Its root.
+    /// The outside id of the instance's root.
     pub(super) root: u32,
 }
 
 impl Ids {
-    /// As the instance sees it.
+    /// Returns the id as the instance sees it.
     fn inside(self, id: u32) -> u32 {
         id.checked_sub(self.root).filter(|id| *id < IDS_PER_INSTANCE).unwrap_or(NOBODY)
     }
 }
 
-/// An overlay's word for: what is here below is removed.
+/// Returns true if this is an overlay's mark that the entry below is removed.
 pub(super) fn is_whiteout(stat: &Statx) -> bool {
     kind(stat) == FileType::CharacterDevice && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0)
 }
 
-/// What a file takes of a disk.
+/// Returns how much disk space a file takes.
 pub(super) fn bytes_of(stat: &Statx) -> u64 {
-    // What has several names is counted once.
+    // A file with several names is counted once.
     let content = stat.stx_blocks * BLOCK_BYTES / u64::from(stat.stx_nlink.max(1));
     let is_folder = kind(stat) == FileType::Directory;
     BYTES_PER_FILE + if is_folder { stat.stx_blocks * BLOCK_BYTES } else { content }
 }
 
-/// Whether one on the disk is, but for its content, what another is to an instance.
+/// Returns true if a file of a lower layer and one of the instance differ in nothing but perhaps
+/// their content.
 pub(super) fn is_alike(lower: &Statx, stat: &Statx, ids: Ids) -> bool {
     let of_lower = (lower.stx_mode, lower.stx_uid, lower.stx_gid);
     let size = |stat: &Statx| if kind(stat) == FileType::Directory { 0 } else { stat.stx_size };
@@ -75,7 +78,7 @@ pub(super) fn times(stat: &Statx) -> Timestamps {
     Timestamps { last_access: time(stat.stx_atime), last_modification: time(stat.stx_mtime) }
 }
 
-/// A pipe or a whiteout.
+/// Makes a pipe or a whiteout.
 pub(super) fn make_node(folder: &OwnedFd, name: &OsStr, stat: &Statx) -> io::Result<()> {
     Ok(mknodat(folder, name, kind(stat), Mode::from_raw_mode(0o600), makedev(0, 0))?)
 }
@@ -85,7 +88,7 @@ pub(super) fn make_whiteout(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
     Ok(mknodat(folder, name, FileType::CharacterDevice, mode, makedev(0, 0))?)
 }
 
-/// Gives what cannot be opened its owner, rights and times.
+/// Sets owner, permissions and times of an entry that cannot be opened.
 pub(super) fn dress_name(folder: &OwnedFd, name: &OsStr, stat: &Statx, ids: Ids) -> io::Result<()> {
     let (uid, gid) = owners(stat, ids);
     chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -95,11 +98,11 @@ pub(super) fn dress_name(folder: &OwnedFd, name: &OsStr, stat: &Statx, ids: Ids)
     Ok(utimensat(folder, name, &times(stat), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Gives a file or folder the owner, rights and attributes of another.
+/// Gives a file or folder the owner, permissions and attributes of another.
 pub(super) fn dress(from: &OwnedFd, into: &OwnedFd, stat: &Statx, ids: Ids) -> io::Result<()> {
     let (uid, gid) = owners(stat, ids);
     fchown(into, Some(uid), Some(gid))?;
-    // After the owner, whose change takes rights away.
+    // This comes after the owner, because changing the owner clears some permissions.
     fchmod(into, mode(stat))?;
     let wanted = attributes(from)?;
     for name in attributes(into)? {
@@ -129,7 +132,7 @@ fn mode(stat: &Statx) -> Mode {
     Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777)
 }
 
-/// The names of those that go into a copy, each with its end.
+/// Returns the names of the attributes that go into a copy, each with its terminating zero.
 fn attributes(file: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     let mut names = vec![0; NAMES_BYTES_MAX];
     let length = match flistxattr(file, &mut names[..]) {
@@ -158,7 +161,7 @@ fn ignore_missing(done: rustix::io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// A value that names ids or a root, as it is for whoever sees it as the instance does.
+/// Translates ids in a value to how the instance sees them.
 fn translated(name: &[u8], value: Vec<u8>, ids: Ids) -> Vec<u8> {
     if name == CAPABILITIES {
         return without_root(value);
@@ -169,7 +172,7 @@ fn translated(name: &[u8], value: Vec<u8>, ids: Ids) -> Vec<u8> {
     value
 }
 
-/// The root that they count for is the one of the instance, whichever has the copy.
+/// Makes capabilities count for the root of any instance that has the copy.
 fn without_root(mut value: Vec<u8>) -> Vec<u8> {
     let Some((head, _)) = value.split_first_chunk_mut::<4>() else { return value };
     let effective = u32::from_le_bytes(*head) & CAPABILITIES_EFFECTIVE;

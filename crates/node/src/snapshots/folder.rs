@@ -1,4 +1,4 @@
-//! Folders of a tree that is an enemy's, and what is in them.
+//! Reads folders of a tree that an attacker may control.
 
 use super::tree::ENTRIES_MAX;
 use crate::error::SnapshotError;
@@ -13,12 +13,12 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-/// How often a folder is opened that others move about meanwhile.
+/// How often to try opening a folder that others keep moving.
 const TRIES: u32 = 100;
-/// Of one call of the kernel, so that it can be interrupted.
+/// The most that one system call copies, so that it can be interrupted.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// All that is not a hole.
+/// Copies a file's content, except its holes.
 pub(super) fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result<()> {
     ftruncate(into, size)?;
     let mut at = 0;
@@ -33,7 +33,7 @@ pub(super) fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result
         let mut read = begin;
         while read < end {
             let piece = usize::try_from((end - read).min(PIECE_BYTES)).map_err(io::Error::other)?;
-            // Moves both positions. It was cut meanwhile where nothing comes.
+            // This moves both positions. If nothing comes, the file was truncated meanwhile.
             if sendfile(into, from, Some(&mut read), piece)? == 0 {
                 return Ok(());
             }
@@ -43,7 +43,7 @@ pub(super) fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result
     Ok(())
 }
 
-/// Of an entry of a folder, or of the folder itself where the name is empty.
+/// Returns the metadata of an entry of a folder, or of the folder itself if the name is empty.
 pub(super) fn look(folder: &OwnedFd, name: &OsStr) -> io::Result<Statx> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
     Ok(statx(folder, name, flags, StatxFlags::BASIC_STATS)?)
@@ -57,7 +57,7 @@ pub(super) fn changed_ns(stat: &Statx) -> i128 {
     i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec)
 }
 
-/// One below an open folder, if it is there as a folder.
+/// Opens a folder below an open one, if it exists and is a folder.
 pub(super) fn open_folder(top: &OwnedFd, path: &Path) -> io::Result<Option<OwnedFd>> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -92,7 +92,7 @@ pub(super) fn names(folder: &OwnedFd) -> Result<Vec<OsString>, SnapshotError> {
     Ok(names)
 }
 
-/// Whatever it is, with all that is in it.
+/// Removes an entry of any kind, with everything in it.
 pub(super) fn remove(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),

@@ -1,4 +1,5 @@
-//! What makes one machine another than its copy: a fork gets it anew.
+//! Gives a fork its own machine id and seeds, so that it is not taken for the machine it was copied
+//! from.
 
 use super::entry::is_whiteout;
 use super::folder::{is_gone, kind, look, open_folder};
@@ -17,12 +18,12 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use types::World;
 
-/// Files by which programs tell one machine from another.
+/// The files by which programs tell one machine from another.
 const MACHINE_IDS: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];
 const UPPER: &str = "upper";
 const OPAQUE: &str = "user.overlay.opaque";
 
-/// A new name for a machine that has one.
+/// A new machine id, for a machine that has one.
 pub(crate) struct Identity {
     machine_id: String,
 }
@@ -37,8 +38,9 @@ impl Identity {
         Self { machine_id }
     }
 
-    /// Writes it into a fresh writable layer, over these layers, newest first, wherever they have
-    /// another. What is made has the owners of the layers, shifted by `root`.
+    /// Writes the machine id into a fresh writable layer, wherever the layers below, given newest
+    /// first, have another. New files get the owners that they have in the layers, shifted by
+    /// `root`.
     pub(crate) fn write(
         &self,
         layer: BorrowedFd<'_>,
@@ -47,7 +49,8 @@ impl Identity {
     ) -> io::Result<()> {
         let layers = open_all(layers)?;
         let upper = upper_of(layer)?;
-        // The folders that the layer begins with are as the snapshot has them.
+        // The folders that the layer starts with get the owners and permissions that the snapshot
+        // has.
         for folder in ["", "etc"] {
             if let Some(stat) = find(&layers, Path::new(folder))?
                 && kind(&stat) == FileType::Directory
@@ -58,9 +61,10 @@ impl Identity {
         self.write_ids(&upper, &layers, root)
     }
 
-    /// Makes the clone of a disk, over these layers, another machine's: with these files in its
-    /// `/etc`, and without a seed of random numbers. All that is on it is an enemy's, who is not
-    /// there: no link is followed, and what is in the way of a file goes.
+    /// Turns the clone of a disk, which lies over these layers, into another machine's: with these
+    /// files in its `/etc`, and without a random seed. Everything on it may come from an attacker,
+    /// but nobody changes it meanwhile: no link is followed, and whatever is in the way of a file
+    /// is removed.
     pub(crate) fn renew(
         &self,
         layer: BorrowedFd<'_>,
@@ -77,7 +81,7 @@ impl Identity {
         let mut all = vec![rustix::io::fcntl_dupfd_cloexec(&upper, 0)?];
         all.extend(open_all(layers)?);
         self.write_ids(&upper, &all, 0)?;
-        // Something else than a folder is the choice of whoever put it there.
+        // If it is not a folder, that was the choice of whoever put it there.
         let Some(folder) = etc_of(&upper)? else { return Ok(()) };
         let top = crate::file_system::top(layer)?;
         for (name, text) in etc {
@@ -96,7 +100,7 @@ impl Identity {
             let (above, name) = (path.parent(), path.file_name().unwrap_or_default());
             let above = above.map(|above| make_folders(upper, above, layers, root)).transpose()?;
             let Some(above) = above.flatten() else { continue };
-            // It is a file, or only below.
+            // The file may exist here, or only in a layer below.
             ignore_missing(unlinkat(&above, name, AtFlags::empty()))?;
             write_file(&above, name, &self.machine_id)?;
             dress(&above, name, &stat, root)?;
@@ -104,8 +108,8 @@ impl Identity {
         Ok(())
     }
 
-    /// Takes away what has a name in a folder. With a folder goes what is in it, which may be more
-    /// than can be removed soon: it is moved to where no instance sees it.
+    /// Removes an entry of a folder. If it is a folder, it may hold more than can be removed
+    /// quickly, so it is moved to where no instance sees it.
     fn clear(&self, folder: &OwnedFd, name: &str, top: &OwnedFd) -> io::Result<()> {
         match unlinkat(folder, name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {
@@ -132,7 +136,8 @@ fn open(folder: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
-/// The open folder in which a path ends, and its name there. `None`: one above is no folder.
+/// Opens the parent folder of a path, and returns the last part of the path with it. `None` if a
+/// parent is not a folder.
 fn place_of<'p>(upper: &OwnedFd, path: &'p Path) -> io::Result<Option<(OwnedFd, &'p OsStr)>> {
     let above = open_folder(upper, path.parent().unwrap_or(Path::new("")))?;
     Ok(above.map(|above| (above, path.file_name().unwrap_or_default())))
@@ -146,8 +151,8 @@ fn is_file(folder: &OwnedFd, name: &OsStr) -> io::Result<bool> {
     }
 }
 
-/// Opens a folder of a writable layer, and makes it and those above it as the layers have them.
-/// `None`: something else is in the way.
+/// Opens a folder of a writable layer. If it or a parent is missing there, it is made with the
+/// owner and permissions that it has in the layers. `None` if something else is in the way.
 fn make_folders(
     upper: &OwnedFd,
     path: &Path,
@@ -175,7 +180,7 @@ fn make_folders(
     Ok(Some(at))
 }
 
-/// The `/etc` of a disk, made where it was removed. `None`: it is something else.
+/// Opens the `/etc` of a disk, and makes it if it was removed. `None` if it is not a folder.
 fn etc_of(upper: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     let name = OsStr::new("etc");
     let hides_lower = match look(upper, name) {
@@ -189,7 +194,7 @@ fn etc_of(upper: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     }
     mkdirat(upper, name, Mode::from_raw_mode(0o755))?;
     let folder = open_folder(upper, Path::new(name))?.ok_or(io::ErrorKind::NotFound)?;
-    // The mask of this process may have taken bits away.
+    // The umask of this process may have taken bits away.
     fchmod(&folder, Mode::from_raw_mode(0o755))?;
     if hides_lower {
         fsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
@@ -197,12 +202,12 @@ fn etc_of(upper: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(Some(folder))
 }
 
-/// Nothing has this name.
+/// Makes a file. Its name must not be taken.
 fn write_file(folder: &OwnedFd, name: &OsStr, text: &str) -> io::Result<()> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
     let mut file = File::from(openat(folder, name, flags, mode)?);
-    // The mask of this process may have taken bits away.
+    // The umask of this process may have taken bits away.
     fchmod(&file, mode)?;
     file.write_all(text.as_bytes())
 }
@@ -214,7 +219,7 @@ fn ignore_missing(done: rustix::io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// As an overlay of the layers finds it, but that no link is followed.
+/// Finds a path like an overlay of the layers does, but without following links.
 fn find(layers: &[OwnedFd], path: &Path) -> io::Result<Option<Statx>> {
     for layer in layers {
         let mut folder = rustix::io::fcntl_dupfd_cloexec(layer, 0)?;
@@ -231,7 +236,7 @@ fn find(layers: &[OwnedFd], path: &Path) -> io::Result<Option<Statx>> {
             if parts.peek().is_none() || found.is_none() {
                 continue;
             }
-            // Anything but a folder is in the way of what is below.
+            // Anything but a folder hides what is below it.
             match open_folder(&folder, Path::new(part))? {
                 Some(next) => folder = next,
                 None => return Ok(None),
@@ -252,7 +257,7 @@ fn is_opaque(folder: &OwnedFd) -> bool {
         .is_ok_and(|length| &value[..length] == b"y")
 }
 
-/// The ids of a layer on disk are those that an instance sees.
+/// Sets owner and permissions. The ids on disk are those that an instance sees.
 fn dress(folder: &OwnedFd, name: impl AsRef<Path>, stat: &Statx, root: u32) -> io::Result<()> {
     let name = name.as_ref();
     let name = if name.as_os_str().is_empty() { Path::new(".") } else { name };

@@ -1,4 +1,5 @@
-//! Snapshots that are clones of disks, as those see them who begin with one without a disk.
+//! Snapshots that are clones of disks, as seen by instances that start from one without a disk of
+//! their own.
 
 use crate::drives::folder_of;
 use crate::file_system::Format;
@@ -12,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 const UPPER: &str = "upper";
 
-/// One layer that an instance begins with.
+/// One layer that an instance starts from.
 #[derive(Debug)]
 pub(crate) enum Layer {
     Folder(PathBuf),
     Image(Image),
 }
 
-/// A mount of a clone. All who have one share its device, whichever node mounted it.
+/// A mount of a clone. All users of a clone share its device, whichever node mounted it.
 #[derive(Debug)]
 pub(crate) struct Image {
     device: Device,
@@ -28,7 +29,7 @@ pub(crate) struct Image {
 }
 
 impl Layer {
-    /// Where its files are, as long as this value lives.
+    /// Returns where its files are. Valid as long as this value lives.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::Folder(path) => path.clone(),
@@ -36,7 +37,7 @@ impl Layer {
         }
     }
 
-    /// As an instance sees it.
+    /// Makes a view of the layer for an instance.
     pub(crate) fn view(&self, users: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         match self {
             Self::Folder(path) => crate::disk::view_layer(path, users),
@@ -44,8 +45,8 @@ impl Layer {
         }
     }
 
-    /// Where its files are for the calling thread, which has mounts of its own, and this empty
-    /// folder for this layer.
+    /// Returns where its files are for the calling thread, which has its own mount namespace. `at`
+    /// is an empty folder for this layer.
     pub(super) fn attach(&self, at: &Path) -> io::Result<PathBuf> {
         match self {
             Self::Folder(path) => Ok(path.clone()),
@@ -59,7 +60,7 @@ impl Layer {
 }
 
 impl Image {
-    /// Mounting it completes what was in the journal of the disk when it was cloned.
+    /// Mounts the clone. This also replays what was in the disk's journal when it was cloned.
     pub(super) fn open(file: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(file, flags, Mode::empty())?;

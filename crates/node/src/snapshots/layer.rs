@@ -22,10 +22,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What one file takes of a disk at most besides its content.
+/// The most disk space that a file takes besides its content.
 const BYTES_PER_FILE: u64 = 4_096;
 
-/// Where what an instance wrote is taken from.
+/// Where an instance's written files are read from.
 pub(crate) enum Source {
     /// A disk that is cloned.
     Disk(CloneSource),
@@ -34,22 +34,22 @@ pub(crate) enum Source {
 
 /// Files that are copied one by one.
 pub(crate) enum Files {
-    /// The layer that it writes into.
+    /// The layer that the instance writes into.
     Layer(Written),
-    /// All that it sees, where nobody here has its layer: it was started by an earlier node. What it
-    /// wrote is what differs from what it began with.
+    /// All that the instance sees, used when its layer is not open here because an earlier node
+    /// started it. What it wrote is what differs from the layers it started from.
     Whole {
         top: OwnedFd,
-        /// The id that its root has outside.
+        /// The outside id of its root.
         root: u32,
-        /// A mount of the layers that it began with.
+        /// A mount of the layers that it started from.
         below: OwnedFd,
     },
 }
 
 impl Files {
-    /// Of a process of an instance that began with these layers, topmost first. `empty` is a folder
-    /// without anything.
+    /// Opens the tree of an instance's process. `layers`, topmost first, are what the instance
+    /// started from; `empty` is an empty folder.
     pub(crate) fn whole(pid: i32, layers: &[Layer], empty: &Path) -> io::Result<Self> {
         let below = on_own_thread(|| {
             below(layers, empty).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -58,11 +58,11 @@ impl Files {
         Ok(Self::Whole { top, root, below })
     }
 
-    /// What a copy of it can take of the disk, if it stays as large as it is.
+    /// Returns the most disk space that a copy can take, if the original does not grow.
     pub(super) fn bytes_at_most(&self) -> io::Result<u64> {
         let used = match self {
             Self::Layer(written) => fstatvfs(top(written.mount.as_fd())?)?,
-            // An overlay answers for its writable layer.
+            // For an overlay this is about its writable layer.
             Self::Whole { top, .. } => fstatvfs(top)?,
         };
         let content = used.f_blocks.saturating_sub(used.f_bfree).saturating_mul(used.f_frsize);
@@ -70,7 +70,7 @@ impl Files {
         Ok(content.saturating_add(files.saturating_mul(2 * BYTES_PER_FILE)))
     }
 
-    /// Copies it into a folder that is not there yet, and answers how large the copy is.
+    /// Copies everything into a new folder, and returns the size of the copy.
     pub(super) fn copy_to(
         &self,
         folder: &Path,
@@ -98,8 +98,8 @@ impl Files {
     }
 }
 
-/// A mount of these layers as one. The calling thread gets mounts of its own, because the kernel
-/// makes layers only of what is attached somewhere.
+/// Mounts these layers as one tree. The calling thread gets its own mount namespace, because the
+/// kernel makes overlays only of layers that are attached somewhere.
 fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
     sys::leave_mounts()?;
     let places = make_tmpfs(&[], MountAttrFlags::empty())?;
@@ -112,7 +112,7 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
         mkdirat(CWD, &place, Mode::from_raw_mode(0o700))?;
         fsconfig_set_string(context, "lowerdir+", layer.attach(&place)?)?;
     }
-    // An overlay without a place for changes must have two layers at least.
+    // A read-only overlay needs at least two layers.
     let none = empty.join("none");
     mkdirat(CWD, &none, Mode::from_raw_mode(0o700))?;
     fsconfig_set_string(context, "lowerdir+", none)?;
@@ -124,7 +124,7 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
     Ok(fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// The id that root of a process's instance has outside.
+/// Returns the outside id of root in a process's user namespace.
 fn root_of(pid: i32) -> io::Result<u32> {
     let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map"))?;
     let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
