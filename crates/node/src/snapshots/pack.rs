@@ -1,17 +1,17 @@
-//! The files of a snapshot as one stream, and back.
+//! Packs the files of a snapshot into one stream, and unpacks it.
 //!
 //! ```text
-//! MAGIC  entries of the topmost folder  END
-//! entry: kind, name, and but for ALIAS: rights, owners, times, attributes
-//!        FILE:    number (for aliases), size, extents (where, how long, content), an empty extent
-//!        LINK:    where it leads
+//! MAGIC  entries of the root folder  END
+//! entry: kind, name, and except for ALIAS: permissions, owners, times, attributes
+//!        FILE:    number (for aliases), size, extents (offset, length, content), an empty extent
+//!        LINK:    target
 //!        FOLDER:  entries  END
 //!        ALIAS:   number of the file that it is another name of
 //! ```
 //!
-//! It is not a tar: that knows holes, whiteouts and nanoseconds only by extensions that want the
-//! map of a file before its content, and has paths, which a reader has to distrust. Here every name
-//! is one name in the folder that is open. The same files make the same stream.
+//! It is not a tar: a tar has holes, whiteouts and nanoseconds only by extensions, which want the
+//! map of a file before its content, and it has paths, which a reader must not trust. Here every
+//! name is a single name in the folder that is open. The same files always make the same stream.
 
 use super::entry::is_whiteout;
 use super::folder::{kind, look, names};
@@ -36,22 +36,22 @@ const LINK: u8 = 3;
 const PIPE: u8 = 4;
 const WHITEOUT: u8 = 5;
 const ALIAS: u8 = 6;
-/// Number of a file that has one name only.
+/// The number of a file that has only one name.
 const ALONE: u64 = u64::MAX;
-/// More than a snapshot has: its paths are at most as long as the kernel takes, and each folder has
+/// Deeper than any snapshot: paths are at most as long as the kernel accepts, and each folder takes
 /// a name and a slash.
 const DEPTH_MAX: usize = 2_100;
-/// Of the kernel.
+/// The kernel's limits.
 const NAME_BYTES_MAX: usize = 255;
 const LINK_BYTES_MAX: usize = 4_096;
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
-/// What is read and written at once.
+/// How much is read and written at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// What may come back: a stream sets no other attributes.
+/// The only attributes that a stream may set.
 const ATTRIBUTES: [&[u8]; 4] =
     [b"user.", b"security.capability", b"system.posix_acl_access", b"system.posix_acl_default"];
 
-/// What a file is besides its content.
+/// What a file has besides its content.
 #[derive(Debug)]
 struct About {
     mode: u32,
@@ -60,7 +60,7 @@ struct About {
     attributes: Vec<(CString, Vec<u8>)>,
 }
 
-/// Writes all that a folder holds but what is `left_out` of its topmost level.
+/// Writes everything in a folder except the `left_out` entries of its top level.
 pub(super) fn pack(top: &OwnedFd, left_out: &[&str], into: &mut dyn Write) -> io::Result<()> {
     let mut packer = Packer { into, aliases: HashMap::new(), piece: vec![0; PIECE_BYTES] };
     packer.bytes(MAGIC)?;
@@ -82,7 +82,7 @@ pub(super) fn pack(top: &OwnedFd, left_out: &[&str], into: &mut dyn Write) -> io
     Ok(())
 }
 
-/// Last name first.
+/// Returns the names in a folder in reverse order.
 fn sorted(folder: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = names(folder).map_err(io::Error::other)?;
     names.sort_unstable_by(|a, b| b.cmp(a));
@@ -97,7 +97,7 @@ struct Packer<'w> {
 }
 
 impl Packer<'_> {
-    /// Answers the folder, if it is one: what is in it comes next.
+    /// Writes an entry. Returns the folder if it is one, whose entries come next.
     fn entry(&mut self, folder: &OwnedFd, name: &OsStr) -> io::Result<Option<OwnedFd>> {
         let stat = look(folder, name)?;
         match kind(&stat) {
@@ -148,7 +148,7 @@ impl Packer<'_> {
         self.content(&file, stat.stx_size)
     }
 
-    /// All that is not a hole.
+    /// Writes the content, except holes.
     fn content(&mut self, file: &OwnedFd, size: u64) -> io::Result<()> {
         let mut at = 0;
         while at < size {
@@ -236,7 +236,7 @@ fn is_kept(name: &[u8]) -> bool {
     })
 }
 
-/// Makes of a stream what was packed into it, in a folder without anything that nobody else works in.
+/// Unpacks a stream into an empty folder, in which nobody else works.
 pub(super) fn unpack(from: &mut dyn Read, top: &OwnedFd) -> io::Result<()> {
     let mut unpacker = Unpacker { from, named: Vec::new(), piece: vec![0; PIECE_BYTES] };
     let mut magic = [0; MAGIC.len()];
@@ -262,7 +262,7 @@ pub(super) fn unpack(from: &mut dyn Read, top: &OwnedFd) -> io::Result<()> {
         }
         require(open.len() <= DEPTH_MAX, "its folders are too deep")?;
     }
-    // Nothing may follow: what is not looked at would not be told from what was stored.
+    // Nothing may follow, because content that is not looked at would not be noticed as different.
     match unpacker.from.read(&mut magic)? {
         0 => Ok(()),
         _ => Err(broken("more follows than files")),
@@ -271,13 +271,14 @@ pub(super) fn unpack(from: &mut dyn Read, top: &OwnedFd) -> io::Result<()> {
 
 struct Level {
     folder: OwnedFd,
-    /// Set when the folder is full, because each new name in it changes its times. None for the topmost.
+    /// Set once the folder is complete, because each new entry changes its times. `None` for the
+    /// root.
     about: Option<About>,
 }
 
 struct Unpacker<'r> {
     from: &'r mut dyn Read,
-    /// Where files with several names are, by number.
+    /// Paths of files with several names, by number.
     named: Vec<PathBuf>,
     piece: Vec<u8>,
 }
@@ -295,7 +296,8 @@ impl Unpacker<'_> {
             let number = self.number()?;
             let first = usize::try_from(number).ok().and_then(|number| self.named.get(number));
             let first = first.ok_or_else(|| broken("a second name of no file"))?;
-            // Only names of files are noted, in folders that this has made: no link is on the way.
+            // Only names of files are stored here, in folders that this code made, so no link is on
+            // the way.
             linkat(top, first, folder, name, AtFlags::empty())?;
             return Ok(None);
         }
@@ -372,7 +374,7 @@ impl Unpacker<'_> {
         let mode = small(self.number()?)?;
         require(mode <= 0o7777, "rights that there are not")?;
         let owners = (small(self.number()?)?, small(self.number()?)?);
-        // All ones mean: leave it as it is.
+        // To the kernel, all ones mean to leave the owner as it is.
         require(owners.0 != u32::MAX && owners.1 != u32::MAX, "an owner that there is not")?;
         let times = Timestamps { last_access: self.time()?, last_modification: self.time()? };
         let mut attributes = Vec::new();
@@ -428,7 +430,8 @@ impl About {
     fn dress(&self, file: &OwnedFd) -> io::Result<()> {
         let (uid, gid) = self.owners();
         fchown(file, Some(uid), Some(gid))?;
-        // After the owner, whose change takes rights away, and capabilities too.
+        // This comes after the owner, because changing the owner clears some permissions and
+        // capabilities.
         fchmod(file, Mode::from_raw_mode(self.mode))?;
         for (name, value) in &self.attributes {
             fsetxattr(file, name, value, XattrFlags::empty())?;
@@ -436,7 +439,7 @@ impl About {
         Ok(futimens(file, &self.times)?)
     }
 
-    /// What cannot be opened.
+    /// Sets owner, permissions and times of an entry that cannot be opened.
     fn dress_name(&self, folder: &OwnedFd, name: &OsStr, has_rights: bool) -> io::Result<()> {
         let (uid, gid) = self.owners();
         chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;

@@ -1,4 +1,4 @@
-//! Where the files of a snapshot are: here, or at a store beside this machine.
+//! Where the files of a snapshot are: here, or in a remote store.
 
 use super::folder::names;
 use crate::volumes::make_folder;
@@ -10,23 +10,25 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is noted of a snapshot; all else in its folder are its files. The last are notes that are
-/// being written.
+/// The notes about a snapshot. Everything else in its folder are its files. The last two are notes
+/// that are being written.
 pub(super) const NOTES: [&str; 6] =
     ["about", "disks", "removed", REMOTE, "removed.new", "remote.new"];
 const REMOTE: &str = "remote";
-/// Files that are being fetched, until all are there.
+/// Contains files that are being fetched, until all are there.
 const FETCHED: &str = ".fetched";
 
-/// One that a remote store has.
+/// The copy of a snapshot that a remote store has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteCopy {
-    /// By which it is found and checked.
+    /// Used to find and to check it.
     pub digest: String,
-    /// Of the stream.
+    /// The size of the stream.
     pub size_bytes: u64,
 }
 
+/// Where the files of a snapshot are.
+///
 /// ```text
 ///            offload            note written            removed here
 ///   Here ─────────────▶ Leaving ─────────────▶ Clearing ───────────▶ Remote
@@ -37,17 +39,18 @@ pub struct RemoteCopy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Here,
-    /// Somebody copies it to the store, or removes an old copy there. It can be used.
+    /// It is being copied to the store, or an old copy there is being removed. It can be used.
     Leaving,
-    /// The note says that the store has it; what is here is being removed.
+    /// The note says that the store has it, and the files here are being removed.
     Clearing,
     Remote(RemoteCopy),
-    /// It is being fetched. Until that has ended well, the store has it.
+    /// It is being fetched. Until that succeeds, the store has it.
     Coming,
 }
 
 impl Place {
-    /// As an earlier node left it. What it had not finished is undone or done.
+    /// Returns where an earlier node left the files, and undoes or completes what it had not
+    /// finished.
     pub(super) fn found(notes: &Path, files: &Path) -> io::Result<Self> {
         clear_fetched(files)?;
         match read_note(notes)? {
@@ -63,17 +66,17 @@ impl Place {
         matches!(self, Self::Here | Self::Leaving)
     }
 
-    /// Whether the files of what it lies over are not needed for it.
+    /// Returns true if the files of the snapshots below it are not needed for it.
     pub(super) fn is_away(&self) -> bool {
         matches!(self, Self::Clearing | Self::Remote(_))
     }
 
-    /// Whether nobody works on it.
+    /// Returns true if nobody is moving it.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self, Self::Here | Self::Remote(_))
     }
 
-    /// What it takes of this machine's disk.
+    /// Returns how much of this machine's disk it takes.
     pub(super) fn bytes_here(&self, size_bytes: u64) -> u64 {
         if matches!(self, Self::Remote(_)) { 0 } else { size_bytes }
     }
@@ -87,12 +90,12 @@ pub(super) fn read_note(folder: &Path) -> io::Result<Option<RemoteCopy>> {
     }
 }
 
-/// Notes that a store has it. That is on the disk when this returns.
+/// Records that a store has it. The note is on disk when this returns.
 pub(super) fn write_note(folder: &Path, copy: &RemoteCopy) -> io::Result<()> {
     files::replace(&folder.join(REMOTE), Readers::Owner, &serde_json::to_vec(copy)?)
 }
 
-/// Notes that a store has it no more.
+/// Records that a store no longer has it.
 pub(super) fn remove_note(folder: &Path) -> io::Result<()> {
     let note = folder.join(REMOTE);
     files::remove(&note)?;
@@ -116,7 +119,7 @@ fn is_note(name: &OsStr) -> bool {
     NOTES.iter().any(|note| OsStr::new(note) == name)
 }
 
-/// An empty folder for what is fetched.
+/// Makes an empty folder for what is fetched.
 pub(super) fn make_fetched(folder: &Path) -> io::Result<PathBuf> {
     clear_fetched(folder)?;
     if !folder.exists() {
@@ -127,7 +130,7 @@ pub(super) fn make_fetched(folder: &Path) -> io::Result<PathBuf> {
     Ok(fetched)
 }
 
-/// Gives all that was fetched its place. It is on the disk before that and after.
+/// Moves everything that was fetched into its place. It is on disk before that and after.
 pub(super) fn place_fetched(folder: &Path) -> io::Result<()> {
     let fetched = folder.join(FETCHED);
     let top = open(&fetched)?;
@@ -143,7 +146,7 @@ pub(super) fn clear_fetched(folder: &Path) -> io::Result<()> {
     remove(&folder.join(FETCHED))
 }
 
-/// Whatever it is, if it is there.
+/// Removes an entry of any kind, if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let done = match std::fs::symlink_metadata(path) {
         Ok(about) if about.is_dir() => std::fs::remove_dir_all(path),

@@ -21,7 +21,7 @@ fn unpacked(mut stream: &[u8]) -> io::Result<TempDir> {
     Ok(folder)
 }
 
-/// All that the topmost folders of snapshots can hold.
+/// Makes a folder with everything that a snapshot's folder can hold.
 fn full() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let layer = folder.path().join("layer");
@@ -62,7 +62,7 @@ fn a_tree_comes_back_as_it_was() {
     let stream = packed(folder.path());
     assert!(stream.len() < 1 << 20, "holes are not sent: {}", stream.len());
     let copy = unpacked(&stream).unwrap();
-    // It says all that it knows of files, so the same stream means the same files.
+    // The stream has all that is known of files, so the same stream means the same files.
     assert_eq!(packed(copy.path()), stream);
     let (was, is) = (folder.path(), copy.path());
     assert!(!is.join("about").exists());
@@ -93,13 +93,13 @@ fn a_stream_that_is_cut_or_longer_is_refused() {
     assert!(unpacked(&longer).is_err());
 }
 
-/// A stream of one entry, whose head is of `kind` and `name`.
+/// Makes a stream of one entry with this `kind` and `name`.
 fn entry(kind: u8, name: &[u8], rest: &[u8]) -> Vec<u8> {
     let length = (name.len() as u64).to_le_bytes();
     [MAGIC.as_slice(), &[kind], &length, name, rest].concat()
 }
 
-/// Rights, owners, times and attributes of nothing in particular.
+/// Permissions, owners, times and attributes of nothing in particular.
 const PLAIN: [u8; 64] = [0; 64];
 
 #[test]
