@@ -1,8 +1,9 @@
-//! Copying what an instance wrote while it goes on writing: once while it runs, and once more,
-//! while it stands still, what has changed since.
+//! Copies what an instance wrote while it keeps writing: once while it runs, and then again what
+//! has changed since, while it is frozen.
 //!
-//! The tree is an enemy's. Nothing in it is followed: folders are opened below the top without
-//! links, and all else by one name in an open folder. The copy is in a folder that nobody else has.
+//! The tree may be an attacker's. No link in it is followed: folders are opened below the root
+//! without links, and everything else by a single name in an open folder. Nobody else has access to
+//! the copy's folder.
 
 use super::entry::{self, Ids};
 use super::folder::{changed_ns, copy_data, is_gone, kind, look, names, open_folder, remove};
@@ -19,15 +20,16 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is remembered of each file between the two looks takes memory.
+/// The most entries of a tree, because memory is needed for each of them between the two looks.
 pub(super) const ENTRIES_MAX: usize = 2_000_000;
-/// Of the kernel: what lies deeper has no path.
+/// The kernel's limit is 4,096: anything deeper has no path.
 const PATH_BYTES_MAX: usize = 4_000;
-/// The clock of files stands still for some milliseconds at a time.
+/// The clock of files advances only every few milliseconds, so that this much earlier counts as
+/// now.
 const CLOCK_STEP_NS: i128 = 100_000_000;
-/// What changes while it is copied may be there twice.
+/// Extra room, because a file that changes while it is copied may be copied twice.
 const BUDGET_BYTES: u64 = 16 << 20;
-/// Two machines that draw from the same seed would draw the same numbers.
+/// Random seeds, left out because two machines with the same seed would draw the same numbers.
 pub(super) const SEEDS: [&str; 4] = [
     "var/lib/systemd/random-seed",
     "var/lib/urandom/random-seed",
@@ -41,19 +43,19 @@ pub(super) struct Copy<'c> {
     into: &'c OwnedFd,
     ids: Ids,
     below: Option<&'c OwnedFd>,
-    /// What the first look may take still: a file that is moved ahead of it would be copied again
-    /// and again.
+    /// How many bytes the first look may still copy. Otherwise a file that is moved ahead of it
+    /// could be copied again and again.
     budget: u64,
-    /// Of what the last look saw, with the inodes in the source.
+    /// What the last look saw, with the inodes in the source.
     seen: HashMap<PathBuf, u64>,
     /// Files that somebody had open for writing when they were copied: a program that has one
-    /// mapped changes it without a trace.
+    /// mapped can change it without leaving a trace.
     open: HashSet<u64>,
-    /// Where a file with several names is in the copy.
+    /// The path in the copy of each file with several names.
     links: HashMap<u64, PathBuf>,
-    /// What has changed since, in nanoseconds of the clock of files.
+    /// What changed after this is copied again. In nanoseconds of the clock of files.
     since: i128,
-    /// Of the folders, which get them last: each file that is made in one changes them.
+    /// The times of folders, which are set last, because each file made in a folder changes them.
     times: Vec<(PathBuf, rustix::fs::Timestamps)>,
 }
 
@@ -66,16 +68,16 @@ struct Place<'p> {
     stat: Statx,
 }
 
-/// What a copy takes.
+/// The size of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) bytes: u64,
 }
 
 impl<'c> Copy<'c> {
-    /// Of a folder into an empty one. `ids` says what the owners in the source are. `below` is what
-    /// the instance began with, where the source is all that it sees: what is the same is not
-    /// copied. The first look takes not much more than `bytes_at_most`.
+    /// Prepares to copy a folder into an empty one. `ids` maps the owners in the source. If the
+    /// source is everything that the instance sees, `below` is what it started from, and what is
+    /// the same there is not copied. The first look copies little more than `bytes_at_most`.
     pub(super) fn new(
         source: &'c OwnedFd,
         into: &'c OwnedFd,
@@ -83,7 +85,7 @@ impl<'c> Copy<'c> {
         below: Option<&'c OwnedFd>,
         bytes_at_most: u64,
     ) -> io::Result<Self> {
-        // The clock of files, whatever clock the program has.
+        // Taken from a file, because the program may have another clock.
         let since = changed_ns(&look(into, OsStr::new(""))?) - CLOCK_STEP_NS;
         Ok(Self {
             source,
@@ -99,8 +101,8 @@ impl<'c> Copy<'c> {
         })
     }
 
-    /// Makes the copy what the source is now, as far as nothing changes meanwhile. `first`: nothing
-    /// is there yet.
+    /// Makes the copy equal to the source, except for changes made meanwhile. `first` means that
+    /// nothing has been copied yet.
     pub(super) fn look(&mut self, first: bool) -> Result<(), SnapshotError> {
         let mut now = HashMap::new();
         self.links.clear();
@@ -154,7 +156,7 @@ impl<'c> Copy<'c> {
         }
     }
 
-    /// Whether the layers below show it as it is.
+    /// Returns true if the layers below already show the entry as it is.
     fn is_from_below(
         &self,
         place: &Place<'_>,
@@ -170,7 +172,7 @@ impl<'c> Copy<'c> {
         }
     }
 
-    /// Hides what the layers below have and the instance has no more.
+    /// Hides what the layers below have and the instance no longer has.
     fn hide_removed(
         &self,
         folder: &Path,
@@ -188,9 +190,9 @@ impl<'c> Copy<'c> {
         Ok(())
     }
 
-    /// Removes folders that say nothing but what those below do.
+    /// Removes folders that do not differ from those below.
     fn remove_needless(&self, below: &OwnedFd) -> Result<(), SnapshotError> {
-        // Those in others come after them.
+        // In reverse, so that folders come after those inside them.
         for (path, _) in self.times.iter().rev() {
             let (Some(name), above) = (path.file_name(), path.parent()) else { continue };
             let (Some(lower), Some(own)) =
@@ -211,7 +213,7 @@ impl<'c> Copy<'c> {
         Ok(())
     }
 
-    /// Gives the folders their times. Nothing is to be changed any more.
+    /// Sets the times of folders, and returns the size. Nothing may change afterwards.
     pub(super) fn finish(&mut self) -> Result<Size, SnapshotError> {
         if let Some(below) = self.below {
             self.remove_needless(below)?;
@@ -234,7 +236,7 @@ impl<'c> Copy<'c> {
 
     fn is_left_out(&self, place: &Place<'_>) -> bool {
         let is_seed = SEEDS.iter().any(|seed| place.path == Path::new(seed));
-        // Something else is mounted there, and is not the layer's.
+        // Something else is mounted there, which does not belong to the layer.
         if place.stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
             return true;
         }
@@ -242,7 +244,7 @@ impl<'c> Copy<'c> {
             FileType::RegularFile => is_seed,
             FileType::Directory | FileType::Symlink | FileType::Fifo => false,
             FileType::CharacterDevice => !entry::is_whiteout(&place.stat),
-            // Nobody listens at a socket of another instance.
+            // Nobody listens on a socket of another instance.
             _ => true,
         }
     }
@@ -282,7 +284,7 @@ impl<'c> Copy<'c> {
             _ => {}
         }
         match self.copy(place) {
-            // It went while it was copied; the next look says what is there instead.
+            // It was removed while being copied; the next look sees what is there instead.
             Err(SnapshotError::Machine(error)) if first && is_gone(&error) => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
@@ -294,11 +296,11 @@ impl<'c> Copy<'c> {
         }
     }
 
-    /// Gives a file that is there already one more name.
+    /// Adds a name to a file that was copied already, if it was.
     fn link(&self, place: &Place<'_>) -> io::Result<bool> {
         let Some(other) = self.links.get(&place.stat.stx_ino) else { return Ok(false) };
         let (Some(name), above) = (other.file_name(), other.parent()) else { return Ok(false) };
-        // Not by its path: what was a folder in it may be a link by now.
+        // Not by its path, because a folder in that may have become a link by now.
         let Some(folder) = open_folder(self.into, above.unwrap_or(Path::new("")))? else {
             return Ok(false);
         };
@@ -309,7 +311,8 @@ impl<'c> Copy<'c> {
         }
     }
 
-    /// A folder is one if it is there as one; what is in it is looked at anyway.
+    /// Returns true if the copy of an entry is up to date. A folder is if it exists as one, because
+    /// its entries are looked at anyway.
     fn is_unchanged(&self, place: &Place<'_>) -> Result<bool, SnapshotError> {
         let copied = match look(place.into, place.name) {
             Ok(copied) => copied,
@@ -321,7 +324,7 @@ impl<'c> Copy<'c> {
         }
         let same = self.seen.get(&place.path) == Some(&place.stat.stx_ino);
         let is_folder = kind(&copied) == FileType::Directory;
-        // What all sees does not tell who has a file mapped.
+        // An overlay of everything does not tell who has a file mapped.
         let tells = self.below.is_none() || kind(&copied) != FileType::RegularFile;
         Ok(is_folder
             || same
@@ -365,11 +368,11 @@ impl<'c> Copy<'c> {
         Ok(rustix::fs::futimens(&into, &entry::times(&stat)).map_err(io::Error::from)?)
     }
 
-    /// What was copied and is in the source no more.
+    /// Removes what was copied but is no longer in the source.
     fn remove_gone(&self, before: impl Iterator<Item = PathBuf>) -> Result<(), SnapshotError> {
         for path in before.filter(|path| !self.seen.contains_key(path)) {
             let (Some(name), above) = (path.file_name(), path.parent()) else { continue };
-            // With the folder that it was in it may have gone already.
+            // It may have gone with its folder.
             let Some(folder) = open_folder(self.into, above.unwrap_or(Path::new("")))? else {
                 continue;
             };
@@ -390,7 +393,7 @@ mod tests {
         openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
     }
 
-    /// Two looks at a tree, with a change between them, and what the copy is then.
+    /// Copies a tree in two looks, with a change between them. Returns the folder with both.
     fn copied(fill: impl Fn(&Path), change: impl Fn(&Path)) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let (from, into) = (folder.path().join("from"), folder.path().join("into"));
