@@ -1,5 +1,5 @@
-//! System calls that rustix does not wrap, or wraps as unsafe. Every other module reaches the
-//! kernel through safe functions.
+//! System calls that rustix does not wrap, or wraps as unsafe. All other modules reach the kernel
+//! through safe functions.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io;
@@ -10,12 +10,12 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_sp
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-/// Size of the stack of a process that only makes a few system calls before it ends or becomes
-/// another program. Unoptimised builds need far more than the 2 KiB of an optimised one.
+/// The stack size of a process that makes only a few system calls before it ends or becomes another
+/// program. Unoptimised builds need far more than the 2 KiB of an optimised one.
 pub(crate) const STACK_BYTES: usize = 256 * 1024;
 
-/// How long a mount may have writers although nobody in this process has a file on it open any more: a process that
-/// another thread has just begun has a copy of all that was open, until it becomes another program.
+/// How long a mount may have writers although this process has no file open on it any more: a
+/// process that another thread has just started has copies of all open descriptors until exec.
 const WRITERS_TIMEOUT: Duration = Duration::from_secs(2);
 const WRITERS_PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,22 +27,21 @@ pub(crate) fn last_error() -> io::Errno {
     io::Errno::from_raw_os_error(last_errno())
 }
 
-/// The error number of this thread, without anything that a process between clone and exec must not
-/// do.
+/// Returns this thread's error number. Usable between clone and exec.
 pub(crate) fn last_errno() -> i32 {
     // SAFETY: the C library promises a valid pointer to an integer of this thread. Needed: std
     // wraps it in a larger type.
     unsafe { *libc::__errno_location() }
 }
 
-/// Gives a detached mount owners that are shifted as `users` maps them, both ways. Nothing on it has
-/// rights or is a device.
+/// Shifts the owners on a detached mount as `users` maps them, for reading and writing. Set-user-ID
+/// bits and device files on it have no effect.
 pub(crate) fn share_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
     let set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     set_attributes(mount, set, Some(users))
 }
 
-/// Shows a detached mount read-only and without devices, its owners shifted as `users` maps them.
+/// Makes a detached mount read-only and without devices, its owners shifted as `users` maps them.
 pub(crate) fn shift_owners(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
     let set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NODEV;
     set_attributes(mount, set, Some(users))
@@ -85,10 +84,11 @@ pub(crate) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
     set_attributes(mount, libc::MOUNT_ATTR_RDONLY, None)
 }
 
-/// Of the kernel: which signal says that somebody waits for a lease.
+/// The kernel's number of the call that sets the signal for broken leases.
 const F_SETSIG: libc::c_int = 10;
 
-/// Whether anybody has a file open for writing, or mapped so. Yes where the kernel does not say.
+/// Returns true if anybody has a file open for writing, or mapped so, or if the kernel does not
+/// say.
 pub(crate) fn may_be_written(file: BorrowedFd<'_>) -> bool {
     let file = file.as_raw_fd();
     // SAFETY: calls without memory. Needed: rustix has no leases. The lease is given back at once;
@@ -111,7 +111,7 @@ const LOOP_SET_CAPACITY: libc::Ioctl = opcode::none(b'L', 0x07) as libc::Ioctl;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// What a loop device is to be. Zero is what is usual.
+/// The kernel's `struct loop_config`. Zero stands for the default.
 #[repr(C)]
 #[derive(Default)]
 struct LoopConfiguration {
@@ -126,15 +126,16 @@ struct LoopConfiguration {
 
 const _: () = assert!(size_of::<LoopConfiguration>() == 304);
 
-/// The number of a loop device that nobody uses. There is one more if there was none.
+/// Returns the number of a loop device that nobody uses. Makes one if there is none.
 pub(crate) fn free_loop(control: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: a call without memory. Needed: no crate wraps it.
     let number = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) }.into())?;
     u32::try_from(number).map_err(|_| io::Errno::RANGE)
 }
 
-/// Puts a loop device before a file, until nobody uses it any more. `direct`: past the cache of the
-/// file's own file system, where that can with sectors of this size. Zero: those that it can.
+/// Sets up a loop device for a file, until nobody uses it any more. `direct` bypasses the cache of
+/// the file's own file system, if that can with sectors of `block_bytes`; zero means whatever size
+/// it can.
 pub(crate) fn begin_loop(
     device: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -153,7 +154,7 @@ pub(crate) fn begin_loop(
     .map(drop)
 }
 
-/// Has a loop device take in how long its file is now.
+/// Makes a loop device notice the current size of its file.
 pub(crate) fn see_loop_size(device: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a call without memory. Needed: no crate wraps it.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_SET_CAPACITY, 0) }.into()).map(drop)
@@ -161,7 +162,7 @@ pub(crate) fn see_loop_size(device: BorrowedFd<'_>) -> io::Result<()> {
 
 const LOOP_GET_STATUS64: libc::Ioctl = opcode::none(b'L', 0x05) as libc::Ioctl;
 
-/// What the kernel tells of a loop device.
+/// The kernel's `struct loop_info64`.
 #[repr(C)]
 #[derive(Default)]
 struct LoopStatus {
@@ -175,8 +176,8 @@ struct LoopStatus {
 
 const _: () = assert!(size_of::<LoopStatus>() == 232);
 
-/// The file that a loop device is before, as file system and inode: a name says nothing of a file
-/// on a mount that is attached nowhere. `None`: it is before none.
+/// Returns the file of a loop device, as file system and inode, because a name says nothing about a
+/// file on a detached mount. `None` if the device has no file.
 pub(crate) fn loop_file(device: BorrowedFd<'_>) -> io::Result<Option<(u64, u64)>> {
     let mut status = LoopStatus::default();
     // SAFETY: the call writes a structure of this size (232 bytes), which lives through it. Needed:
@@ -199,7 +200,7 @@ struct XfsGrowth {
     inodes_percent: u32,
 }
 
-/// What the kernel has told of an XFS since its first version.
+/// The kernel's `struct xfs_fsop_geom_v1`, which has stayed the same since its first version.
 #[repr(C)]
 #[derive(Default)]
 struct XfsGeometry {
@@ -212,14 +213,14 @@ struct XfsGeometry {
 
 const _: () = assert!(size_of::<XfsGrowth>() == 16 && size_of::<XfsGeometry>() == 112);
 
-/// Makes a mounted ext4 longer.
+/// Grows a mounted ext4.
 pub(crate) fn grow_ext4(mount: BorrowedFd<'_>, blocks: u64) -> io::Result<()> {
     // SAFETY: the call reads one number, which lives through it. Needed: no crate wraps it.
     let grown = unsafe { libc::ioctl(mount.as_raw_fd(), EXT4_IOC_RESIZE_FS, &raw const blocks) };
     check(grown.into()).map(drop)
 }
 
-/// Makes a mounted XFS longer.
+/// Grows a mounted XFS.
 pub(crate) fn grow_xfs(mount: BorrowedFd<'_>, blocks: u64, inodes_percent: u32) -> io::Result<()> {
     let growth = XfsGrowth { blocks, inodes_percent };
     // SAFETY: the call reads a structure of this size (16 bytes), which lives through it. Needed:
@@ -228,11 +229,11 @@ pub(crate) fn grow_xfs(mount: BorrowedFd<'_>, blocks: u64, inodes_percent: u32) 
     check(grown.into()).map(drop)
 }
 
-/// Of Linux, for the label of a file system.
+/// Linux's call for the label of a file system.
 const FS_IOC_SETFSLABEL: libc::Ioctl = opcode::write::<[u8; 256]>(0x94, 50) as libc::Ioctl;
 
-/// Has a mounted XFS write its superblock to the place where its next mount reads it first, and not only to its
-/// journal: setting the label, which is empty here, is what does so at once.
+/// Makes a mounted XFS write its superblock where its next mount reads it first, and not only to
+/// its journal. Setting the label, which is empty here, does that at once.
 pub(crate) fn write_xfs_superblock(mount: BorrowedFd<'_>) -> io::Result<()> {
     let label = [0_u8; 256];
     // SAFETY: the call reads 256 bytes, which live through it. Needed: no crate wraps it.
@@ -240,7 +241,7 @@ pub(crate) fn write_xfs_superblock(mount: BorrowedFd<'_>) -> io::Result<()> {
     check(set.into()).map(drop)
 }
 
-/// How many blocks a mounted XFS has.
+/// Returns the number of blocks of a mounted XFS.
 pub(crate) fn xfs_blocks(mount: BorrowedFd<'_>) -> io::Result<u64> {
     let mut geometry = XfsGeometry::default();
     // SAFETY: the number of the call says how large the structure is, so nothing is written outside
@@ -256,8 +257,8 @@ pub(crate) fn leave_network() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// Gives the calling thread, which must end soon, a tree of mounts of its own. Nothing that is mounted
-/// in it is seen elsewhere, and all of it ends with the thread.
+/// Gives the calling thread, which must end soon, a mount namespace of its own. What is mounted
+/// there is visible nowhere else, and is gone when the thread ends.
 pub(crate) fn leave_mounts() -> io::Result<()> {
     // SAFETY: a new mount namespace changes no memory and no descriptor table of this process.
     // Needed: rustix marks all of unshare unsafe because of CLONE_FILES, which is not used here.
@@ -265,7 +266,8 @@ pub(crate) fn leave_mounts() -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
 }
 
-/// Moves the calling thread, which must end soon, into the mounts of a process, at their root.
+/// Moves the calling thread, which must end soon, into the mount namespace of a process, at its
+/// root.
 pub(crate) fn enter_mounts(process: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a root and a working folder of its own change no memory and no descriptor table of this
     // process. Needed: as above.
@@ -273,8 +275,8 @@ pub(crate) fn enter_mounts(process: BorrowedFd<'_>) -> io::Result<()> {
     move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)
 }
 
-/// Makes the calling thread, which must end soon, another user and group, with all its rights: what
-/// it makes is theirs.
+/// Makes the calling thread, which must end soon, act as another user and group, with all its
+/// capabilities, so that what it makes belongs to them.
 pub(crate) fn act_as(user: u32) -> io::Result<()> {
     // SAFETY: a call without memory. Needed: the C library would change all threads of the process.
     check(unsafe { libc::syscall(libc::SYS_setresgid, SAME, user, SAME) })?;
@@ -282,7 +284,7 @@ pub(crate) fn act_as(user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What the kernel still knows of a process that somebody else has reaped.
+/// What the kernel still knows of a process that was reaped by another one.
 #[repr(C)]
 #[derive(Default)]
 struct PidfdInfo {
@@ -295,11 +297,12 @@ struct PidfdInfo {
 const _: () = assert!(size_of::<PidfdInfo>() == 64);
 
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
-/// With the first published size of the structure, which every kernel takes.
+/// The number of the call with the first published size of the structure, which every kernel
+/// accepts.
 const PIDFD_GET_INFO: libc::Ioctl = opcode::read_write::<PidfdInfo>(0xFF, 11) as libc::Ioctl;
 
-/// The wait status of a process that another process reaped, if this kernel (6.15 or newer) keeps
-/// it.
+/// Returns the wait status of a process that was reaped by another one, if this kernel (6.15 or
+/// newer) keeps it.
 pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: the number of the call says how large the structure is (64 bytes), so nothing is
@@ -308,7 +311,7 @@ pub(crate) fn status_after_reaping(pidfd: BorrowedFd<'_>) -> Option<i32> {
     (result == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// Waits for the end of a child of this process, and tells its code if it ended by itself.
+/// Waits for a child of this process to end, and returns its exit code if it exited by itself.
 pub(crate) fn reap(pid: Pid) -> Option<i32> {
     loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
@@ -318,17 +321,18 @@ pub(crate) fn reap(pid: Pid) -> Option<i32> {
     }
 }
 
-/// A process in a user namespace of its own, for as long as it takes to name that namespace.
+/// A process in a user namespace of its own, which lives until the namespace has been opened.
 pub(crate) struct Sleeper {
     pub(crate) pid: Pid,
     stack: Vec<u8>,
 }
 
 impl Sleeper {
-    /// Starts it. It shares the memory of this process, so its cost does not grow with the heap.
+    /// Starts the process. It shares this process's memory, so its cost does not grow with the
+    /// heap.
     ///
-    /// The kernel counts what a user namespace uses of some limits (watches, queues, locked memory,
-    /// namespaces) against the user who made it, too. So `owner` makes it: instances that all
+    /// For some limits (watches, queues, locked memory, namespaces) the kernel counts what a user
+    /// namespace uses against the user who made it, too. So `owner` makes it: instances that all
     /// belonged to root could starve each other and root.
     pub(crate) fn start(owner: u32) -> io::Result<Self> {
         let _blocked = SignalsBlocked::new();
@@ -347,13 +351,13 @@ impl Sleeper {
     }
 }
 
-/// The calling thread as another user, with all its rights, until it is dropped. The other threads
-/// stay who they are.
+/// Makes the calling thread act as another user, with all its capabilities, until dropped. The
+/// other threads are not affected.
 struct ActingAs {
     security_bits: libc::c_int,
 }
 
-/// Rights do not follow the user.
+/// Keeps capabilities when the user changes.
 const RIGHTS_STAY: libc::c_int = libc::SECBIT_NO_SETUID_FIXUP;
 const SAME: u32 = u32::MAX;
 
@@ -387,14 +391,14 @@ impl Drop for ActingAs {
 impl Drop for Sleeper {
     fn drop(&mut self) {
         let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
-        // The stack may only go after the process.
+        // The stack may only be freed after the process has ended.
         reap(self.pid);
         self.stack.clear();
     }
 }
 
-/// Ends with the thread that started it, so that a killed node does not live on in it, and by
-/// itself in any case.
+/// Ends with the thread that started it, so that a killed node leaves no process behind, and after
+/// a few seconds in any case.
 extern "C" fn sleep(parent: *mut c_void) -> i32 {
     let limit = libc::timespec { tv_sec: 5, tv_nsec: 0 };
     let (none, size) = (std::ptr::null::<c_void>(), 8_usize);
@@ -409,14 +413,14 @@ extern "C" fn sleep(parent: *mut c_void) -> i32 {
     0
 }
 
-/// The upper end of a stack, aligned as the call convention wants it.
+/// Returns the upper end of a stack, aligned as the calling convention requires.
 pub(crate) fn stack_top(stack: &mut [u8]) -> *mut c_void {
     let end = stack.as_mut_ptr_range().end;
     end.wrapping_sub(end.addr() % 16).cast()
 }
 
-/// Blocks all signals of the calling thread until it is dropped, so that no handler runs in a child
-/// that shares memory.
+/// Blocks all signals of the calling thread until dropped, so that no handler runs in a child that
+/// shares memory.
 pub(crate) struct SignalsBlocked {
     before: libc::sigset_t,
 }
@@ -449,8 +453,8 @@ const TUNSETOWNER: libc::Ioctl = opcode::write::<libc::c_int>(b'T', 204) as libc
 const IFF_TUN: i16 = 1;
 const IFF_NO_PI: i16 = 0x1000;
 
-/// Makes a file of `/dev/net/tun` an interface of the network that the file was opened in, which goes with
-/// the file. Nobody but the machine's root may take hold of it.
+/// Turns a file of `/dev/net/tun` into an interface of the network in which the file was opened.
+/// The interface is removed with the file. Only the machine's root may attach to it.
 pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     // SAFETY: a zeroed request is valid: a name without characters, and numbers.
     let mut request = unsafe { std::mem::zeroed::<libc::ifreq>() };
@@ -468,7 +472,7 @@ pub(crate) fn make_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETOWNER, 0) }.into()).map(drop)
 }
 
-/// Marks all that a socket sends (`SO_MARK`).
+/// Sets the mark of all packets that a socket sends (`SO_MARK`).
 pub(crate) fn mark(socket: BorrowedFd<'_>, mark: u32) -> io::Result<()> {
     // SAFETY: the kernel reads the four bytes of `mark`. Needed: rustix has no such option.
     let set = unsafe {
