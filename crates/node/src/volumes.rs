@@ -1,11 +1,11 @@
-//! File systems that outlive the instances that use them: volumes, and what an instance wrote over
-//! its layers where that is kept.
+//! Volumes: file systems that outlive the instances that use them. Also kept layers, which have
+//! what an instance wrote over its layers.
 //!
-//! Each is a file with a file system in it. Used, it stands behind a loop device that the kernel
-//! lets go of with the last mount, so a killed node leaves nothing that a later one would have to
-//! find. Whoever uses one holds a lock on its file, which the loop device keeps as long as it lives:
-//! no file system is ever mounted by two instances, whatever rows, records and runs of this program
-//! say.
+//! Each is a file with a file system in it. While it is used, it is behind a loop device that the
+//! kernel releases with the last mount, so a killed node leaves nothing that a later one would have
+//! to find. A user holds a lock on the file, which the loop device keeps as long as it exists: no
+//! file system is ever mounted by two instances, whatever rows, records and other runs of this
+//! program say.
 
 mod clone;
 mod copy;
@@ -39,11 +39,11 @@ pub struct NewVolume {
     pub name: VolumeName,
     pub owner: Owner,
     pub size_mb: u32,
-    /// What it is filled with at first.
+    /// The volume whose content it gets at first.
     pub from: Option<VolumeName>,
 }
 
-/// One that there is.
+/// A volume that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     pub name: VolumeName,
@@ -63,21 +63,21 @@ pub struct Volumes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Folder,
-    /// With others of which clones are made.
+    /// In the pool, with others that are cloned.
     Pool,
 }
 
-/// What a volume holds of its owner's share.
+/// What a volume takes of its owner's share.
 #[derive(Debug)]
 struct Held {
     owner: Owner,
     size_mb: u32,
     place: Place,
-    /// The first for its first size, others for what it grew by.
+    /// The first is for its first size, the others for what it grew by.
     permits: Vec<Permit<Owner>>,
 }
 
-/// A file system that is being filled. Without a name, it is gone with this value.
+/// A volume that is being filled. As long as it has no name, it is removed with this value.
 #[derive(Debug)]
 pub struct Filling {
     image: Image,
@@ -86,7 +86,7 @@ pub struct Filling {
 }
 
 impl Volumes {
-    /// Finds those that earlier nodes made in this folder and in the pool.
+    /// Finds the volumes that earlier nodes made in this folder and in the pool.
     pub(crate) fn open(folder: &Path, room: Limits, pool: &Arc<pool::Pool>) -> io::Result<Self> {
         let in_pool = pool.root().join(FOLDER);
         let is_apart = pool.root() != folder;
@@ -116,7 +116,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// What snapshots take their room of, too.
+    /// Returns the pool of room, which snapshots share.
     pub(crate) fn room(&self) -> Pool<Owner> {
         self.room.clone()
     }
@@ -131,22 +131,22 @@ impl Volumes {
         held.iter().map(one).collect()
     }
 
-    /// Megabytes of one that there is.
+    /// Returns the size of a volume in MB, if it exists.
     pub fn size_mb(&self, name: &VolumeName) -> Option<u32> {
         self.held.lock().get(name).map(|held| held.size_mb)
     }
 
-    /// Where files are that are cloned.
+    /// Returns the pool in which cloned files are.
     pub(crate) fn pool(&self) -> &Arc<pool::Pool> {
         &self.pool
     }
 
-    /// What one takes of the machine's disk by now.
+    /// Returns how much of the machine's disk a volume takes so far.
     pub fn used_bytes(&self, name: &VolumeName) -> Result<u64, VolumeError> {
         Ok(std::fs::symlink_metadata(self.path(name)?)?.blocks() * BLOCK_BYTES)
     }
 
-    /// Makes one, unless it is there. It is whole and on the disk when this returns.
+    /// Makes a volume, unless it exists already. It is complete and on disk when this returns.
     pub fn make(&self, new: &NewVolume) -> Result<(), VolumeError> {
         if self.size_mb(&new.name).is_some() {
             return Ok(());
@@ -167,14 +167,14 @@ impl Volumes {
         if needs_mb > new.size_mb {
             return Err(VolumeError::TooSmall { size_mb: new.size_mb, needs_mb });
         }
-        // Beside its source, where it can be a clone of it.
+        // In the same place as its source, so that it can be a clone of it.
         let held = self.take(&new.owner, new.size_mb, place)?;
         let image = Image::copy(&self.folder_of(&held)?, &from, new.size_mb)?;
         image.sync()?;
         self.keep(&new.name, &image, held).map(drop)
     }
 
-    /// Makes one for whoever fills it with files.
+    /// Makes a volume for the caller to fill with files.
     pub fn begin(&self, owner: &Owner, size_mb: u32) -> Result<Filling, VolumeError> {
         let held = self.take(owner, size_mb, self.place_of_clones())?;
         let image = Image::make(&self.folder_of(&held)?, size_mb, Purpose::Cloned)?;
@@ -182,7 +182,7 @@ impl Volumes {
         Ok(Filling { image, mount, held })
     }
 
-    /// Gives what was filled its name. It is on the disk when this returns.
+    /// Gives a filled volume its name. It is on disk when this returns.
     pub fn finish(&self, filling: Filling, name: &VolumeName) -> Result<(), VolumeError> {
         let Filling { image, mount, held } = filling;
         rustix::fs::syncfs(crate::file_system::top(rustix::fd::AsFd::as_fd(&mount))?)
@@ -191,13 +191,14 @@ impl Volumes {
         image.sync()?;
         self.keep(name, &image, held)?;
         drop(image);
-        // The kernel takes the mount down by itself. What others copy must not change any more.
+        // The kernel takes the mount down asynchronously. What others copy must not change any
+        // more.
         let path = self.path(name)?;
         let released = Image::open(&path)?;
         released.map(drop).ok_or_else(|| VolumeError::InUse(name.clone()))
     }
 
-    /// Makes one larger, also while it is used.
+    /// Makes a volume larger, even while it is used.
     pub fn grow(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeError> {
         let mut all = self.held.lock();
         let missing = || VolumeError::Missing(name.clone());
@@ -220,10 +221,10 @@ impl Volumes {
         Ok(())
     }
 
-    /// Removes one for good. Who uses it still does so until its end.
+    /// Removes a volume for good. An instance that uses it can go on until it ends.
     pub fn remove(&self, name: &VolumeName) -> Result<(), VolumeError> {
         let Some(held) = self.held.lock().remove(name) else { return Ok(()) };
-        // Without the lock: a large file takes its time. Its room is taken until it is gone.
+        // Without the lock, because a large file takes time. Its room is taken until it is gone.
         let removed = files::remove(&self.file(&held, name));
         if removed.is_err() {
             self.held.lock().insert(name.clone(), held);
@@ -231,14 +232,15 @@ impl Volumes {
         Ok(removed?)
     }
 
-    /// A mount of it, attached nowhere yet, for the only one who uses it from now on.
+    /// Mounts a volume, attached nowhere yet, for its only user from now on.
     pub(crate) fn attach(&self, name: &VolumeName) -> Result<OwnedFd, VolumeError> {
         let image = Image::open(&self.path(name)?)?;
         Ok(image.ok_or_else(|| VolumeError::InUse(name.clone()))?.attach()?)
     }
 
-    /// A kept layer, to be read beside whoever writes into it. Its files have the owners that the
-    /// instance sees. For as long as the answer lives, nobody else begins to use it.
+    /// Mounts a kept layer for reading, even while an instance writes into it. Its files have the
+    /// owners that the instance sees. As long as the returned value lives, nobody else can start
+    /// using it.
     pub(crate) fn look_into(&self, name: &VolumeName) -> Result<Written, VolumeError> {
         let path = self.path(name)?;
         let mount = image::look_into(&path)?.map_or_else(|| self.attach(name), Ok)?;
@@ -250,8 +252,8 @@ impl Volumes {
         Ok(Held { owner: owner.clone(), size_mb, place, permits })
     }
 
-    /// Gives what is whole on the disk its name, and answers whether it has it: somebody else may have
-    /// made the same meanwhile.
+    /// Gives a complete image on disk its name. Returns false if somebody else has made one of the
+    /// same name meanwhile.
     fn keep(&self, name: &VolumeName, image: &Image, held: Held) -> Result<bool, VolumeError> {
         let path = self.file(&held, name);
         let mut all = self.held.lock();
@@ -284,7 +286,7 @@ impl Volumes {
         }
     }
 
-    /// Of what is to be cloned.
+    /// Returns where files go that are to be cloned.
     fn place_of_clones(&self) -> Place {
         match self.pool.clones() {
             Clones::Pool(_) => Place::Pool,
@@ -292,7 +294,7 @@ impl Volumes {
         }
     }
 
-    /// Whether clones can be made of it.
+    /// Returns true if the volume can be cloned.
     fn is_cloned(&self, name: &VolumeName) -> bool {
         let place = self.held.lock().get(name).map(|held| held.place);
         match self.pool.clones() {
@@ -302,7 +304,7 @@ impl Volumes {
         }
     }
 
-    /// Of the owner, where these are.
+    /// Returns the owner's folder for such volumes, and makes it if needed.
     fn folder_of(&self, held: &Held) -> io::Result<PathBuf> {
         let folder = self.folder_in(held.place).join(held.owner.as_str());
         if !folder.exists() {
@@ -312,7 +314,7 @@ impl Volumes {
     }
 }
 
-/// With those above it. All of them are on the disk when this returns.
+/// Makes a folder and those above it. All of them are on disk when this returns.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     files::sync_folder_of(folder)?;
@@ -320,14 +322,14 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 impl Filling {
-    /// Where its files go, as long as this value lives.
+    /// Returns the folder to fill. Valid as long as this value lives.
     pub fn folder(&self) -> PathBuf {
         use rustix::fd::AsRawFd;
         PathBuf::from(format!("/proc/self/fd/{}", self.mount.as_raw_fd()))
     }
 }
 
-/// Megabytes that all of them, and all that was cloned, have on the disk by now.
+/// Returns how much disk space all volumes and cloned files take so far, in MB.
 pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     let mut bytes = pool::allocated_bytes(folder)?;
     if folder.join(FOLDER).exists() {
@@ -338,10 +340,10 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     Ok(bytes >> 20)
 }
 
-/// In which the kernel counts what a file has on the disk.
+/// The unit in which the kernel counts a file's blocks on disk.
 const BLOCK_BYTES: u64 = 512;
 
-/// The files of all owners.
+/// Lists the files of all owners.
 fn images(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

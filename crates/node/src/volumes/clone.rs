@@ -1,4 +1,4 @@
-//! A disk that stays, as a snapshot of its instance clones it.
+//! A disk that stays, as a source for cloning it into a snapshot.
 
 use super::image::{Image, open_to_write};
 use super::{Volumes, image};
@@ -9,21 +9,21 @@ use rustix::fs::{fstat, ioctl_ficlone, syncfs};
 use std::io;
 use types::instance::VolumeName;
 
-/// For as long as it lives, nobody else begins to use the disk.
+/// A disk to clone. As long as this lives, nobody else can start using the disk.
 pub(crate) struct CloneSource {
     file: OwnedFd,
     usage: Usage,
 }
 
 enum Usage {
-    /// An instance writes to it; this is one more mount of it.
+    /// An instance writes to it; this is an additional mount of it.
     Mounted(OwnedFd),
-    /// Locked, and all that was written is in the file.
+    /// Locked, and everything that was written is in the file.
     Idle(#[expect(dead_code, reason = "held for its lock")] Image),
 }
 
 impl Volumes {
-    /// `None`: it is where nothing can be cloned.
+    /// Prepares to clone a disk. `None` if it is in a place where files cannot be cloned.
     pub(crate) fn clone_source(
         &self,
         name: &VolumeName,
@@ -42,7 +42,7 @@ impl Volumes {
 }
 
 impl CloneSource {
-    /// Has all that was written until now in the file.
+    /// Writes everything written so far to the file.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match &self.usage {
             Usage::Mounted(mount) => Ok(syncfs(top(mount.as_fd())?)?),
@@ -50,22 +50,22 @@ impl CloneSource {
         }
     }
 
-    /// What it has of the machine's disk.
+    /// Returns how much of the machine's disk it takes.
     pub(crate) fn allocated_bytes(&self) -> io::Result<u64> {
         allocated_bytes(&self.file)
     }
 
-    /// Makes an empty file the same as this one is at this moment.
+    /// Makes an empty file a clone of this one at this moment.
     ///
-    /// What is in it is as after a power cut right after [`Self::sync`]: the kernel may be moving
-    /// what is in the journal to its places meanwhile, and goes on with that when the clone is
+    /// Its content is like after a power cut right after [`Self::sync`]: the kernel may just be
+    /// moving changes from the journal to their final places, and completes that when the clone is
     /// mounted.
     pub(crate) fn clone_into(&self, file: &OwnedFd) -> io::Result<()> {
         Ok(ioctl_ficlone(file, &self.file)?)
     }
 }
 
-/// What a file has of the machine's disk, with what it shares.
+/// Returns how much of the machine's disk a file takes, including shared blocks.
 pub(crate) fn allocated_bytes(file: impl AsFd) -> io::Result<u64> {
     Ok(fstat(file)?.st_blocks.unsigned_abs() * super::BLOCK_BYTES)
 }

@@ -1,15 +1,15 @@
-//! Copies of files that are mostly holes.
+//! Copies files that are mostly holes.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{SeekFrom, copy_file_range, fstat, ftruncate, ioctl_ficlone, seek};
 use rustix::io::Errno;
 use std::io;
 
-/// At once, so that a copy of much can be interrupted.
+/// How much one call copies at most, so that copying can be interrupted.
 const PIECE_BYTES: u64 = 64 << 20;
 
-/// Fills an empty file with what is in another: with the same blocks, where the file system of both
-/// can share them, else with copies of all that is not a hole.
+/// Copies a file into an empty one. Shares its blocks if the file system can do that, and copies
+/// everything but the holes otherwise.
 pub(super) fn copy_blocks(source: &OwnedFd, into: &OwnedFd) -> io::Result<()> {
     match ioctl_ficlone(into, source) {
         Ok(()) => Ok(()),
@@ -27,7 +27,7 @@ fn copy_data(source: &OwnedFd, into: &OwnedFd) -> io::Result<()> {
     while at < size {
         let begin = match seek(source, SeekFrom::Data(at)) {
             Ok(begin) => begin,
-            // Nothing but a hole is left.
+            // Only a hole is left.
             Err(Errno::NXIO) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -41,7 +41,7 @@ fn copy_piecewise(source: &OwnedFd, into: &OwnedFd, begin: u64, end: u64) -> io:
     let (mut from, mut to) = (begin, begin);
     while from < end {
         let piece = usize::try_from((end - from).min(PIECE_BYTES)).map_err(io::Error::other)?;
-        // Moves both positions.
+        // This moves both positions.
         if copy_file_range(source, Some(&mut from), into, Some(&mut to), piece)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

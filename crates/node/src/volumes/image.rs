@@ -13,23 +13,24 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long an instance that is gone may still hold its file systems: the kernel takes its mounts
-/// down after its last process.
+/// How long to wait for an instance that is gone but still holds its file systems: the kernel takes
+/// its mounts down after its last process.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 const RELEASE_PAUSE: Duration = Duration::from_millis(2);
 const MIB: u64 = 1 << 20;
 
-/// Open, and locked by whoever has this.
+/// A file with a file system, open and locked by this value.
 #[derive(Debug)]
 pub(super) struct Image {
     file: OwnedFd,
-    /// One that it was mounted through when it was made. The kernel may not be done with that mount
-    /// yet, and a second device before the file would be a second file system in it.
+    /// The device through which it was mounted when it was made. The kernel may not have finished
+    /// with that mount yet, and a second device for the file would mean a second, conflicting
+    /// mount.
     device: Option<Device>,
 }
 
 impl Image {
-    /// An empty one without a name.
+    /// Makes an empty one without a name.
     pub(super) fn make(folder: &Path, size_mb: u32, purpose: Purpose) -> io::Result<Self> {
         let mut image = Self::nameless(folder)?;
         ftruncate(&image.file, bytes(size_mb))?;
@@ -45,8 +46,8 @@ impl Image {
         Ok(image)
     }
 
-    /// One without a name that begins as what is in another file, and shares its blocks where the
-    /// file system that both are on can.
+    /// Makes one without a name from the content of another file. They share blocks if their file
+    /// system can do that.
     pub(super) fn copy(folder: &Path, source: &Path, size_mb: u32) -> io::Result<Self> {
         let image = Self::nameless(folder)?;
         let source =
@@ -62,17 +63,17 @@ impl Image {
         Ok(Self { file, device: None })
     }
 
-    /// Waits until the whole is on the disk.
+    /// Waits until everything is on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.file)?)
     }
 
-    /// Gives one that is on the disk a name, which is there too when this returns.
+    /// Gives an image that is on disk a name, which is on disk too when this returns.
     pub(super) fn name(&self, path: &Path) -> io::Result<()> {
         pool::name(&self.file, path)
     }
 
-    /// `None`: somebody uses it.
+    /// Opens and locks an existing one. `None` if somebody uses it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = open_to_write(path)?;
         let deadline = Instant::now() + RELEASE_TIMEOUT;
@@ -93,7 +94,7 @@ impl Image {
         Device::attach(&self.file, Cache::Once { sector_bytes })
     }
 
-    /// A mount that is attached nowhere. The lock lasts as long as any mount of it.
+    /// Mounts it, attached nowhere. The lock lasts as long as any of its mounts.
     pub(super) fn attach(&self) -> io::Result<OwnedFd> {
         let format = Format::read(&self.file)?;
         format.grow_unmounted(&self.file)?;
@@ -110,12 +111,12 @@ impl Image {
     }
 }
 
-/// Makes a file longer, and the file system in it, whoever uses it.
+/// Grows a file and the file system in it, even if it is in use.
 pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
     let file = open_to_write(path)?;
     ftruncate(&file, bytes(size_mb))?;
     fsync(&file)?;
-    // What nobody uses grows when somebody does.
+    // An unused one is grown when it is next mounted.
     let Some(device) = Device::of_file(&file)? else { return Ok(Grown::Now) };
     device.see_size()?;
     let format = Format::read(&file)?;
@@ -123,7 +124,7 @@ pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
     format.grow(mount.as_fd(), size_mb)
 }
 
-/// A read-only mount of what is in use. `None`: nobody uses it.
+/// Mounts one that is in use for reading. `None` if nobody uses it.
 pub(super) fn look_into(path: &Path) -> io::Result<Option<OwnedFd>> {
     let file = open_to_write(path)?;
     let Some(device) = Device::of_file(&file)? else { return Ok(None) };

@@ -1,14 +1,14 @@
-//! Writable layers that stay: what an instance wrote over its image is there again in the next
-//! instance over the same image.
+//! Kept layers: writable layers that stay, so that what an instance wrote over its image is there
+//! again for the next instance over the same image.
 //!
 //! ```text
-//! over    names what the layer lies over, as its caller does
-//! under   the snapshot among that, if there is one
+//! over    identifies what the layer lies over, by the caller's name for it
+//! under   the snapshot that is part of that, if there is one
 //! upper/  what the instance wrote
-//! work/   of the kernel
+//! work/   used by the kernel
 //! ```
 //!
-//! No instance sees more of it than the upper folder.
+//! Instances see only the upper folder.
 
 use super::image::Image;
 use super::{Held, Volumes};
@@ -24,12 +24,12 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use types::instance::VolumeName;
 
-/// A layer without it is only half made.
+/// Written last: a layer without it is half made.
 const OVER: &str = "over";
 const UNDER: &str = "under";
 const TEXT_BYTES_MAX: u64 = 4_096;
 
-/// A layer as an instance asks for it.
+/// A layer that an instance asks for.
 pub(crate) struct KeptLayer<'s> {
     pub(crate) volume: &'s VolumeName,
     pub(crate) owner: &'s Owner,
@@ -37,7 +37,7 @@ pub(crate) struct KeptLayer<'s> {
     pub(crate) over: &'s str,
 }
 
-/// One that there is, mounted.
+/// An existing layer, mounted.
 pub(crate) struct FoundLayer {
     pub(crate) mount: OwnedFd,
     pub(crate) under: Under,
@@ -48,11 +48,12 @@ pub(crate) struct FoundLayer {
 pub(crate) enum Under {
     Nothing,
     Snapshot(SnapshotName),
-    /// An earlier release made it, for which it was always the one that the instance asks for.
+    /// Made by an earlier release, with which it was always the snapshot that the instance asks
+    /// for.
     Unsaid,
 }
 
-/// One that is being made, mounted. Without a name, it is gone with this value.
+/// A layer that is being made, mounted. As long as it has no name, it is removed with this value.
 pub(crate) struct NewLayer<'v> {
     volumes: &'v Volumes,
     name: &'v VolumeName,
@@ -63,7 +64,7 @@ pub(crate) struct NewLayer<'v> {
 }
 
 impl Volumes {
-    /// The layer that there is. One that lies over something else is removed.
+    /// Mounts the existing layer. Removes it if it lies over something else.
     pub(crate) fn find_layer(
         &self,
         wanted: &KeptLayer<'_>,
@@ -83,7 +84,8 @@ impl Volumes {
         Ok(None)
     }
 
-    /// An empty one, or one that begins as a disk was, and is as large as that at least.
+    /// Begins a layer: an empty one, or one with the content of a disk and at least as large as
+    /// that.
     pub(crate) fn begin_layer<'v>(
         &'v self,
         wanted: &KeptLayer<'v>,
@@ -110,21 +112,21 @@ impl Volumes {
 }
 
 impl NewLayer<'_> {
-    /// Where its files go.
+    /// Returns the mount to fill.
     pub(crate) fn mount(&self) -> BorrowedFd<'_> {
         self.mount.as_fd()
     }
 
-    /// Gives it its name. It is on the disk when this returns.
+    /// Gives the layer its name. It is on disk when this returns.
     pub(crate) fn finish(self, under: Option<&SnapshotName>) -> Result<OwnedFd, VolumeError> {
         let Self { volumes, name, over, image, mount, held } = self;
         write(mount.as_fd(), UNDER, under.map_or("", SnapshotName::as_str))?;
         write(mount.as_fd(), OVER, over)?;
-        // With that, the device has what is in the file on the disk.
+        // After that, everything in the device is in the file on disk.
         syncfs(crate::file_system::top(mount.as_fd())?).map_err(io::Error::from)?;
         match volumes.keep(name, &image, held)? {
             true => Ok(mount),
-            // Somebody else made it meanwhile, and has it.
+            // Somebody else made it meanwhile and is using it.
             false => Err(VolumeError::InUse(name.clone())),
         }
     }
