@@ -1,4 +1,4 @@
-//! One thread that learns of the end of every first process.
+//! Runs one thread that learns of the end of every first process.
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Events taken at once.
+/// How many events are taken at once.
 const BATCH: usize = 64;
 const END: u64 = u64::MAX;
 
@@ -19,7 +19,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Calls `ended` with the key of each process that has ended.
+    /// Starts the thread, which calls `ended` with the key of each process that has ended.
     pub(crate) fn start(ended: impl Fn(u64) + Send + 'static) -> io::Result<Self> {
         let poll = Arc::new(epoll::create(CreateFlags::CLOEXEC)?);
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -30,7 +30,7 @@ impl Watch {
         Ok(Self { poll, end, thread: Some(thread) })
     }
 
-    /// `key` must not be [`u64::MAX`].
+    /// Watches a process. `key` must not be [`u64::MAX`].
     pub(crate) fn add(&self, process: impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::add(
             &self.poll,
@@ -43,7 +43,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // An eventfd that was never written to takes any number.
+        // The write cannot block, because nothing else was written to the eventfd.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

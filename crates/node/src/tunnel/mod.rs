@@ -1,7 +1,7 @@
-//! Tunnels (WireGuard) of instances. An instance has the inner end of its tunnel, without any right over
-//! it; the outer end, the keys and the protocol are here. The kernel of not every machine knows the
-//! protocol, so it is spoken by this process, in one thread for each tunnel: it ends with this process,
-//! and whoever wants it makes it again.
+//! WireGuard tunnels of instances. An instance has the inner end of its tunnel, but no rights over
+//! it; the outer end, the keys and the protocol are here. Not every machine's kernel knows the
+//! protocol, so this process implements it, in one thread for each tunnel. A tunnel ends with this
+//! process, and whoever needs it sets it up again.
 
 mod relay;
 
@@ -26,10 +26,11 @@ use types::instance::InstanceName;
 use types::parts::addresses::is_public;
 use types::tunnel::TunnelSettings;
 
-/// Larger ones than any wire carries. A tunnel keeps a few hundred packets that wait for a key.
+/// The largest packets that any link carries. A tunnel keeps a few hundred packets that wait for a
+/// key, so this limits memory.
 const MTU_MAX: u16 = 9_000;
 
-/// A tunnel that runs. It ends when this is dropped.
+/// A running tunnel, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     end: OwnedFd,
@@ -39,7 +40,7 @@ pub(crate) struct Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        // An eventfd that was never written to takes any number.
+        // The write cannot block, because nothing else was written to the eventfd.
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -47,7 +48,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// Who has how many of them.
+/// How many tunnels each owner has.
 pub(crate) type Tunnels = Pool<Option<Owner>>;
 
 pub(crate) fn pool(limits: &Limits) -> Tunnels {
@@ -55,9 +56,9 @@ pub(crate) fn pool(limits: &Limits) -> Tunnels {
 }
 
 impl Node {
-    /// Gives an instance a tunnel, instead of the one that it may have. `endpoint` is where the name in the
-    /// settings leads to now. It is there when this returns; whether the other end answers is seen by
-    /// using it.
+    /// Gives an instance a tunnel, replacing the one that it may have. `endpoint` is the current
+    /// address of the host in the settings. The tunnel exists when this returns; whether the other
+    /// end answers shows only in use.
     pub fn set_tunnel(
         &self,
         id: &InstanceName,
@@ -66,14 +67,14 @@ impl Node {
     ) -> Result<(), TunnelError> {
         let instance = self.find(id).map_err(|_| TunnelError::Gone)?;
         let mut tunnel = instance.tunnel.lock();
-        // No firewall is made stricter, and no instance removed, while the lock of its tunnel is held.
+        // While this lock is held, no firewall gets stricter and no instance is removed.
         let firewall = instance.firewall().ok_or(TunnelError::Gone)?;
         let process = instance.body.process().ok_or(TunnelError::Gone)?;
         if firewall.level == Level::Closed {
             return Err(TunnelError::Closed);
         }
         check_endpoint(&self.shared.settings, endpoint)?;
-        // Both would have the same name.
+        // Both would have the same interface name.
         drop(tunnel.take());
         let permit = self.tunnels.take(&instance.owner, 1)?;
         let peer = outer_end(&firewall, endpoint)?;
@@ -93,7 +94,7 @@ impl Node {
         let home = &self.shared.home;
         let tun = home.make_tun(process.network(), settings, mtu, &kept).map_err(|error| {
             match error.kind() {
-                // The parser has seen to the names of the interfaces that there are.
+                // The parser has checked that the interface name is not taken.
                 io::ErrorKind::InvalidInput | io::ErrorKind::NetworkUnreachable => {
                     TunnelError::Unfit(error)
                 }
@@ -119,7 +120,7 @@ impl Node {
         Ok(Tunnel { end, thread: Some(thread), _permit: permit })
     }
 
-    /// Ends the tunnel of an instance. Answers whether it had one.
+    /// Ends the tunnel of an instance. Returns whether it had one.
     pub fn remove_tunnel(&self, id: &InstanceName) -> Result<bool, Error> {
         Ok(self.find(id)?.tunnel.lock().take().is_some())
     }
@@ -130,8 +131,8 @@ impl Node {
 }
 
 impl Instance {
-    /// Ends what would lead past a firewall of this level, and holds off whoever would begin it, until
-    /// `work` is done.
+    /// Runs `work`, and then ends a tunnel that would bypass a firewall of this level. No tunnel
+    /// can be started meanwhile.
     pub(crate) fn without_way_past<T>(&self, level: Level, work: impl FnOnce() -> T) -> T {
         let mut tunnel = self.tunnel.lock();
         let done = work();
@@ -142,8 +143,8 @@ impl Instance {
     }
 }
 
-/// What an instance reaches as before although everything goes through its tunnel: what belongs to
-/// the machine that it is on.
+/// Returns the addresses that stay reachable as before even if everything else goes through the
+/// tunnel: those of the machine that the instance is on.
 fn kept(settings: &Settings) -> Vec<Ipv4Addr> {
     let Egress::Internet { doors, .. } = &settings.egress else { return Vec::new() };
     let doors = doors.iter().map(|door| *door.ip());
@@ -164,8 +165,8 @@ fn check_endpoint(settings: &Settings, endpoint: SocketAddr) -> Result<(), Tunne
     if fits { Ok(()) } else { Err(TunnelError::Endpoint(endpoint)) }
 }
 
-/// A socket of the machine's that speaks with the peer alone, from the address of the instance's own
-/// traffic.
+/// Opens a socket of the machine that is connected to the peer, with the same source address as the
+/// instance's own traffic.
 fn outer_end(firewall: &Firewall, endpoint: SocketAddr) -> io::Result<UdpSocket> {
     let from: IpAddr = match endpoint {
         SocketAddr::V4(_) => firewall.source.unwrap_or(Ipv4Addr::UNSPECIFIED).into(),

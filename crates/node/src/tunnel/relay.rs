@@ -1,4 +1,4 @@
-//! What moves packets between the two ends of a tunnel.
+//! Moves packets between the two ends of a tunnel.
 
 use boringtun::noise::{Tunn, TunnResult};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,21 +8,21 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 use types::tunnel::Network;
 
-/// Packets of one direction before it is the other's turn.
+/// How many packets go in one direction before it is the other direction's turn.
 const BURST: usize = 64;
-/// How often it is looked whether something has to be sent again, or a key is too old.
+/// How often to check whether something has to be sent again, or a key is too old.
 const TICK: Duration = Duration::from_millis(250);
-/// More than the protocol adds to a packet, and no less than its own messages have. Its code ends the
-/// thread when a buffer is too small.
+/// More than the protocol adds to a packet, and at least as large as its own messages. Its code
+/// panics, which ends the thread, if a buffer is too small.
 const ADDED_BYTES: usize = 256;
 
-/// All that a tunnel consists of, in its thread.
+/// Everything that a tunnel's thread works with.
 pub(super) struct Relay {
     /// The inner end.
     pub(super) tun: OwnedFd,
-    /// The outer one, connected with the peer.
+    /// The outer end, connected to the peer.
     pub(super) peer: UdpSocket,
-    /// Readable when it is to end.
+    /// Readable when the tunnel is to end.
     pub(super) end: OwnedFd,
     pub(super) noise: Tunn,
     pub(super) allowed: Vec<Network>,
@@ -30,7 +30,7 @@ pub(super) struct Relay {
     pub(super) sealed: Vec<u8>,
 }
 
-/// Whether there is a device to serve.
+/// Whether the tunnel's interface still exists.
 #[derive(PartialEq, Eq)]
 enum Device {
     Lives,
@@ -38,15 +38,17 @@ enum Device {
 }
 
 impl Relay {
-    /// Buffers for packets of this size. A datagram that fits into one fits into the other, opened or not.
+    /// Makes buffers for packets of this size. A datagram that fits into one of them also fits into
+    /// the other, encrypted or not.
     pub(super) fn buffers(mtu: u16) -> (Vec<u8>, Vec<u8>) {
         let size = usize::from(mtu) + 2 * ADDED_BYTES;
         (vec![0; size], vec![0; size])
     }
 
-    /// Until it is to end, or the network of the instance is gone.
+    /// Runs until the tunnel is to end, or the instance's network is gone.
     pub(super) fn run(mut self) {
-        // The protocol logs each message that a peer does not answer, and tenants choose their peers.
+        // The protocol logs each message that a peer does not answer, and tenants choose their
+        // peers.
         let _silence =
             tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
         let first = self.noise.format_handshake_initiation(&mut self.sealed, false);
@@ -63,7 +65,7 @@ impl Relay {
         }
     }
 
-    /// Waits for a packet or a tick. `false` when it is to end.
+    /// Waits for a packet or a tick. Returns `false` when the tunnel is to end.
     fn waits(&self) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
         let mut files =
@@ -76,7 +78,7 @@ impl Relay {
         }
     }
 
-    /// Packets of the instance.
+    /// Sends packets of the instance to the peer.
     fn leave(&mut self) -> Device {
         for _ in 0..BURST {
             let room = self.plain.len() - ADDED_BYTES;
@@ -95,10 +97,10 @@ impl Relay {
         Device::Lives
     }
 
-    /// Datagrams of the peer.
+    /// Passes datagrams of the peer to the instance.
     fn arrive(&mut self) -> Device {
         for _ in 0..BURST {
-            // That the peer is not there is told once for each datagram that it did not get.
+            // If the peer is not there, this fails once for each datagram that it did not get.
             let Ok(length) = self.peer.recv(&mut self.sealed) else { break };
             let datagram = self.sealed.get(..length).unwrap_or_default();
             match self.noise.decapsulate(None, datagram, &mut self.plain) {
@@ -116,14 +118,14 @@ impl Relay {
                         return Device::Gone;
                     }
                 }
-                // Whoever sends nonsense is not told so.
+                // A peer that sends invalid datagrams gets no answer.
                 TunnResult::Done | TunnResult::Err(_) => {}
             }
         }
         Device::Lives
     }
 
-    /// Packets that had to wait for a key.
+    /// Sends the packets that had to wait for a key.
     fn send_waiting(&mut self) {
         while let TunnResult::WriteToNetwork(datagram) =
             self.noise.decapsulate(None, &[], &mut self.plain)
@@ -133,20 +135,20 @@ impl Relay {
     }
 }
 
-/// A datagram that cannot be sent is lost, as any can be.
+/// Sends a datagram. One that cannot be sent is lost, which is normal for datagrams.
 fn send(peer: &UdpSocket, result: TunnResult<'_>) {
     if let TunnResult::WriteToNetwork(datagram) = result {
         let _ = peer.send(datagram);
     }
 }
 
-/// Gives the instance a packet, if it comes from where the peer may speak for.
+/// Passes a packet to the instance if its source is among the networks of the peer.
 fn give(tun: &OwnedFd, allowed: &[Network], packet: &[u8], from: std::net::IpAddr) -> Device {
     if !allowed.iter().any(|network| network.contains(from)) {
         return Device::Lives;
     }
     match rustix::io::write(tun, packet) {
-        // A packet that the kernel takes for none is lost.
+        // A packet that the kernel rejects is dropped.
         Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::NOBUFS | Errno::IO) => {
             Device::Lives
         }
