@@ -1,8 +1,8 @@
-//! The images below snapshots. Each is kept for as long as the node has a snapshot over it, wherever
-//! that one's files are and whatever the image's name means by now.
+//! Keeps the images below snapshots. Each is kept as long as the node has a snapshot over it,
+//! wherever the snapshot's files are and whatever the image's name has come to mean.
 //!
-//! Which these are is noted with the snapshots. The leases are taken again at each start, before
-//! anything of the images is removed.
+//! Which images these are is stored with the snapshots. The leases are taken again at each start,
+//! before any image is removed.
 
 use images::{Digest, InvalidDigest, Lease, Store};
 use node::{SnapshotName, Snapshots};
@@ -17,9 +17,9 @@ pub(crate) struct Bases(Mutex<HashMap<Digest, Lease>>);
 pub(crate) enum Below {
     /// This image, which is here.
     Image(Digest),
-    /// This image, which is not.
+    /// This image, which is not here.
     Lost(Digest),
-    /// Nobody has noted it: the snapshot is older than such notes.
+    /// Unknown, because the snapshot is older than such notes.
     Unnoted,
 }
 
@@ -36,7 +36,8 @@ impl Below {
 }
 
 impl Bases {
-    /// Keeps what snapshots lie over, and lets go of what none does any more.
+    /// Keeps the images that snapshots lie over, and releases those that no snapshot needs any
+    /// more.
     pub(crate) fn follow(&self, snapshots: &Snapshots, images: &Store) {
         let mut held = self.0.lock();
         let wanted: HashSet<Digest> = snapshots.bases().iter().filter_map(|it| read(it)).collect();

@@ -1,4 +1,4 @@
-//! What the data plane asks of the machine.
+//! What the gateway asks of the machine.
 
 use crate::{Inner, Interrupted, LocalMachine};
 use gateway::{BoxFuture, Machine, MachineError};
@@ -21,8 +21,8 @@ impl Machine for LocalMachine {
         Box::pin(async move {
             let id = InstanceName::new(instance)
                 .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
-            // Some microseconds: the socket is made inside the network of the instance and used
-            // from outside.
+            // This takes some microseconds: the socket is made inside the instance's network and
+            // used from outside.
             let socket = self.0.node.socket(&id).map_err(|error| match error {
                 Error::Missing(_) => io::Error::new(io::ErrorKind::NotFound, error),
                 other => io::Error::other(other),
@@ -53,7 +53,8 @@ impl Machine for LocalMachine {
 }
 
 impl LocalMachine {
-    /// Before whoever woke it gets through: what it starts for them has to find the way out.
+    /// Tells programs about the proxy before the caller who woke the instance gets through:
+    /// whatever they start for that caller has to find the way out.
     async fn tell_woken(&self, instance: &str) -> Result<(), MachineError> {
         let id = InstanceName::new(instance).map_err(|_| MachineError::Gone)?;
         self.tell_programs(&id).await.map_err(MachineError::Failed)

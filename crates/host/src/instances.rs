@@ -1,4 +1,4 @@
-//! Instances as the management side sees them.
+//! Instances as `control` sees them.
 
 use control::machine::Seen;
 use node::{State, View};

@@ -1,5 +1,5 @@
-//! Which instance uses which image, so that no image goes while something runs on it, and what the
-//! instance is for. On disk, because instances outlive this program.
+//! Records which instance uses which image and for what, so that no image is removed while
+//! something runs on it. On disk, because instances outlive this program.
 
 use control::machine::Launch;
 use images::{Digest, Image, Lease, Store};
@@ -20,7 +20,7 @@ pub(crate) enum Purpose {
     Replica,
 }
 
-/// Follows the digest in the note of an instance with work, and of a replica.
+/// Written after the digest in the notes of instances with work, and of replicas.
 const WORK: &str = "work";
 const REPLICA: &str = "replica";
 
@@ -33,12 +33,12 @@ impl Purpose {
         }
     }
 
-    /// Whether requests come to it, between which it may sleep.
+    /// Returns true if it gets requests, between which it may sleep.
     pub(crate) fn is_visited(self) -> bool {
         matches!(self, Self::Serve | Self::Replica)
     }
 
-    /// Where the first program of such an instance listens.
+    /// Returns the port on which the guest of such an instance listens.
     pub(crate) fn guest_port(self) -> u16 {
         match self {
             Self::Serve | Self::Work => GUEST_PORT,
@@ -58,7 +58,7 @@ struct State {
     images: HashMap<Digest, Used>,
 }
 
-/// An image that is or was used. Without instances it is known, but not kept.
+/// An image that is or was used. Once no instance uses it, it is still known, but not kept.
 struct Used {
     image: Image,
     instances: usize,
@@ -88,12 +88,13 @@ impl Leases {
         Ok(leases)
     }
 
-    /// The image that an instance runs on.
+    /// Returns the image that an instance runs on.
     pub(crate) fn image_of(&self, id: &InstanceName) -> Option<Digest> {
         self.state.lock().users.get(id).map(|(digest, _)| *digest)
     }
 
-    /// The image, kept for this instance until [`Leases::give_back`]. `None` when it is gone.
+    /// Keeps an image for this instance until [`Leases::give_back`], and returns it. `None` if it
+    /// is gone.
     pub(crate) fn take(
         &self,
         id: &InstanceName,
@@ -106,7 +107,7 @@ impl Leases {
             Purpose::Work => format!("{digest} {WORK}"),
             Purpose::Replica => format!("{digest} {REPLICA}"),
         };
-        // Not forced to disk: what is lost with the machine's power is lost with the instances.
+        // Not flushed to disk: when the machine loses power, the instances are lost too.
         fs::write(self.folder.join(id.as_str()), note)?;
         let image = self.hold(id, digest, purpose, store)?;
         if image.is_none() {
@@ -115,7 +116,7 @@ impl Leases {
         Ok(image)
     }
 
-    /// What an instance was launched for.
+    /// Returns what an instance was launched for.
     pub(crate) fn purpose(&self, id: &InstanceName) -> Purpose {
         self.state.lock().users.get(id).map_or(Purpose::Serve, |(_, purpose)| *purpose)
     }
@@ -166,7 +167,7 @@ impl Leases {
         }
     }
 
-    /// Gives back what instances held that are not there any more.
+    /// Gives back what instances held that no longer exist.
     pub(crate) fn keep_only(&self, instances: &HashSet<InstanceName>) {
         let gone: Vec<InstanceName> =
             self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();

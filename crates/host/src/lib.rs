@@ -1,5 +1,4 @@
-//! This machine as the management side and the data plane see it: images, the guest and the node,
-//! put together.
+//! This machine as seen by `control` and `gateway`: combines images, the guest and the node.
 //!
 //! ```text
 //! control::machine::Machine  ◀── MachineControl ──▶ gateway (who is on standby)
@@ -8,8 +7,8 @@
 //!                                        └──  guest   their first program
 //! ```
 //!
-//! Nothing here decides what should run; it knows how to. The calls of the node block for some
-//! milliseconds at most and run on threads that may.
+//! Nothing here decides what should run; it only knows how to run it. Calls of the node block for
+//! some milliseconds at most, and are made on threads that may block.
 
 mod bases;
 mod builds;
@@ -61,7 +60,7 @@ struct Inner {
     node: Node,
     images: Store,
     leases: Leases,
-    /// What snapshots lie over.
+    /// The images that snapshots lie over.
     bases: Bases,
     puller: Puller,
     pulled: Pulled,
@@ -74,11 +73,12 @@ struct Inner {
     way_out: egress::WayOut,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
-    /// Who takes a snapshot now: others wait.
+    /// Limits how many snapshots are taken at once; further ones wait.
     taking: tokio::sync::Semaphore,
-    /// Names of other ends of tunnels that are looked up now, by instance.
+    /// Host names of tunnel endpoints that are being looked up, counted by instance.
     tunnel_lookups: admission::Pool<InstanceName>,
-    /// Whose snapshot is on its way to or from the object service now. Without one, none is.
+    /// Limits how many snapshots are moved to or from the object service at once. Unset if there is
+    /// no such service.
     transfers: OnceLock<builds::Turns>,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
@@ -86,7 +86,7 @@ struct Inner {
 }
 
 impl LocalMachine {
-    /// Takes charge of what runs here. Blocks.
+    /// Takes charge of the instances that run here. Blocks.
     pub fn open(settings: Settings, images: Store, world: World) -> Result<Self, OpenError> {
         let guest = Program::new(&settings.guest).map_err(OpenError::Guest)?;
         let leases = Leases::open(&settings.node.folder.join("images"), &images)
@@ -129,22 +129,22 @@ impl LocalMachine {
         })))
     }
 
-    /// Removes what no name and no instance needs of the images any more. Blocks. While the command
-    /// line works with images, it waits for the next time.
+    /// Removes images that no name and no instance needs any more. Blocks. If the command line is
+    /// working with images, this is left for the next time.
     pub fn tidy(&self) {
         self.0.bases.follow(self.0.node.snapshots(), &self.0.images);
         match self.0.images.collect() {
             Ok(freed) => {
                 tracing::debug!(?freed, "images were tidied");
-                // Images that were removed count for nobody any more, and those that only a
-                // workspace has do.
+                // Images that were removed no longer count for anybody, and those that only a
+                // workspace still has do.
                 self.0.pulled.keep_only(|image| self.0.images.has(image));
             }
             Err(error) => tracing::debug!(%error, "images could not be tidied now"),
         }
     }
 
-    /// Removes what the machine was given for instances, if there are none. Blocks.
+    /// Removes what the machine was set up with for instances, if there are none. Blocks.
     pub fn leave(&self) -> std::io::Result<()> {
         self.0.node.leave()
     }
@@ -163,7 +163,7 @@ impl LocalMachine {
     }
 }
 
-/// The program ends, or a thread did.
+/// The program is ending, or a thread panicked.
 #[derive(Debug, thiserror::Error)]
 #[error("the machine was interrupted")]
 struct Interrupted;

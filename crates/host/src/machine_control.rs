@@ -1,4 +1,4 @@
-//! What the management side asks of the machine, and of the data plane about what is awake.
+//! What `control` asks of the machine, and of the gateway about what is awake.
 
 use crate::drives::LocalDrives;
 use crate::instances::{runs, seen};
@@ -27,17 +27,18 @@ use types::egress::{EgressEvent, EgressRules};
 use types::ids::WorkspaceId;
 use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
 
-/// Facts that are written down at once.
+/// The most facts that are recorded at once.
 const FACTS_AT_ONCE: usize = 500;
 /// How long one look for facts waits. The end of the program has to wait for it.
 const FACTS_WAIT_MAX: Duration = Duration::from_millis(500);
-/// A look fails only when its thread did, or the program ends.
+/// How long to wait after a failed look, which means that its thread panicked or the program is
+/// ending.
 const FACTS_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// For the kernel of an instance to take a connection.
+/// How long to wait for the kernel of an instance to accept a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Of the answer to a call of the management side.
+/// The longest answer to a call that `control` makes to an instance.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 impl From<Interrupted> for MachineFault {
@@ -46,15 +47,15 @@ impl From<Interrupted> for MachineFault {
     }
 }
 
-/// This machine together with what puts its instances on standby and wakes them.
+/// This machine together with the standby, which puts its instances to sleep and wakes them.
 pub struct MachineControl {
     machine: LocalMachine,
     standby: Standby,
 }
 
 impl MachineControl {
-    /// Tells standby of the instances that run already. Those with nothing but work never sleep, so
-    /// it need not know them.
+    /// Tells the standby about the instances that run already. Those that only do work never sleep,
+    /// so it need not know them.
     pub fn new(machine: LocalMachine, standby: Standby) -> Self {
         let serves =
             |view: &&View| runs(&view.state) && machine.0.leases.purpose(&view.id).is_visited();
@@ -74,7 +75,8 @@ impl MachineControl {
         matches!(tokio::time::timeout(PROBE_TIMEOUT, connected).await, Ok(Ok(_)))
     }
 
-    /// Nobody calls what has still the processor time of its start.
+    /// Takes back the extra processor time for the start. Returns false if that failed, because an
+    /// instance must not be called before.
     fn ends_start(&self, instance: &InstanceName) -> bool {
         match self.machine.0.end_start(instance) {
             Ok(()) => true,
@@ -243,7 +245,7 @@ impl Machine for MachineControl {
 
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            // What sleeps cannot hear it. What is no more has nothing to be woken.
+            // A sleeping instance cannot hear it. One that is gone need not be woken.
             let _visit = match self.machine.0.leases.purpose(instance) {
                 Purpose::Replica => self.standby.enter(instance.as_str()).await.ok(),
                 Purpose::Serve | Purpose::Work => None,
@@ -254,7 +256,8 @@ impl Machine for MachineControl {
 
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
         Box::pin(async move {
-            // One that sleeps and listens takes a connection all the same, and sleeps on.
+            // A sleeping instance that listens accepts the connection all the same, and stays
+            // asleep.
             if self.takes_connections(instance, port).await {
                 return self.ends_start(instance);
             }
@@ -287,7 +290,7 @@ impl Machine for MachineControl {
     }
 }
 
-/// The call of the sandbox API that starts a process.
+/// Returns the call of the sandbox API that starts a process.
 fn process_request(order: Bytes) -> http::Request<Bytes> {
     let mut request = http::Request::new(order);
     *request.method_mut() = http::Method::POST;

@@ -1,4 +1,4 @@
-//! What the program decides about this machine.
+//! Settings of this machine.
 
 use std::io;
 
@@ -6,20 +6,22 @@ pub struct Settings {
     /// Names this machine among all that share a database.
     pub name: String,
     pub node: node::Settings,
-    /// The program that is process 1 of every instance. It must need no file of the instance.
+    /// The program that is process 1 of every instance. It must not need any file of the instance.
     pub guest: Vec<u8>,
     /// Hosts of registries that may be asked although they are not on the internet.
     pub registries_inside: Vec<String>,
-    /// Megabytes for the images that all workspaces have pulled, and for one image.
+    /// The disk space for the images that all workspaces have pulled, in MB.
     pub pulled_mb: u64,
+    /// The disk space for one pulled image, in MB.
     pub image_mb_max: u64,
     pub registry: crate::RegistrySettings,
-    /// Processes that one instance may have.
+    /// How many processes one instance may have.
     pub pids_max: u32,
-    /// Processor time of a program that callers wait for, until it listens: thousandths of one.
+    /// Processor time of a program that callers wait for, until it listens, in thousandths of a
+    /// core.
     pub start_millicores: u32,
-    /// Snapshots that are taken at a time. Each has a thread for as long as its files are copied, and
-    /// the disk is the same for all.
+    /// How many snapshots are taken at once. Each occupies a thread while its files are copied, and
+    /// all share the same disk.
     pub takes_max: usize,
 }
 

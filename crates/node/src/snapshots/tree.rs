@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 pub(super) const ENTRIES_MAX: usize = 2_000_000;
 /// The kernel's limit is 4,096: anything deeper has no path.
 const PATH_BYTES_MAX: usize = 4_000;
-/// The clock of files advances only every few milliseconds, so that this much earlier counts as
-/// now.
+/// The clock of files advances only every few milliseconds, so changes count as new from this much
+/// before the beginning.
 const CLOCK_STEP_NS: i128 = 100_000_000;
 /// Extra room, because a file that changes while it is copied may be copied twice.
 const BUDGET_BYTES: u64 = 16 << 20;
