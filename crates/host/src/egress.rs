@@ -1,5 +1,5 @@
-//! The way out of instances: the firewall of the node, the proxy, and what programs inside are told
-//! of it.
+//! The way out of instances: the node's firewall, the proxy, and what programs inside are told
+//! about them.
 
 use crate::leases::Purpose;
 use crate::trust::Roots;
@@ -24,9 +24,9 @@ use types::guest::{PROXY_PATH, ProxySettings};
 use types::instance::InstanceName;
 use types::parts::Sensitive;
 
-/// For programs inside to be told; the guest answers at once.
+/// How long to wait for the guest to tell programs inside. It answers at once.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
-/// What programs reach without the proxy in any case: nothing of it is on the internet.
+/// What programs reach without the proxy in any case. None of it is on the internet.
 const NO_PROXY: [&str; 9] = [
     "localhost",
     "127.0.0.1",
@@ -39,11 +39,11 @@ const NO_PROXY: [&str; 9] = [
     ".internal",
 ];
 
-/// What this machine knows of the way out.
+/// What this machine knows about the way out.
 #[derive(Default)]
 pub(crate) struct WayOut {
     parts: OnceLock<Parts>,
-    /// What instances that sleep are told when they wake.
+    /// What sleeping instances are told when they wake.
     untold: Mutex<HashMap<InstanceName, ProxySettings>>,
 }
 
@@ -53,28 +53,30 @@ struct Parts {
     surroundings: Surroundings,
 }
 
-/// What instances with rules have to know of the place where they run.
+/// What instances with rules have to know about the server they run on.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Hosts of this server, which workloads reach without the proxy.
     pub own_hosts: Vec<String>,
-    /// Certificates of authorities that programs trust besides those of their image, as PEM.
+    /// Certificates of authorities that programs trust in addition to those of their image, as PEM.
     pub authorities: String,
 }
 
 impl LocalMachine {
-    /// The address of this machine at which the proxy has to listen. `None`: instances reach nothing.
+    /// Returns this machine's address on which the proxy has to listen. `None` if instances reach
+    /// nothing.
     pub fn proxy_address(&self) -> Option<std::net::Ipv4Addr> {
         self.0.node.proxy_address()
     }
 
-    /// Leads instances with rules out by this proxy.
+    /// Sets the proxy through which instances with rules get out.
     pub async fn use_egress(&self, egress: Egress, surroundings: Surroundings) {
         let parts = Parts { egress, roots: Roots::default(), surroundings };
         if self.0.way_out.parts.set(parts).is_err() {
             tracing::error!("a machine has one proxy, and was given another");
         }
-        // Those that had rules once get answers for names here, and nobody tells of them again.
+        // Instances that once had rules get their DNS answers here, and nobody will register them
+        // again.
         for view in self.0.node.list() {
             let level = self.0.node.firewall(&view.id).map(|firewall| firewall.level);
             if matches!(level, Ok(Level::Names)) {
@@ -83,7 +85,7 @@ impl LocalMachine {
         }
     }
 
-    /// Has an instance keep to other rules.
+    /// Changes an instance's rules.
     pub(crate) async fn set_egress(
         &self,
         id: &InstanceName,
@@ -91,7 +93,7 @@ impl LocalMachine {
     ) -> Result<(), MachineFault> {
         let fault = |error: node::Error| MachineFault(chain(&error));
         self.0.require_way_out(&rules).map_err(MachineFault)?;
-        // The rules first: whatever the firewall leads to the proxy from now on finds them.
+        // The rules come first, so that whatever the firewall diverts to the proxy finds them.
         self.put_rules(id, rules.clone()).await.map_err(fault)?;
         let of = id.clone();
         let told = self.on_node(move |inner| {
@@ -111,7 +113,7 @@ impl LocalMachine {
         }
     }
 
-    /// Says by which rules an instance gets out from now on.
+    /// Tells the proxy by which rules an instance gets out from now on.
     pub(crate) async fn put_rules(
         &self,
         id: &InstanceName,
@@ -126,7 +128,7 @@ impl LocalMachine {
 
     async fn register(&self, id: &InstanceName, rules: EgressRules) {
         let inner = &self.0;
-        // One that has gone meanwhile needs no rules.
+        // An instance that is gone meanwhile needs no rules.
         if let (Some(parts), Ok(view)) = (inner.way_out.parts.get(), inner.node.inspect(id)) {
             let owner = view
                 .owner
@@ -146,14 +148,14 @@ impl LocalMachine {
         let asked = timeout(TELL_TIMEOUT, self.ask_guest(id, request, body)).await;
         match asked.map_err(|_| io::ErrorKind::TimedOut)??.status() {
             StatusCode::NO_CONTENT => {}
-            // The rules hold all the same, for programs that ask no proxy as for others.
+            // The rules hold all the same, whether a program asks the proxy or not.
             StatusCode::NOT_FOUND => {
                 tracing::warn!(instance = %id, "its first program is of an earlier release and cannot be told of the proxy");
             }
             status => return Err(io::Error::other(format!("the guest answers {status}"))),
         }
         let mut untold = self.0.way_out.untold.lock();
-        // Others may have come meanwhile.
+        // There may be newer settings meanwhile.
         if untold.get(id) == Some(&settings) {
             untold.remove(id);
         }
@@ -169,10 +171,10 @@ impl LocalMachine {
 }
 
 impl Inner {
-    /// Refuses rules that nobody here could see to.
+    /// Refuses rules that nobody here could enforce.
     pub(crate) fn require_way_out(&self, rules: &EgressRules) -> Result<(), String> {
         let needs_proxy = self.firewall(rules).level != Level::Open;
-        // Without an address for it nothing gets out at all.
+        // Without an address for the proxy nothing gets out at all.
         let may_get_out = self.node.proxy_address().is_some();
         match needs_proxy && may_get_out && self.way_out.parts.get().is_none() {
             true => {
@@ -184,7 +186,7 @@ impl Inner {
         }
     }
 
-    /// What the firewall does for these rules.
+    /// Returns the firewall settings for these rules.
     pub(crate) fn firewall(&self, rules: &EgressRules) -> Firewall {
         let level = match rules {
             rules if rules.has_lists() || rules.proxy_only => Level::Closed,
@@ -203,8 +205,8 @@ impl Inner {
         }
     }
 
-    /// What the firewall does for other rules of an instance that runs. Programs in it may have been
-    /// told of the proxy, so it stays within their reach when no rule needs it any more.
+    /// Returns the firewall settings for new rules of a running instance. Its programs may have
+    /// been told about the proxy, so the proxy stays reachable even if no rule needs it any more.
     fn next_firewall(
         &self,
         id: &InstanceName,
@@ -224,13 +226,13 @@ impl Inner {
         }
     }
 
-    /// What the proxy takes for the word of this instance.
+    /// Returns the credential by which the proxy recognises this instance.
     fn credential(&self, id: &InstanceName) -> Sensitive<String> {
         Sensitive(self.key.credential(id))
     }
 
-    /// What programs of an instance are told. The layers of its image say what it lacks; without them
-    /// it gets everything.
+    /// Returns what programs of an instance are told. The layers of its image say what it lacks;
+    /// without them it gets everything.
     pub(crate) fn proxy_settings(
         &self,
         id: &InstanceName,
@@ -265,7 +267,7 @@ impl Inner {
     }
 }
 
-/// What the rules of a launch ask of the start of its instance.
+/// Returns what an instance is told about the proxy when it starts.
 pub(crate) fn at_start(inner: &Inner, launch: &Launch, layers: &[PathBuf]) -> ProxySettings {
     inner.proxy_settings(&launch.instance, &launch.egress, Some(layers))
 }

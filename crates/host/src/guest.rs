@@ -1,5 +1,4 @@
-//! What this machine and the guest of an instance say to each other, over the connection that the
-//! guest serves.
+//! Speaks to the guest of an instance, over the connection that the guest serves.
 
 use crate::LocalMachine;
 use bytes::Bytes;
@@ -17,11 +16,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_FAILURE_BYTES_MAX, START_PATH, START_WATCH};
 
-/// Pieces of the program on their way at once, and how large they are: what one hand-over takes of
-/// this server's memory.
+/// How many pieces of the guest program are on their way at once, and their size. This is the
+/// memory that one hand-over takes.
 const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
-/// For the answer to come after the guest has waited.
+/// Extra time for the answer to arrive after the guest's own waiting time.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 type Pieces = Sender<Bytes, io::Error>;
@@ -44,7 +43,7 @@ impl LocalMachine {
             request.header(header::HOST, "machine").body(body).map_err(io::Error::other)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // It ends with the exchange, whose error is the one that counts.
+        // It ends with the exchange, which reports any error.
         tokio::spawn(connection);
         sender.send_request(request).await.map_err(io::Error::other)
     }
@@ -58,8 +57,8 @@ impl LocalMachine {
         Request::builder().method(method).uri(path).header(SECRET_HEADER, self.0.key.secret(id))
     }
 
-    /// Hands over this server's guest program to an instance that asked for it a moment ago. The
-    /// instance takes it from whoever shows its secret, and from nobody else.
+    /// Hands this server's guest program over to an instance that has just asked for it. The
+    /// instance accepts it only from a caller who shows its secret.
     pub(crate) async fn hand_over_program(&self, instance: &str) -> io::Result<()> {
         let id = InstanceName::new(instance)
             .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?;
@@ -73,8 +72,8 @@ impl LocalMachine {
         }
     }
 
-    /// Waits until the program that the image starts by itself has failed, if it does soon after
-    /// its launch. What cannot be asked has not been seen to fail.
+    /// Waits for the program that the image starts by itself, and returns why it failed, if it does
+    /// so soon after launch. If the guest cannot be asked, the program counts as not failed.
     pub(crate) async fn start_failure(&self, id: &InstanceName) -> Option<String> {
         if !self.0.starting.lock().remove(id) {
             return None;
@@ -91,7 +90,7 @@ impl LocalMachine {
     }
 }
 
-/// Ends early when nobody takes it any more, which the answer to the request tells.
+/// Sends the program. Stops early when the receiver is gone; the answer to the request tells why.
 async fn send(program: &Program, mut pieces: Pieces) {
     let mut position = 0;
     loop {

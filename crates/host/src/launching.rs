@@ -1,4 +1,4 @@
-//! From what is wished to an instance: the image and the guest's orders.
+//! Turns a launch into an instance: finds the image and writes the guest's orders.
 
 use crate::bases::Below;
 use crate::leases::Purpose;
@@ -16,20 +16,20 @@ use types::instance::{DriveMount, InstanceName, Medium, Scratch, VolumeMount};
 use types::own_image::is_own_image;
 use types::work::{DATA_BYTES_MAX, Orders};
 
-/// Where programs of a sandbox find its environment that do not inherit it, as published clients
-/// expect. In memory, because it holds secrets, and so large that no instance is hurt by a full
-/// one.
+/// Where programs of a sandbox that do not inherit its environment can find it, as published
+/// clients expect. In memory, because it holds secrets, and so small that an instance is not hurt
+/// if it fills up.
 const ENVIRONMENT_FOLDER: &str = "/var/secrets";
 const ENVIRONMENT_FILE: &str = "/var/secrets/bl-env";
 const ENVIRONMENT_MB: u32 = 1;
-/// Names of images that a message lists.
+/// The most image names that a message lists, and the most characters of a name in it.
 const NAMES_MAX: usize = 100;
-/// Output of work that is kept in its instance for whoever follows it: so much of its memory,
-/// within these bounds.
+/// How much output of work is kept in its instance for whoever follows it: one part in this many of
+/// its memory, within the bounds below.
 const OUTPUT_OF_MEMORY: usize = 16;
 const OUTPUT_BYTES_MIN: usize = 1 << 20;
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
-/// Of its memory, so much may be files when no disk was asked for: a half.
+/// Without a disk of its own, files may take one part in this many of the instance's memory.
 const FILES_OF_MEMORY: u32 = 2;
 
 impl From<Interrupted> for LaunchFault {
@@ -51,18 +51,18 @@ impl LocalMachine {
         let (id, rules) = (launch.instance.clone(), launch.egress.clone());
         self.0.require_way_out(&rules).map_err(LaunchFault::Broken)?;
         self.on_node(move |inner| inner.start(&launch)).await?;
-        // Until then the proxy holds what the instance asks for.
+        // Until then the proxy holds the instance's requests.
         let begun = self.put_rules(&id, rules).await;
         begun.map_err(|error| LaunchFault::Broken(chain(&error)))
     }
 
-    /// Has a registry give the image of a launch to whoever has its credentials, into the room that
-    /// its workspace has for images.
+    /// Pulls the image of a launch with the workspace's credentials, into the workspace's room for
+    /// images.
     pub(crate) async fn fetch(&self, launch: &Launch) -> Result<String, LaunchFault> {
         self.fetch_for(&launch.workspace, &launch.image, launch.registries.as_deref()).await
     }
 
-    /// The same for a workspace that starts nothing yet.
+    /// Does the same for a workspace that starts nothing yet.
     pub(crate) async fn fetch_for(
         &self,
         workspace: &str,
@@ -74,7 +74,7 @@ impl LocalMachine {
         Ok(self.pull(workspace, &name, registries).await?.to_string())
     }
 
-    /// Has a registry that may be asked give an image to a workspace.
+    /// Pulls an image for a workspace from a registry that is known to be allowed.
     pub(crate) async fn pull(
         &self,
         workspace: &str,
@@ -88,7 +88,7 @@ impl LocalMachine {
         let (digest, bytes) = match pulled {
             Ok(pulled) => pulled,
             Err(error) => {
-                // What was fetched by now is counted for nobody, so it must not stay.
+                // What was fetched so far is counted for nobody, so it must not stay.
                 let machine = self.clone();
                 tokio::task::spawn_blocking(move || machine.tidy());
                 return Err(LaunchFault::Pull(format!("{name}: {}", chain(&error))));
@@ -103,9 +103,9 @@ impl LocalMachine {
         Ok(digest)
     }
 
-    /// Unpacks an image of the workspace's own into the room that it has for images, unless that was
-    /// done: anything may be pushed, and only now it turns out whether it can run. Answers the image
-    /// for this machine.
+    /// Unpacks an image of the workspace's own into its room for images, unless that was done
+    /// already: anything may be pushed, and only now it turns out whether it can run. Returns the
+    /// image for this machine's architecture.
     async fn make_ready(&self, launch: &Launch) -> Result<Digest, LaunchFault> {
         let named = launch.image.clone();
         let refused = move |error: images::Error| {
@@ -134,7 +134,7 @@ impl LocalMachine {
             inner.images.set_ready(&image, &lease)
         });
         if let Err(error) = prepared.await {
-            // What was unpacked by now counts for nobody, so it must not stay.
+            // What was unpacked so far is counted for nobody, so it must not stay.
             let machine = self.clone();
             tokio::task::spawn_blocking(move || machine.tidy());
             return Err(refused(error));
@@ -153,10 +153,11 @@ impl LocalMachine {
 }
 
 impl Inner {
-    /// Whether an image is here for everybody. A name without a registry means an image of this
-    /// machine and nothing else, so that a slip of the pen asks nobody outside.
+    /// Finds an image that is here for everybody. A name without a registry can only mean an image
+    /// of this machine, so that a typo never asks an outside registry.
     pub(crate) fn find(&self, image: &str) -> Result<ImageAt, UnknownImage> {
-        // What is a workspace's own is nobody else's, whatever the operator has named so.
+        // A workspace's own image is never anybody else's, even if the operator has an image of
+        // that name.
         if is_own_image(image) {
             return Err(self.unknown(image));
         }
@@ -200,7 +201,8 @@ impl Inner {
         digest.parse().is_ok_and(|digest| self.images.has(&digest))
     }
 
-    /// The image of a launch: what the name means for everybody, else what was granted.
+    /// Returns the image of a launch: whatever the name means for everybody, otherwise the one that
+    /// was granted.
     fn image_of(&self, image: &str, granted: Option<&str>) -> Result<Digest, LaunchFault> {
         let granted = || granted.and_then(|digest| digest.parse().ok());
         if is_own_image(image) {
@@ -212,7 +214,7 @@ impl Inner {
         public.or_else(granted).ok_or_else(|| self.unknown(image).into())
     }
 
-    /// What a launch begins with, if that is a snapshot.
+    /// Returns what a launch starts from, if that is a snapshot.
     fn below(&self, launch: &Launch) -> Result<Option<(SnapshotName, Below)>, LaunchFault> {
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let Some(id) = &launch.snapshot else { return Ok(None) };
@@ -221,8 +223,9 @@ impl Inner {
         Ok(Some((name, below.map_err(|error| broken(&error))?)))
     }
 
-    /// The image of a launch, and the snapshot that it begins with. That lies over the image that its
-    /// files were written over: over another one, the two are no tree that ever was.
+    /// Returns the image of a launch, and the snapshot that it starts from. A snapshot lies over
+    /// the image that its files were written over, because with another one the two would form a
+    /// tree that never existed.
     fn layers_of(&self, launch: &Launch) -> Result<(Digest, Option<SnapshotName>), LaunchFault> {
         let named = || self.image_of(&launch.image, launch.granted.as_deref());
         match self.below(launch)? {
@@ -256,7 +259,7 @@ impl Inner {
         let spec = Spec { snapshot, ..self.spec(launch, id.clone(), owner, &image) };
         let made = self.node.create(&spec).map(drop);
         match made {
-            // The same launch again: an earlier run was stopped before it could say so.
+            // The same launch again: an earlier run was stopped before it could report it.
             Ok(()) | Err(CreateError::Exists(_)) => Ok(()),
             Err(error) => {
                 self.leases.give_back(&id);
@@ -298,14 +301,15 @@ impl Inner {
         }
     }
 
-    /// Programs that callers wait for have more to do until they listen than ever after: loading
-    /// a language's libraries with a quarter of a processor takes most of a cold start.
+    /// Returns the processor time for the start. Programs that callers wait for have more to do
+    /// until they listen than ever after: loading a language's libraries with a quarter of a
+    /// processor takes most of a cold start.
     fn cpu_at_start(&self, launch: &Launch) -> u32 {
         let usual = Spec::cpu_for(launch.memory_mb);
         launch.serves.map_or(usual, |_| usual.max(self.start_millicores))
     }
 
-    /// Takes back what an instance had for its start.
+    /// Takes back the extra processor time that an instance had for its start.
     pub(crate) fn end_start(&self, instance: &InstanceName) -> Result<(), node::Error> {
         let memory_mb = self.node.inspect(instance)?.memory_mb;
         self.node.limit_cpu(instance, Spec::cpu_for(memory_mb))
@@ -321,8 +325,8 @@ impl Inner {
         }
     }
 
-    /// What the guest is told: the image's environment, under that of the launch, and where to
-    /// begin or what to do. The data of work follows as it is.
+    /// Writes the guest's orders: the image's environment, overridden by the launch's, and which
+    /// program to start or which work to do. The data of work follows unchanged.
     fn orders(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Vec<u8> {
         let (proxy, image) = (egress::at_start(self, launch, &image.layers), &image.config);
         let mut environment: BTreeMap<&str, &str> =
@@ -356,7 +360,7 @@ impl Inner {
     }
 }
 
-/// What a kept layer lies over: it begins anew over anything else.
+/// Identifies what a kept layer lies over. Over anything else it starts empty.
 fn over(launch: &Launch, image: &Image) -> String {
     let snapshot = launch.snapshot.as_ref().map(|id| format!("+{id}"));
     format!("{}{}", image.digest, snapshot.unwrap_or_default())
@@ -374,7 +378,8 @@ fn mounts(launch: &Launch) -> Vec<node::Mount> {
     launch.volumes.iter().map(mount).chain(launch.drives.iter().map(drive)).collect()
 }
 
-/// What its owner, or everybody, has taken already, or somebody has at this moment.
+/// Translates an error that means that the owner, or everybody, has used up something, or that
+/// somebody is using it right now.
 fn refusal(error: &CreateError) -> Option<LaunchFault> {
     match error {
         CreateError::Volume(VolumeError::InUse(_)) => {
@@ -421,7 +426,8 @@ fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> 
     }
 }
 
-/// Those that were asked for, and for what serves one with its environment.
+/// Returns the folders that were asked for, and the one with the environment for instances that
+/// serve.
 fn folders(launch: &Launch) -> Vec<Scratch> {
     let environment = launch.work.is_none().then(|| Scratch {
         path: ENVIRONMENT_FOLDER.to_owned(),

@@ -1,5 +1,5 @@
-//! Whom this machine trusts, for images that have no certificates of their own, and for Java, which
-//! reads them in a form of its own.
+//! The certificates that this machine trusts, for images that have none of their own, and for Java,
+//! which has its own format for them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,7 @@ const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 const PEM_LINE: usize = 64;
 
-/// Whether one of the layers has a file of certificates.
+/// Returns true if one of the layers has a file of certificates.
 pub(crate) fn has_bundle(layers: &[PathBuf]) -> bool {
     has_any(layers, &BUNDLES)
 }
@@ -23,14 +23,14 @@ pub(crate) fn has_java(layers: &[PathBuf]) -> bool {
     has_any(layers, &JAVA_HOMES)
 }
 
-/// Links are not followed: in a layer they lead nowhere.
+/// Does not follow links, because in a single layer they lead nowhere.
 fn has_any(layers: &[PathBuf], paths: &[&str]) -> bool {
     let there_is =
         |layer: &Path| paths.iter().any(|path| layer.join(path).symlink_metadata().is_ok());
     layers.iter().any(|layer| there_is(layer))
 }
 
-/// The certificates of this machine, read when they are needed first.
+/// The certificates of this machine, read when they are first needed.
 #[derive(Default)]
 pub(crate) struct Roots {
     der: OnceLock<Vec<Vec<u8>>>,
@@ -53,7 +53,7 @@ impl Roots {
         self.pem.get_or_init(|| self.der().iter().map(|der| to_pem(der)).collect())
     }
 
-    /// All of them and these authorities, in base64.
+    /// Returns a key store with all of them and these authorities, in base64.
     pub(crate) fn java(&self, authority: &str) -> String {
         let make = || {
             let authorities = all_in(authority);
@@ -71,20 +71,21 @@ fn to_pem(der: &[u8]) -> String {
     format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", body.join("\n"))
 }
 
-/// The certificates in a text. What is none is left out: whoever made the text says so.
+/// Returns the certificates in a text. Invalid ones are left out; whoever made the text reports
+/// them.
 fn all_in(text: &str) -> Vec<Vec<u8>> {
     let parts = text.split(PEM_BEGIN).skip(1).filter_map(|part| part.split_once(PEM_END));
     let bodies = parts.map(|(body, _)| body.split_whitespace().collect::<String>());
     bodies.filter_map(|body| STANDARD.decode(body).ok()).collect()
 }
 
-/// A key store of the form `JKS`, which every Java reads: a header, trusted certificates under names,
-/// and a digest over all of it with a password that everybody knows.
+/// Makes a key store in the `JKS` format, which every Java reads: a header, trusted certificates
+/// with names, and a digest over everything with a well-known password.
 fn key_store(certificates: &[&[u8]]) -> Vec<u8> {
     const MAGIC: u32 = 0xfeed_feed;
     const VERSION: u32 = 2;
     const TRUSTED: u32 = 2;
-    /// With the digest's own words, as its makers chose them.
+    /// Part of the digest, together with the words below, as the format defines it.
     const PASSWORD: &str = "changeit";
     const SALT: &[u8] = b"Mighty Aphrodite";
     let mut store = Vec::new();
@@ -140,7 +141,7 @@ mod tests {
         let head = [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 6];
         assert_eq!(&store[..head.len()], head);
         assert_eq!(&store[head.len()..head.len() + 6], b"root-0");
-        // Its digest stands at the end.
+        // Its digest is at the end.
         assert_eq!(store.len(), head.len() + 6 + 8 + 2 + 5 + 4 + 3 + 20);
     }
 

@@ -1,8 +1,8 @@
-//! Following the work of an instance, over the connection that its first program serves.
+//! Follows the work of an instance, over the connection that its guest serves.
 //!
-//! What runs in the instance could dial the same socket. So the machine shows a secret there, which
-//! follows from its own key and the name of the instance: nothing has to be kept for each, and the
-//! next run of this program knows it again.
+//! Programs in the instance could connect to the same socket. So the machine shows a secret there,
+//! which is derived from its own key and the name of the instance: nothing has to be stored for
+//! each instance, and the next run of this program derives the same.
 
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
@@ -26,22 +26,24 @@ use types::{Timestamp, World};
 
 const KEY_FILE: &str = "work-key";
 const KEY_BYTES: usize = 32;
-/// How often a connection may break in a row, without a frame in between, while the instance lives.
+/// How often a connection may break in a row, without a frame in between, while the instance is
+/// alive.
 const TRIES: u32 = 10;
 const TRY_PAUSE: Duration = Duration::from_millis(50);
-/// Between the break of a connection and the news that the instance has ended.
+/// How long to wait, after a connection broke, for the news that the instance has ended.
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
-/// For an instance to take note of an interrupt.
+/// How long an instance may take to acknowledge an interrupt.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGKILL: i32 = 9;
-/// What a shell ends with when its program was killed so.
+/// The exit code of a shell whose program was killed like this.
 const KILLED_CODE: i32 = 128 + SIGKILL;
 
-/// From which the secrets of instances follow.
+/// The key from which the secrets of instances are derived.
 pub(crate) struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// Made at the first start and kept, since instances outlive this program.
+    /// Reads the key, or makes it at the first start. It is kept, because instances outlive this
+    /// program.
     pub(crate) fn open(folder: &Path, world: &World) -> io::Result<Self> {
         let path = folder.join(KEY_FILE);
         match fs::read(&path) {
@@ -55,14 +57,14 @@ impl Key {
         }
     }
 
-    /// What the first program of this instance takes for the word of the machine.
+    /// Returns the secret by which the guest of this instance recognises the machine.
     pub(crate) fn secret(&self, id: &InstanceName) -> String {
         self.mac(id.as_str())
     }
 
-    /// What the proxy takes for the word of this instance. Programs inside know it.
+    /// Returns the secret by which the proxy recognises this instance. Programs inside know it.
     pub(crate) fn credential(&self, id: &InstanceName) -> String {
-        // No name of an instance has a blank.
+        // Names of instances have no blanks, so this never equals a guest's secret.
         self.mac(&format!("proxy {id}"))
     }
 
@@ -76,14 +78,14 @@ impl Key {
 
 /// Why a stream ended before the work did.
 enum Broken {
-    /// Something of it came.
+    /// After some output had come.
     Late(String),
-    /// Nothing came.
+    /// Before anything had come.
     Early(String),
 }
 
 impl LocalMachine {
-    /// Waits for the end of the work, and hands over what it prints meanwhile.
+    /// Waits for the end of the work, and passes on its output meanwhile.
     pub(crate) async fn attend(
         &self,
         id: &InstanceName,
@@ -123,7 +125,7 @@ impl LocalMachine {
         }
     }
 
-    /// Reads one stream of output, as far as it goes.
+    /// Reads one stream of output to its end.
     async fn follow(
         &self,
         id: &InstanceName,
@@ -149,7 +151,8 @@ impl LocalMachine {
                     Frame::Ended(end) => return Ok(end),
                     Frame::Printed(piece) => {
                         (*from, some) = (piece.next, true);
-                        // Whoever does not want to hear of it may still wait for the end.
+                        // Even if nobody reads the output any more, somebody may still wait for the
+                        // end.
                         let _ = printed.send(piece).await;
                     }
                 }
@@ -171,8 +174,9 @@ impl LocalMachine {
         self.ask_guest(id, request, Empty::<Bytes>::new()).await.map_err(|error| chain(&error))
     }
 
-    /// What the instance says of its work, in the light of what the machine knows. That the kernel
-    /// killed for want of memory shows as a signal, or as the code that shells make of it.
+    /// Corrects what the instance says about the end of its work by what the machine knows. If the
+    /// kernel killed it because memory ran out, the instance sees only a signal, or the exit code
+    /// that shells make of it.
     async fn judge(&self, id: InstanceName, end: WorkEnd) -> WorkEnd {
         let killed = matches!(end.outcome, Outcome::Killed(SIGKILL) | Outcome::Exited(KILLED_CODE));
         if killed && self.lacked_memory(id).await {
@@ -187,7 +191,7 @@ impl LocalMachine {
         matches!(look.await, Ok(Ok(true)))
     }
 
-    /// How the instance ended, if it has, with the work in it.
+    /// Returns how the instance ended, if it has, which ended the work with it.
     async fn end_of(&self, id: &InstanceName) -> Result<Option<WorkEnd>, MachineFault> {
         let id = id.clone();
         self.on_node(move |inner| {
@@ -203,7 +207,7 @@ impl LocalMachine {
     }
 }
 
-/// The end of work whose instance has ended around it.
+/// Returns the end of work whose instance has ended.
 fn lost(at: Timestamp, exit: Exit) -> WorkEnd {
     let outcome = match exit {
         Exit::OutOfMemory => Outcome::OutOfMemory,
