@@ -1,5 +1,5 @@
-//! Folders that stay for the next RUN of a workspace that asks for them: one file system of limited
-//! size for each, in a file. Only one instance has it at a time.
+//! Cache folders, which stay for the next RUN of a workspace that asks for them. Each is a file
+//! system of limited size in a file, and only one instance has it at a time.
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -16,7 +16,7 @@ pub(super) struct Caches {
     busy: Mutex<HashMap<PathBuf, Arc<AsyncMutex<()>>>>,
 }
 
-/// The folder is nobody else's until this is dropped.
+/// A cache folder that belongs to the caller until this is dropped.
 pub(super) struct Held {
     pub(super) file: PathBuf,
     _turn: OwnedMutexGuard<()>,
@@ -28,7 +28,8 @@ impl Caches {
         Ok(Self { folder: folder.to_owned(), per_workspace, busy: Mutex::default() })
     }
 
-    /// The names of one step are taken in their order, so that two steps never wait for each other.
+    /// Waits until a folder is free and takes it. The names of one step must be taken in sorted
+    /// order, so that two steps never wait for each other.
     pub(super) async fn take(&self, workspace: &str, name: &str) -> io::Result<Held> {
         let folder = self.folder.join(workspace);
         fs::create_dir_all(&folder)?;
@@ -45,7 +46,7 @@ impl Caches {
         Ok(Held { file, _turn: turn })
     }
 
-    /// Those that were used longest ago go first.
+    /// Removes the least recently used folders, to make room for another.
     fn make_room(
         &self,
         folder: &Path,
@@ -71,7 +72,7 @@ impl Caches {
     }
 }
 
-/// Names are paths and whatever else people write.
+/// Returns a plain file name for a cache's name, which may be a path or anything else.
 fn file_name(name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()

@@ -1,4 +1,5 @@
-//! What volumes begin with: an archive that was uploaded, unpacked into a file system of its own.
+//! Makes the content that volumes start with: an uploaded archive, unpacked into a file system of
+//! its own.
 
 use super::{Inner, fault};
 use control::machine::{BuildFault, FillOrder, Filled, LaunchFault};
@@ -9,8 +10,8 @@ use std::io;
 use std::path::Path;
 use types::chain;
 
-/// Unpacks what was uploaded. The file system has its name when it is whole and on the disk; without
-/// one it is gone with this call, or with the program.
+/// Unpacks what was uploaded. The file system gets its name once it is complete and on disk;
+/// without a name it is removed when this call ends, or the program.
 pub(super) fn fill(inner: &Inner, order: &FillOrder) -> Result<Filled, BuildFault> {
     let settings = &inner.settings;
     let limits = SourceLimits {
@@ -20,10 +21,10 @@ pub(super) fn fill(inner: &Inner, order: &FillOrder) -> Result<Filled, BuildFaul
     };
     let archive = inner.folder.path(&order.build);
     let needs = contents::measure(&archive, limits).map_err(|error| fault(&error))?;
-    // As an earlier try may have left it.
+    // An earlier try may have left it.
     inner.machine.0.node.volumes().remove(&order.volume).map_err(|error| broken(&error))?;
     match unpack(inner, order, &archive, limits, size_mb(&needs, 1)?) {
-        // More than was thought went into the tables of the file system.
+        // The file system's own tables needed more room than expected.
         Err(Unpack::Full) => unpack(inner, order, &archive, limits, size_mb(&needs, 2)?),
         other => other,
     }

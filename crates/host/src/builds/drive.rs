@@ -1,4 +1,4 @@
-//! One build, from its sources to its image.
+//! Runs one build, from its sources to its image.
 
 use super::log::Log;
 use super::{Inner, fault, names_of};
@@ -17,7 +17,7 @@ use types::KindName;
 
 const MIB: u64 = 1 << 20;
 const STEP_ENTRIES_MAX: usize = 1_000_000;
-/// Of a line of the Dockerfile in the log.
+/// How much of a Dockerfile line is shown in the log.
 const SHOWN_CHARS: usize = 200;
 
 pub(super) struct Job {
@@ -34,7 +34,7 @@ pub(super) struct Job {
 struct Progress {
     number: usize,
     of: usize,
-    /// The number of the next command that runs, for the name of its instance.
+    /// The number of the next command that runs, which is part of its instance's name.
     runs: u32,
 }
 
@@ -54,7 +54,7 @@ impl Job {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Waits for something, but no longer than the build may take, or than anybody wants it.
+    /// Waits for something, but no longer than the build may take or anybody is interested in it.
     pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> Result<T, BuildFault> {
         let mut stopped = self.stopped.clone();
         self.runtime.block_on(async {
@@ -126,7 +126,8 @@ impl Job {
         }
     }
 
-    /// Unpacks what was uploaded. Answers the Dockerfile, which may be made for a language.
+    /// Unpacks what was uploaded. Returns the Dockerfile, which may be a generated one for the
+    /// project's language.
     fn sources(&mut self, build: &mut Build) -> Result<String, BuildFault> {
         let archive = self.inner.folder.path(&self.order.build);
         let wrong = |error: Fault| match error {
@@ -270,7 +271,7 @@ impl Job {
         }
     }
 
-    /// Stores the image, in the room that its workspace has for images.
+    /// Stores the image, in its workspace's room for images.
     fn keep(&self, build: &Build, state: State, bytes: u64) -> Result<Image, BuildFault> {
         let workspace = self.order.workspace.as_str();
         let name = self.name()?;
@@ -294,7 +295,7 @@ impl Job {
         Ok(image)
     }
 
-    /// Under which the image stays on the machine until the registry has it.
+    /// Returns the name under which the image stays on the machine until the registry has it.
     fn name(&self) -> Result<Reference, BuildFault> {
         let BuildOrder { build, workspace, repository, .. } = &self.order;
         names_of(build, workspace, repository).parse().map_err(|_| {
@@ -307,7 +308,7 @@ fn stop() -> BuildFault {
     BuildFault::Broken("the build was stopped".to_owned())
 }
 
-/// With the line of the Dockerfile, where whoever wrote it can mend it.
+/// Adds the line of the Dockerfile to errors that its author can fix.
 fn at_line(line: usize, error: BuildFault) -> BuildFault {
     match error {
         BuildFault::Failed(why) => BuildFault::Failed(format!("Dockerfile, line {line}: {why}")),

@@ -1,5 +1,5 @@
-//! What a build needs from outside: images to begin with, and files that ADD fetches. Neither comes
-//! from the inside of the network, unless the settings name its host.
+//! Fetches what a build needs from outside: base images, and files for ADD. Nothing is fetched from
+//! the internal network, unless the settings name its host.
 
 use super::drive::Job;
 use crate::registries::Registries;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 
-/// Without a byte.
+/// How long a transfer may go without a byte.
 const STALL: Duration = Duration::from_secs(30);
 const NAME_BYTES_MAX: usize = 255;
 
@@ -35,7 +35,7 @@ impl Fetcher {
     ) -> Result<Download, BuildFault> {
         let failed = |why: &str| BuildFault::Failed(format!("ADD {}: {why}", shown(address)));
         let url: reqwest::Url = address.parse().map_err(|_| failed("it is no address"))?;
-        // Addresses in numbers are never resolved, so they are judged here.
+        // IP addresses are never resolved, so they are checked here.
         if !url.host_str().is_some_and(|host| self.rule.permits(host)) {
             return Err(failed(
                 "its host is not on the internet; builder.inside lists those that may be",
@@ -78,7 +78,7 @@ impl Fetcher {
     }
 }
 
-/// Without what may be secret in it.
+/// Removes what may be secret from an address.
 fn shown(address: &str) -> String {
     let until = address.find('?').unwrap_or(address.len());
     let plain = &address[..until];
@@ -88,7 +88,7 @@ fn shown(address: &str) -> String {
     }
 }
 
-/// `Tue, 15 Nov 1994 12:45:26 GMT` as seconds since 1970.
+/// Parses `Tue, 15 Nov 1994 12:45:26 GMT` into seconds since 1970.
 fn seconds(text: &str) -> Option<i64> {
     let parts: Vec<&str> = text.split([' ', ':']).filter(|part| !part.is_empty()).collect();
     let [_, day, month, year, hours, minutes, seconds, "GMT"] = parts.as_slice() else {
@@ -100,7 +100,7 @@ fn seconds(text: &str) -> Option<i64> {
     let number =
         |text: &str| text.parse::<i64>().ok().filter(|number| (0..10_000).contains(number));
     let year = number(year)? - i64::from(month >= 10);
-    // In the calendar that begins its years in March.
+    // Days in a calendar whose years begin in March.
     let days =
         year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + number(day)? - 1;
     let of_day = number(hours)? * 3_600 + number(minutes)? * 60 + number(seconds)?;
@@ -108,7 +108,7 @@ fn seconds(text: &str) -> Option<i64> {
 }
 
 impl Job {
-    /// Finds an image: one of the workspace's own, one of the machine, or one of a registry.
+    /// Finds an image: the workspace's own, the machine's, or a registry's.
     pub(super) fn supply(&self, name: &str) -> Result<Supply, BuildFault> {
         let machine = &self.inner.machine;
         let images = &machine.0.images;
@@ -131,7 +131,7 @@ impl Job {
             if reference.repository() == *vendor {
                 return Ok(Supply::StandIn);
             }
-            // The vendor's images to begin with have their counterparts here.
+            // The vendor's base images have counterparts here.
             let rest = reference.repository();
             let rest = rest.strip_prefix(vendor.as_str()).and_then(|rest| rest.strip_prefix('/'));
             let own = rest.and_then(|rest| format!("blaxel/{rest}").parse().ok());
@@ -157,7 +157,7 @@ impl Job {
     fn own_image(&self, name: &str, reference: &Reference) -> Option<Digest> {
         let own = &self.order.own_images;
         let digest = own.get(name).or_else(|| own.get(&reference.to_string()));
-        // Tags are left out where they are the usual one.
+        // The default tag can be left out.
         let digest = digest.or_else(|| own.get(&format!("{name}:{}", images::DEFAULT_TAG)));
         digest.and_then(|digest| digest.parse().ok())
     }
@@ -168,15 +168,15 @@ impl Job {
     }
 }
 
-/// Says of an image that only this machine makes how it comes here. A registry is never asked for one:
-/// anybody could have taken its name there.
+/// Explains where an image comes from that only this machine makes. No registry is ever asked for
+/// one, because anybody could have taken its name there.
 fn made_here(name: &str, reference: &Reference) -> Option<String> {
     const OURS: [&str; 2] = ["holm/", "blaxel/"];
     let is_ours = OURS.iter().any(|start| reference.path().starts_with(start));
     if reference.host().is_some() || !is_ours {
         return None;
     }
-    // What the program brings along can be read.
+    // The program's own recipes can always be read.
     let recipe = images::Recipe::of(reference).ok().flatten();
     Some(match recipe {
         Some(recipe) => format!(
@@ -237,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_fetched_from_the_inside() {
-        // The program does so at its start; another test may have done it.
+        // The program does this when it starts; another test may have done it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let fetcher = Fetcher::new(Vec::new());
         let Ok(fetcher) = fetcher else { panic!("no client") };

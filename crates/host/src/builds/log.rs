@@ -1,4 +1,4 @@
-//! What whoever builds reads meanwhile: the steps with their numbers, and what they print.
+//! The log that users read during a build: the steps with their numbers, and their output.
 
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,8 @@ pub(super) struct Log {
     printed: mpsc::Sender<Printed>,
     world: World,
     position: AtomicU64,
-    /// Of what steps print. What the machine says itself has none.
+    /// How many more bytes of the steps' output are logged. The machine's own lines are not
+    /// limited.
     left: AtomicU64,
     was_cut: AtomicBool,
 }
@@ -35,14 +36,14 @@ impl Log {
         Printed { next, at: self.world.now(), stream, bytes }
     }
 
-    /// One line of the machine's own. To be called where it may block.
+    /// Logs a line of the machine's own. May block.
     pub(super) fn line(&self, text: &str) {
         let piece = self.piece(Stream::Stdout, Bytes::from(format!("{text}\n")));
-        // Whoever does not want to hear of it may still wait for the end.
+        // Even if nobody reads the log any more, somebody may still wait for the build.
         let _ = self.printed.blocking_send(piece);
     }
 
-    /// Something that a step has printed.
+    /// Logs output of a step.
     pub(super) async fn pass_on(&self, printed: Printed) {
         let wanted = printed.bytes.len() as u64;
         let left = self.left.load(Ordering::Relaxed);

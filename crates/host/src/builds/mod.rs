@@ -1,18 +1,18 @@
-//! Images out of sources that people upload.
+//! Builds images from sources that users upload.
 //!
 //! ```text
-//! images::build   what a Dockerfile says, and every step that runs nothing
-//! drive           one build from its sources to its image, step after step, on a thread of its own
+//! images::build   interprets a Dockerfile, and does every step that runs nothing
+//! drive           one build from its sources to its image, step by step, on a thread of its own
 //! step            a RUN: one piece of work in an instance, and what it wrote
-//! fetch           images to begin with, and what ADD fetches
-//! content         what volumes begin with, which needs no instance
+//! fetch           base images, and files for ADD
+//! content         what volumes start with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
-//! turns           how many builds there are at a time, and of one workspace
-//! log             what whoever builds reads meanwhile
+//! turns           how many builds run at once, in all and for one workspace
+//! log             what users read meanwhile
 //! ```
 //!
-//! A kill at any moment leaves the sources and the steps that were finished. What ran is ended by
-//! the next start ([`clear_away`]), and what was unpacked goes with the scratch of the store.
+//! A kill at any moment leaves the sources and the finished steps. The next start ends whatever was
+//! running ([`clear_away`]), and unpacked files are removed with the store's scratch folder.
 
 mod caches;
 mod content;
@@ -47,7 +47,7 @@ use types::World;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{InstanceName, Printed, RunsFor};
 
-/// How long a build may take to end that nobody wants any more, before it is looked at again later.
+/// How long to wait for a cancelled build to end, before the caller has to try again later.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// Builds on this machine.
@@ -67,7 +67,8 @@ struct Inner {
 }
 
 impl ImageBuilder {
-    /// `folder` is for sources and kept folders, and nobody else's. Blocks for a moment.
+    /// Opens the builder. Nobody else may use `settings.folder`, which is for sources and cache
+    /// folders. Blocks for a moment.
     pub fn open(machine: LocalMachine, settings: Settings, world: World) -> io::Result<Self> {
         let root = settings.folder.clone();
         let settings = settings.within(machine.0.node.largest());
@@ -85,7 +86,7 @@ impl ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// Waits until nobody works on a build: a thread that nobody waits for any more goes on until its
+    /// Waits until nobody works on a build: the thread of a cancelled build continues until its
     /// next step, and may still be writing an image.
     async fn at_rest(&self, build: &BuildId) -> Result<OwnedMutexGuard<()>, MachineFault> {
         let alone = tokio::time::timeout(END_MAX, self.alone.wait(build)).await;
@@ -93,7 +94,7 @@ impl ImageBuilder {
     }
 }
 
-/// Ends the steps that an earlier run of this program has begun: what they wrote is lost with it.
+/// Ends the steps that an earlier run of this program has started. What they wrote is lost.
 pub(crate) fn clear_away(node: &Node) -> Result<(), OpenError> {
     let is_step = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(_)));
     for view in node.list().into_iter().filter(|view| is_step(&view.id)) {
@@ -124,14 +125,14 @@ impl Builder for ImageBuilder {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
             let alone = self.alone.wait(&order.build).await;
-            // Whoever stops waiting stops the build.
+            // When the caller stops waiting, the build stops.
             let (waits, stopped) = watch::channel(());
             let (inner, order) = (Arc::clone(&self.inner), order.clone());
             let log =
                 Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
             let built = tokio::task::spawn_blocking(move || {
-                // Until it has really ended, also where nobody waits for it any more.
+                // Kept until it has really ended, even if nobody waits for it any more.
                 let _until_its_end = (turn, alone);
                 drive::Job::new(inner, order, log, runtime, stopped).build()
             });
@@ -191,8 +192,8 @@ impl Builder for ImageBuilder {
     }
 }
 
-/// The repository in which the images that are made for a build stay on the machine. No other build
-/// has the same: what one lets go of, another may still need.
+/// Returns the repository that keeps a build's images on the machine. Each build has its own,
+/// because what one releases another may still need.
 fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
     format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
 }
@@ -211,8 +212,7 @@ impl Inner {
     }
 }
 
-/// What is wrong with the sources is told to whoever sent them, the rest to whoever runs the
-/// machine.
+/// Reports mistakes in the sources to whoever sent them, and everything else to the operator.
 fn fault(error: &Fault) -> BuildFault {
     match error {
         Fault::Sources(why) => BuildFault::Failed(why.clone()),

@@ -1,4 +1,4 @@
-//! What the program decides about builds.
+//! Settings for builds.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,42 +8,44 @@ const GIB: u64 = 1 << 30;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// For sources and for folders that stay between builds.
+    /// The folder for sources, and for folders that stay between builds.
     pub folder: PathBuf,
-    /// Of an archive, as it is uploaded.
+    /// The size of an archive as it is uploaded.
     pub sources_bytes_max: u64,
-    /// Of what is in it, unpacked.
+    /// The size of its unpacked content.
     pub unpacked_bytes_max: u64,
     pub sources_entries_max: u64,
-    /// Unpacked over packed.
+    /// The size of the unpacked content divided by that of the archive.
     pub sources_ratio_max: u64,
-    /// For one build, from its turn on.
+    /// How long one build may take, after it got its turn.
     pub time_max: Duration,
-    /// Of the instance of one RUN.
+    /// Memory for the instance of one RUN.
     pub memory_mb: u32,
-    /// For what one step writes.
+    /// Disk space for what one step writes.
     pub disk_mb: u32,
     pub layers_max: usize,
-    /// Builds at a time, and of one workspace.
+    /// How many builds run at once.
     pub parallel_max: usize,
+    /// How many builds of one workspace run at once.
     pub workspace_parallel_max: usize,
-    /// Of one file that ADD fetches.
+    /// The size of a file that ADD fetches.
     pub add_bytes_max: u64,
-    /// Of the steps that are remembered for one workspace.
+    /// The total size of the cached steps of one workspace.
     pub cache_bytes_max: u64,
-    /// Of one folder that `RUN --mount=type=cache` asks for, and of how many a workspace may have.
+    /// The size of one folder for `RUN --mount=type=cache`.
     pub cache_mount_mb: u32,
+    /// How many such folders a workspace may have.
     pub cache_mounts_max: usize,
-    /// Of what the steps of one build print.
+    /// The size of the output of one build's steps.
     pub log_bytes_max: u64,
-    /// Whether a RUN reaches the internet.
+    /// Whether a RUN can reach the internet.
     pub has_network: bool,
     /// Hosts that ADD may fetch from although they are not on the internet.
     pub inside: Vec<String>,
-    /// Images that folders without a Dockerfile begin with.
+    /// Base images for folders without a Dockerfile.
     pub python_image: String,
     pub node_image: String,
-    /// Repositories of the vendor's sandbox image, whose program this machine serves itself.
+    /// Repositories of the vendor's sandbox image. This machine provides its program itself.
     pub sandbox_images: Vec<String>,
 }
 
@@ -74,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// With steps that a small machine can run too.
+    /// Reduces the limits of steps to what this machine can run.
     pub(super) fn within(self, largest: node::Largest) -> Self {
         let memory_mb = self.memory_mb.min(largest.memory_mb);
         let disk_mb = self.disk_mb.min(largest.disk_mb);

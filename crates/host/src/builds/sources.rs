@@ -1,4 +1,4 @@
-//! Sources that were uploaded, one file for each build, until they are forgotten.
+//! Keeps uploaded sources, one file for each build, until they are forgotten.
 
 use bytes::Bytes;
 use control::machine::BuildFault;
@@ -14,7 +14,7 @@ const PART: &str = "part";
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// Removes what was not whole when the program ended.
+    /// Opens the folder, and removes uploads that were incomplete when the program ended.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {
@@ -30,7 +30,7 @@ impl Folder {
         self.0.join(build.as_str())
     }
 
-    /// Keeps what arrives, once all of it is on disk.
+    /// Stores an upload. It gets its name once all of it is on disk.
     pub(super) async fn take(
         &self,
         build: &BuildId,
@@ -45,7 +45,7 @@ impl Folder {
                 Ok(size)
             });
             if taken.is_err() {
-                // The next start removes what this cannot.
+                // If this fails, the next start removes it.
                 let _ = fs::remove_file(&part);
             }
             taken

@@ -1,5 +1,5 @@
-//! A RUN: one piece of work in an instance that is there for nothing else, with the fences and limits
-//! of any other.
+//! Runs a RUN: one piece of work in an instance made only for it, with the same isolation and
+//! limits as any other.
 
 use super::caches::Held;
 use super::drive::Job;
@@ -15,17 +15,17 @@ use types::instance::{BuildStepId, GUEST_PORT, InstanceName, Medium, Outcome, Sc
 use types::work::Orders;
 
 const HOSTNAME: &str = "build";
-/// What a program gets to end when its time is over.
+/// Grace period for a program to end when its time is up.
 const GRACE: Duration = Duration::from_secs(2);
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
-/// Of output, on its way to the log.
+/// How many pieces of output can be on their way to the log.
 const PIECES_MAX: usize = 16;
-/// While there is no room for a step.
+/// How often to try again while there is no room for a step.
 const ROOM_POLL: Duration = Duration::from_millis(250);
-/// Of its memory, what a folder in memory gets when nothing else is said.
+/// Unless a size is given, a folder in memory gets one part in this many of the instance's memory.
 const EMPTY_OF_MEMORY: u32 = 4;
 
-/// An instance that is removed whatever becomes of the build.
+/// An instance that is removed however the build ends.
 struct Running {
     machine: LocalMachine,
     id: InstanceName,
@@ -43,7 +43,8 @@ impl Drop for Running {
 }
 
 impl Job {
-    /// Runs a command to its end. What it wrote is complete then, and nothing of it runs.
+    /// Runs a command to its end. What it wrote is complete then, and none of its processes runs
+    /// any more.
     pub(super) fn run(&self, order: &RunOrder, number: u32) -> Result<Written, BuildFault> {
         let held = self.caches(order)?;
         let id = InstanceName::of_build_step(&BuildStepId {
@@ -51,7 +52,7 @@ impl Job {
             step: number,
         });
         let machine = self.inner.machine.clone();
-        // Of a try before this one.
+        // An earlier try may have left one.
         drop(Running { machine: machine.clone(), id: id.clone() });
         let spec = self.spec(order, id.clone(), &held)?;
         self.create(&spec)?;
@@ -70,15 +71,15 @@ impl Job {
             tokio::join!(machine.attend(&id, 0, printed), passing).0
         };
         let end = self.wait(both)?.map_err(|fault| BuildFault::Broken(fault.to_string()))?;
-        // Nothing may write any more when its layer is packed.
+        // Nothing may write into the layer any more when it is packed.
         drop(running);
         drop(held);
         judge(&end, self.inner.settings.memory_mb)?;
         Ok(written)
     }
 
-    /// Waits while other work of the workspace, or of all, has what the step needs: it could be had
-    /// alone, for no step is larger than that.
+    /// Creates the instance. Waits while other work of the workspace, or of all, has the resources
+    /// it needs. It would get them if it were alone, because no step is larger than that.
     fn create(&self, spec: &Spec) -> Result<(), BuildFault> {
         let mut is_told = false;
         loop {

@@ -1,5 +1,5 @@
-//! How many builds there are at a time. A workspace waits for its own first, so that the builds of
-//! one never keep all places from the others while they wait.
+//! Limits how many builds run at once. A build first waits for a place of its workspace's own, so
+//! that waiting builds of one workspace never block the places of others.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -39,13 +39,14 @@ impl Turns {
     }
 }
 
-/// One at a time of each build: what a try that was given up still removes must not be what the next
-/// one has made.
+/// Allows only one job at a time for each build: what a cancelled try still removes must not be
+/// what the next one has made.
 #[derive(Default)]
 pub(super) struct Alone(Mutex<HashMap<BuildId, Arc<AsyncMutex<()>>>>);
 
 impl Alone {
-    /// Waits until nobody works on the build. It is the caller's until what is answered is dropped.
+    /// Waits until nobody works on the build. It belongs to the caller until the returned guard is
+    /// dropped.
     pub(super) async fn wait(&self, build: &BuildId) -> OwnedMutexGuard<()> {
         let turn = {
             let mut all = self.0.lock();
