@@ -1,9 +1,9 @@
-//! Disk for the images that workspaces pull. Each has its share of what there is for all; what came
-//! by the command line is the operator's and counts for nobody.
+//! Counts the disk space of images that workspaces pull. Each workspace has its share of the total;
+//! images added by the command line are the operator's and count for nobody.
 //!
 //! An image counts for the first workspace that had it pulled, until it is removed from the store.
-//! That is noted on disk, because images outlive this program. How large an image is turns out
-//! while it is pulled: meanwhile a workspace holds as much as the image may become, and its pulls
+//! That is recorded on disk, because images outlive this program. The size of an image is known
+//! only once it is pulled: meanwhile a workspace holds as much as the image may take, and its pulls
 //! take turns, so that many at once do not take more than one after the other.
 
 use admission::{Limits, Permit, Pool, Refused};
@@ -23,7 +23,7 @@ pub(crate) struct Pulled {
     image_mb_max: u64,
     pool: Pool<String>,
     kept: Mutex<HashMap<Note, Permit<String>>>,
-    /// One pull at a time for each workspace.
+    /// Allows one pull at a time for each workspace.
     locks: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Room {
 }
 
 impl Pulled {
-    /// Counts what earlier runs of this program have noted.
+    /// Counts what earlier runs of this program have recorded.
     pub(crate) fn open(folder: &Path, disk_mb: Limits, image_mb_max: u64) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let pool = Pool::new("MB of pulled images", disk_mb);
@@ -66,7 +66,7 @@ impl Pulled {
         let left = share
             .saturating_sub(self.pool.held_by(&owner))
             .min(total.saturating_sub(self.pool.held()));
-        // Where nothing is left, asking for a little tells whose limit it is.
+        // If nothing is left, asking for a little shows whose limit is reached.
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
         Ok(Room { bytes: mb * MIB, _permit: permit, _lock: lock })
@@ -78,7 +78,7 @@ impl Pulled {
         locks.entry(workspace.to_owned()).or_default().clone()
     }
 
-    /// Notes what an image takes that has been pulled into this room.
+    /// Records the size of an image that was pulled into this room.
     pub(crate) fn keep(
         &self,
         room: Room,
@@ -92,7 +92,8 @@ impl Pulled {
         if self.kept.lock().keys().any(|kept| kept.image == image) {
             return Ok(());
         }
-        // On disk before it counts: the image outlives a loss of power, and so must its owner.
+        // On disk before it counts: the image survives a power cut, and so must the record of its
+        // owner.
         files::replace(&self.folder.join(note.file()), Readers::Owner, mb.to_string().as_bytes())?;
         self.count(note, mb);
         Ok(())
@@ -103,7 +104,7 @@ impl Pulled {
         self.kept.lock().insert(note, permit);
     }
 
-    /// Gives back the room of images that are not there any more.
+    /// Gives back the room of images that no longer exist.
     pub(crate) fn keep_only(&self, is_here: impl Fn(&Digest) -> bool) {
         let gone: Vec<Note> =
             self.kept.lock().keys().filter(|note| !is_here(&note.image)).cloned().collect();
@@ -117,7 +118,7 @@ impl Pulled {
 }
 
 impl Note {
-    /// No id of a workspace has a dot.
+    /// Returns the name of its file. Ids of workspaces have no dots.
     fn file(&self) -> String {
         format!("{}.{}", self.workspace, self.image.to_string().replace(':', "-"))
     }
@@ -156,7 +157,7 @@ mod tests {
         pulled.keep(room, "greedy", digest(2), 15 * MIB).unwrap();
         let refused = pulled.begin("greedy").await.map(|room| room.bytes);
         assert!(matches!(refused, Err(Refused::Share { limit: 60, .. })), "{refused:?}");
-        // Another run of the program knows it, too.
+        // Another run of the program knows it too.
         drop(pulled);
         let pulled = open(folder.path());
         assert!(pulled.begin("greedy").await.is_err());

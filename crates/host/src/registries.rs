@@ -1,7 +1,8 @@
-//! Which registries may be asked: those of the internet, and those inside that the settings name.
+//! Decides which registries may be asked: those on the internet, and internal ones that the
+//! settings name.
 //!
-//! Users choose the names of images, so without this a name could make this server call what only
-//! it can reach.
+//! Users choose the names of images, so without this a name could make the server call hosts that
+//! only it can reach.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::{Attempt, Policy};
@@ -9,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use types::parts::addresses::is_public;
 
-/// Registries answer with the address of a store at most a few times.
+/// How many redirects are followed. Registries redirect to a store at most a few times.
 const REDIRECTS_MAX: usize = 5;
 
-/// The rule, and the client that keeps to it.
+/// The rule which hosts may be asked. Also makes clients that follow it.
 #[derive(Clone)]
 pub(crate) struct Registries(Arc<Vec<String>>);
 
@@ -35,15 +36,15 @@ impl Registries {
         reqwest::Client::builder().redirect(redirects).dns_resolver(Arc::new(self.clone())).build()
     }
 
-    /// Whether a host may be asked, as far as its name tells. Names are looked at again when they
-    /// are resolved.
+    /// Returns true if a host may be asked, judging by its name alone. The addresses of a name are
+    /// checked when it is resolved.
     pub(crate) fn permits(&self, host: &str) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         self.is_inside(host) || bare.parse::<IpAddr>().map_or(true, is_public)
     }
 
     fn is_inside(&self, host: &str) -> bool {
-        // Addresses of IPv6 have brackets in URLs, and need none in the settings.
+        // IPv6 addresses have brackets in URLs, but need none in the settings.
         let bare = |host: &str| host.trim_matches(['[', ']']).to_ascii_lowercase();
         self.0.iter().any(|inside| bare(inside) == bare(host))
     }

@@ -1,10 +1,10 @@
-//! The content of the workspaces' own registry on this machine: blobs as they are uploaded, manifests
-//! as they were pushed, and whose disk they take.
+//! The content of the workspaces' own registry on this machine: uploaded blobs, pushed manifests,
+//! and whose disk space they take.
 //!
-//! Each repository's content counts for its workspace, until it is gone from the disk: what is taken
-//! out counts until it was collected, or whoever pushes and deletes in turns would fill the disk.
-//! Uploads that are not finished count too. They stay when the program ends, and are gone when nobody
-//! has gone on with them for a while.
+//! A repository's content counts for its workspace until it is gone from disk. Removed content
+//! counts until it was collected, because otherwise a workspace that pushes and deletes in turns
+//! could fill the disk. Unfinished uploads count too. They survive a restart of the program, and
+//! are removed when nobody has continued them for a while.
 
 use crate::upload::{OpenUpload, Uploads};
 use admission::{Limits, Permit, Pool};
@@ -23,34 +23,37 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use types::World;
 
-/// Whoever holds one of these has the only turn at some repositories.
+/// How many locks repositories share. Whoever holds one of them has the only turn at the
+/// repositories that map to it.
 const TURNS: usize = 64;
-/// A small file takes this much of a disk with what is noted of it, in KiB.
+/// What a small file counts as at least, together with its metadata, in KiB.
 const FILE_KIB_MIN: u64 = 64;
-/// Between two looks at all images for what can go, which are work for everybody.
+/// How long to wait between two collections, because each one looks at all images.
 const FREE_PAUSE: Duration = Duration::from_secs(10);
-/// Bytes of descriptions in one answer.
+/// The most bytes of descriptors in one answer.
 const REFERRERS_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone)]
 pub struct RegistrySettings {
-    /// For the content of all workspaces, and the part of it that one may have.
+    /// The disk space for the content of all workspaces.
     pub disk_mb: u64,
+    /// The percentage of it that one workspace may have.
     pub share_percent: u32,
     pub blob_bytes_max: u64,
     pub manifest_bytes_max: usize,
-    /// Uploads that are open, of all workspaces and of one.
+    /// Open uploads of all workspaces.
     pub uploads_max: u64,
+    /// Open uploads of one workspace.
     pub uploads_workspace_max: u64,
-    /// How long an upload stays that nobody goes on with.
+    /// How long an upload stays that nobody continues.
     pub upload_keep: Duration,
     /// How long content stays that no tag leads to.
     pub untagged_keep: Duration,
-    /// How long a body may be silent.
+    /// How long the sender of a body may be silent.
     pub stall: Duration,
 }
 
-/// Cheap to clone.
+/// This machine's registry. Cheap to clone.
 #[derive(Clone)]
 pub struct LocalRegistry(Arc<Inner>);
 
@@ -61,24 +64,24 @@ struct Inner {
     uploads: Uploads,
     disk: Pool<String>,
     counted: Mutex<HashMap<(String, Digest), Permit<String>>>,
-    /// What was taken out and is not collected yet.
+    /// Removed content that is not collected yet.
     leaving: Mutex<Vec<Permit<String>>>,
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
     freeing: Mutex<Freeing>,
 }
 
-/// When the disk is freed of what was taken out.
+/// Whether removed content was collected lately.
 enum Freeing {
     /// Not lately.
     Idle,
-    /// It was just done.
+    /// Just now.
     Done,
-    /// It was just done, and is wanted again.
+    /// Just now, and it is wanted again.
     Wanted,
 }
 
 impl LocalRegistry {
-    /// Counts what earlier runs of the program have kept. Blocks.
+    /// Counts what earlier runs of the program have stored. Blocks.
     pub fn open(images: Store, settings: RegistrySettings, world: World) -> Result<Self, Error> {
         let kib = Limits {
             total: settings.disk_mb.saturating_mul(1024),
@@ -109,7 +112,7 @@ impl LocalRegistry {
         Ok(registry)
     }
 
-    /// Collects now, and after a pause again if that was wanted meanwhile.
+    /// Collects now, and again after a pause if that was asked for meanwhile.
     async fn free(self) -> Result<(), RegistryFault> {
         {
             let mut freeing = self.0.freeing.lock();
@@ -131,14 +134,14 @@ impl LocalRegistry {
                     }
                     *freeing = Freeing::Done;
                 }
-                // Its failures are logged where they happen.
+                // Failures are logged where they happen.
                 let _ = self.on_disk(Inner::collect).await;
             }
         });
         freed
     }
 
-    /// Disk work, where it may block.
+    /// Runs work on the disk on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, RegistryFault> + Send + 'static,
@@ -149,7 +152,7 @@ impl LocalRegistry {
     }
 }
 
-/// What a file of so many bytes counts as.
+/// Returns what a file of this size counts as.
 pub(crate) fn kib(bytes: u64) -> u64 {
     bytes.div_ceil(1024).max(FILE_KIB_MIN)
 }
@@ -176,7 +179,7 @@ impl Inner {
             .or_insert_with(|| self.disk.adopt(&workspace.to_owned(), kib(bytes)));
     }
 
-    /// Room for something that is about to be written whole.
+    /// Takes room for something that is about to be written at once.
     fn room(&self, place: &Place, bytes: u64) -> Result<Permit<String>, RegistryFault> {
         self.disk.take(&place.workspace.to_string(), kib(bytes)).map_err(RegistryFault::Full)
     }
@@ -239,7 +242,7 @@ impl Inner {
         let repository = self.repository(place);
         let at = self.world.now().ms();
         let pushed = repository.adopt(&digest, at).map_err(|fault| refused(&fault))?;
-        // It is on the disk already, so it counts whatever the limits say.
+        // It is on disk already, so it counts whatever the limits say.
         for (digest, size) in repository.contents().map_err(|error| broken(&error))? {
             self.count(repository.name(), digest, size);
         }
@@ -268,8 +271,8 @@ impl Inner {
             .extend(gone.iter().filter_map(|digest| counted.remove(&(name.to_owned(), *digest))));
     }
 
-    /// Collects, and gives back what was on its way out before. While another program has the images
-    /// open, it stays for the next time.
+    /// Collects, and gives back the room of what had been removed before. While another program has
+    /// the images open, this is left for the next time.
     fn collect(&self) -> Result<(), RegistryFault> {
         let before = std::mem::take(&mut *self.leaving.lock());
         match self.images.collect() {

@@ -1,5 +1,5 @@
-//! Uploads to the registry that are in progress: whose they are, who writes to them now, and the disk
-//! that they take meanwhile.
+//! Uploads to the registry that are in progress: whose they are, who is writing to them, and the
+//! disk space that they take.
 
 use crate::registry::{broken, kib};
 use admission::{Limits, Permit, Pool};
@@ -16,9 +16,9 @@ use tokio::task::spawn_blocking;
 use types::World;
 
 const ID_CHARACTERS: usize = 32;
-/// The disk takes so much at once, so that no thread waits for a slow sender.
+/// How much is collected for one write to disk, so that no thread waits for a slow sender.
 const WRITTEN_AT_ONCE: usize = 1 << 20;
-/// Room on the disk is taken in steps of so many KiB.
+/// The size of the steps in which room on disk is taken.
 const ROOM_STEP_KIB: u64 = 4096;
 
 pub(crate) struct Uploads {
@@ -33,28 +33,28 @@ struct Entry {
     _open: Permit<String>,
 }
 
-/// What whoever writes to an upload holds alone.
+/// The state of an upload, held by one writer at a time.
 struct State {
-    /// `None` after a restart, until somebody goes on with it.
+    /// `None` after a restart, until somebody continues it.
     upload: Option<Upload>,
     room: Room,
 }
 
-/// Disk that an upload has.
+/// The disk space that an upload has taken.
 struct Room {
     workspace: String,
     kib: u64,
     permits: Vec<Permit<String>>,
 }
 
-/// An upload, for the only one who may go on with it now.
+/// An upload, locked for the only caller who may continue it now.
 pub(crate) struct OpenUpload {
     state: OwnedMutexGuard<State>,
     entry: Arc<Entry>,
 }
 
 impl Uploads {
-    /// Knows again what earlier runs have left.
+    /// Restores the uploads that earlier runs have left.
     pub(crate) fn open(
         images: &Store,
         open: Limits,
@@ -104,7 +104,7 @@ impl Uploads {
         Ok(id)
     }
 
-    /// An upload of this repository. Of another one it does not exist.
+    /// Locks an upload of this repository. One of another repository counts as missing.
     pub(crate) fn take(
         &self,
         images: &Store,
@@ -116,7 +116,7 @@ impl Uploads {
         let entry = entry.ok_or(RegistryFault::NoUpload)?;
         let state = Arc::clone(&entry.state).try_lock_owned();
         let mut state = state.map_err(|_| RegistryFault::Busy)?;
-        // Whoever held it before may have ended it.
+        // The previous holder may have ended it.
         if !self.all.lock().contains_key(id) {
             return Err(RegistryFault::NoUpload);
         }
@@ -131,7 +131,7 @@ impl Uploads {
         self.all.lock().remove(id);
     }
 
-    /// Removes uploads that nobody has gone on with since.
+    /// Removes uploads that nobody has continued since `before`.
     pub(crate) fn give_up(&self, images: &Store, before: i64) -> Result<(), RegistryFault> {
         let is_old = |entry: &Arc<Entry>| entry.touched_at.load(Ordering::Relaxed) < before;
         let old: Vec<(String, Arc<Entry>)> = {
@@ -142,7 +142,7 @@ impl Uploads {
                 .collect()
         };
         for (id, entry) in old {
-            // Whoever writes to it goes on with it.
+            // Somebody is writing to it, so it stays.
             let Ok(_state) = entry.state.try_lock() else { continue };
             images.forget_upload(&id).map_err(|error| broken(&error))?;
             self.forget(&id);
@@ -156,7 +156,7 @@ impl OpenUpload {
         self.state.upload.as_ref().map_or(0, Upload::size)
     }
 
-    /// What was written, and the room that it has until it counts otherwise.
+    /// Returns what was written, and the room it has taken until it is counted as stored content.
     pub(crate) fn into_parts(mut self) -> (Option<Upload>, Vec<Permit<String>>) {
         let permits = std::mem::take(&mut self.state.room.permits);
         (self.state.upload.take(), permits)
@@ -178,7 +178,7 @@ impl OpenUpload {
     }
 }
 
-/// Appends what comes. What has come stays when the rest does not.
+/// Appends what arrives. What has arrived stays even if the rest does not.
 pub(crate) async fn receive(
     mut open: OpenUpload,
     mut bytes: mpsc::Receiver<io::Result<Bytes>>,
