@@ -1,4 +1,4 @@
-//! Drives of this machine, as the management side sees them.
+//! This machine's drives, as `control` sees them.
 
 use crate::volumes::fault;
 use crate::{Inner, Interrupted, LocalMachine};
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use types::chain;
 use types::instance::KeptFor;
 
-/// Nothing but [`LocalMachine`], for those who may only ask about drives.
+/// A [`LocalMachine`] restricted to what concerns drives.
 pub(crate) struct LocalDrives(pub(crate) LocalMachine);
 
 impl From<Interrupted> for DriveFault {
@@ -30,9 +30,9 @@ fn drive_fault(error: &DriveError) -> DriveFault {
 }
 
 impl LocalMachine {
-    /// The topmost folder of a drive, for whoever serves it to others than instances. Blocks for some
-    /// milliseconds if nobody uses the drive. Its files have the owners that they have inside of
-    /// instances; nothing that is in it may be trusted, links above all.
+    /// Opens the root folder of a drive, for serving it outside of instances. Blocks for some
+    /// milliseconds if nobody uses the drive. Its files have the owners that instances see. Nothing
+    /// in it can be trusted, links least of all.
     pub fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd> {
         self.0.node.drive_root(drive).map_err(io::Error::other)
     }

@@ -1,7 +1,7 @@
 //! Snapshots whose files are at an object service.
 //!
-//! What one has there lies in a folder of its own: `PREFIX/MACHINE/WORKSPACE/SNAPSHOT/`. The node
-//! decides what goes and comes; here is only the way.
+//! Each snapshot has a folder of its own there: `PREFIX/MACHINE/WORKSPACE/SNAPSHOT/`. The node
+//! decides what is moved; this module only does the transfers.
 
 use crate::builds::Turns;
 use crate::launching::over_limit;
@@ -17,22 +17,24 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use types::{World, chain};
 
-/// What the program decides about it.
+/// Settings for snapshots at an object service.
 #[derive(Debug, Clone)]
 pub struct RemoteSettings {
-    /// Snapshots that are on their way at once, and how many of them of one workspace.
+    /// How many snapshots are being moved at once.
     pub transfers_max: usize,
+    /// How many snapshots of one workspace are being moved at once.
     pub transfers_workspace_max: usize,
-    /// Between two looks for what nothing here needs, and what nobody names any more.
+    /// How often to look for snapshots that can be moved away, and for leftovers to remove.
     pub tidy_every: Duration,
-    /// How long nothing stood on a snapshot that is given away.
+    /// How long a snapshot must have been unused before it is moved away.
     pub offload_after: Duration,
 }
 
 #[derive(Debug)]
 struct Remote {
     objects: Objects,
-    /// Streams are read and written on threads that may block, and the service is asked on this.
+    /// The runtime on which the service is asked. Streams are read and written on other threads,
+    /// which may block.
     runtime: Handle,
 }
 
@@ -94,7 +96,7 @@ impl From<Interrupted> for SnapshotError {
 }
 
 impl LocalMachine {
-    /// Gives snapshots that nothing here needs to this service from now on. It is asked on the
+    /// Moves snapshots that nothing here needs to this service from now on. It is used on the
     /// caller's runtime, and not before it is needed.
     pub fn use_objects(&self, objects: &Objects, settings: &RemoteSettings) {
         let objects = objects.below(&self.0.name);
@@ -103,11 +105,12 @@ impl LocalMachine {
             .snapshots()
             .use_remote(Arc::new(Remote { objects, runtime: Handle::current() }));
         let turns = Turns::new(settings.transfers_max, settings.transfers_workspace_max);
-        // As above: the first one counts.
+        // As above, only the first call counts.
         let _ = self.0.transfers.set(turns);
     }
 
-    /// Gives away what was not used for long, and removes what nobody names any more, now and then.
+    /// Regularly moves away snapshots that were not used for long, and removes what nobody needs
+    /// any more.
     pub async fn tidy_objects(self, settings: RemoteSettings, world: World) {
         loop {
             tokio::time::sleep(settings.tidy_every).await;
@@ -123,7 +126,7 @@ impl LocalMachine {
         }
     }
 
-    /// Gives the files of a snapshot to the service, if there is one.
+    /// Moves the files of a snapshot to the service, if there is one.
     pub(crate) async fn offload(
         &self,
         workspace: &str,
@@ -134,7 +137,8 @@ impl LocalMachine {
         self.on_node(move |inner| inner.node.snapshots().offload(&name)).await
     }
 
-    /// Fetches what is not on this machine of a snapshot. It stays for as long as the answer is kept.
+    /// Fetches the files of a snapshot that are not on this machine. They stay as long as the
+    /// returned value is kept.
     pub(crate) async fn fetch_snapshot(
         &self,
         workspace: &str,
@@ -148,7 +152,7 @@ impl LocalMachine {
         self.on_node(move |inner| inner.node.snapshots().fetch(&name)).await
     }
 
-    /// The same for the one that a launch begins with.
+    /// Does the same for the snapshot that a launch starts from.
     pub(crate) async fn bring_snapshot(
         &self,
         launch: &Launch,
@@ -161,7 +165,7 @@ impl LocalMachine {
     }
 }
 
-/// What a launch is told of a snapshot that it cannot begin with.
+/// Translates the reason why a launch cannot start from a snapshot.
 pub(crate) fn refusal(error: &SnapshotError) -> Option<LaunchFault> {
     match error {
         SnapshotError::Missing(_) => Some(LaunchFault::Broken(

@@ -1,4 +1,4 @@
-//! Snapshots of this machine, as the management side sees them.
+//! This machine's snapshots, as `control` sees them.
 
 use crate::bases::Below;
 use crate::launching::over_limit;
@@ -12,7 +12,7 @@ use node::{Owner, SnapshotError, SnapshotName};
 use types::chain;
 use types::ids::ResourceId;
 
-/// Nothing but [`LocalMachine`], for those who may only ask about snapshots.
+/// A [`LocalMachine`] restricted to what concerns snapshots.
 pub(crate) struct LocalSnapshots(pub(crate) LocalMachine);
 
 impl From<Interrupted> for SnapshotFault {
@@ -42,7 +42,7 @@ fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot,
     })
 }
 
-/// What the node calls it.
+/// Returns the node's name for a snapshot.
 pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
     SnapshotName::new(id.as_str())
 }
@@ -51,7 +51,7 @@ impl SnapshotStore for LocalSnapshots {
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
         let take = move |inner: &Inner| {
             let image = inner.leases.image_of(&new.instance);
-            // The instance may end meanwhile, and its image with it.
+            // The instance may end meanwhile, and its image be removed with it.
             let lease = image.map(|image| inner.images.lease(&image).ok_or(SnapshotFault::Gone));
             let _lease = lease.transpose()?;
             let taken = inner.node.snapshot(&wanted(&new, image)?);
@@ -77,7 +77,7 @@ impl SnapshotStore for LocalSnapshots {
     }
 
     fn is_here(&self, id: &ResourceId) -> bool {
-        // One that nobody knows is not worth waiting for.
+        // It is not worth waiting for one that does not exist.
         name(id).is_ok_and(|name| self.0.0.node.snapshots().is_here(&name))
     }
 
@@ -96,7 +96,7 @@ impl SnapshotStore for LocalSnapshots {
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>> {
         let id = id.clone();
         let remove = move |inner: &Inner| {
-            // Nothing has a name that cannot be one.
+            // An id that cannot be a name belongs to no snapshot.
             let Ok(name) = name(&id) else { return Ok(()) };
             inner.node.snapshots().remove(&name).map_err(|error| MachineFault(chain(&error)))
         };
@@ -105,7 +105,7 @@ impl SnapshotStore for LocalSnapshots {
 
     fn base(&self, id: &ResourceId) -> Base {
         let inner = &self.0.0;
-        // What has no name is refused where it is launched.
+        // An id that cannot be a name is refused at the launch.
         let Ok(name) = name(id) else { return Base::Unnoted };
         match Below::of(&name, inner.node.snapshots(), &inner.images) {
             Ok(Below::Image(_)) => Base::Kept,

@@ -1,4 +1,4 @@
-//! Tunnels of instances of this machine, as the management side sees them.
+//! Tunnels of this machine's instances, as `control` sees them.
 
 use crate::{Inner, Interrupted, LocalMachine};
 use admission::{Limits, Pool};
@@ -10,12 +10,12 @@ use std::time::Duration;
 use types::chain;
 use types::tunnel::{Endpoint, TunnelSettings};
 
-/// For the name of the other end.
+/// How long to wait for the address of the other end.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// At once, one for each instance.
+/// How many lookups run at once, one for each instance.
 const LOOKUPS_MAX: u64 = 32;
 
-/// Nothing but [`LocalMachine`], for those who may only ask about tunnels.
+/// A [`LocalMachine`] restricted to what concerns tunnels.
 pub(crate) struct LocalTunnels(pub(crate) LocalMachine);
 
 impl From<Interrupted> for TunnelFault {
@@ -35,14 +35,14 @@ fn fault(error: &TunnelError) -> TunnelFault {
     }
 }
 
-/// Each lookup takes a thread for as long as the name server of somebody else likes, and all that
-/// blocks shares the threads.
+/// Makes the pool that limits lookups. Each one occupies a thread for as long as somebody else's
+/// name server takes, and everything that blocks shares these threads.
 pub(crate) fn lookups() -> Pool<InstanceName> {
     Pool::new("lookups of other ends of tunnels", Limits { total: LOOKUPS_MAX, share: 1 })
 }
 
 impl Inner {
-    /// The addresses of the other end. The node judges whether they may be reached.
+    /// Looks up the addresses of the other end. The node decides whether they may be reached.
     async fn find_end(
         &self,
         instance: &InstanceName,
@@ -53,7 +53,7 @@ impl Inner {
         let place = place.map_err(|_| unfit("is still looked up; ask again in some seconds"))?;
         let name = (endpoint.host.clone(), endpoint.port);
         let lookup = tokio::task::spawn_blocking(move || {
-            // Held until the thread is free again, however soon nobody waits for it any more.
+            // Held until the thread is free again, even if nobody waits for it any more.
             let _place = place;
             name.to_socket_addrs().map(Vec::from_iter)
         });

@@ -1,4 +1,4 @@
-//! Volumes of this machine, as the management side sees them.
+//! This machine's volumes, as `control` sees them.
 
 use crate::launching::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
@@ -7,7 +7,7 @@ use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
 use node::{Owner, VolumeError, VolumeName};
 use types::chain;
 
-/// Nothing but [`LocalMachine`], for those who may only ask about volumes.
+/// A [`LocalMachine`] restricted to what concerns volumes.
 pub(crate) struct LocalVolumes(pub(crate) LocalMachine);
 
 impl From<Interrupted> for VolumeFault {
