@@ -1,4 +1,4 @@
-//! What cannot be built: it is said why, and nothing is left.
+//! Input that cannot be built: the reason is reported, and nothing is left over.
 
 use crate::cases::archive;
 use crate::place::{Place, tar};
@@ -109,7 +109,7 @@ async fn a_build_that_nobody_waits_for_ends() {
     let dockerfile = "FROM localhost/test/base\nRUN echo begun; sleep 1000\n";
     let files = archive(&place, &[("Dockerfile", dockerfile)]);
     place.abandon("one", files, "begun").await;
-    // It has the step no more: another build of the same name begins anew.
+    // The step is gone: another build of the same name starts from the beginning.
     let files = archive(&place, &[("Dockerfile", "FROM localhost/test/base\nRUN echo ok\n")]);
     let seen = place.build("one", files).await;
     assert!(seen.built.is_ok(), "{:?}", seen.built);

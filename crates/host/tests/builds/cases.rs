@@ -1,4 +1,5 @@
-//! What builds do that no comparison shows: the cache, secrets, what is shared, and what is left.
+//! What the comparison with `buildah` does not cover: the cache, secrets, what is shared, and what
+//! is left over.
 
 use crate::place::{Place, Seen, tar};
 use crate::tree;
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// An archive of these files.
+/// Makes an archive of these files.
 pub(crate) fn archive(place: &Place, files: &[(&str, &str)]) -> Vec<u8> {
     let folder = tempfile::tempdir_in(place.data.path()).unwrap();
     for (name, content) in files {
@@ -49,13 +50,13 @@ async fn a_folder_that_did_not_change_is_built_from_the_cache() {
     let again = place.build("two", archive(&place, &files)).await;
     assert_eq!(digest(&first), digest(&again));
     assert_eq!(again.log.matches("CACHED").count(), 4, "{}", again.log);
-    // A change is built, and all that comes after it.
+    // A changed step is built, and all that come after it.
     let files = [files[0], ("x", "2")];
     let changed = place.build("three", archive(&place, &files)).await;
     assert_eq!(changed.log.matches("CACHED").count(), 1, "{}", changed.log);
     assert_ne!(text(&place, &changed, "when"), text(&place, &first, "when"));
     assert_eq!(text(&place, &changed, "a/y"), "2");
-    // A neighbour learns nothing of it.
+    // Another workspace learns nothing of it.
     let files = [files[0], ("x", "1")];
     let other = place.build_as("wsp_other", "four", archive(&place, &files)).await;
     assert!(!other.log.contains("CACHED"), "{}", other.log);

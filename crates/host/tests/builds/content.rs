@@ -1,4 +1,4 @@
-//! What volumes begin with: archives that are unpacked into file systems of their own.
+//! The content that volumes start with: archives unpacked into file systems of their own.
 
 use crate::cases::archive;
 use crate::place::{PATIENCE, Place, tar};
@@ -28,7 +28,7 @@ impl Place {
         files.flatten().map(|file| file.unwrap().path()).collect()
     }
 
-    /// What the one volume has, read past the kernel: `debugfs` comes with what makes an ext4.
+    /// Reads the only volume without mounting it: `debugfs` comes with the tools for ext4.
     fn look(&self, command: &str) -> String {
         let volumes = self.volumes();
         let [file] = &volumes[..] else { panic!("{volumes:?}") };

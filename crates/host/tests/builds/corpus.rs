@@ -1,5 +1,5 @@
-//! Dockerfiles of the shapes that people write, each built here and by `buildah`, and the images
-//! compared: every file with its type, mode, owner, content, links and times, and the configuration.
+//! Builds Dockerfiles of common shapes both here and with `buildah`, and compares the images: every
+//! file with its type, mode, owner, content, links and times, and the configuration.
 
 use crate::place::{BASE, OTHER, Place, base, other, run, tar};
 use crate::tree;
@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Dockerfile, with what its first comments say.
+/// A Dockerfile, with the settings from its first comments.
 struct Case {
     name: String,
     text: String,
     ignored: String,
     arguments: Vec<(String, String)>,
-    /// Whether this release of `buildah` can read it.
+    /// Whether this release of `buildah` can build it.
     compared: bool,
 }
 
@@ -42,7 +42,7 @@ fn case(file: &Path) -> Case {
     }
 }
 
-/// The files that all Dockerfiles of the corpus find.
+/// Makes the files that all Dockerfiles of the corpus use.
 fn make_context(root: &Path) {
     for folder in ["app/sub/deeper", "links", "hard"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -141,8 +141,8 @@ fn layout_config(layout: &Path) -> Value {
     read(&blob(&manifest["config"]["digest"]))["config"].clone()
 }
 
-/// As far as both programs say the same things: what is empty is left out, and so is what one
-/// program says of itself.
+/// Reduces a configuration to what both programs can say: leaves out empty values, and what a
+/// program says about itself.
 fn plain(mut config: Value) -> Value {
     for name in ["Hostname", "Domainname", "Image", "AttachStdin", "AttachStdout", "AttachStderr"] {
         config[name] = Value::Null;

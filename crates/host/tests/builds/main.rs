@@ -1,5 +1,5 @@
-//! Builds of Dockerfiles: beside `buildah`, and what only builds here have to stand. Needs root,
-//! `buildah` and `tools/guest`.
+//! Builds Dockerfiles: compared with `buildah`, and cases that only builds here have to handle.
+//! Needs root, `buildah` and `tools/guest`.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! A machine that builds, with the images that the Dockerfiles of the tests begin with.
+//! A machine that builds, with the base images of the tests' Dockerfiles.
 
 use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{BuildFault, BuildOrder, Builder, Built, Wait};
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) log: String,
 }
 
-/// A build that goes on. Dropping it stops it.
+/// A build in progress. Dropping it stops it.
 pub(crate) struct Begun<'a> {
     building: Wait<'a, Result<Built, BuildFault>>,
     pieces: mpsc::Receiver<Printed>,
@@ -101,13 +101,13 @@ impl Place {
         }
     }
 
-    /// Begins a build and stops waiting for it once it has printed something.
+    /// Starts a build and stops waiting for it once it has printed a line that starts with `until`.
     pub(crate) async fn abandon(&self, build: &str, archive: Vec<u8>, until: &str) {
         let order = self.upload("wsp_test", build, archive).await;
         drop(self.begin(&order, until).await);
     }
 
-    /// Begins a build, and lets it go on once it has printed a line that begins so.
+    /// Starts a build, and returns it once it has printed a line that starts with `until`.
     pub(crate) async fn begin<'a>(&'a self, order: &'a BuildOrder, until: &str) -> Begun<'a> {
         let (printed, mut pieces) = mpsc::channel::<Printed>(4);
         let mut building = self.builder.build(order, printed);
@@ -125,14 +125,14 @@ impl Place {
         }
     }
 
-    /// The OCI layout of the image that a build has made.
+    /// Exports the image that a build has made, as an OCI layout.
     pub(crate) fn export(&self, build: &str, built: &Built, folder: &Path) {
         let name = format!("wsp_test/sandbox/test/bld_{build}@{}", built.digest).parse().unwrap();
         std::fs::create_dir_all(folder).unwrap();
         self.store.export(&name, folder).unwrap().expect("the image is there");
     }
 
-    /// Forgets what was begun by hand too.
+    /// Also forgets builds that were started with [`Self::begin`].
     pub(crate) async fn clear_of(self, begun: &[&BuildOrder]) {
         for order in begun {
             self.builder.forget(&order.build).await.unwrap();
@@ -140,7 +140,7 @@ impl Place {
         self.clear();
     }
 
-    /// Removes all that the test has made, and fails if something of a build is left.
+    /// Removes everything the test has made, and fails if something of a build is left.
     pub(crate) fn clear(self) {
         self.host.leave().expect("no instance is left");
         let caches = self.data.path().join("builds/sources");
@@ -162,7 +162,7 @@ fn open(
     (host, builder)
 }
 
-/// The files of the base image. `buildah` gets the same.
+/// Makes the files of the base image, for `buildah` too.
 pub(crate) fn base(root: &Path) {
     for folder in ["etc", "tmp", "root", "proc", "sys", "dev", "run", "home/ada"] {
         std::fs::create_dir_all(root.join(folder)).unwrap();
@@ -170,7 +170,7 @@ pub(crate) fn base(root: &Path) {
     let passwd = "root:x:0:0:root:/root:/bin/sh\nada:x:1000:1000:Ada:/home/ada:/bin/sh\n";
     std::fs::write(root.join("etc/passwd"), passwd).unwrap();
     std::fs::write(root.join("etc/group"), "root:x:0:\nada:x:1000:\nstaff:x:50:\n").unwrap();
-    // `buildah` makes them where an image does not have them.
+    // `buildah` makes these if an image lacks them.
     for (name, text) in
         [("hosts", "127.0.0.1 localhost\n"), ("hostname", "base\n"), ("resolv.conf", "\n")]
     {

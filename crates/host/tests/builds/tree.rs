@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Times before this are those of the sources, and must have been kept.
+/// Times before this come from the sources, and must have been kept.
 const RECENT: i64 = 1_577_836_800;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct Entry {
     kind: &'static str,
     mode: u32,
     owner: (u32, u32),
-    /// Of a file, with its length; or where a link leads to.
+    /// The length and digest of a file, or the target of a link.
     content: String,
     time: Option<i64>,
     /// The first name of a file that has several.
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 
 pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
-/// Unpacks an image, from a layout or an archive, and lays its layers over each other.
+/// Unpacks an image from a layout or an archive, and applies its layers in order.
 pub(crate) fn of_image(image: &Path, scratch: &Path) -> Tree {
     let rules = Rules { privileges: Privileges::Keep, ..Rules::default() };
     let settings = images::Settings { overlay: images::Overlay::User, rules, ..Default::default() };
@@ -75,7 +75,7 @@ fn add(layer: &Path, path: &Path, tree: &mut Tree, numbers: &mut BTreeMap<PathBu
         let time = about.mtime();
         let entry = Entry {
             kind: name,
-            // That of a link means nothing.
+            // The mode of a link means nothing.
             mode: if kind.is_symlink() { 0 } else { about.mode() & 0o7777 },
             owner: (about.uid(), about.gid()),
             content,
@@ -104,7 +104,7 @@ fn link(tree: &mut Tree, numbers: &BTreeMap<PathBuf, (u64, u64)>) {
     }
 }
 
-/// What is different, for people to read.
+/// Describes the differences, for people to read.
 pub(crate) fn differences(ours: &Tree, theirs: &Tree) -> Vec<String> {
     let mut all = Vec::new();
     for (path, own) in ours {

@@ -1,5 +1,5 @@
-//! What a machine of a test is made of: real time, the guest, a store of images, settings that get in
-//! nobody's way, and the tools of busybox.
+//! What a test's machine consists of: real time, the guest, an image store, settings that do not
+//! get in the way, and the tools of busybox.
 
 use images::Store;
 use node::{Backend, Egress, Limits};
@@ -24,16 +24,16 @@ pub(crate) fn world() -> World {
     )
 }
 
-/// To be called before anything else.
+/// Call this before anything else.
 pub(crate) fn prepare() {
     assert!(rustix::process::geteuid().is_root(), "these tests start containers: run them as root");
-    // Fails only when it was done before.
+    // Fails only if it was done before.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A machine of this test, whose instances have this in front of their names.
+/// Returns the settings of this test's machine, whose node's name starts with `front`.
 pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::Settings {
-    // Two tests at the same time must not share addresses, user ids or names.
+    // Two tests that run at once must not share addresses, user ids or names.
     let own = testing::machine::own();
     let node = node::Settings {
         folder: data.join("node"),
@@ -70,7 +70,7 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
     }
 }
 
-/// The program inside of instances, made by `tools/guest`.
+/// Returns the path of the program inside instances, which `tools/guest` makes.
 fn guest() -> PathBuf {
     let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/holm-guest");
     assert!(guest.exists(), "{} is not there: run tools/guest", guest.display());
@@ -82,7 +82,7 @@ pub(crate) fn store(data: &Path) -> Store {
     Store::open(&data.join("images"), settings).unwrap()
 }
 
-/// Puts a shell and its tools below a root.
+/// Puts a shell and its tools into a root folder.
 pub(crate) fn add_tools(root: &Path) {
     std::fs::create_dir_all(root.join("bin")).unwrap();
     std::fs::copy(BUSYBOX, root.join("bin/busybox")).expect("the package busybox-static");

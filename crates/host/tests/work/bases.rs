@@ -1,4 +1,4 @@
-//! The image below a snapshot, whatever becomes of its name and of the machine.
+//! The image below a snapshot stays, whatever happens to its name or the machine.
 
 use crate::place::{Place, Running, SHELL, shell};
 use control::machine::{Launch, LaunchFault, Machine};
@@ -6,7 +6,7 @@ use control::snapshot_store::{Base, NewSnapshot};
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 
-/// Says what is in a snapshot, and whether the image is the one of later.
+/// Prints what is in a snapshot, and whether the image is the later one.
 const LOOK: &str = "cat /a; [ ! -e /etc/later ] || echo later";
 
 fn id(name: &str) -> ResourceId {
@@ -65,7 +65,7 @@ async fn a_snapshot_keeps_the_image_below_it_for_as_long_as_it_is_there() {
         "new\nlater\n"
     );
 
-    // The name means nothing any more, and the server is another.
+    // The name means nothing any more, and this is another run of the server.
     place.forget(SHELL);
     machine.tidy();
     assert!(place.has(&old) && !place.has(&new));
@@ -76,7 +76,7 @@ async fn a_snapshot_keeps_the_image_below_it_for_as_long_as_it_is_there() {
     assert_eq!(machine.base(&first), Base::Kept);
     assert_eq!(machine.said(over(&first, "again", LOOK)).await, "kept\n");
 
-    // What stands on a snapshot that was removed stands on its image.
+    // What stands on a removed snapshot also stands on its image.
     machine.written(&second, over(&first, "child", "echo more >> /a")).await;
     machine.remove(&first).await;
     machine.tidy();

@@ -1,4 +1,4 @@
-//! How work ends, as the management side hears it.
+//! How the end of work is reported to `control`.
 
 use crate::place::{HUMBLE, PLAIN, Place, SHELL, launch, name, shell};
 use control::machine::{Launch, Machine, Work};
@@ -85,7 +85,7 @@ async fn who_attends_hears_when_the_instance_is_gone() {
     let (seen, retired) =
         tokio::join!(machine.attend(&instance, 0), machine.control.retire(&instance));
     retired.unwrap();
-    // The one who attends may have been faster, or may not.
+    // The attending call may have been faster, or not.
     assert!(seen.map_or(true, |seen| matches!(seen.end.outcome, Outcome::Lost(_))));
     assert!(machine.attend(&instance, 0).await.is_err());
     machine.clear().await;

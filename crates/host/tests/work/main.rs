@@ -1,5 +1,4 @@
-//! Work on this machine, from the launch to the result, in real containers. Needs root and
-//! `tools/guest`.
+//! Work on this machine, from launch to result, in real containers. Needs root and `tools/guest`.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! What work prints, to whom, and how often.
+//! What work prints, who gets it, and how often.
 
 use crate::place::{PLAIN, Place, Running, SHELL, launch, shell};
 use bytes::Bytes;
@@ -34,7 +34,7 @@ async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
     let instance = machine.launch(shell("steady", script)).await;
     let serving = Launch { work: None, ..launch("serving", PLAIN, &[]) };
     machine.launch(serving).await;
-    // Whoever interrupts before the first line is printed sees none.
+    // The first line must have been printed before the interrupt, or it would be missing.
     let (pieces, mut printed) = tokio::sync::mpsc::channel(8);
     tokio::select! {
         ended = machine.control.attend(&instance, 0, pieces) => panic!("it ended: {ended:?}"),
@@ -44,7 +44,7 @@ async fn the_next_run_of_the_program_goes_on_where_the_last_one_was() {
     drop(machine);
 
     let machine = place.start();
-    // What serves is known to whoever lets instances sleep, and work is not.
+    // The standby knows instances that serve, but not those with work.
     assert!(machine.gateway.standby().look("serving").is_some());
     assert!(machine.gateway.standby().look(instance.as_str()).is_none());
     let interrupt = async { machine.control.interrupt(&instance).await.unwrap() };
@@ -79,7 +79,7 @@ async fn the_work_fetches_its_data_without_credentials() {
     machine.clear().await;
 }
 
-/// Runs a script that tries something and then goes on for a while.
+/// Runs a script that tries something forbidden and then goes on.
 async fn attempt(machine: &Running, name: &str, script: &str) -> (Outcome, String) {
     let mut launch = with_data(shell(name, script), "[]");
     launch.work.as_mut().unwrap().timeout = Some(Duration::from_secs(20));
@@ -95,7 +95,7 @@ async fn the_inside_forges_nothing() {
     let requests = "ask GET /work x; ask POST /work/interrupt x; ask POST /work/interrupt; ask POST /process; ask GET /health; exit 3";
     let (how, out) = attempt(&machine, "asks", &format!("{ask}{requests}")).await;
     assert_eq!((how, out), (Outcome::Exited(3), "HTTP/1.0 404 Not Found\n".repeat(5)));
-    // It neither ends nor stops the first process, nor reads what that one knows.
+    // It can neither end nor stop the first process, nor read what that one knows.
     let signals =
         "for s in TERM INT HUP QUIT KILL STOP USR1; do kill -$s 1; done; sleep 0.1; exit 4";
     assert_eq!(attempt(&machine, "signals", signals).await.0, Outcome::Exited(4));

@@ -1,4 +1,4 @@
-//! A machine for one test, with an image of busybox, and what is asked of it.
+//! A machine for one test, with an image of busybox, and helpers to ask it.
 
 use crate::common::{add_tools, prepare, settings, store, world};
 use control::machine::{Launch, Machine, MachineFault, Work};
@@ -23,7 +23,7 @@ pub(crate) const PLAIN: &str = "holm/plain";
 pub(crate) const HUMBLE: &str = "holm/humble";
 /// Nothing takes longer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of output, on its way to the test.
+/// How many pieces of output can be on their way to the test.
 const PIECES_MAX: usize = 4;
 
 pub(crate) struct Place {
@@ -31,7 +31,7 @@ pub(crate) struct Place {
     world: World,
 }
 
-/// A machine that runs, with the way to it.
+/// A running machine, with its gateway.
 pub(crate) struct Running {
     pub(crate) control: Arc<MachineControl>,
     pub(crate) gateway: Gateway,
@@ -63,7 +63,7 @@ impl Guard for Nobody {
 }
 
 impl Place {
-    /// With these images.
+    /// Prepares a place with these images.
     pub(crate) fn new(images: &[&str]) -> Self {
         prepare();
         let data = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ impl Place {
         Self { data, world: world() }
     }
 
-    /// Makes a name mean another image, which has a file that tells.
+    /// Makes a name mean another image, which contains an additional file.
     pub(crate) fn replace(&self, name: &str) -> Digest {
         let later = self.data.path().join("root/etc/later");
         std::fs::write(later, "later\n").unwrap();
@@ -84,7 +84,7 @@ impl Place {
         images.remove_image(&self.digest(name)).unwrap();
     }
 
-    /// What a name means now.
+    /// Returns what a name means now.
     pub(crate) fn digest(&self, name: &str) -> Digest {
         store(self.data.path()).find_public(&name.parse().unwrap()).unwrap().unwrap()
     }
@@ -93,7 +93,7 @@ impl Place {
         store(self.data.path()).has(image)
     }
 
-    /// Removes images that have no name, as nobody does while a machine runs.
+    /// Removes images without a name, which nobody does while a machine runs.
     pub(crate) fn collect(&self) {
         store(self.data.path()).collect().unwrap();
     }
@@ -122,7 +122,7 @@ impl Running {
         self.host.tidy();
     }
 
-    /// Removes all that the test has made, and fails if it cannot.
+    /// Removes everything the test has made, and fails if it cannot.
     pub(crate) async fn clear(self) {
         for seen in self.control.instances() {
             self.control.retire(&seen.instance).await.unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots as the management side asks for them.
+//! Snapshots as `control` asks for them.
 
 use crate::place::{Place, SHELL, shell};
 use control::machine::{Launch, LaunchFault, Machine};

@@ -1,4 +1,5 @@
-//! How long work takes that does nothing. Prints a table; run it by its name, in a release build.
+//! Measures how long work takes that does nothing. Prints a table; run it by its name, in a release
+//! build.
 
 use crate::place::{PLAIN, Place, Running, launch};
 use control::machine::{Launch, Machine};
