@@ -1,4 +1,4 @@
-//! Descriptors of the machine do not get in, neither by inheritance nor by name.
+//! Descriptors of the machine do not get into instances, neither by inheritance nor by name.
 
 use crate::machine::{Machine, run};
 use crate::program;
@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 fn only_what_was_passed_is_open() {
     let machine = Machine::new();
     let node = machine.open();
-    // Such as another part of the server may have open, and without close-on-exec.
+    // Another part of the server may have something like this open, without close-on-exec.
     let folder = File::open("/").unwrap();
     let leaking =
         rustix::io::fcntl_getfd(&folder).unwrap().difference(rustix::io::FdFlags::CLOEXEC);
@@ -56,12 +56,12 @@ fn a_link_to_a_descriptor_is_no_working_directory_either() {
     }
 }
 
-/// As in CVE-2019-5736, where the program of the runtime was written to through `/proc/self/exe`.
+/// As in CVE-2019-5736, where the runtime's program was overwritten through `/proc/self/exe`.
 #[test]
 fn the_first_program_cannot_be_changed() {
     let machine = Machine::new();
     let node = machine.open();
     program::tries_in_vain(&machine, &node, "first-program");
-    // It is one file in memory for all instances.
+    // All instances use the same file in memory.
     assert_eq!(run(&node, &machine.shell("next", "exit 3")).0, Exit::Code(3));
 }

@@ -1,4 +1,4 @@
-//! An instance may use up what it was given, and nothing of the machine's or its neighbours'.
+//! An instance may use up what it was given, but nothing of the machine's or its neighbours'.
 
 use crate::machine::{Machine, PATIENCE, await_console, await_that, run};
 use crate::program;
@@ -6,10 +6,10 @@ use node::{Exit, Happened, Node, Writable};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-/// What the kernel keeps for an instance counts as its memory, too.
+/// What the kernel keeps for an instance also counts as its memory.
 const OUT_OF_MEMORY: &str = "ended with 137";
 
-/// Two instances take all they get while a neighbour, a newcomer and the machine go on.
+/// Two instances take all they can get, while a neighbour, a newcomer and the machine keep working.
 #[track_caller]
 fn contained(what: &str, signs: &[&str]) {
     let machine = Machine::new();
@@ -22,7 +22,7 @@ fn contained(what: &str, signs: &[&str]) {
     for spec in &hostile {
         node.create(spec).unwrap();
         let printed = || String::from_utf8(node.console(&spec.id).unwrap()).unwrap();
-        // Where memory ends, the kernel may end the first process.
+        // If memory runs out, the kernel may kill the first process.
         let out_of_memory =
             || node.wait(&spec.id, Duration::ZERO).unwrap() == Some(Exit::OutOfMemory);
         await_that("the end of it", || {
@@ -54,7 +54,7 @@ fn others_go_on(machine: &Machine, node: &Node) {
     let newcomer =
         "sleep 0.01 & wait; echo x > /tmp/file && cat /tmp/file; exec 9</dev/null; exit 6";
     assert_eq!(machine.outcome(node, newcomer), (Exit::Code(6), "x\n".into()));
-    // A newcomer and the machine's root get watches, too.
+    // A newcomer and the machine's root still get watches.
     let mut watching = program::spec(machine, "watching", "watches");
     watching.first.arguments.push("x".into());
     node.create(&watching).unwrap();
@@ -96,8 +96,8 @@ fn watches_of_files() {
     contained("watches", &["took"]);
 }
 
-/// Each instance has its number of them, and all instances together do not take those of the
-/// machine.
+/// Each instance has a limit of its own, and all instances together do not use up the machine's
+/// terminals.
 #[test]
 fn terminals() {
     let mut machine = Machine::new();
@@ -116,7 +116,7 @@ fn terminals() {
     assert!(all >= machine.settings.limits.instances * 5, "{all} terminals for all instances");
 }
 
-/// The whole machine has some ten thousands of them, whoever takes them.
+/// The whole machine has only some ten thousands of these, no matter who takes them.
 #[test]
 fn contexts_of_asynchronous_io() {
     let machine = Machine::new();
@@ -140,7 +140,7 @@ fn output() {
     contained("output", &["xxx"]);
 }
 
-/// What a full disk must not do, even one that is as large as it may be.
+/// A full disk must not end the instance, even one of the largest permitted size.
 #[test]
 fn a_full_disk_does_not_end_the_instance() {
     let machine = Machine::new();

@@ -1,5 +1,5 @@
-//! Images made to lead the node astray while it furnishes the root: links where it makes folders,
-//! mounts and files.
+//! Images made to mislead the node while it sets up the root: links in places where it makes
+//! folders, mounts and files.
 
 use crate::machine::{Machine, run};
 use node::Exit;
@@ -9,8 +9,8 @@ use std::path::Path;
 const TARGETS: [&str; 6] =
     ["/proc/self/fd", "/proc/sys", "/dev/pts", "/proc/1/root", "/../../../../../..", "/missing"];
 
-/// Whoever reads a line of this gets the machine's file system, or a kernel setting, wherever the
-/// link led.
+/// Prints a line if it can reach the machine's file system or a kernel setting, wherever the link
+/// led.
 const SCRIPT: &str = "
     [ -c /dev/null ] && [ -d /proc/1 ] || echo 'no devices or processes'
     [ \"$(ls /proc | grep -c '^[0-9]')\" -lt 9 ] || echo 'processes of others'
@@ -20,7 +20,8 @@ const SCRIPT: &str = "
     grep -e ext4 -e xfs -e btrfs -e /dev/vd -e /dev/sd -e /dev/nvme /proc/mounts
     exit 0";
 
-/// Either the image is refused, or it runs as any other; nothing is made outside.
+/// Checks that the image is either refused or runs like any other, and that nothing is made
+/// outside.
 #[track_caller]
 fn harmless(place: &str) {
     let machine = Machine::new();

@@ -1,5 +1,5 @@
-//! What a hostile tenant would try: from inside and as root, with an image made for it, and against
-//! its neighbours.
+//! What a hostile tenant would try: from inside and as root, with an image made for the purpose,
+//! and against its neighbours.
 
 #![expect(
     clippy::unwrap_used,

@@ -4,7 +4,7 @@ use crate::machine::{Machine, run};
 use node::{Exit, Node, Spec};
 use std::path::Path;
 
-/// An instance that runs the program for this purpose, below a shell.
+/// Makes an instance that runs the program for this purpose, below a shell.
 pub(crate) fn spec(machine: &Machine, id: &str, what: &str) -> Spec {
     install(&machine.root());
     let mut spec = machine.shell(id, &format!("attempt {what}; echo ended with $?"));
@@ -21,7 +21,8 @@ pub(crate) fn tries_in_vain(machine: &Machine, node: &Node, what: &str) {
     assert!(count.is_some_and(|count| count > 0) && rest == "ended with 0\n", "{text}");
 }
 
-/// The program is linked to the libraries that this test has loaded itself, so those come along.
+/// Copies the program into an image. It is linked to libraries that this test has loaded itself, so
+/// those are copied too.
 fn install(root: &Path) {
     let attempt = Path::new(env!("CARGO_BIN_EXE_attempt"));
     if root.join("bin/attempt").exists() {

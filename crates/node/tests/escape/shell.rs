@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use node::Exit;
 
-/// Each line of the script prints `refused` or what it got.
+/// Checks that each line of the script prints `refused`, and not what it got.
 #[track_caller]
 fn all_refused(attempts: &[&str]) {
     let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! Takes as much of one thing as there is, says how much that was, and keeps it.
+//! Takes as much of one resource as possible, reports how much that was, and keeps it.
 
 use super::say;
 use std::fs::{self, File};
@@ -17,14 +17,14 @@ pub(super) fn hoard(what: &str) -> io::Result<()> {
         "terminals" => keep(&take(|_| File::options().read(true).write(true).open("/dev/ptmx"))),
         "open-sockets" => keep(&take(|_| std::net::UdpSocket::bind("127.0.0.1:0"))),
         "output" => loop {
-            // When there is no room left, printing fails; that is not the end.
+            // When there is no room left, printing fails, which must not end the program.
             let _ = io::stdout().write_all(&[b'x'; 65_536]);
         },
         other => Err(io::Error::other(format!("nothing is called `{other}`"))),
     }
 }
 
-/// The most that is tried: no limit may be higher.
+/// How many times it tries to take one: no limit may be higher.
 const TRIES: usize = 300_000;
 
 fn take<T>(mut one: impl FnMut(usize) -> io::Result<T>) -> Vec<T> {
@@ -51,7 +51,7 @@ fn processes(_: usize) -> io::Result<Child> {
     Command::new("/bin/sleep").arg("1000").spawn()
 }
 
-/// Until the kernel ends us.
+/// Takes memory until the kernel kills us.
 fn memory(_: usize) -> io::Result<Vec<u8>> {
     Ok(vec![1_u8; 1 << 20])
 }

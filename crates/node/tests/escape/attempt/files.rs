@@ -1,4 +1,4 @@
-//! Files that lead out, or change what others rely on.
+//! Files that lead out of the instance, or change what others rely on.
 
 use super::{Attempt, Outcome, refused};
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 fn write(path: &str, text: &str) -> Outcome {
     let mut file = OpenOptions::new().write(true).open(path)?;
-    // What is covered by the null device takes everything and does nothing.
+    // A file covered by the null device accepts everything and does nothing.
     if file.metadata()?.file_type().is_char_device() {
         return Err(refused());
     }
@@ -35,7 +35,7 @@ fn root() -> io::Result<(u64, u64)> {
     fs::metadata("/").map(|root| (root.dev(), root.ino()))
 }
 
-/// Any descriptor of any process here that is a folder, or whose folder above is not below our own
+/// Finds descriptors of our processes that are folders, or whose parent folder is not below our own
 /// root.
 fn ways_out() -> Outcome {
     for process in ["self", "1"] {
@@ -128,8 +128,8 @@ pub(super) const FILES: &[Attempt] = &[
     }),
 ];
 
-/// The first process is the program that the node started, from memory that it shares with its
-/// neighbours.
+/// Tries to write to the first process's program, which the node started from memory that is shared
+/// with neighbours.
 fn open_again(path: &str) -> Outcome {
     let read_only = File::open(path)?;
     let mut file =

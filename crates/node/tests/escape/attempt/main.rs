@@ -1,4 +1,5 @@
-//! A hostile program. It prints what it got that it should not have, and at last how much it tried.
+//! A hostile program. It prints what it got but should not have, and at last how many things it
+//! tried.
 
 mod exhaust;
 mod files;
@@ -7,7 +8,7 @@ mod system;
 
 use std::io;
 
-/// `Ok` says what was got.
+/// `Ok` says what it got.
 type Outcome = io::Result<String>;
 type Attempt = (&'static str, fn() -> Outcome);
 

@@ -49,7 +49,8 @@ fn clone_into(flags: i32) -> Outcome {
     Ok(result)
 }
 
-/// Any process of the machine or of a neighbour that a signal would reach. Our own are 1 to 9.
+/// Looks for a process of the machine or a neighbour that a signal would reach. Our own pids are 1
+/// to 9.
 fn find_others() -> Outcome {
     (10..70_000)
         // SAFETY: signal 0 only asks.
@@ -173,7 +174,8 @@ fn socket(family: i32, kind: i32, protocol: i32) -> Outcome {
     call(libc::SYS_socket, [family as usize, kind as usize, protocol as usize, 0, 0])
 }
 
-/// Asks a part of the kernel over netlink and says whether it answered anything but an error.
+/// Asks a part of the kernel over netlink, and fails unless it answers something other than an
+/// error.
 fn ask(protocol: i32, kind: u16, flags: u16, body: &[u8]) -> Outcome {
     let number: usize =
         socket(libc::AF_NETLINK, libc::SOCK_RAW, protocol)?.parse().map_err(io::Error::other)?;
@@ -223,7 +225,7 @@ pub(super) const SOCKETS: &[Attempt] = &[
         let number: usize = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_KOBJECT_UEVENT)?
             .parse()
             .map_err(io::Error::other)?;
-        // Rules for devices react to messages that claim to come from the kernel.
+        // Device rules react to messages that seem to come from the kernel.
         let message = b"add@/x\0ACTION=add\0";
         let address = [libc::AF_NETLINK as u32, 0, 1];
         // SAFETY: the message and the address live through the call, and have the sizes that are
@@ -242,13 +244,13 @@ pub(super) const SOCKETS: &[Attempt] = &[
     }),
 ];
 
-/// A context for work with files that goes on beside the program.
+/// Takes a context for asynchronous file I/O.
 pub(super) fn asynchronous_io() -> Outcome {
     let mut context = 0_u64;
     call(libc::SYS_io_setup, [128, (&raw mut context).cast_const().addr_exposed(), 0, 0, 0])
 }
 
-/// A watch of files, of which the kernel grants each user a number.
+/// Takes an inotify instance, of which the kernel allows each user a limited number.
 pub(super) fn watch() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: a call without memory; the descriptor is new and ours.
     unsafe {
