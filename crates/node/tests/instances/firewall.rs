@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStrea
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The server of [`make_internet`], and where it sees the machine.
+/// The server of [`make_internet`], and the machine's address as the server sees it.
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 pub(crate) const MACHINE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
-/// For what is not to arrive. What does arrive here takes no time.
+/// How long to wait for something that must not arrive. What does arrive here takes no time.
 pub(crate) const IN_VAIN: Duration = Duration::from_millis(300);
 
 pub(crate) fn at(level: Level) -> Firewall {
@@ -31,7 +31,7 @@ pub(crate) fn connect(from: u32, to: impl Into<SocketAddr>) -> io::Result<TcpStr
     within(from, || TcpStream::connect_timeout(&to, IN_VAIN))
 }
 
-/// What the server on the internet says to whoever connects, if it does.
+/// Returns the server's answer, if it can be reached.
 fn fetch(from: u32) -> io::Result<String> {
     let mut stream = connect(from, (SERVER, 80))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -41,7 +41,7 @@ fn fetch(from: u32) -> io::Result<String> {
     Ok(text)
 }
 
-/// The proxy of this machine, as far as it can be seen whether something arrives there.
+/// The ports of this machine's proxy, to see whether something arrives there.
 struct Proxy {
     transparent: TcpListener,
     explicit: TcpListener,
@@ -57,7 +57,7 @@ impl Proxy {
         Self { transparent: listen(TRANSPARENT_PORT), explicit: listen(PROXY_PORT), names }
     }
 
-    /// Who connected, and where it wanted to go.
+    /// Returns who connected, and where the connection was meant to go.
     fn diverted(&self) -> (Ipv4Addr, SocketAddrV4, TcpStream) {
         let (stream, from) = self.transparent.accept().unwrap();
         let IpAddr::V4(from) = from.ip() else { unreachable!("{from}") };
@@ -121,7 +121,7 @@ fn tcp_of_a_proxied_instance_arrives_at_the_proxy_with_its_destination() {
         assert_eq!(*at_door.accept().unwrap().1.ip().to_string(), view.address.to_string());
         drop(connect(pid(&view), (node.proxy_address().unwrap(), PROXY_PORT)).unwrap());
         proxy.explicit.accept().unwrap();
-        // What was not led there has no destination.
+        // A connection that was not diverted has no original destination.
         let straight = (node.proxy_address().unwrap(), TRANSPARENT_PORT);
         assert!(connect(pid(&view), straight).is_err());
         node.destroy(&spec.id).unwrap();
@@ -151,7 +151,7 @@ fn questions_for_names_arrive_at_the_resolver_and_are_answered_by_who_was_asked(
     }
     drop(connect(pid(&view), (SERVER, 53)).unwrap());
     assert_eq!(names.accept().unwrap().1.ip(), view.address);
-    // Everything else goes where it wants to.
+    // Everything else goes to its destination.
     await_server(pid(&view));
     node.destroy(&spec.id).unwrap();
 }
@@ -169,7 +169,7 @@ fn the_proxy_is_for_instances_with_a_level_alone() {
     for port in [PROXY_PORT, TRANSPARENT_PORT] {
         assert!(connect(pid(&view), (address, port)).is_err(), "{port}");
     }
-    // Nobody on a wire of the machine gets there either, whatever routes they have.
+    // Nobody connected to the machine gets there either, whatever routes they have.
     crate::network::sh(&format!(
         "nsenter -t {} -n /usr/sbin/ip route add {address}/32 via {MACHINE}",
         internet.id()
@@ -178,7 +178,7 @@ fn the_proxy_is_for_instances_with_a_level_alone() {
     node.destroy(&spec.id).unwrap();
 }
 
-/// Packets of all sorts, of somebody with every right over the network of an instance.
+/// Sends packets of all kinds, as somebody with every right over the network of an instance.
 fn attack(from: u32) {
     let ping = format!("timeout 1 {BUSYBOX} ping -c 1 -W 1 {SERVER}");
     let output = std::process::Command::new("nsenter")
@@ -189,12 +189,12 @@ fn attack(from: u32) {
     within(from, || {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.set_broadcast(true).unwrap();
-        // The last is more than a packet holds, and goes in fragments.
+        // The last is larger than a packet, and is sent in fragments.
         for (to, length) in [(9_000, 5), (443, 1_200), (123, 48), (9_000, 8_000)] {
             socket.send_to(&vec![7; length], (SERVER, to)).unwrap();
         }
         for to in ["255.255.255.255:9000", "203.0.113.255:9000", "224.0.0.251:5353"] {
-            // The kernel itself may know better.
+            // The kernel itself may refuse this.
             let _ = socket.send_to(b"all", to);
         }
         for protocol in [47, 50, 132, 4, 255] {
@@ -203,7 +203,7 @@ fn attack(from: u32) {
     });
 }
 
-/// A packet of any protocol.
+/// Sends a packet of any protocol.
 #[expect(unsafe_code, reason = "no safe interface here makes raw sockets")]
 fn raw(protocol: i32, to: Ipv4Addr) {
     use std::os::fd::FromRawFd;
@@ -215,7 +215,7 @@ fn raw(protocol: i32, to: Ipv4Addr) {
     };
     let mut packet = vec![0_u8; 64];
     if protocol == 255 {
-        // Here the header is the sender's own: a late fragment of a datagram for another port.
+        // Here the sender makes the header: a late fragment of a datagram for another port.
         packet[0] = 0x45;
         packet[6..8].copy_from_slice(&[0x20, 0x08]);
         packet[8] = 64;
@@ -225,7 +225,7 @@ fn raw(protocol: i32, to: Ipv4Addr) {
     let _ = socket.send_to(&packet, (to, 0));
 }
 
-/// Packets of IPv4 that have arrived on the far end of the wire.
+/// Counts the IPv4 packets that have arrived at the far end.
 fn arrived(internet: u32) -> u64 {
     within(internet, || {
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
@@ -252,14 +252,14 @@ fn nothing_but_what_is_led_leaves_a_closed_instance() {
     let before = arrived(internet.id());
     attack(pid(&view));
     connect(pid(&view), (SERVER, 80)).unwrap();
-    // One wire keeps the order: what came before this has been counted.
+    // A link keeps the order: whatever came before this has been counted by now.
     UdpSocket::bind((MACHINE, 0)).unwrap().send_to(b"end", (SERVER, 9_000)).unwrap();
     await_that("the end", || arrived(internet.id()) > before);
     assert_eq!(arrived(internet.id()), before + 1);
     node.destroy(&spec.id).unwrap();
 }
 
-/// Each line that is sent comes back.
+/// Sends back each line that it receives.
 fn echo(internet: u32, port: u16) -> (TcpListener, UdpSocket) {
     within(internet, || {
         let udp = UdpSocket::bind((SERVER, port)).unwrap();
@@ -291,7 +291,7 @@ fn no_connection_goes_on_past_a_stricter_level() {
     let (_, asked_from) = names.recv_from(&mut word).unwrap();
 
     node.set_firewall(&spec.id, at(Level::Names)).unwrap();
-    // From the same port as before, and yet it is led away.
+    // From the same port as before, and yet it is diverted.
     socket.send_to(b"ask", (SERVER, 53)).unwrap();
     assert_eq!(proxy.names.recv_from(&mut word).unwrap().1.ip(), view.address);
     stream.write_all(b"on").unwrap();
@@ -303,7 +303,7 @@ fn no_connection_goes_on_past_a_stricter_level() {
     socket.send_to(b"one", (SERVER, 9_000)).unwrap();
     assert!(server.recv_from(&mut word).is_err(), "datagrams stop");
     assert!(socket.recv_from(&mut word).is_err(), "in both directions");
-    // The kernel refuses at once, or the connection is nobody's.
+    // Either the kernel refuses at once, or the connection is gone.
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let _ = stream.write_all(b"more");
     assert!(stream.read(&mut word).map_or(true, |length| length == 0), "the connection is cut");
@@ -387,8 +387,8 @@ fn what_has_a_source_address_leaves_with_it() {
     node.destroy(&spec.id).unwrap();
 }
 
-/// What the tables of this machine have, less the numbers of connections, which the kernel lets go of
-/// when it likes to.
+/// Lists the sets and maps of this machine, without the counts of connections, which the kernel
+/// forgets whenever it likes.
 fn elements() -> String {
     let output =
         std::process::Command::new("/usr/sbin/nft").args(["list", "sets"]).output().unwrap();
@@ -418,13 +418,13 @@ fn the_next_node_does_the_same_and_what_is_gone_leaves_nothing() {
         connect(pid(view), (SERVER, 80)).unwrap();
         assert_eq!(proxy.diverted().0, view.address);
     }
-    // What the table was written with can be changed like anything else.
+    // Elements that were written with the table can be changed like any others.
     node.set_firewall(&raised.id, Firewall::default()).unwrap();
     node.destroy(&raised.id).unwrap();
     node.stop(&kept.id, Duration::ZERO).unwrap();
     node.set_firewall(&kept.id, at(Level::Names)).unwrap();
     node.destroy(&kept.id).unwrap();
-    // One that cannot be started, because what it begins with is not there.
+    // An instance that cannot be started, because its layer is missing.
     let layers = vec!["/nowhere".into()];
     let broken = Spec { layers, ..sleeper(&machine, "broken", firewall) };
     node.create(&broken).unwrap_err();
@@ -437,7 +437,7 @@ fn the_next_node_does_the_same_and_what_is_gone_leaves_nothing() {
     assert!(!elements().contains("holm"), "{}", elements());
 }
 
-/// A start of the node writes the table anew, and an instance that is closed stays so meanwhile.
+/// A node that starts writes the table anew, and a closed instance stays closed meanwhile.
 #[test]
 fn no_packet_slips_out_while_a_node_starts() {
     let machine = Machine::new();
@@ -472,7 +472,7 @@ fn no_packet_slips_out_while_a_node_starts() {
     node.destroy(&spec.id).unwrap();
 }
 
-/// A second fence behind the proxy's own.
+/// A second barrier, behind the proxy's own checks.
 #[test]
 fn marked_sockets_do_not_reach_what_is_closed() {
     let mut machine = Machine::new();
@@ -538,7 +538,7 @@ fn nodes_on_one_machine_leave_each_other_alone() {
         assert_eq!(proxy.diverted().0, view.address);
     }
     let address = neighbour.proxy_address().unwrap();
-    // It is led to the proxy of its own node, as anything else.
+    // It is diverted to the proxy of its own node, like anything else.
     drop(connect(pid(&views[0]), (address, PROXY_PORT)).unwrap());
     assert_eq!(ours.diverted().1, SocketAddrV4::new(address, PROXY_PORT));
     neighbour.destroy(&spec.id).unwrap();
@@ -548,7 +548,7 @@ fn nodes_on_one_machine_leave_each_other_alone() {
     node.destroy(&spec.id).unwrap();
 }
 
-/// Run it by its name. A change has to be cheap, for it is part of each start with rules.
+/// Run it by its name. A change must be cheap, because it is part of each start with rules.
 #[test]
 #[ignore = "a measurement"]
 fn a_change_takes_no_time() {

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 
-/// A process that is ended with the test.
+/// A process that is killed at the end of the test.
 pub(crate) struct Ended(Child);
 
 impl Ended {
@@ -38,8 +38,8 @@ fn serve(folder: &std::path::Path, port: u16, apart: bool) -> Ended {
     Ended(command.stdin(Stdio::null()).spawn().unwrap())
 }
 
-/// The internet: a server behind a wire, with an address of the internet, one of a private network
-/// and one where clouds keep their metadata.
+/// Makes an "internet": a server behind a link, with a public address, one of a private network,
+/// and the one of the clouds' metadata services.
 pub(crate) fn make_internet(machine: &Machine) -> Ended {
     let server = serve(machine.folder.path(), 80, true);
     let pid = server.0.id();
@@ -90,7 +90,7 @@ fn the_internet_is_open_and_the_rest_is_closed() {
         });
     }
 
-    // What is open may take its time on a busy machine; of what is closed nothing is to be waited
+    // What is reachable may take some time on a busy machine; for the rest there is nothing to wait
     // for.
     let internet = machine.outcome(&node, "timeout 30 wget -q -O- http://203.0.113.1/").1;
     assert_eq!(internet, "reached\n", "the internet");
@@ -102,7 +102,7 @@ fn the_internet_is_open_and_the_rest_is_closed() {
     }
 }
 
-/// A server lets its own workloads call it, at its own address and port alone.
+/// A server lets its own workloads call it, but only at its own address and port.
 #[test]
 fn of_the_machine_only_doors_are_open() {
     let mut machine = Machine::new();
@@ -118,7 +118,7 @@ fn of_the_machine_only_doors_are_open() {
     }
 }
 
-/// What a name leads to counts, not the name.
+/// The address that a name resolves to counts, not the name.
 #[test]
 fn no_name_opens_what_is_closed() {
     let machine = Machine::new();
@@ -133,7 +133,7 @@ fn no_name_opens_what_is_closed() {
     assert_eq!(machine.outcome(&node, &script).1, "reached\nno\nno\nno\n");
 }
 
-/// Does something in the network of a process, on a thread of its own.
+/// Runs `act` in the network of a process, on a thread of its own.
 pub(crate) fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let entered = scope.spawn(|| {
@@ -146,8 +146,8 @@ pub(crate) fn within<T: Send>(pid: u32, act: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Even a tenant who had got hold of the network could not speak as somebody else: this test gives
-/// itself that power.
+/// Even a tenant who had gained control over the network could not use somebody else's address:
+/// this test gives itself that power.
 #[test]
 fn nobody_leaves_under_the_address_of_another() {
     let machine = Machine::new();
@@ -175,7 +175,7 @@ fn nobody_leaves_under_the_address_of_another() {
                 .unwrap();
         }
     });
-    // One wire keeps the order, so the first to arrive is the first that was let through.
+    // A link keeps the order, so the first to arrive is the first that was let through.
     let mut word = [0; 16];
     let (length, from) = server.recv_from(&mut word).unwrap();
     assert_eq!(&word[..length], b"true");

@@ -1,5 +1,5 @@
-//! What the machine has once is divided between owners: who takes too much is held or refused, and
-//! never his neighbour.
+//! The machine's resources are divided between owners: one who takes too much is limited or
+//! refused, and never a neighbour.
 
 use crate::machine::{Machine, await_console, await_that, owner, run};
 use node::{CreateError, Exit, InstanceName, Spec, Writable};
@@ -12,7 +12,7 @@ impl Machine {
         Spec { owner: owner(owner_name), ..self.shell(id, script) }
     }
 
-    /// The folders of an owner's group, wherever he has one.
+    /// Returns the folders of an owner's group, in all trees.
     fn groups_of(&self, owner_name: &str) -> Vec<PathBuf> {
         let name = format!("{}/owner.{owner_name}", self.settings.name);
         let trees = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|tree| tree.unwrap().path());
@@ -44,7 +44,7 @@ fn processes_of_one_owner_leave_some_for_another() {
     let mut machine = small();
     machine.settings.limits.processes = Some(60);
     let node = machine.open();
-    // Each may have 64, and they are two.
+    // Each may have 64, and there are two of them.
     let some = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1000 & done; echo started; wait";
     let all = "(while sleep 1000 & do :; done); sleep 1000";
     let greedy =
@@ -76,7 +76,7 @@ fn memory_of_one_owner_leaves_some_for_another() {
     );
     node.create(&neighbour).unwrap();
     await_console(&node, &neighbour.id, "started");
-    // Each within its own 64 MB, and three of them beyond the 100 of their owner.
+    // Each stays within its own 64 MB, but three together exceed the 100 MB of their owner.
     let hungry = "(head -c 50m /dev/zero | tail -c 50m | sleep 1000); sleep 1000 & wait";
     let greedy = ["one", "two", "three"].map(|id| machine.of("greedy", id, hungry));
     greedy.iter().for_each(|spec| drop(node.create(spec).unwrap()));
@@ -92,7 +92,7 @@ fn memory_of_one_owner_leaves_some_for_another() {
     greedy.iter().chain([&neighbour]).for_each(|spec| node.destroy(&spec.id).unwrap());
 }
 
-/// Ten busy instances of one owner get as much of the processors as one of another.
+/// Ten busy instances of one owner get as much processor time as one instance of another.
 #[test]
 fn processors_are_shared_between_owners() {
     let machine = Machine::new();
@@ -126,7 +126,7 @@ fn who_has_his_share_of_instances_is_refused_and_not_his_neighbour() {
     let greedy = ["one", "two"].map(|id| machine.of("greedy", id, IDLE));
     greedy.iter().for_each(|spec| drop(node.create(spec).unwrap()));
     refused(node.create(&machine.of("greedy", "three", IDLE)), "for one owner");
-    // What lives on from an earlier node counts.
+    // Instances that live on from an earlier node count.
     drop(node);
     let node = machine.open();
     refused(node.create(&machine.of("greedy", "three", IDLE)), "for one owner");
@@ -160,16 +160,16 @@ fn memory_is_promised_to_what_is_awake_and_waking_is_never_refused() {
     refused(node.create(&three), "for one owner");
     node.pause(&one.id).unwrap();
     node.create(&three).unwrap();
-    // Adopted as it is: one asleep, two awake.
+    // They are adopted as they are: one asleep, two awake.
     drop(node);
     let node = machine.open();
     node.resume(&one.id).unwrap();
     refused(node.create(&machine.of("greedy", "four", IDLE)), "for one owner");
-    // All that is beyond the share of the greedy one is there for others.
+    // Everything beyond the greedy owner's share is available to others.
     let [neighbour, second] = ["neighbour", "second"].map(|id| machine.of("neighbour", id, IDLE));
     node.create(&neighbour).unwrap();
     node.create(&second).unwrap();
-    // What was lost with its machine comes back, whoever has its memory now.
+    // An instance that was lost with its machine comes back, no matter who has its memory now.
     let lost = Spec { again: true, ..machine.of("greedy", "lost", IDLE) };
     node.create(&lost).unwrap();
     [&one, &two, &three, &neighbour, &second, &lost]
@@ -249,7 +249,7 @@ fn an_owner_with_many_instances_one_after_the_other_leaves_one_group() {
     node.leave().unwrap();
 }
 
-/// The machine's table of connections is everybody's: nobody fills it.
+/// All share the machine's table of connections, so nobody may fill it.
 #[test]
 fn connections_of_one_instance_leave_some_for_another() {
     let mut machine = Machine::new();
@@ -258,11 +258,11 @@ fn connections_of_one_instance_leave_some_for_another() {
     let node = machine.open();
     let spec = machine.of("greedy", "greedy", IDLE);
     let pid = node.create(&spec).unwrap().pid.unwrap().unsigned_abs();
-    // Nobody answers, and each comes from a port of its own.
+    // Nobody answers, and each datagram comes from a different port.
     crate::network::within(pid, || {
         for _ in 0..400 {
             let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-            // Where a packet is dropped, sending may fail.
+            // If a packet is dropped, sending may fail.
             let _ = socket.send_to(b"x", "203.0.113.1:9");
         }
     });

@@ -1,4 +1,4 @@
-//! Tunnels of instances, with a second end that this test speaks itself.
+//! Tunnels of instances. The test implements the other end itself.
 
 use crate::firewall::{IN_VAIN, MACHINE, SERVER, at, connect, pid, sleeper};
 use crate::machine::{Machine, await_console, await_that};
@@ -15,7 +15,7 @@ use types::tunnel::{Endpoint, PrivateKey, TunnelSettings};
 const PORT: u16 = 51_820;
 const OWN_KEY: [u8; 32] = [7; 32];
 const PEER_KEY: [u8; 32] = [9; 32];
-/// Of the instance within its tunnel.
+/// The address of the instance within its tunnel.
 const INNER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 
 fn public(key: [u8; 32]) -> PublicKey {
@@ -36,7 +36,7 @@ fn settings(allowed: &str, routes_all: bool) -> TunnelSettings {
     }
 }
 
-/// A machine on which the server of the internet may be the other end of a tunnel.
+/// A machine on which the internet's server may be the other end of a tunnel.
 fn machine() -> Machine {
     let mut machine = Machine::new();
     let Egress::Internet { inside, .. } = &mut machine.settings.egress else { unreachable!() };
@@ -48,7 +48,7 @@ fn endpoint() -> SocketAddr {
     (SERVER, PORT).into()
 }
 
-/// The other end: it gives every datagram back to where it came from.
+/// The other end, which sends every datagram back to where it came from.
 struct Peer {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -92,11 +92,11 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
         }
         TunnResult::WriteToTunnelV4(packet, source) => {
             assert_eq!(source, INNER);
-            // Only datagrams: a connection needs more than its own words.
+            // Only datagrams, because a connection needs more than an echo.
             if packet[9] != 17 {
                 return;
             }
-            // The sums stay right when both ends change places.
+            // The checksums stay right when source and destination are swapped.
             let (source, rest) = packet[12..].split_at_mut(4);
             source.swap_with_slice(&mut rest[..4]);
             let (source, rest) = packet[20..].split_at_mut(2);
@@ -110,7 +110,8 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
     }
 }
 
-/// Of every kind of message and of many lengths. A tunnel that works after that has taken no harm.
+/// Sends invalid messages of every kind and many lengths. If the tunnel still works afterwards,
+/// they did no harm.
 fn send_nonsense(socket: &UdpSocket, to: SocketAddr) {
     for length in [0, 1, 4, 31, 32, 33, 64, 92, 148, 1_420, 1_452, 1_900, 4_000, 60_000] {
         for kind in 0..6 {
@@ -123,7 +124,7 @@ fn send_nonsense(socket: &UdpSocket, to: SocketAddr) {
     }
 }
 
-/// Whether what an instance sends there comes back to it. Only the peer answers.
+/// Returns true if what an instance sends to this address comes back. Only the peer answers.
 fn comes_back(view: &View, to: &str) -> bool {
     let socket = within(pid(view), || UdpSocket::bind("0.0.0.0:0").unwrap());
     socket.set_read_timeout(Some(IN_VAIN)).unwrap();
@@ -164,7 +165,7 @@ fn everything_goes_through_a_tunnel_that_root_inside_has_no_rights_over() {
     let console = String::from_utf8(node.console(&spec.id).unwrap()).unwrap();
     assert!(!console.contains("changed"), "{console}");
 
-    // What belongs to its own machine stays there.
+    // What belongs to the instance's own machine does not go through the tunnel.
     let own = TcpListener::bind((node.proxy_address().unwrap(), node::PROXY_PORT)).unwrap();
     connect(pid(&view), own.local_addr().unwrap()).unwrap();
 
@@ -185,17 +186,17 @@ fn a_tunnel_takes_what_is_allowed_and_no_more() {
     node.set_tunnel(&spec.id, &settings("10.9.0.0/24", false), endpoint()).unwrap();
     await_that("a way through", || comes_back(&view, "10.9.0.1:7000"));
     assert!(!comes_back(&view, "10.8.0.1:7000"), "another network goes its own way");
-    // Others in its place.
+    // Other settings replace them.
     node.set_tunnel(&spec.id, &settings("10.8.0.0/24", false), endpoint()).unwrap();
     await_that("another way through", || comes_back(&view, "10.8.0.1:7000"));
     assert!(!comes_back(&view, "10.9.0.1:7000"));
-    // To be allowed is not to be routed, for all addresses there are.
+    // If all addresses are allowed, that does not mean that they are routed.
     node.set_tunnel(&spec.id, &settings("0.0.0.0/0", false), endpoint()).unwrap();
     assert!(has_interface(&view) && !comes_back(&view, "198.51.100.7:7000"));
     node.destroy(&spec.id).unwrap();
 }
 
-/// Files of this process that are ends of tunnels.
+/// Counts the files of this process that are ends of tunnels.
 fn ends() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let links = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
