@@ -41,7 +41,7 @@ fn the_next_node_finds_what_runs_what_sleeps_and_what_ended() {
     for spec in [&runs, &sleeps] {
         await_that("an answer", || node.dial(&spec.id, 80, PATIENCE).is_ok());
     }
-    // The numbers of the living are not given out again.
+    // The slots of living instances are not given out again.
     let next = machine.shell("next", "true");
     let address = node.create(&next).unwrap().address;
     assert!(!views[..2].iter().any(|view| view.address == address));
@@ -103,13 +103,13 @@ fn what_ends_unseen_is_reported_as_of_the_last_sign_of_life() {
 
     let process = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
     pidfd_send_signal(&process, Signal::KILL).unwrap();
-    // Where it is a child of this process, nobody else would reap it.
+    // If it is a child of this process, nobody else would reap it.
     let _ = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
     await_that("the process to be gone", || {
         pidfd_send_signal(&process, Signal::KILL) == Err(Errno::SRCH)
     });
     for hours in [1, 2] {
-        // The second start finds what the first has noted, and notes it once.
+        // The second start finds what the first has recorded, and does not record it again.
         later_ms.store(hours * 3_600_000, Ordering::SeqCst);
         let node = Node::open(machine.settings.clone(), clock.clone()).unwrap();
         node.give_sign();

@@ -1,5 +1,5 @@
-//! Disks that stay, forked by clones: nothing is copied, no chain gets longer, nobody sees what
-//! others write, and a killed node loses none.
+//! Disks that stay, forked as clones: nothing is copied, no chain grows, nobody sees what others
+//! write, and a killed node loses no disk.
 
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{
@@ -19,7 +19,7 @@ fn volume(text: &str) -> VolumeName {
     VolumeName::new(text).unwrap()
 }
 
-/// Such a node keeps no disks.
+/// Returns true for the backend `runc`, which keeps no disks.
 fn runs_by_another_program() -> bool {
     std::env::var(BACKEND).is_ok_and(|backend| backend == "runc")
 }
@@ -50,7 +50,7 @@ impl Machine {
         Spec { snapshot: snapshot.map(name), ..spec }
     }
 
-    /// As a server asks for it: what lies below is told by the names of image and snapshot.
+    /// Asks for a disk like a server does: `over` is made of the names of image and snapshot.
     fn on_disk(&self, disk: &str, snapshot: Option<&str>, script: &str) -> Spec {
         let over = format!("image{}", snapshot.map(|name| format!("+{name}")).unwrap_or_default());
         let writable = Writable::Kept { volume: volume(disk), mb: DISK_MB, over };
@@ -61,7 +61,8 @@ impl Machine {
         self.settings.folder.join("pool")
     }
 
-    /// Loop devices before the pool of this machine. While there is one, something in it is used.
+    /// Counts the loop devices of this machine's pool. While there is one, something in the pool is
+    /// in use.
     fn pools(&self) -> usize {
         let pool = self.pool().canonicalize().unwrap();
         let blocks = std::fs::read_dir("/sys/block").unwrap().map(|block| block.unwrap().path());
@@ -93,7 +94,7 @@ fn a_fork_of_a_disk_begins_with_it_and_each_writes_apart() {
     let taken = take(&node, "first", &parent);
     assert!(machine.about("first").contains("image"));
     assert!(taken.size_bytes > 8 << 20 && taken.size_bytes < u64::from(DISK_MB) << 20, "{taken:?}");
-    // What the parent writes from now on is its own.
+    // What the parent writes from now on is not seen by forks.
     let root = format!("/proc/{}/root", node.inspect(&parent).unwrap().pid.unwrap());
     std::fs::write(format!("{root}/a"), "later\n").unwrap();
     let look = "cat /a /same /d/b; stat -c '%u:%g' /d/b; [ -e /bin/cal ] || echo removed; \
@@ -103,7 +104,7 @@ fn a_fork_of_a_disk_begins_with_it_and_each_writes_apart() {
         assert_eq!(run(&node, &machine.on_disk(fork, Some("first"), look)).1, wanted);
     }
     assert_eq!(run(&node, &machine.in_memory(Some("first"), look)).1, wanted);
-    // A fork has its disk again, also when its snapshot is gone.
+    // A fork has its disk again, even if its snapshot is gone.
     node.snapshots().remove(&name("first")).unwrap();
     drop(node);
     let node = machine.open();
@@ -168,7 +169,8 @@ fn disks_and_memory_take_turns_in_a_chain() {
     let wanted = "removed\nmemory\nm\nover\n";
     assert_eq!(run(&node, &machine.on_disk("last", Some("over"), look)).1, wanted);
     assert_eq!(run(&node, &machine.in_memory(Some("over"), look)).1, wanted);
-    // One that an earlier node started over a disk is taken by what differs from that.
+    // For an instance that an earlier node started over a disk, a snapshot consists of the
+    // differences.
     let adopted = begin(&node, machine.in_memory(Some("over"), &lasting("echo adopted > /m")));
     for name in ["disk", "memory"] {
         node.snapshots().remove(&self::name(name)).unwrap();
@@ -236,7 +238,7 @@ fn a_fork_of_a_disk_is_no_twin_whatever_its_etc_is() {
     assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert_ne!(id, "0123456789abcdef0123456789abcdef");
     assert_ne!(one, other);
-    // Links to the machine, folders where files should be, and folders that are links.
+    // Links to the machine, folders in place of files, and links in place of folders.
     let target = secret.display();
     let hostile = [
         format!(
@@ -288,7 +290,7 @@ fn the_next_node_goes_on_with_the_pool_that_instances_hold() {
     node.destroy(&living).unwrap();
     drop(node);
     await_that("the pool to be free", || machine.pools() == 0);
-    // And with one that nobody holds.
+    // The same with a pool that nobody holds.
     let node = machine.open();
     let kept = machine.on_disk("living", None, "cat /a");
     assert_eq!(run(&node, &kept).1, "first\n");
@@ -385,7 +387,7 @@ fn a_volume_of_a_template_is_a_clone_of_it() {
     assert_eq!(run(&node, &machine.with("copy-4", "stat -c %s /data/big")).1, "67108864\n");
 }
 
-/// What earlier releases made is in the folder, and stays there.
+/// Disks of earlier releases are in the folder, and stay there.
 #[test]
 fn a_disk_that_is_not_in_the_pool_is_found_and_copied() {
     if runs_by_another_program() {
@@ -423,13 +425,13 @@ fn small_disks_are_forked_too() {
     let look = "cat /a; [ -s /growing ] && echo grew; df -m / | tail -1 | awk '{print ($2 > 90)}'";
     assert_eq!(run(&node, &disk("same", 64, Some("small"), look)).1, "one\ngrew\n0\n");
     assert_eq!(run(&node, &disk("large", 128, Some("small"), look)).1, "one\ngrew\n1\n");
-    // Of one that has ended, nobody has anything mounted.
+    // When the instance has ended, nobody has its disk mounted.
     node.stop(&parent, std::time::Duration::ZERO).unwrap();
     take(&node, "ended", &parent);
     assert_eq!(run(&node, &disk("late", 64, Some("ended"), "cat /a")).1, "one\n");
 }
 
-/// The pool with this disk in it, which this process has mounted.
+/// Finds the mounted pool that has this disk in it, as a path of this process.
 fn mounted(disk: &str) -> PathBuf {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
     let has_disk = |path: &PathBuf| path.join("volumes/somebody").join(disk).exists();
@@ -458,7 +460,7 @@ fn the_pool_grows_with_the_room_that_is_set_while_it_is_used() {
     let after = pool_mb("growing");
     assert!(after > 50_000, "{after}");
     drop(node);
-    // Never back, and not by a little.
+    // It never shrinks, and does not grow for a small difference.
     machine.settings.limits.volume_mb = Some(1_000);
     let node = machine.open();
     assert_eq!(pool_mb("growing"), after);
@@ -467,7 +469,7 @@ fn the_pool_grows_with_the_room_that_is_set_while_it_is_used() {
     assert_eq!(run(&node, &fork).1, "x\n");
 }
 
-/// The folder of a node is in the pool of another one here.
+/// The node's folder is in the pool of another node here.
 #[test]
 fn a_disk_of_the_machine_that_clones_needs_no_pool() {
     if runs_by_another_program() {

@@ -1,11 +1,11 @@
-//! Drives: many instances have one at the same time, get and give it back while they run, and lead
-//! nobody elsewhere by it.
+//! Drives: many instances have one at the same time, get it and give it back while they run, and
+//! cannot use it to reach anything else.
 
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{DriveError, DriveMount, Extras, InstanceName, Mount, Mounted, Node, Spec, VolumeName};
 use std::process::Command;
 
-/// What waits to be told what to do from outside.
+/// A script that waits to be used from outside.
 const WAITS: &str = "mkdir -p /mnt; echo ready; sleep 600";
 
 fn name(text: &str) -> VolumeName {
@@ -31,7 +31,7 @@ fn folder(place: &str, folder: &str, read_only: bool) -> DriveMount {
 
 /// A machine with a drive, and instances that wait.
 struct Scene {
-    // Dropped first.
+    // First, so that it is dropped first.
     node: Node,
     machine: Machine,
 }
@@ -78,7 +78,7 @@ fn what_one_writes_the_other_reads_at_once_while_both_run() {
     let (one, other) = (scene.starts(), scene.starts());
     scene.node.mount_drive(&one, &at("/mnt/d")).unwrap();
     scene.node.mount_drive(&other, &at("/new/folders/d")).unwrap();
-    // The same once more changes nothing.
+    // Doing the same again changes nothing.
     scene.node.mount_drive(&one, &at("/mnt/d")).unwrap();
     scene.does(&one, "echo from one > /mnt/d/x; chown 7:8 /mnt/d/x");
     assert_eq!(
@@ -91,7 +91,7 @@ fn what_one_writes_the_other_reads_at_once_while_both_run() {
         "from one\nfrom other\n1\n"
     );
     assert_eq!(scene.does(&other, "stat -c %u:%g /new /new/folders"), "0:0\n0:0\n");
-    // Nothing of it is mounted on the machine itself.
+    // No part of it is mounted on the machine itself.
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains("/new/folders") && !mounts.contains("/mnt/d"), "{mounts}");
 
@@ -148,7 +148,7 @@ fn a_folder_is_all_that_is_seen_of_a_drive_and_no_link_leads_out() {
         ),
         "b\nout\nup\n2\n"
     );
-    // It may be made where it can be written to.
+    // A folder can be made if the mount is writable.
     scene.node.mount_drive(&other, &folder("/mnt/new", "/a/new", false)).unwrap();
     assert_eq!(scene.does(&one, "ls /mnt/d/a"), "b\nnew\nout\nup\n");
     for bad in ["/a/up", "/a/up/a", "/a/out", "/secret", "/none"] {
@@ -182,7 +182,7 @@ fn links_and_renames_in_an_instance_lead_no_mount_elsewhere() {
     }
     assert!(scene.does(&one, "ls -d /etc/d").contains("No such"), "nothing was made behind it");
     scene.node.mount_drive(&one, &at("/mnt/a/d")).unwrap();
-    // Its root moves the folder above out of the way.
+    // The instance's root moves the parent folder out of the way.
     scene.does(&one, "mv /mnt/a /mnt/b; mkdir -p /mnt/a/d");
     let refused = scene.node.unmount_drive(&one, &name("drive-one"), "/mnt/a/d", &[]);
     assert!(
@@ -224,7 +224,7 @@ fn an_instance_begins_with_its_drives_also_without_one_that_is_gone() {
         return;
     }
     let scene = Scene::new();
-    // What an earlier instance over the same disk may have put in the way.
+    // What an earlier instance with the same disk may have left in the way.
     std::os::unix::fs::symlink("/etc", scene.machine.root().join("link")).unwrap();
     std::fs::write(scene.machine.root().join("file"), "").unwrap();
     let mount =

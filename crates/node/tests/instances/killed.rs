@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 impl Machine {
-    /// The machine that a test has described in this folder, seen from another process of the same
-    /// network.
+    /// Returns the machine that a test has described in this folder, for another process in the
+    /// same network.
     fn of_another(folder: &Path) -> Self {
         let name = std::fs::read_to_string(folder.join("name")).unwrap();
         let settings = settings(folder, name);
@@ -22,7 +22,7 @@ impl Machine {
     }
 }
 
-/// `make test` takes the small number; a thorough run sets `HOLM_KILL_ROUNDS=100`.
+/// `make test` uses the small number; for a thorough run set `HOLM_KILL_ROUNDS=100`.
 fn rounds() -> usize {
     std::env::var("HOLM_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20)
 }
@@ -38,7 +38,7 @@ fn survivor(machine: &Machine, name: &str) -> Spec {
     }
 }
 
-/// Not a test of its own: the process that is killed by the one below.
+/// Not a test of its own: this is the process that the test below kills.
 #[test]
 #[ignore = "run by another test"]
 fn holder() {
@@ -93,7 +93,7 @@ fn make_without_end(machine: &Machine, node: &Node) {
     }
 }
 
-/// Makes, mounts, grows, lets go of and removes.
+/// Makes, mounts, grows, unmounts and removes volumes.
 fn use_volumes_without_end(machine: &Machine, node: &Node) {
     loop {
         let name = world().random_text(8);
@@ -108,7 +108,7 @@ fn use_volumes_without_end(machine: &Machine, node: &Node) {
     }
 }
 
-/// Each volume that a killed node has left is whole, in nobody's hands, and can be removed.
+/// Checks that each volume left by a killed node is intact, unused, and can be removed.
 fn volumes_are_whole(machine: &Machine, node: &Node) {
     for volume in node.volumes().list() {
         let (exit, said) = run(node, &machine.with(volume.name.as_str(), "ls /data | wc -l"));
@@ -130,14 +130,14 @@ fn run_and_kill(machine: &Machine) {
     await_that("the holder", || ready.exists());
     let mut chance = [0; 1];
     getrandom::fill(&mut chance).unwrap();
-    // The moment is the point of the test, so this waits for none in particular.
+    // The test is about killing it at a random moment, so this does not wait for a condition.
     std::thread::sleep(Duration::from_micros(u64::from(chance[0]) * 200));
     holder.kill().unwrap();
     holder.wait().unwrap();
     std::fs::remove_file(&ready).unwrap();
 }
 
-/// Processes in groups of this machine, by group, and whatever is left of a holder itself.
+/// Returns the processes in groups of this machine, by group, and those left of a holder itself.
 fn processes(machine: &Machine) -> HashMap<String, Vec<String>> {
     let mut found: HashMap<String, Vec<String>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").unwrap() {

@@ -1,4 +1,4 @@
-//! Everything that an instance was is gone after it.
+//! Nothing of an instance is left when it is gone.
 
 use crate::machine::{Machine, await_that};
 use node::{Backend, Exit, Scratch, Writable};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// `make test` takes the small number; a thorough run sets `HOLM_LEAK_ROUNDS=1000`.
+/// `make test` uses the small number; for a thorough run set `HOLM_LEAK_ROUNDS=1000`.
 fn rounds() -> usize {
     std::env::var("HOLM_LEAK_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(100)
 }
@@ -63,8 +63,8 @@ fn interfaces() -> usize {
     std::fs::read_to_string("/proc/thread-self/net/dev").unwrap().lines().count()
 }
 
-/// The thread that makes networks has finished the last one, with all its descriptors, and waits to be
-/// asked for more.
+/// Returns true once the thread that makes networks has finished the last one, with all its
+/// descriptors, and waits.
 fn maker_waits() -> bool {
     read_dir("/proc/self/task").unwrap().any(|task| {
         let file = |name: &str| {
@@ -74,8 +74,8 @@ fn maker_waits() -> bool {
     })
 }
 
-/// Networks that are ready, by the users that were made with each. Wires are no measure of them: the
-/// kernel keeps those of the last instances for a moment.
+/// Counts the networks that are ready, by the user namespaces made with them. Interfaces are no
+/// measure, because the kernel keeps those of the last instances for a moment.
 fn networks_ready() -> usize {
     let is_users = |link: std::io::Result<PathBuf>| {
         link.is_ok_and(|link| link.to_string_lossy().starts_with("user:["))
@@ -92,7 +92,7 @@ fn many_instances_leave_no_trace() {
         machine.outcome(&node, "true");
     }
     let ready = usize::try_from(machine.settings.limits.networks_ready).unwrap();
-    // Two lines of heading, loopback, and one wire for each network that is ready.
+    // Two lines of heading, loopback, and one interface for each network that is ready.
     let settled = || {
         await_that("the kernel to let go of networks", || {
             networks_ready() == ready && interfaces() == 3 + ready && maker_waits()

@@ -152,8 +152,8 @@ fn what_cannot_be_started_leaves_nothing() {
     spec.first.program = not_a_program;
     match machine.settings.backend {
         Backend::Direct => assert!(matches!(node.create(&spec), Err(CreateError::Launch(_)))),
-        // It learns that nothing can be executed only when it lets go of the instance, which ends
-        // then.
+        // With `runc` a program that cannot be executed shows only when the instance goes on, which
+        // then ends.
         Backend::Runc { .. } => assert_ne!(run(&node, &spec).0, Exit::Code(0)),
     }
     spec = machine.shell("bad", "true");
@@ -217,7 +217,7 @@ fn an_unknown_instance_is_missing() {
     assert!(matches!(node.dial(&id, 80, PATIENCE), Err(Error::Missing(_))));
 }
 
-/// Each of them begins with a copy of all that this process has open.
+/// Each started program begins with a copy of everything that this process has open.
 #[test]
 fn a_disk_that_stays_is_made_while_other_programs_are_started() {
     let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! Limits hold, and what exceeds them is told apart.
+//! Limits hold, and exceeding them is reported as such.
 
 use crate::machine::{Machine, PATIENCE, await_that, run};
 use node::{Exit, Writable};
@@ -60,7 +60,7 @@ fn a_layer_on_disk_is_no_memory_and_goes_with_its_instance() {
     await_that("the loop device to be free", || machine.loops() == 0);
 }
 
-/// As large as it says, whoever asks, and nobody's but the instance's.
+/// It has the size that was asked for, and belongs to the instance.
 #[test]
 fn a_layer_on_disk_is_held_to_its_size() {
     let machine = Machine::new();
@@ -78,7 +78,7 @@ fn a_layer_on_disk_is_held_to_its_size() {
     await_that("the loop device to be free", || machine.loops() == 0);
 }
 
-/// As it is under a server, which makes files for itself only.
+/// As under a server, whose umask makes files for itself only.
 #[test]
 fn a_layer_on_disk_does_not_depend_on_the_mask_of_the_node() {
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
@@ -134,7 +134,7 @@ fn processor_time_is_taken_back_while_an_instance_runs() {
     spec.cpu_millicores = 1_000;
     node.create(&spec).unwrap();
     node.limit_cpu(&spec.id, 100).unwrap();
-    // What it has of the period in which that was said does not count.
+    // What it uses in the period in which the limit was set does not count.
     let used = || node.usage(&spec.id).unwrap().cpu_us;
     let before = used();
     await_that("some work", || used() > before + 100_000);

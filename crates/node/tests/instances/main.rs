@@ -1,5 +1,5 @@
-//! Real containers on this machine. Each test has a network of its own and control groups under a
-//! name of its own, and fails if it leaves one behind.
+//! Real containers on this machine. Each test has its own network and its own name for control
+//! groups, and fails if it leaves a group behind.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Folders of limited size: empty, held to their size, and gone with their instance.
+//! Folders of limited size: empty, limited to their size, and gone with their instance.
 
 use crate::machine::{BACKEND, Machine, PATIENCE, await_that, run};
 use node::{CreateError, Exit, Medium, Scratch, Spec, User, Writable};
@@ -13,7 +13,7 @@ fn with(machine: &Machine, script: &str, scratch: Vec<Scratch>) -> Spec {
 }
 
 impl Machine {
-    /// How many files of this machine are behind loop devices.
+    /// Counts the files of this machine that are behind loop devices.
     pub(crate) fn loops(&self) -> usize {
         let folder = self.settings.folder.join("scratch").display().to_string();
         let file = |block: PathBuf| {
@@ -35,7 +35,7 @@ fn they_are_empty_of_their_size_and_for_everybody_inside() {
     }
     let machine = Machine::new();
     let node = machine.open();
-    // More than the memory of the instance, and less.
+    // One is larger than the memory of the instance, one is smaller.
     let script = "ls -A /big; ls -A /deep/er; df -m /big | tail -1 | awk '{print ($2 > 150 && $2 <= 200)}'; \
                   dd if=/dev/zero of=/big/x bs=1M count=100 2>/dev/null && wc -c < /big/x; \
                   dd if=/dev/zero of=/deep/er/x bs=1M count=10 2>/dev/null || echo full; echo on > /tmp/still && cat /tmp/still; \
@@ -91,7 +91,7 @@ fn they_live_with_the_instance_and_not_with_the_node() {
     await_that("the loop device to be free", || machine.loops() == 0);
 }
 
-/// A path that is a link in the image leads to nothing of the machine.
+/// A path that is a link in the image does not lead to anything of the machine.
 #[test]
 fn a_link_in_the_image_leads_nowhere_else() {
     if runs_by_another_program() {

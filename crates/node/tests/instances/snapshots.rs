@@ -1,4 +1,4 @@
-//! Snapshots: what an instance wrote until one moment, for others to begin with.
+//! Snapshots: what an instance wrote up to one moment, for others to start from.
 
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{
@@ -21,7 +21,7 @@ fn take(node: &Node, snapshot: &str, instance: &InstanceName) {
     node.snapshot(&wanted(snapshot, instance)).unwrap();
 }
 
-/// A script that goes on for as long as the test wants.
+/// A script that keeps running for as long as the test wants.
 fn lasting(script: &str) -> String {
     format!("{script}; echo ready; sleep 1000")
 }
@@ -35,7 +35,7 @@ impl Machine {
         Spec { snapshot: Some(name(snapshot)), ..self.anew(script) }
     }
 
-    /// Starts what has written all that it writes at first when this returns.
+    /// Starts an instance, and waits until it has written its first files.
     fn begin(&self, node: &Node, spec: Spec) -> InstanceName {
         node.create(&spec).unwrap();
         await_console(node, &spec.id, "ready");
@@ -46,7 +46,7 @@ impl Machine {
         self.settings.folder.join("snapshots/somebody").join(snapshot)
     }
 
-    /// What there is of snapshots, whole or not.
+    /// Lists the folders of snapshots, complete or not.
     fn snapshot_names(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.settings.folder.join("snapshots/somebody")) else {
             return Vec::new();
@@ -67,7 +67,7 @@ fn a_fork_begins_with_what_was_written_and_sees_nothing_later() {
     );
     let parent = machine.begin(&node, machine.anew(&script));
     take(&node, "first", &parent);
-    // The process goes on, and what it writes from now on is its own.
+    // The process goes on, and what it writes from now on is not in the snapshot.
     let root = format!("/proc/{}/root", node.inspect(&parent).unwrap().pid.unwrap());
     std::fs::write(format!("{root}/a"), "later\n").unwrap();
     let look = "cat /a /b/c; stat -c '%u:%g %a' /b/c; [ -e /bin/cal ] || echo removed; \
@@ -80,7 +80,7 @@ fn a_fork_begins_with_what_was_written_and_sees_nothing_later() {
     let listed = node.snapshots().list();
     assert_eq!(listed.len(), 1);
     assert!(listed[0].size_bytes > 0 && listed[0].owner == owner("somebody"));
-    // The same again is the same.
+    // Taking it again changes nothing.
     take(&node, "first", &parent);
     assert_eq!(node.snapshots().list(), listed);
 }
@@ -115,7 +115,7 @@ fn all_sorts_of_files_are_what_they_were() {
 fn it_is_one_moment_while_processes_write() {
     let machine = Machine::new();
     let node = machine.open();
-    // Whatever is there is there in this order: no file without the one before it.
+    // The files are written in this order, so none exists without the one before it.
     let script = "mkdir /log; : > /log/0; echo 0 > /last; echo ready; i=0; \
                   while :; do i=$((i+1)); echo $i > /log/$i; echo $i > /next; mv /next /last; mv /log/$i /log/x$i; rm -f /log/x$((i-50)); done";
     let parent = machine.begin(&node, machine.anew(script));
@@ -166,7 +166,7 @@ fn what_stands_on_a_removed_one_keeps_it() {
         matches!(refused, Err(CreateError::Snapshot(SnapshotError::Missing(_)))),
         "{refused:?}"
     );
-    // Also over a start of the node.
+    // The same holds after a restart of the node.
     drop(node);
     let node = machine.open();
     assert_eq!(machine.snapshot_names(), ["over", "under"]);
@@ -201,7 +201,7 @@ fn one_that_is_held_when_the_node_is_killed_goes_on() {
     node.pause(&id).unwrap();
     node.pause(&sleeping).unwrap();
     drop(node);
-    // As a node leaves it that is killed while it holds one.
+    // What a node leaves if it is killed while it holds an instance.
     let record = machine.settings.folder.join("instances").join(id.as_str());
     let text = std::fs::read_to_string(&record).unwrap();
     let last = text.lines().last().unwrap();
@@ -264,7 +264,7 @@ fn no_link_leads_out_of_the_tree() {
     let secret = machine.folder.path().join("secret");
     std::fs::write(&secret, "of the machine\n").unwrap();
     let node = machine.open();
-    // Folders and links to the machine take turns under the same names, and names are odd.
+    // Folders and links to the machine take turns under the same names, and some names are odd.
     let above = machine.folder.path().display().to_string();
     let script = format!(
         "mkdir /t; cd /t; mkdir -- '-rf' '...' 'a\nb'; \
@@ -279,7 +279,7 @@ fn no_link_leads_out_of_the_tree() {
         for place in ["t/x", "t/y", "t/z"] {
             let Ok(found) = std::fs::symlink_metadata(layer.join(place)) else { continue };
             let inside = std::fs::read_to_string(layer.join(place).join("secret"));
-            // It may have been taken before it was written.
+            // It may have been copied before it was written.
             let inside = inside.unwrap_or_default();
             assert!(!found.is_dir() || ["", "mine\n"].contains(&inside.as_str()), "{inside}");
         }
@@ -308,14 +308,14 @@ fn a_fork_is_another_machine() {
     assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
     assert_ne!(id, "0123456789abcdef0123456789abcdef");
     assert_ne!(one, other);
-    // One that waits for its first start is left as it is.
+    // An instance that has not had its first start yet is left as it is.
     let script = lasting("mkdir -p /etc; : > /etc/machine-id");
     let parent = machine.begin(&node, machine.anew(&script));
     take(&node, "empty", &parent);
     assert_eq!(run(&node, &machine.fork("empty", "cat /etc/machine-id")).1, "");
 }
 
-/// Such a node keeps no disks.
+/// Returns true for the backend `runc`, which keeps no disks.
 fn runs_by_another_program() -> bool {
     std::env::var(BACKEND).is_ok_and(|backend| backend == "runc")
 }
@@ -338,7 +338,7 @@ fn a_disk_that_stays_is_taken_as_one_in_memory_is() {
     );
     let parent = machine.begin(&node, kept(machine.anew(&script), "parent", "image"));
     take(&node, "disk", &parent);
-    // Also by a node that did not start it.
+    // Also by a node that did not start the instance.
     drop(node);
     let node = machine.open();
     take(&node, "again", &parent);
@@ -349,10 +349,10 @@ fn a_disk_that_stays_is_taken_as_one_in_memory_is() {
         assert_eq!(run(&node, &memory).1, "one\nremoved\ngrew\n0\n");
         let disk = |script: &str| kept(machine.fork(snapshot, script), volume, "image+snapshot");
         assert_eq!(run(&node, &disk(look)).1, "one\nremoved\ngrew\n0\n");
-        // What the fork wrote is there at its next start, under the same name.
+        // What the fork wrote is there at its next start under the same name.
         assert_eq!(run(&node, &disk("cat /a; grep -c twin /etc/machine-id")).1, "mine\n0\n");
     }
-    // And of the fork.
+    // The same for a snapshot of the fork.
     let fork = kept(machine.fork("disk", &lasting("echo fork > /b")), "one", "image+snapshot");
     let fork = machine.begin(&node, fork);
     take(&node, "fork", &fork);
@@ -392,7 +392,7 @@ fn a_disk_that_stays_keeps_what_it_lies_over() {
     let fork =
         |volume: &str, script: &str| kept(machine.fork("under", script), volume, "image+under");
     assert_eq!(run(&node, &fork("root", "cat /a; echo above > /b")).1, "below\n");
-    // Nothing runs, and yet what it wrote is nothing without what it wrote it over.
+    // Nothing is running, but what the fork wrote is useless without what it lies over.
     node.snapshots().remove(&name("under")).unwrap();
     drop(node);
     let node = machine.open();
@@ -442,7 +442,7 @@ fn one_that_an_earlier_node_started_is_taken_by_what_differs() {
         let wanted = "2\nremoved\n/opt/replaced:\nnew\n\n/opt/same:\nbelow\n700\none\n2 7:8\nall\n";
         assert_eq!(said.get(..wanted.len()), Some(wanted), "{said}");
         let layer = machine.snapshot_folder(snapshot).join("layer");
-        // What the image has, it need not have.
+        // The snapshot need not contain what the image has.
         assert!(!layer.join("bin/sh").exists() && !layer.join("opt/same/below").exists());
         assert!(!layer.join("proc").exists() && !layer.join("dev").exists());
     }

@@ -1,4 +1,4 @@
-//! How long a start takes, beside what one could take instead. Prints a table; run it by its name,
+//! Measures how long a start takes, compared with alternatives. Prints a table; run it by its name,
 //! in a release build.
 
 use crate::machine::{BUSYBOX, Machine, world};
@@ -71,7 +71,7 @@ fn from_create_to_first_output() {
     }
 }
 
-/// Includes making the networks: there are more rounds than networks ready.
+/// Includes making the networks, because there are more rounds than networks ready.
 fn rate(machine: &Machine, node: &Node, threads: usize) -> f64 {
     let begin = Instant::now();
     std::thread::scope(|scope| {

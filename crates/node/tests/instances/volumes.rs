@@ -1,5 +1,5 @@
-//! Volumes: they outlive instances and nodes, hold their size, grow while they are used, and are
-//! never in two places.
+//! Volumes: they outlive instances and nodes, are limited to their size, grow while they are used,
+//! and are never in two places.
 
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{
@@ -37,7 +37,7 @@ impl Machine {
         self.settings.folder.join("volumes/somebody").join(volume)
     }
 
-    /// How many volumes of this machine are behind loop devices.
+    /// Counts the volumes of this machine that are behind loop devices.
     pub(crate) fn volumes_in_use(&self) -> usize {
         let folder = self.settings.folder.join("volumes").canonicalize().unwrap();
         let folder = folder.display().to_string();
@@ -55,7 +55,7 @@ fn what_is_written_is_there_for_the_next_instance_and_for_the_next_node() {
     let machine = Machine::new();
     let node = machine.open();
     make(&node, "disk", 320);
-    // Every instance has other ids outside, and the same inside.
+    // Each instance has other ids outside, and the same ones inside.
     let script = "echo kept > /data/x && chown 7:8 /data/x && sync && stat -c '%u:%g' /data /data/x; \
                   grep ' /data ' /proc/mounts | grep -c nosuid,nodev";
     assert_eq!(run(&node, &machine.with("disk", script)).1, "0:0\n7:8\n1\n");
@@ -84,7 +84,7 @@ fn the_file_system_holds_it_to_its_size() {
                   df -m /data | tail -1 | awk '{print ($2 > 16 && $2 <= 24), ($4 <= 1)}'; \
                   echo still > /tmp/on && cat /tmp/on";
     assert_eq!(run(&node, &machine.with("small", script)).1, "No space left\n1 1\nstill\n");
-    // Of the other sort, where the machine has that.
+    // The same with the other file system, if the machine has that.
     make(&node, "large", 320);
     let script = "df -m /data | tail -1 | awk '{print ($2 > 220 && $2 <= 320)}'";
     assert_eq!(run(&node, &machine.with("large", script)).1, "1\n");
@@ -115,7 +115,7 @@ fn it_grows_while_it_is_used() {
         assert!(size.f_blocks * size.f_frsize > 500 << 20, "it has {} blocks", size.f_blocks);
     }
     node.destroy(&spec.id).unwrap();
-    // Wherever it could not grow at once, it has for the next.
+    // If it could not grow at once, it has grown for the next instance.
     let df = "df -m /data | tail -1 | awk '{print ($2 > 500)}'";
     assert_eq!(run(&node, &machine.with("disk", df)).1, "1\n");
     node.volumes().grow(&name("disk"), 100).unwrap();
@@ -134,7 +134,7 @@ fn it_is_never_in_two_places() {
     node.create(&one).unwrap();
     let refused = node.create(&machine.with("disk", "true"));
     assert!(matches!(refused, Err(CreateError::Volume(VolumeError::InUse(_)))), "{refused:?}");
-    // The lock is the kernel's, and not of whoever took it.
+    // The kernel holds the lock, not the process that took it.
     drop(node);
     let node = machine.open();
     let refused = node.create(&machine.with("disk", "true"));

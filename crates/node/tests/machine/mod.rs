@@ -34,7 +34,8 @@ pub(crate) fn world() -> World {
 }
 
 impl Machine {
-    /// The calling thread gets a network of its own, and with it all threads that it starts.
+    /// Makes a machine. The calling thread, and all threads that it starts, get a network of their
+    /// own.
     pub(crate) fn new() -> Self {
         assert!(
             rustix::process::geteuid().is_root(),
@@ -55,7 +56,7 @@ impl Machine {
         self.settings.folder.with_file_name("root")
     }
 
-    /// An instance whose first process is a shell with this script.
+    /// Describes an instance whose first process is a shell with this script.
     pub(crate) fn shell(&self, id: &str, script: &str) -> Spec {
         Spec {
             id: InstanceName::new(id).unwrap(),
@@ -101,7 +102,7 @@ pub(crate) fn owner(name: &str) -> Owner {
     Owner::new(name).unwrap()
 }
 
-/// The same for all instances of a test, as it is for a server's.
+/// The same program for all instances of a test, as on a server.
 fn program() -> Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     let load =
@@ -109,7 +110,7 @@ fn program() -> Program {
     PROGRAM.get_or_init(load).clone()
 }
 
-/// Reads the console until it contains `text`.
+/// Waits until the console contains `text`.
 pub(crate) fn await_console(node: &Node, id: &InstanceName, text: &str) {
     await_that(&format!("`{text}` on the console"), || {
         String::from_utf8_lossy(&node.console(id).unwrap()).contains(text)
@@ -137,7 +138,7 @@ pub(crate) fn settings(folder: &Path, name: String) -> Settings {
     }
 }
 
-/// All tests run on the backend that this variable names.
+/// The environment variable that names the backend for all tests.
 pub(crate) const BACKEND: &str = "NODE_TEST_BACKEND";
 
 fn backend() -> Backend {
@@ -175,7 +176,7 @@ fn leave_network() {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
 }
 
-/// Removes the control groups of the test, and checks by that that no instance has left one.
+/// Removes the test's control groups, which also checks that no instance has left one.
 impl Drop for Machine {
     fn drop(&mut self) {
         let removed = Node::open(self.settings.clone(), world())
@@ -184,7 +185,8 @@ impl Drop for Machine {
                 node.list().iter().try_for_each(|view| node.destroy(&view.id))?;
                 Ok(node.leave()?)
             });
-        // A test that fails already may still hold its node; its first failure is the one to read.
+        // A test that is failing already may still hold its node, and its first failure is the one
+        // to report.
         if !std::thread::panicking() {
             removed.unwrap();
         }
