@@ -1,4 +1,4 @@
-//! What a disk has after the power was lost at a moment of its journal.
+//! Computes what a disk has if the power was lost at some moment of its journal.
 
 use crate::Chances;
 use crate::fuse::{FLUSHED, u64_at};
@@ -7,21 +7,21 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const HEADER: usize = 16;
-/// A disk keeps or loses so much at once.
+/// A disk keeps or loses this much at once.
 const PAGE: usize = 4_096;
 
 /// What a disk makes of writes that were not flushed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unflushed {
     None,
-    /// Any of them, page by page.
+    /// Some of them, chosen page by page.
     Some,
     All,
 }
 
 pub(crate) struct Journal(Vec<u8>);
 
-/// A write, with its place in the journal.
+/// A write that was not flushed yet.
 struct Write<'a> {
     offset: u64,
     data: &'a [u8],
@@ -36,7 +36,8 @@ impl Journal {
         self.0.len() as u64
     }
 
-    /// Makes of a disk as it was before the journal one that lost its power when the journal was this long.
+    /// Changes a disk from before the journal into one that lost its power when the journal was
+    /// this long.
     pub(crate) fn replay(&self, at: u64, unflushed: Unflushed, disk: &Path, chances: &mut Chances) {
         let disk = OpenOptions::new().write(true).open(disk).unwrap();
         let mut pending: Vec<Write<'_>> = Vec::new();
@@ -60,7 +61,7 @@ impl Journal {
     }
 }
 
-/// Takes the first entry away.
+/// Takes the first entry off.
 fn first<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
     if rest.is_empty() {
         return None;
@@ -72,7 +73,7 @@ fn first<'a>(rest: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
 }
 
 impl Write<'_> {
-    /// Writes those of its pages that the disk has kept.
+    /// Writes the pages that the disk has kept.
     fn apply(&self, disk: &File, mut is_kept: impl FnMut() -> bool) {
         let mut offset = self.offset;
         for page in self.data.chunks(PAGE) {

@@ -1,5 +1,5 @@
-//! A disk that is one file of FUSE, served by this process: what is written to it and when it is flushed goes into
-//! a journal, one entry after the other, before the kernel gets its answer.
+//! A disk that is one file of FUSE, served by this process. Writes and flushes are recorded in a
+//! journal, one entry after the other, before the kernel gets its answer.
 
 use crate::recorded::{IMAGE, JOURNAL};
 use rustix::io::Errno;
@@ -10,20 +10,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Of one request, beside what is written.
+/// The size of a request, apart from the data to write.
 const HEADER: usize = 40;
 const ARGUMENTS: usize = 40;
 const WRITE_MAX: u32 = 128 << 10;
-/// As the kernel asks for.
+/// Extra room that the kernel asks for.
 const SPARE: usize = 8 << 10;
-/// Nothing here changes but by the kernel's own writes.
+/// How long the kernel may cache: nothing here changes except by its own writes.
 const VALID_S: u64 = 1 << 20;
 const MAJOR: u32 = 7;
 const MINOR: u32 = 31;
 const BIG_WRITES: u32 = 1 << 5;
 const REGULAR_FILE: u32 = 0o100_600;
 const BLOCK: u32 = 4_096;
-/// After its start.
+/// How long after the start the disk must be mounted.
 const MOUNTED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -44,7 +44,7 @@ mod opcode {
     pub(super) const BATCH_FORGET: u32 = 42;
 }
 
-/// Of entries that are no writes.
+/// The offset of entries that are flushes.
 pub(crate) const FLUSHED: u64 = u64::MAX;
 
 struct Disk {
@@ -52,7 +52,7 @@ struct Disk {
     journal: File,
 }
 
-/// Serves until nobody has the disk mounted. The kernel is this process's standard input.
+/// Serves until nobody has the disk mounted. Standard input is the connection to the kernel.
 pub(crate) fn serve(folder: &Path) -> io::Result<()> {
     let image = OpenOptions::new().read(true).write(true).open(folder.join(IMAGE))?;
     let journal = OpenOptions::new().append(true).open(folder.join(JOURNAL))?;
@@ -64,7 +64,7 @@ pub(crate) fn serve(folder: &Path) -> io::Result<()> {
     loop {
         let count = match rustix::io::read(kernel, &mut buffer) {
             Ok(count) => count,
-            // A request that was taken back.
+            // The request was taken back.
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => continue,
             Err(Errno::NODEV) => return Ok(()),
             // It is not mounted yet.
@@ -95,7 +95,7 @@ fn send(kernel: BorrowedFd<'_>, unique: u64, done: Result<Vec<u8>, Errno>) -> io
     answer.u64(unique);
     answer.0.extend(body);
     match rustix::io::write(kernel, &answer.0) {
-        // Nobody waits for it any more.
+        // Nobody waits for the answer any more.
         Ok(_) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -106,7 +106,7 @@ impl Disk {
         match code {
             opcode::INIT => Ok(init()),
             opcode::GETATTR | opcode::SETATTR => self.attributes(),
-            // Neither a handle nor anything special.
+            // No handle, and no flags.
             opcode::OPEN => Ok(vec![0; 16]),
             opcode::READ => self.read(arguments),
             opcode::WRITE => self.write(arguments),
@@ -155,7 +155,7 @@ impl Disk {
         Ok(Vec::new())
     }
 
-    /// In one write, so that the journal's length is always that of whole entries.
+    /// Records an entry in one write, so that the journal always ends with a whole entry.
     fn record(&mut self, offset: u64, data: &[u8]) -> Result<(), Errno> {
         let mut entry = Packed::default();
         entry.u64(offset);
@@ -170,7 +170,7 @@ fn init() -> Vec<u8> {
     for number in [MAJOR, MINOR, WRITE_MAX, BIG_WRITES] {
         packed.u32(number);
     }
-    // How many requests may wait: as the kernel likes.
+    // How many requests may be waiting; zero lets the kernel choose.
     packed.u32(0);
     packed.u32(WRITE_MAX);
     packed.u32(1);
@@ -182,7 +182,7 @@ fn failed(error: io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
-/// Numbers one after the other, as the kernel reads them.
+/// Numbers in sequence, as the kernel reads them.
 #[derive(Default)]
 struct Packed(Vec<u8>);
 

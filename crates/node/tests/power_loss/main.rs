@@ -1,12 +1,13 @@
-//! What was acknowledged survives the loss of the machine's power.
+//! What was acknowledged survives a power loss of the machine.
 //!
-//! The folder of a node lies on a disk that keeps a journal of each write and each flush ([`fuse`]). Programs in
-//! instances write, `fsync`, and say so; beside them volumes are made, grown and filled, and snapshots taken. Then
-//! the power is lost once more at moments of that journal ([`cut`]): what was flushed is on the disk, of the rest only
-//! some. A node that starts on that disk must have all that was acknowledged by then.
+//! A node's folder is on a disk that records each write and each flush in a journal ([`fuse`]).
+//! Programs in instances write, `fsync`, and report that; meanwhile volumes are made, grown and
+//! filled, and snapshots are taken. Then the power loss is simulated at some moments of that
+//! journal ([`cut`]): what was flushed is on the disk, of the rest only some. A node that starts on
+//! that disk must have everything that was acknowledged by then.
 //!
-//! `HOLM_POWER_CUTS` says how often; `make test` takes a few. The seed of its chances is printed, and `HOLM_SEED`
-//! repeats the cuts, as far as the timing of processes can be repeated.
+//! `HOLM_POWER_CUTS` sets the number of cuts; `make test` makes a few. The random seed is printed,
+//! and `HOLM_SEED` repeats the cuts, as far as the timing of processes can be repeated.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,10 +32,10 @@ use promises::Promise;
 use recorded::{DISK_MB, Format, Recorded};
 
 const CUTS: usize = 4;
-/// Of one journal.
+/// The most cuts of one journal.
 const CUTS_OF_ONE: usize = 6;
 
-/// Small numbers from a seed, so that a run can be repeated.
+/// Random numbers from a seed, so that a run can be repeated.
 struct Chances(u64);
 
 impl Chances {
@@ -67,7 +68,7 @@ impl Chances {
     }
 }
 
-/// Not a test of its own: the process that is the disk of the one below.
+/// Not a test of its own: this is the process that serves as the disk of the test below.
 #[test]
 #[ignore = "run by another test"]
 fn disk() {
@@ -97,10 +98,10 @@ fn what_was_acknowledged_survives_the_loss_of_power() {
     }
 }
 
-/// One journal and several cuts of it.
+/// Records one journal, and tests several cuts of it.
 fn lose_power(format: Format, cuts: usize, chances: &mut Chances) {
     let folder = tempfile::tempdir().unwrap();
-    // The process that is the disk must not have the mounts of this thread.
+    // The disk's process must not have the mounts of this thread.
     let mut recorded = Recorded::begin(folder.path(), format);
     let machine = recorded.machine();
     recorded.mount();
@@ -111,7 +112,7 @@ fn lose_power(format: Format, cuts: usize, chances: &mut Chances) {
     println!("{format:?}: {} MB written, {} promises", end >> 20, promises.len());
     for _ in 0..cuts {
         let at = match chances.below(2) {
-            // Just when something was promised.
+            // Exactly when something was promised.
             0 => promises[usize::try_from(chances.below(promises.len() as u64)).unwrap()].since,
             _ => promises[0].since + chances.below(end - promises[0].since),
         };
@@ -123,7 +124,7 @@ fn lose_power(format: Format, cuts: usize, chances: &mut Chances) {
     }
 }
 
-/// The next start of the machine.
+/// Starts the node on a cut disk, and checks it.
 fn check(machine: &Machine, recorded: &Recorded, held: &[Promise]) {
     recorded.mount_copy();
     let node = machine.open();
@@ -132,7 +133,8 @@ fn check(machine: &Machine, recorded: &Recorded, held: &[Promise]) {
     recorded.unmount();
 }
 
-/// The disk is large enough for what is kept on it, and the limits of the node are not what is tried.
+/// Raises the node's limits, which are not what is tested. The disk is large enough for what is
+/// stored on it.
 fn limit(machine: &mut Machine) {
     machine.settings.limits.volume_mb = Some(u64::from(DISK_MB));
     machine.settings.limits.share_percent = 100;

@@ -11,7 +11,7 @@ pub(crate) const TEMPLATE: &str = "template";
 pub(crate) const IN_TEMPLATE: &str = "from the template\n";
 pub(crate) const LINES: usize = 5_000;
 
-/// Holds from a length of the journal on.
+/// Something that must hold from this length of the journal on.
 #[derive(Debug, Clone)]
 pub(crate) struct Promise {
     pub(crate) since: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Promise {
 
 #[derive(Debug, Clone)]
 pub(crate) enum What {
-    /// There, and so large.
+    /// The volume exists with this size.
     Volume {
         name: String,
         mb: u32,
@@ -30,7 +30,7 @@ pub(crate) enum What {
         place: Place,
         number: u64,
     },
-    /// What had been written to the instance's disk before it was taken is in it.
+    /// The snapshot contains what had been written to the instance's disk before it was taken.
     Snapshot {
         name: String,
         number: u64,
@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Writes number after number, and says each when the disk has it.
+    /// A script that writes number after number, and prints each once it is on the disk.
     pub(crate) fn writer(self) -> String {
         let folder = self.folder();
         format!(
@@ -94,7 +94,7 @@ fn output(node: &Node, spec: &Spec) -> String {
     text
 }
 
-/// The number that is there, whole; 0 before the first.
+/// Returns the number that is stored there completely; 0 before the first.
 fn number(node: &Node, spec: impl Fn(&str) -> Spec, place: Place) -> u64 {
     let look = format!("cd {} 2>/dev/null || exit 0; [ ! -e n ] || uniq -c n", place.folder());
     let text = output(node, &spec(&look));
@@ -127,7 +127,7 @@ pub(crate) fn check(machine: &Machine, node: &Node, held: &[Promise]) {
         }
     }
     check_written(machine, node, held);
-    // Also what nobody was told of is whole.
+    // Volumes and snapshots that nobody was told about must be intact too.
     for volume in node.volumes().list() {
         if ![KEPT, VOLUME].contains(&volume.name.as_str()) {
             output(node, &mounting(machine, volume.name.as_str(), "echo x > /data/x && sync"));
@@ -140,7 +140,7 @@ pub(crate) fn check(machine: &Machine, node: &Node, held: &[Promise]) {
     }
 }
 
-/// Only the last number of each place is looked for: it stands for those before.
+/// Checks only the last number of each place, which stands for those before.
 fn check_written(machine: &Machine, node: &Node, held: &[Promise]) {
     let mut last: Vec<(Place, u64)> = Vec::new();
     for promise in held {

@@ -1,4 +1,5 @@
-//! The disk that a machine's folder lies on: recorded at first, then a copy of it as a power cut has left it.
+//! The disk with a machine's folder: recorded first, and then a copy of it as a power cut has left
+//! it.
 
 use crate::limit;
 use crate::machine::{Machine, await_that};
@@ -13,17 +14,17 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 pub(crate) const DISK_MB: u32 = 2_048;
-/// Of the process that is the disk.
+/// The environment variable that gives the disk's process its folder.
 pub(crate) const FOLDER: &str = "POWER_LOSS_FOLDER";
 pub(crate) const IMAGE: &str = "image";
 pub(crate) const JOURNAL: &str = "journal";
-/// As it was before the journal.
+/// The disk as it was before the journal.
 const BEFORE: &str = "before";
 const COPY: &str = "copy";
-/// What FUSE shows.
+/// The file that FUSE shows.
 const DEVICE: &str = "device";
 
-/// The file system that the machine's folder lies on.
+/// The file system that the machine's folder is on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Format {
     Ext4,
@@ -33,7 +34,8 @@ pub(crate) enum Format {
 pub(crate) struct Recorded {
     folder: PathBuf,
     format: Format,
-    /// Until it is mounted: what this process has open of it would keep it from ending with its server.
+    /// Only until it is mounted, because an open copy would keep the mount alive after its server
+    /// has ended.
     kernel: Option<File>,
     server: Mutex<Child>,
 }
@@ -51,7 +53,7 @@ impl Recorded {
         done(Command::new(program).args(arguments).arg(&image).env("PATH", "/usr/sbin:/sbin"));
         copy(&image, &folder.join(BEFORE));
         let kernel = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
-        // It ends when nobody has the disk mounted any more, also when this process is killed.
+        // It ends when nobody has the disk mounted any more, even if this process is killed.
         let server = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "disk", "--ignored", "--nocapture"])
             .env(FOLDER, folder)
@@ -63,7 +65,7 @@ impl Recorded {
         Self { folder: folder.to_owned(), format, kernel: Some(kernel), server: Mutex::new(server) }
     }
 
-    /// One whose folder lies on the disk.
+    /// Makes a machine whose folder is on the disk.
     pub(crate) fn machine(&self) -> Machine {
         let mut machine = Machine::new();
         limit(&mut machine);
@@ -103,12 +105,12 @@ impl Recorded {
         done(Command::new("mount").args(["-o", options]).arg(file).arg(place));
     }
 
-    /// How long the journal is now. What has been answered by now lies before that.
+    /// Returns the current length of the journal. Whatever was answered by now is before that.
     pub(crate) fn now(&self) -> u64 {
         std::fs::metadata(self.folder.join(JOURNAL)).unwrap().len()
     }
 
-    /// The disk as it was before the journal.
+    /// Copies the disk as it was before the journal.
     pub(crate) fn copy(&self) -> PathBuf {
         copy(&self.folder.join(BEFORE), &self.folder.join(COPY));
         self.folder.join(COPY)
@@ -116,7 +118,7 @@ impl Recorded {
 
     pub(crate) fn unmount(&self) {
         let place = self.place().canonicalize().unwrap();
-        // The last file on it goes a little later than whoever had it.
+        // The last file on it is released a little later than its user.
         await_that("the disk to be free", || unmount(&place, UnmountFlags::empty()).is_ok());
     }
 
@@ -139,7 +141,7 @@ fn done(command: &mut Command) {
     assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// What this thread mounts from now on, only it and what it starts see, and it goes with them.
+/// Gives this thread a mount namespace of its own, which is also that of what it starts.
 #[expect(
     unsafe_code,
     reason = "a new mount namespace changes no memory and no descriptor of this process"

@@ -1,4 +1,4 @@
-//! What goes on while the disk is recorded.
+//! What happens while the disk is recorded.
 
 use crate::Chances;
 use crate::machine::{Machine, await_that, owner};
@@ -9,10 +9,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Of each program, at least.
+/// How many numbers each program writes at least.
 const NUMBERS: u64 = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Of volumes, of one file system and of the other.
+/// Sizes of volumes, which lead to different file systems.
 const SIZES_MB: [u32; 2] = [32, 320];
 
 struct Scene<'a> {
@@ -22,7 +22,8 @@ struct Scene<'a> {
     writers: [(Place, InstanceName); 2],
 }
 
-/// Does all that promises something, beside two programs that write, and answers what was promised, in order.
+/// Does everything that is promised to last, while two programs write. Returns the promises in
+/// order.
 pub(crate) fn done(machine: &Machine, recorded: &Recorded, chances: &mut Chances) -> Vec<Promise> {
     let node = machine.open();
     let mut size_mb = chances.of(&SIZES_MB);
@@ -71,7 +72,7 @@ impl Scene<'_> {
         self.promises.lock().unwrap().push(Promise { since, what });
     }
 
-    /// The last number that a program has acknowledged.
+    /// Returns the last number that a program has acknowledged.
     fn said(&self, id: &InstanceName) -> u64 {
         let console = self.node.console(id).unwrap();
         let text = String::from_utf8_lossy(&console);
