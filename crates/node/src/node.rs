@@ -503,7 +503,7 @@ fn lift_file_limit() {
     }
 }
 
-/// The most terminals the kernel can have at all, and how many it reserves for the machine itself.
+/// The most terminals the kernel can have at all, and how many are kept for the machine itself.
 const TERMINALS_MAX: u64 = 1 << 20;
 const TERMINALS_OF_MACHINE: u64 = 4_096;
 
