@@ -1,4 +1,4 @@
-//! What is known of providers, as data: one file for each of them in `data/providers`.
+//! The data about providers: one file for each in `data/providers`, compiled in.
 
 use crate::dialect::Dialect;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use types::parts::TextMap;
 
 macro_rules! files {
     ($($kind:ident $name:literal),* $(,)?) => {
-        /// Type, its name and its file.
+        /// Each type with its name and the text of its file.
         const FILES: &[(ModelType, &str, &str)] = &[
             $((ModelType::$kind, $name, include_str!(concat!("../data/providers/", $name, ".toml"))),)*
         ];
@@ -39,14 +39,14 @@ files! {
 
 const SERVICES: &str = include_str!("../data/services.toml");
 
-/// All providers of models, and the other services that connections are made to.
+/// All providers of models, and the other services that a connection can be made to.
 #[derive(Debug)]
 pub struct Catalogue {
     models: BTreeMap<ModelType, Entry>,
     services: Vec<Service>,
 }
 
-/// The one that is compiled in.
+/// Returns the catalogue that is compiled in.
 pub fn catalogue() -> &'static Catalogue {
     static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
         #[expect(clippy::expect_used, reason = "the files are compiled in, and a test reads them")]
@@ -74,7 +74,7 @@ impl Catalogue {
     }
 
     pub fn entry(&self, kind: ModelType) -> &Entry {
-        // Every type has a file: a test goes through all of them.
+        // Every type has a file; a test checks all of them.
         &self.models[&kind]
     }
 
@@ -82,23 +82,23 @@ impl Catalogue {
         self.services.iter().find(|service| service.name == integration)
     }
 
-    /// By the name of its type.
+    /// Finds a provider by the name of its type.
     pub fn named(&self, name: &str) -> Option<&Entry> {
         self.models.values().find(|entry| entry.name == name)
     }
 
-    /// The provider whose models a connection of this type has, where it has any.
+    /// Finds the provider whose models can be used through a connection of this type.
     pub fn of_integration(&self, integration: &str) -> Option<(ModelType, &Entry)> {
         let found = self.models.iter().find(|(_, entry)| entry.name == integration)?;
         found.1.is_integration().then_some((*found.0, found.1))
     }
 
-    /// Whether a model of this type may use a connection of that one.
+    /// Returns whether a model of this type may use a connection of that type.
     pub fn fits(&self, integration: &str, kind: ModelType) -> bool {
         self.entry(kind).integrations.iter().any(|fits| fits == integration)
     }
 
-    /// What connections can be made to, by name.
+    /// Lists the names of everything a connection can be made to.
     pub fn integrations(&self) -> Vec<&str> {
         let models =
             self.models.values().filter(|entry| entry.is_integration()).map(|entry| entry.name);
@@ -113,31 +113,34 @@ pub struct Entry {
     #[serde(skip)]
     pub name: &'static str,
     pub display_name: String,
-    /// Types of connections that fit. None: the one of its own name.
+    /// Types of connections that its models can use. If the file has none, only the type of its own
+    /// name.
     #[serde(default)]
     pub integrations: Vec<String>,
-    /// Where it is, if the connection does not say.
+    /// Its address, unless the connection has another one.
     pub base: Option<String>,
     #[serde(default)]
     pub(crate) base_of_region: TextMap,
-    /// Whether the connection has to say where it is.
+    /// Whether the connection must give the address.
     #[serde(default)]
     pub needs_endpoint: bool,
-    /// Ends of addresses that people copy, and that are in the paths already.
+    /// Endings that people copy along with an address although the paths already have them. They
+    /// are cut off.
     #[serde(default)]
     pub(crate) cuts: Vec<String>,
-    /// What requests in a dialect that it does not have are translated into.
+    /// The dialect that requests are translated into if the provider does not know theirs.
     speaks: Spoken,
-    /// Paths below a model that lead to an answer, for those who ask what there is.
+    /// Paths below a model that can be called, for callers who ask which there are.
     pub endpoints: Vec<String>,
-    /// Headers of callers that are passed on to it, besides those that go to all.
+    /// Headers of the caller that are passed on to this provider, in addition to those passed to
+    /// all.
     #[serde(default)]
     pub(crate) keeps: Vec<String>,
-    /// Of the connection's settings.
+    /// Defaults for the connection's settings.
     #[serde(default)]
     pub(crate) defaults: TextMap,
     pub credentials: Credentials,
-    /// Left out where what they name is not there.
+    /// Headers to send. One that refers to a value that is not set is left out.
     #[serde(default)]
     pub(crate) headers: TextMap,
     pub(crate) paths: Paths,
@@ -168,15 +171,15 @@ enum Spoken {
     Cohere,
 }
 
-/// How a provider wants to see a key.
+/// How to present a key to a provider.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
     pub(crate) header: String,
     pub(crate) form: String,
-    /// Names of the connection's secrets that hold it. The first one that is there counts.
+    /// Names of the connection's secrets that can hold the key. The first that is set is used.
     pub secrets: Vec<String>,
-    /// Whether it can be asked without one.
+    /// Whether the provider can be called without a key.
     #[serde(default)]
     pub optional: bool,
 }
@@ -188,7 +191,8 @@ pub(crate) struct Paths {
     #[serde(default)]
     pub(crate) embeddings: ByDialect,
     pub(crate) models: Option<String>,
-    /// Where every other path goes: `{path}` as it was sent, or `{rest}` without its version.
+    /// Path for everything else: `{path}` is the path as sent, `{rest}` the same without its
+    /// version.
     pub(crate) other: Option<String>,
 }
 
@@ -215,7 +219,7 @@ impl ByDialect {
     }
 }
 
-/// Who gives access tokens.
+/// The service that issues access tokens.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TokenService {
@@ -223,7 +227,7 @@ pub(crate) struct TokenService {
     pub(crate) scope: Option<String>,
 }
 
-/// A service without models.
+/// A service that has no models.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
@@ -237,7 +241,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A type without a file would be found out by its first user.
+    /// Otherwise the first user of a type without a file would be the one to find out.
     #[test]
     fn every_type_of_model_has_an_entry() {
         let schema = serde_json::to_value(schemars::schema_for!(ModelType)).unwrap();
@@ -271,7 +275,7 @@ mod tests {
         assert!(!catalogue().fits("openai", ModelType::Anthropic));
     }
 
-    /// The first path, in the order of the alphabet, is what the published command line asks.
+    /// The published command line calls the alphabetically first path.
     #[test]
     fn the_first_endpoint_answers_messages() {
         use crate::operation::Operation;

@@ -1,19 +1,22 @@
-//! A request for an answer, and the answer, in nobody's dialect: what any of them can say has a
-//! place here, so that what another cannot say is seen where it is written.
+//! A request for an answer, and the answer, in a neutral form that belongs to no dialect.
+//!
+//! Everything that any dialect can express has a place here, so that a writer sees what its own
+//! dialect cannot express.
 
 use serde_json::{Map, Number, Value};
 use types::kinds::model::ModelType;
 use types::models::TokenUsage;
 
-/// Members of one dialect that no other has. Where they cannot be said, that is told.
+/// Members that only one dialect has. A writer that cannot express one reports it as a loss.
 pub type Others = Map<String, Value>;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chat {
     pub model: String,
-    /// Whom it goes to, where that is known: those who speak one dialect do not all take the same.
+    /// The provider it goes to, if known: providers that share a dialect do not all accept the same
+    /// members.
     pub provider: Option<ModelType>,
-    /// In the order in which they were sent, system messages among them.
+    /// In the order in which they were sent, including system messages.
     pub messages: Vec<Message>,
     pub tools: Vec<Tool>,
     pub tool_choice: Option<ToolChoice>,
@@ -33,7 +36,7 @@ pub struct Chat {
     pub choices: Option<u64>,
     pub end_user: Option<String>,
     pub stream: bool,
-    /// Whether the end of a stream says what was used.
+    /// Whether the end of a stream reports the tokens used.
     pub stream_usage: bool,
     pub others: Others,
 }
@@ -50,14 +53,14 @@ pub enum Role {
     System,
     User,
     Assistant,
-    /// Results of tools.
+    /// Results of tool calls.
     Tool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     pub content: Content,
-    /// Such as `cache_control`.
+    /// For example `cache_control`.
     pub others: Others,
 }
 
@@ -75,7 +78,8 @@ pub enum Content {
     Audio {
         source: Source,
     },
-    /// What a model thought. With the provider's own proof that it did, or sealed by it.
+    /// What a model thought: `signature` is the provider's proof that the text is the model's,
+    /// `sealed` is reasoning that the provider encrypted.
     Reasoning {
         text: String,
         signature: Option<String>,
@@ -94,12 +98,12 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Url(String),
-    /// In base64.
+    /// Encoded in base64.
     Data {
         media_type: String,
         data: String,
     },
-    /// What was uploaded to the provider before.
+    /// The id of a file that was uploaded to the provider earlier.
     Id(String),
 }
 
@@ -109,7 +113,7 @@ pub struct ToolCall {
     pub name: String,
     /// JSON as the model wrote it.
     pub arguments: String,
-    /// Proves what was thought before the call, where the provider puts that here.
+    /// Proof of the reasoning before the call, for providers that attach it to the call.
     pub signature: Option<String>,
 }
 
@@ -127,7 +131,7 @@ pub struct Tool {
 pub enum ToolChoice {
     Auto,
     None,
-    /// At least one.
+    /// The model must call at least one.
     Required,
     Named(String),
 }
@@ -141,10 +145,10 @@ pub enum Format {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasoning {
-    /// Such as `low` or `high`.
+    /// For example `low` or `high`.
     pub effort: Option<String>,
     pub budget_tokens: Option<u64>,
-    /// Whether a summary of it is wanted.
+    /// The kind of summary that is wanted, if any.
     pub summary: Option<String>,
 }
 
@@ -165,23 +169,24 @@ pub struct Choice {
     pub finish: Finish,
 }
 
-/// Why an answer ends.
+/// Why an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finish {
     Stop,
-    /// One of the sequences that the request names.
+    /// The answer reached one of the request's stop sequences.
     StopSequence(String),
     Length,
     ToolCalls,
     Filtered,
     Refused,
-    /// The provider wants to be asked to go on.
+    /// The provider paused and expects a request to continue.
     Paused,
-    /// Another word of the provider's.
+    /// Any other reason, in the provider's own word.
     Other(String),
 }
 
-/// What a stream adds to an answer. `choice` counts answers, `part` the parts of one of them.
+/// What one piece of a stream adds to an answer. `choice` is the number of the answer, and `part`
+/// the number of the part within it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     Begin {
@@ -201,13 +206,13 @@ pub enum Delta {
         choice: u32,
         text: String,
     },
-    /// Proves the reasoning before it, or is all there is of it.
+    /// Proof of the reasoning before it, or, if sealed, the whole of the reasoning.
     ReasoningProof {
         choice: u32,
         signature: Option<String>,
         sealed: Option<String>,
     },
-    /// `part` counts the calls of this answer.
+    /// `part` is the number of the call within this answer.
     ToolBegin {
         choice: u32,
         part: u32,
@@ -224,7 +229,7 @@ pub enum Delta {
         choice: u32,
         finish: Finish,
     },
-    /// All that was used up to now.
+    /// Everything used so far.
     Usage(TokenUsage),
     /// Keeps the connection alive.
     Ping,
@@ -232,11 +237,11 @@ pub enum Delta {
     End,
 }
 
-/// An error as providers tell it.
+/// An error as a provider reports it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fault {
     pub status: u16,
-    /// The provider's word for it, such as `invalid_request_error`.
+    /// The provider's name for it, such as `invalid_request_error`.
     pub kind: Option<String>,
     pub code: Option<String>,
     pub parameter: Option<String>,

@@ -1,15 +1,15 @@
-//! Server-sent events, out of bytes as they come.
+//! A parser of server-sent events from bytes that arrive in pieces.
 
 use bytes::{Buf, BytesMut};
 
-/// One event. Comments, ids and retry times are left out.
+/// One event, without its comments, id and retry time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'e> {
     pub name: Option<&'e str>,
     pub data: &'e str,
 }
 
-/// Why bytes are no events.
+/// Why bytes are not valid events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadEvent {
     #[error("an event is longer than {0} bytes")]
@@ -18,22 +18,22 @@ pub enum BadEvent {
     NotText,
 }
 
-/// Cuts a stream into events. Keeps at most one that is not complete.
+/// Cuts a stream into events. Keeps at most one incomplete event in memory.
 #[derive(Debug)]
 pub struct Events {
     kept: BytesMut,
-    /// Bytes of `kept` in which no end of an event is.
+    /// How many bytes of `kept` were already searched and hold no end of an event.
     seen: usize,
     max: usize,
 }
 
 impl Events {
-    /// Events of more than `max` bytes are refused.
+    /// Creates a parser that refuses incomplete events of more than `max` bytes.
     pub fn new(max: usize) -> Self {
         Self { kept: BytesMut::new(), seen: 0, max }
     }
 
-    /// Hands over the events that are complete with these bytes.
+    /// Passes every event that these bytes complete to `take`.
     pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(Event<'_>)) -> Result<(), BadEvent> {
         self.kept.extend_from_slice(bytes);
         while let Some((length, end)) = end_of_event(&self.kept, self.seen) {
@@ -46,18 +46,18 @@ impl Events {
         if self.kept.len() > self.max { Err(BadEvent::TooLong(self.max)) } else { Ok(()) }
     }
 
-    /// Bytes of an event that is not complete.
+    /// Returns how many bytes of an incomplete event are kept.
     pub fn held(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether the stream ended in the middle of an event.
+    /// Returns whether the stream ended in the middle of an event.
     pub fn is_cut(&self) -> bool {
         !self.kept.iter().all(u8::is_ascii_whitespace)
     }
 }
 
-/// Where the first event ends, without and with the empty line behind it.
+/// Finds the end of the first event: its length without and with the empty line after it.
 fn end_of_event(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     memchr::memchr_iter(b'\n', &bytes[from..]).map(|at| from + at).find_map(|at| {
         let rest = &bytes[at + 1..];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is cut into pieces, its events are the same.
+        /// The events are the same however the stream is cut into pieces.
         #[test]
         fn pieces_do_not_matter(data in proptest::collection::vec("[a-z{}: ]{0,12}", 0..8), at in 0usize..200) {
             let text: String = data.iter().map(|data| format!("data: {data}\r\n\r\n")).collect();

@@ -2,23 +2,23 @@
 
 use crate::dialect::Dialect;
 
-/// Found out once, from the path as it was sent.
+/// What a request is for, decided once from the path as it was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// An answer to messages, in this dialect.
     Chat(Dialect),
-    /// The same of Gemini, as a stream.
+    /// A chat in Gemini's dialect whose answer is streamed: Gemini says so in the path.
     GeminiStream,
     Embeddings(Dialect),
-    /// Which models there are.
+    /// The list of available models.
     Models,
-    /// Counting tokens, files, batches: passed on to whoever serves it.
+    /// Anything else, such as counting tokens, files or batches: passed on as it is.
     Other,
 }
 
 impl Operation {
-    /// `path` is what follows the name of the model, without a query. The published clients leave the
-    /// version out, or put that of another provider in front.
+    /// Reads `path`, which is what follows the name of the model, without a query. The published
+    /// clients leave out the version, or put another provider's version in front.
     pub fn of(path: &str) -> Self {
         let path = path.trim_end_matches('/');
         if let Some((_, verb)) = path.rsplit_once(':') {
@@ -30,7 +30,7 @@ impl Operation {
             };
         }
         match path {
-            // The name alone: the default of the published command line.
+            // No path at all is the default of the published command line.
             ""
             | "/chat/completions"
             | "/v1/chat/completions"

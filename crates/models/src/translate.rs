@@ -1,4 +1,5 @@
-//! One call from one dialect into another: the request there, the answer, error or stream back.
+//! Translates one call from one dialect into another: the request on its way to the provider, and
+//! the answer, error or stream on its way back.
 
 #[cfg(test)]
 mod pairs;
@@ -24,12 +25,13 @@ use types::models::TokenUsage;
 
 pub use proofs::{has_proofs, open_in_place};
 
-/// What a provider may make us hold.
+/// Limits on what a provider can make this process hold in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of one event of a stream.
     pub event: usize,
-    /// Bytes of text in one stream: some dialects say all of it again at its end.
+    /// Bytes of text in one stream. The text is kept because some dialects repeat all of it at the
+    /// end.
     pub answer: usize,
 }
 
@@ -39,10 +41,10 @@ impl Default for Bounds {
     }
 }
 
-/// Which model is asked.
+/// The model that is called.
 #[derive(Debug, Clone, Copy)]
 pub struct Named<'n> {
-    /// What the provider calls it.
+    /// The provider's name for the model.
     pub model: &'n str,
     pub provider: Option<ModelType>,
 }
@@ -53,12 +55,12 @@ impl<'n> From<&'n str> for Named<'n> {
     }
 }
 
-/// One call.
+/// The translation of one call.
 #[derive(Debug)]
 pub struct Translation {
     from: Dialect,
     to: Dialect,
-    /// Without its messages and tools.
+    /// The request, without its messages and tools.
     asked: Chat,
     losses: Losses,
     schema_tool: Option<SchemaTool>,
@@ -98,24 +100,26 @@ impl Translation {
         Self { bounds, ..self }
     }
 
-    /// Seconds since 1970, for dialects that say when an answer was made, if the provider does not.
+    /// Sets the time (seconds since 1970) to give to dialects that say when an answer was made, in
+    /// case the provider does not say.
     #[must_use]
     pub fn created(self, created: i64) -> Self {
         Self { created, ..self }
     }
 
-    /// What the request to the provider could not say, by the names that the request has for it.
+    /// Returns what the request to the provider could not express, by its names in the caller's
+    /// request.
     pub fn losses(&self) -> &[String] {
         &self.losses.0
     }
 
-    /// Of a call that was answered as a whole.
+    /// Translates an answer that arrived as a whole.
     pub fn answer(&self, body: &[u8]) -> Result<Vec<u8>, Unreadable> {
         let body: Value =
             serde_json::from_slice(body).map_err(|_| Unreadable("it is not JSON".to_owned()))?;
         let mut answer = self.to.words().read_answer(&body)?;
         self.adapt(&mut answer);
-        // What was left out of an answer has no place in it.
+        // The answer has no place to report what was left out of it.
         let written = self.from.words().write_answer(&answer, &mut Losses::default());
         Ok(written.to_string().into_bytes())
     }
@@ -133,7 +137,7 @@ impl Translation {
         }
     }
 
-    /// A provider's error for the caller. The status stays.
+    /// Translates a provider's error for the caller. The status stays the same.
     pub fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
         fault_body(self.from, &recognized(self.to.words().read_fault(status, body)))
     }
@@ -155,7 +159,7 @@ impl Translation {
     }
 }
 
-/// An error made here, in the words of who asked.
+/// Writes an error that was made here, in the caller's dialect.
 pub fn fault_body(dialect: Dialect, fault: &Fault) -> Vec<u8> {
     dialect.words().write_fault(fault).to_string().into_bytes()
 }
@@ -164,23 +168,24 @@ pub fn fault_body(dialect: Dialect, fault: &Fault) -> Vec<u8> {
 enum State {
     Running,
     Ended,
-    /// Nothing follows.
+    /// Nothing more is written.
     Failed(Fault),
 }
 
-/// What a piece of an answer costs beside its text.
+/// What each piece of an answer counts towards [`Bounds::answer`] in addition to its text.
 const OVERHEAD: usize = 16;
 
-/// An answer as it passes. Whatever goes wrong is also said in the stream, once, as its last event.
+/// An answer that is translated while it passes. Any error also becomes the last event of the
+/// stream, once.
 pub struct StreamTranslation {
     translation: Translation,
     events: Events,
     reader: Box<dyn StreamReader>,
     writer: Box<dyn StreamWriter>,
     deltas: Vec<Delta>,
-    /// Bytes of text that may still come.
+    /// Bytes of text that may still arrive.
     left: usize,
-    /// Bytes of text that came.
+    /// Bytes of text that have arrived.
     said: usize,
     state: State,
     has_begun: bool,
@@ -189,7 +194,8 @@ pub struct StreamTranslation {
 }
 
 impl StreamTranslation {
-    /// An error is already said in `out`; the caller reads no further, and the provider is let go.
+    /// Translates the next bytes. On an error `out` already holds the event that reports it; the
+    /// caller must stop reading and release the provider.
     pub fn push(&mut self, bytes: &[u8], out: &mut BytesMut) -> Result<(), Unreadable> {
         let (reader, deltas) = (&mut self.reader, &mut self.deltas);
         let mut read = Ok(());
@@ -207,12 +213,13 @@ impl StreamTranslation {
         result
     }
 
-    /// The provider's stream is over. A cut one is told as an error in the stream.
+    /// Ends the translation after the provider's stream ended. If the stream was cut off, `out`
+    /// gets an error event.
     pub fn end(&mut self, out: &mut BytesMut) -> Result<(), Unreadable> {
         if self.state != State::Running {
             return Ok(());
         }
-        // The empty line behind the last event may be missing.
+        // The empty line after the last event may be missing.
         self.push(b"\n\n", out)?;
         let read = self.reader.end(&mut self.deltas);
         let passed = self.pass(out);
@@ -223,7 +230,7 @@ impl StreamTranslation {
         if self.state != State::Running {
             return Ok(());
         }
-        // Not all of them say so themselves.
+        // Not every provider sends an event for the end.
         if self.is_finished {
             self.write(&Delta::End, out);
             return Ok(());
@@ -233,18 +240,18 @@ impl StreamTranslation {
         Err(wrong)
     }
 
-    /// Bytes that it holds at most: of an event that is not complete, and what was said so far, of
-    /// which some dialects tell the whole at the end.
+    /// Returns how many bytes are held at most: an incomplete event, and the text so far, which
+    /// some dialects repeat as a whole at the end.
     pub fn held(&self) -> usize {
         self.events.held() + self.said
     }
 
-    /// What the provider says was used, so far.
+    /// Returns what the provider has reported as used so far.
     pub fn usage(&self) -> Option<TokenUsage> {
         self.usage
     }
 
-    /// The error that ended the stream.
+    /// Returns the error that ended the stream.
     pub fn fault(&self) -> Option<&Fault> {
         match &self.state {
             State::Failed(fault) => Some(fault),
@@ -252,7 +259,7 @@ impl StreamTranslation {
         }
     }
 
-    /// Whether nothing of the provider's matters any more.
+    /// Returns whether the rest of the provider's stream can be ignored.
     pub fn is_over(&self) -> bool {
         self.state != State::Running
     }
@@ -305,7 +312,7 @@ impl StreamTranslation {
         self.writer.write(delta, out);
     }
 
-    /// Once, also where the provider does not say how its answer begins.
+    /// Writes the beginning once, even if the provider does not send one.
     fn begin(&mut self, id: &str, model: &str, created: Option<i64>, out: &mut BytesMut) {
         if std::mem::replace(&mut self.has_begun, true) {
             return;
