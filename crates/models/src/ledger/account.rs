@@ -1,4 +1,4 @@
-//! One window of a limit of one subject: what fits, and who waits.
+//! One account: the window of one limit for one subject. Decides what fits, and queues who waits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,30 +7,32 @@ use types::ids::WorkspaceId;
 use types::model_books::{LimitAccount, Standing, Want};
 use types::models::LimitMeasure;
 
-/// How an account stands, as far as this server knows.
+/// The standing of an account as far as this server knows.
 #[derive(Debug)]
 pub(super) struct Account {
-    /// What messages call the limit.
+    /// The limit's name in messages.
     pub(super) name: String,
-    /// In whose share it is.
+    /// The workspace whose share of [`Settings::accounts`](super::Settings::accounts) this account
+    /// takes.
     pub(super) workspace: WorkspaceId,
     pub(super) amount: i64,
     measure: LimitMeasure,
-    /// Granted to this server, less what is in the store as used.
+    /// Granted to this server, less the use that the store has already counted.
     left: i64,
-    /// Used here, not in the store. First what is not on its way there either.
+    /// Used here and not in the store yet. `unsent` is not in a batch either; `sending` is in the
+    /// batch on its way.
     unsent: i64,
     sending: i64,
     reserved: i64,
     reservations: u32,
-    /// Used by all, as the store said when it was asked last.
+    /// Used on all servers, according to the store's last answer.
     known: i64,
-    /// Granted to other servers, as the store said then.
+    /// Granted to other servers, according to the same answer.
     elsewhere: i64,
     is_looked_up: bool,
-    /// The store is to be asked with the next batch.
+    /// Whether the next batch has to ask the store for more.
     is_asked: bool,
-    /// The store had less than was wanted. Asked again when somebody waits.
+    /// Whether the store had less than was wanted. It is asked again when a call waits.
     is_dry: bool,
     queue: BTreeMap<u64, Waiter>,
     pub(super) touched_ms: i64,
@@ -45,9 +47,9 @@ struct Waiter {
 /// Whether a call can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// With this much reserved.
+    /// Yes, with this amount reserved.
     Take(i64),
-    /// Others may give back enough.
+    /// Not yet: others may give back enough.
     Wait,
     /// Not in this window.
     Over,
@@ -75,7 +77,7 @@ impl Account {
         }
     }
 
-    /// Amounts change while a window lasts.
+    /// Sets the name and the amount of the limit, which can change within a window.
     pub(super) fn set_amount(&mut self, name: &str, amount: i64) {
         if self.amount != amount {
             self.amount = amount;
@@ -90,13 +92,13 @@ impl Account {
         self.known.saturating_add(self.unsent).saturating_add(self.sending)
     }
 
-    /// What can be reserved without asking.
+    /// Returns what can be reserved without asking the store.
     const fn free(&self) -> i64 {
         let told = self.unsent.saturating_add(self.sending);
         self.left.saturating_sub(told).saturating_sub(self.reserved)
     }
 
-    /// Left for a call that comes now.
+    /// Returns what is left for another call.
     pub(super) fn spare(&self) -> i64 {
         let promised = self.reserved.saturating_add(self.elsewhere);
         self.amount.saturating_sub(self.used()).saturating_sub(promised).max(0)
@@ -110,8 +112,8 @@ impl Account {
         self.is_looked_up
     }
 
-    /// Whether a call can be made that takes `most`. Who waits has a ticket; nobody passes a smaller
-    /// one.
+    /// Decides whether a call that takes at most `most` can be made. A waiting call has a ticket,
+    /// and never overtakes a smaller one.
     pub(super) fn fit(&self, most: i64, ticket: Option<u64>) -> Fit {
         let (used, fits_alone) = (self.used(), self.fits_alone(most));
         let is_over = if self.is_strict() { !fits_alone } else { used >= self.amount };
@@ -132,12 +134,13 @@ impl Account {
         Fit::Wait
     }
 
-    /// Whether a call stays below the limit if nothing else is reserved.
+    /// Returns whether a call would stay within the limit if nothing else were reserved.
     pub(super) const fn fits_alone(&self, most: i64) -> bool {
         most <= self.amount.saturating_sub(self.used())
     }
 
-    /// Whether all that is left in the window is granted to this server, and nothing of it reserved.
+    /// Returns whether everything left in the window is granted to this server, with nothing
+    /// reserved.
     const fn is_all_here(&self) -> bool {
         self.is_looked_up
             && self.elsewhere == 0
@@ -151,7 +154,7 @@ impl Account {
         self.reservations += 1;
     }
 
-    /// Takes back what [`Account::take`] did.
+    /// Undoes [`Account::take`].
     pub(super) fn untake(&mut self, reserved: i64) {
         self.reserved -= reserved;
         self.reservations -= 1;
@@ -163,14 +166,14 @@ impl Account {
         self.wake();
     }
 
-    /// Whether the store must be asked, and nobody has noted that.
+    /// Requests that the store be asked. Returns true if that was not requested already.
     pub(super) fn ask(&mut self) -> bool {
         let is_new = !self.is_asked && !self.is_dry;
         self.is_asked |= is_new;
         is_new
     }
 
-    /// As [`Account::ask`], ahead of need.
+    /// Like [`Account::ask`], but before it is needed: when less than half a grant is left.
     pub(super) fn ask_ahead(&mut self, grants: i64) -> bool {
         self.free() < self.piece(grants) / 2 && self.ask()
     }
@@ -179,7 +182,8 @@ impl Account {
         (self.amount / grants.max(1)).max(1)
     }
 
-    /// The place of a waiting call: whoever waits there is woken when it may fit.
+    /// Returns what wakes a waiting call when it may fit, and whether its place in the queue is
+    /// new.
     pub(super) fn wait(&mut self, ticket: u64, most: i64) -> (Arc<Notify>, bool) {
         let mut is_new = false;
         let waiter = self.queue.entry(ticket).or_insert_with(|| {
@@ -189,7 +193,7 @@ impl Account {
         (waiter.woken.clone(), is_new)
     }
 
-    /// Gives up the place. Says whether it was there.
+    /// Gives up a place in the queue. Returns whether it was there.
     pub(super) fn leave(&mut self, ticket: u64) -> bool {
         let was_there = self.queue.remove(&ticket).is_some();
         self.wake();
@@ -206,19 +210,19 @@ impl Account {
         self.queue.values().for_each(|waiter| waiter.woken.notify_one());
     }
 
-    /// What goes into a batch as used. It stays on its way until [`Account::sent`].
+    /// Takes out the use that goes into a batch. It counts as on its way until [`Account::sent`].
     pub(super) fn send(&mut self) -> i64 {
         self.sending = self.unsent;
         self.unsent = 0;
         self.sending
     }
 
-    /// Whether the store is to be asked with a batch.
+    /// Returns whether a batch has to ask the store about this account.
     pub(super) fn wants(&self) -> bool {
         self.is_asked || !self.queue.is_empty()
     }
 
-    /// What the store is to be asked for with a batch, if anything.
+    /// Builds the question to the store that goes into a batch, if there is one.
     pub(super) fn want(&mut self, account: &LimitAccount, grants: i64) -> Option<Want> {
         if !self.wants() {
             return None;
@@ -232,8 +236,9 @@ impl Account {
         Some(Want { account: account.clone(), amount: self.amount, hold })
     }
 
-    /// What may be given back now, taken from this server at once. Where calls wait here, only if
-    /// another server comes before this one: else both would keep what is too little for either.
+    /// Takes what can be given back from this server at once and returns it. If calls wait here,
+    /// that is done only for another server that goes before this one (`is_after`): otherwise both
+    /// would keep too little for either.
     pub(super) fn give_back(&mut self, is_after: bool) -> i64 {
         let may = is_after || self.queue.is_empty();
         let free = if may { self.free().max(0) } else { 0 };
@@ -242,14 +247,14 @@ impl Account {
         free
     }
 
-    /// What was on its way is in the store.
+    /// Notes that the use on its way has reached the store.
     pub(super) fn sent(&mut self) {
         self.left = (self.left - self.sending).max(0);
         self.known = self.known.saturating_add(self.sending);
         self.sending = 0;
     }
 
-    /// What the store said after that.
+    /// Takes in the store's answer.
     pub(super) fn look(&mut self, standing: &Standing, wanted: i64) {
         self.is_looked_up = true;
         self.known = standing.used;
@@ -271,7 +276,7 @@ impl Account {
         self.left > 0
     }
 
-    /// Whether nothing here is still to come.
+    /// Returns whether no reservation, waiting call or message to the store is outstanding.
     pub(super) fn is_at_rest(&self) -> bool {
         self.reservations == 0
             && self.unsent == 0

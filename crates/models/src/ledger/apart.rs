@@ -1,5 +1,5 @@
-//! Names that callers choose are counted apart only up to a number in each hour: else one workspace
-//! could fill the store with them.
+//! Limits how many names chosen by callers get a count of their own in each hour. Without that, one
+//! workspace could fill the store with them.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -8,13 +8,13 @@ use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::model_books::UsageKey;
 
-/// Stands for all names that are not counted apart.
+/// Stands for all names that do not get a count of their own.
 const OTHERS: &str = "(others)";
 const HOUR_MS: i64 = 3_600_000;
-/// Calls may end long after they began.
+/// How long the names of an hour are remembered: calls may end long after they began.
 const HOURS_KEPT: i64 = 2;
 
-/// What was counted apart lately, by hashes.
+/// The keys that got a count of their own lately, as hashes.
 #[derive(Default)]
 pub(super) struct Apart {
     seen: HashMap<(WorkspaceId, i64), HashSet<u64>>,
@@ -22,7 +22,7 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// The key under which a call is counted.
+    /// Returns the key under which a call is counted.
     pub(super) fn counted(&mut self, key: UsageKey, is_full: bool, max: usize) -> UsageKey {
         let hash = self.hasher.hash_one(&key);
         let seen = self.seen.entry((key.workspace.clone(), key.hour)).or_default();
@@ -39,7 +39,7 @@ impl Apart {
     }
 }
 
-/// The names that callers choose, as one.
+/// Replaces the names that callers choose by one name for all.
 fn together(key: UsageKey) -> UsageKey {
     let others = |_| OTHERS.to_owned();
     UsageKey {

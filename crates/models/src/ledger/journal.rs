@@ -1,9 +1,10 @@
-//! The journal: records in files, each with its length and checksum.
+//! The journal: records in files, each record with its length and checksum.
 //!
-//! A record is written before the call goes on, so it survives the end of the process; the background
-//! syncs it for the end of the machine. Records are numbered through all files. A file begins with
-//! the number of its first record, and again with all reservations that were open then, so that the
-//! files before it can go as soon as the store has what is in them.
+//! A record is written before the call goes on, so it survives the end of the process. The
+//! background task syncs the files, so that records also survive the end of the machine. Records
+//! are numbered across all files. A file begins with the number of its first record and repeats all
+//! reservations that are open at that time, so earlier files can be removed as soon as the store
+//! has what they hold.
 
 use super::state::Asked;
 use crc_fast::{CrcAlgorithm, Digest};
@@ -17,20 +18,20 @@ use std::sync::Arc;
 use types::model_books::LimitAccount;
 use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
-/// No record is longer: what a call is told by is bounded where it comes in.
+/// Longest record. What a record says of a call is bounded where the call comes in.
 const RECORD_MAX: usize = 1 << 20;
-/// Length and checksum.
+/// Bytes before each record: its length and checksum.
 const FRAME: usize = 8;
 const PREFIX: &str = "journal-";
-/// A name in the folder, for what is done to the folder of a path.
+/// Any name in the folder, for functions that take a path and act on its folder.
 pub(super) const ANY: &str = "journal";
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Record {
     Reserved {
         id: u64,
-        /// What counts if nothing else is said.
+        /// What is counted if no settlement follows.
         holds: Vec<(LimitAccount, i64)>,
         call: ModelCall,
     },
@@ -38,12 +39,12 @@ pub(super) enum Record {
         id: u64,
         /// In the order of the holds.
         used: Vec<i64>,
-        /// None: the call was not made.
+        /// `None` means that the call was not made.
         end: Option<End>,
     },
 }
 
-/// What is known of a call when it is over, and was not when it was reserved.
+/// What is known of a call only after it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct End {
     usage: TokenUsage,
@@ -62,11 +63,11 @@ impl End {
     }
 }
 
-/// What a file begins with.
+/// The first record of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Header {
     pub(super) version: u32,
-    /// The number of the first record.
+    /// The number of the first record after it.
     pub(super) begins: i64,
     pub(super) boot: String,
 }
@@ -76,31 +77,32 @@ const HEADER: u8 = b'H';
 const RESERVED: u8 = b'R';
 const SETTLED: u8 = b'S';
 
-/// The journal, as it is written.
+/// The journal, open for writing.
 pub(super) struct Journal {
     folder: PathBuf,
     boot: String,
     path: PathBuf,
     file: Arc<File>,
     length: u64,
-    /// The number in its name.
+    /// The number in the name of the current file.
     begins: i64,
     /// The number of the last record.
     last: i64,
-    /// Files before, with the number of their last record.
+    /// Earlier files, each with the number of its last record.
     old: Vec<(PathBuf, i64)>,
-    /// Records that could not be written, and of which calls: the disk is full.
+    /// Records that could not be written because the disk was full, with the ids of their calls.
     late: VecDeque<(u64, Vec<u8>)>,
-    /// Calls whose late records were written since somebody asked.
+    /// Calls whose late records were written since [`Journal::take_caught_up`] was called.
     caught_up: Vec<u64>,
-    /// Whether its beginning is on the disk, with all that was open in the files before it.
+    /// Whether the beginning of the current file, with everything that was open before it, is on
+    /// disk.
     is_begun: bool,
-    /// What is in the file behind `length` cannot be cut off.
+    /// Whether there may be part of a record after `length` that could not be cut off.
     is_torn: bool,
     is_unsynced: bool,
 }
 
-/// `call` is JSON already.
+/// Builds the record of a reservation. `call` is already JSON.
 pub(super) fn reserved(id: u64, asked: &[Asked<'_>], call: &[u8]) -> io::Result<Vec<u8>> {
     let holds: Vec<(&LimitAccount, i64)> =
         asked.iter().map(|asked| (&asked.account, asked.most)).collect();
@@ -112,7 +114,7 @@ pub(super) fn settled(id: u64, used: &[i64], end: Option<End>) -> io::Result<Vec
     payload(SETTLED, id, &serde_json::to_vec(used)?, &end)
 }
 
-/// The whole frame: length, checksum, sort, id, length of the head, head, call.
+/// Builds a whole record: length, checksum, sort, id, length of the head, head, call.
 fn payload(sort: u8, id: u64, head: &[u8], call: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(FRAME + 13 + head.len() + call.len());
     bytes.extend_from_slice(&[0; FRAME]);
@@ -137,18 +139,18 @@ fn framed(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Of the length too, so that a file of zeros is no list of empty records.
+/// Computes a checksum that includes the length, so that zeros are not read as empty records.
 fn checksum(length: u32, payload: &[u8]) -> u32 {
     let mut sum = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
     sum.update(&length.to_le_bytes());
     sum.update(b"holm");
     sum.update(payload);
-    // A sum of 32 bits in a number of 64.
+    // The checksum has 32 bits in a number of 64.
     sum.finalize() as u32
 }
 
 impl Journal {
-    /// Begins a file, whose first record has the number `begins`.
+    /// Begins a file whose first record has the number `begins`.
     pub(super) fn begin(folder: &Path, boot: &str, begins: i64) -> io::Result<Self> {
         let (path, file, length) = new_file(folder, boot, begins)?;
         Ok(Self {
@@ -176,13 +178,13 @@ impl Journal {
         self.length
     }
 
-    /// Writes one record, or nothing.
+    /// Writes one record completely or not at all.
     pub(super) fn append(&mut self, record: &[u8]) -> io::Result<()> {
         if self.is_torn {
             return Err(io::Error::other("the journal waits for a new file"));
         }
         if let Err(error) = (&*self.file).write_all(record) {
-            // Half a record would hide those after it.
+            // Part of a record would hide the records after it.
             self.is_torn = self.file.set_len(self.length).is_err();
             return Err(error);
         }
@@ -192,7 +194,8 @@ impl Journal {
         Ok(())
     }
 
-    /// As [`Journal::append`]; what cannot be written now is kept, and written before anything else.
+    /// Like [`Journal::append`], but a record that cannot be written now is kept and written before
+    /// any other.
     pub(super) fn append_late(&mut self, id: u64, record: Vec<u8>) {
         self.late.push_back((id, record));
         if let Err(error) = self.catch_up() {
@@ -200,7 +203,7 @@ impl Journal {
         }
     }
 
-    /// Writes what could not be written before.
+    /// Writes the records that could not be written before.
     pub(super) fn catch_up(&mut self) -> io::Result<()> {
         while let Some((id, record)) = self.late.pop_front() {
             if let Err(error) = self.append(&record) {
@@ -229,7 +232,7 @@ impl Journal {
         self.is_torn
     }
 
-    /// The file, if there is something in it that a power cut would take.
+    /// Returns the current file if it holds anything that was not synced.
     pub(super) fn unsynced(&mut self) -> Option<Arc<File>> {
         std::mem::take(&mut self.is_unsynced).then(|| self.file.clone())
     }
@@ -238,21 +241,21 @@ impl Journal {
         self.is_unsynced = true;
     }
 
-    /// All that was in this file when it was handed out is on the disk.
+    /// Notes that everything the file held when [`Journal::unsynced`] returned it is on disk.
     pub(super) fn synced(&mut self, file: &Arc<File>) {
         self.is_begun |= Arc::ptr_eq(file, &self.file);
     }
 
-    /// Goes on in a new file, which begins with what is open. The old one has to stay until that is
-    /// synced.
+    /// Continues in a new file that begins with the open reservations. The old file must stay until
+    /// the new one is synced.
     pub(super) fn rotate<'o>(
         &mut self,
         open: impl Iterator<Item = &'o Arc<[u8]>>,
     ) -> io::Result<()> {
-        // One without records has the name already that the next would get.
+        // A file without records already has the name that the next one would get.
         let begins = self.last.max(self.begins) + 1;
         let mut next = Self::begin(&self.folder, &self.boot, begins)?;
-        // One call for all: this is done while others wait.
+        // One write for all of them, because calls wait for the lock meanwhile.
         let all = open.fold((Vec::new(), 0), |(mut all, count), record| {
             all.extend_from_slice(record);
             (all, count + 1)
@@ -271,8 +274,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Files before this one whose records are all in the store by `position`. None may go before the
-    /// disk has how this one begins.
+    /// Returns the earlier files whose records are all in the store at `position`. There are none
+    /// before the beginning of the current file is on disk.
     pub(super) fn done(&mut self, position: i64) -> Vec<PathBuf> {
         if !self.is_begun {
             return Vec::new();
@@ -291,7 +294,7 @@ impl Journal {
 
 fn new_file(folder: &Path, boot: &str, begins: i64) -> io::Result<(PathBuf, File, u64)> {
     let path = folder.join(format!("{PREFIX}{begins:020}"));
-    // A start that failed may have left one without records.
+    // A start that failed may have left a file without records.
     files::remove(&path)?;
     let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path)?;
     let header = Header { version: VERSION, begins, boot: boot.to_owned() };
@@ -303,12 +306,12 @@ fn new_file(folder: &Path, boot: &str, begins: i64) -> io::Result<(PathBuf, File
     Ok((path, file, bytes.len() as u64))
 }
 
-/// Makes the folder if it is not there.
+/// Creates the folder if it is missing.
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The files of a folder, oldest first.
+/// Lists the files in a folder, oldest first.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -321,13 +324,14 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The number in the name of a file.
+/// Returns the number in the name of a file.
 pub(super) fn begins(path: &Path) -> i64 {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.strip_prefix(PREFIX).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// Reads a file up to its end, or up to where it is torn. Without a header there is nothing in it.
+/// Reads a file up to its end or to the first damaged record. Returns `None` if it has no header,
+/// and so no records.
 pub(super) fn read(
     path: &Path,
     mut take: impl FnMut(i64, Record),
@@ -351,7 +355,7 @@ pub(super) fn read(
     Ok(Some((header, number - 1)))
 }
 
-/// The next payload that is whole.
+/// Reads the next record, or returns `None` if there is no complete one.
 fn next(file: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut frame = [0; FRAME];
     if !fill(file, &mut frame)? {
@@ -368,7 +372,7 @@ fn next(file: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     Ok(is_whole.then_some(payload))
 }
 
-/// Whether there was enough to fill it.
+/// Fills `bytes`. Returns false if the file ends before that.
 fn fill(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match file.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -401,7 +405,7 @@ fn parse(payload: &[u8]) -> io::Result<Record> {
 
 #[cfg(test)]
 impl Journal {
-    /// The disk is full from now on.
+    /// Makes every write fail from now on, as if the disk were full.
     pub(super) fn fill_disk(&mut self) {
         let full = OpenOptions::new().append(true).open("/dev/full");
         self.file = Arc::new(full.expect("Linux has it"));

@@ -1,5 +1,5 @@
-//! The background of a ledger: syncs the journal, moves it into the store, fetches and gives back
-//! grants. One batch at a time.
+//! The background task of a ledger: syncs the journal, moves it into the store, fetches grants and
+//! gives them back. It has one batch on its way at a time.
 
 use super::{BooksError, Settings, Shared, journal};
 use std::future::Future;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use types::model_books::{Batch, LimitAccount, UsageSum};
 use types::models::ModelOutcome;
 
-/// How often the last batch is tried while the server ends.
+/// How often the last batch is tried at shutdown.
 const LAST_TRIES: u32 = 5;
 
 pub(super) async fn run(shared: Arc<Shared>) {
@@ -30,7 +30,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     finish(&shared).await;
 }
 
-/// When something is to be done the next time.
+/// When the periodic work was done last.
 struct Due {
     keep_up_ms: i64,
     idle_ms: i64,
@@ -60,7 +60,7 @@ fn passed(last: &mut i64, shared: &Shared, every: Duration) -> bool {
     is_passed
 }
 
-/// Syncs, and moves what there is when that is due or somebody waits for it. Says whether all went
+/// Syncs the journal, and sends a batch if one is due or urgent. Returns whether everything went
 /// well.
 async fn round(shared: &Shared, is_due: bool) -> bool {
     if !sync(shared).await {
@@ -79,7 +79,8 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
     };
     tell_metrics(shared);
     if let Some(batch) = batch {
-        // It may have what was written meanwhile, which would count again if the power went now.
+        // The batch may cover records written since the sync above. Without another sync, a power
+        // cut now would make them count again.
         if !synced(shared).await {
             return false;
         }
@@ -90,7 +91,7 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
         forget(shared, position).await;
     }
     for told in told {
-        // Whoever asked may be gone.
+        // The receiver may be gone.
         let _ = told.send(());
     }
     if shared.state.lock().is_urgent(&shared.settings) {
@@ -99,8 +100,8 @@ async fn round(shared: &Shared, is_due: bool) -> bool {
     true
 }
 
-/// Syncs, however often that has to be tried. Gives up only when the server ends: what has a number
-/// already stays in the journal for the next start.
+/// Syncs, retrying until it succeeds. Gives up only at shutdown: the batch, which has its number
+/// already, then stays in the journal for the next start.
 async fn synced(shared: &Shared) -> bool {
     while !sync(shared).await {
         if shared.ending.is_cancelled() {
@@ -112,7 +113,7 @@ async fn synced(shared: &Shared) -> bool {
     true
 }
 
-/// Writes to the disk what is in the journal.
+/// Writes the journal to the disk.
 async fn sync(shared: &Shared) -> bool {
     let file = {
         let mut state = shared.state.lock();
@@ -142,8 +143,8 @@ async fn sync(shared: &Shared) -> bool {
     synced.is_ok()
 }
 
-/// Waits for the store, while the journal goes on being synced. `None`: the server ends, and the store
-/// does not answer.
+/// Waits for the store and keeps syncing the journal meanwhile. Returns `None` if the store does
+/// not answer at shutdown.
 async fn answered<T>(shared: &Shared, asked: impl Future<Output = T>) -> Option<T> {
     let end = async {
         shared.ending.cancelled().await;
@@ -162,9 +163,9 @@ async fn answered<T>(shared: &Shared, asked: impl Future<Output = T>) -> Option<
     }
 }
 
-/// Brings a batch into the store, however often that has to be tried: whether an attempt that failed
-/// was taken in is known only to the store. Gives up only when the server ends; what is given up is in
-/// the journal for the next start.
+/// Sends a batch to the store, retrying until it succeeds: only the store knows whether a failed
+/// attempt took effect. Gives up only at shutdown; the batch is then still in the journal for the
+/// next start.
 async fn keep(shared: &Shared, batch: Batch) -> bool {
     let batch = Arc::new(batch);
     let mut last_tries = 0;
@@ -186,16 +187,17 @@ async fn keep(shared: &Shared, batch: Batch) -> bool {
             return false;
         }
         tokio::time::sleep(shared.settings.keep_up_every).await;
-        // The journal goes on being synced while the store is away.
+        // Keep the journal synced while the store is away.
         sync(shared).await;
     }
 }
 
-/// Removes files of the journal that the store has, and begins a new one when this one is long.
+/// Removes files of the journal that the store has, and begins a new file if the current one is
+/// long.
 async fn forget(shared: &Shared, position: i64) {
     let Settings { file_max, journal_max, .. } = shared.settings;
     let is_long = shared.state.lock().journal.length() > file_max.min(journal_max / 2);
-    // What the new file has of the old must be on disk before the old one goes.
+    // What the new file repeats of the old one must be on disk before the old one is removed.
     if is_long && !go_on_in_new_file(shared).await {
         return;
     }
@@ -211,13 +213,13 @@ async fn forget(shared: &Shared, position: i64) {
     }
 }
 
-/// Removes files once the names of the others are on disk.
+/// Removes files, after making sure that the names of the other files are on disk.
 pub(super) fn remove(folder: &std::path::Path, files: &[PathBuf]) -> std::io::Result<()> {
     files::sync_folder_of(&folder.join(journal::ANY))?;
     files.iter().try_for_each(|path| files::remove(path))
 }
 
-/// Gives back what others need, and what nobody here does.
+/// Gives back what other servers need, and what nobody needs here.
 async fn look_after(shared: &Shared, is_idle: bool) {
     let (ledger, has_grants) = {
         let state = shared.state.lock();
@@ -250,7 +252,7 @@ async fn give_back(shared: &Shared, accounts: &[(LimitAccount, Option<String>)])
     }
 }
 
-/// The end: all that was used is moved, all that was not is given back.
+/// Shuts down: moves everything that was used, and gives back the rest.
 async fn finish(shared: &Shared) {
     shared.state.lock().close();
     if sync(shared).await && move_all(shared).await {
@@ -258,12 +260,12 @@ async fn finish(shared: &Shared) {
         give_back(shared, &granted).await;
     }
     tell_metrics(shared);
-    // Whoever waits hears that nothing more comes.
+    // Dropping the senders tells the receivers that nothing more will come.
     shared.state.lock().take_told();
 }
 
-/// Moves what there is, and leaves a journal without records but of what is still open: so the next
-/// release need not read those of this one.
+/// Moves everything into the store, and leaves a journal that holds only what is still open. So the
+/// next release need not read the records of this one.
 async fn move_all(shared: &Shared) -> bool {
     let (batch, position) = {
         let mut state = shared.state.lock();
@@ -290,8 +292,8 @@ async fn move_all(shared: &Shared) -> bool {
     true
 }
 
-/// Goes on in a new file. Says whether that is on disk, and all of the old one as well: if the power
-/// went, an old file without its end could come back, and calls that ended would be open again.
+/// Continues in a new file. Returns whether that file and all of the old one are on disk: otherwise
+/// an old file could lose its end in a power cut, and calls that ended would be open again.
 async fn go_on_in_new_file(shared: &Shared) -> bool {
     let old = {
         let mut state = shared.state.lock();
@@ -335,7 +337,7 @@ fn tell_metrics(shared: &Shared) {
     }
 }
 
-/// What a provider is called in messages of the interface.
+/// Returns the provider's name in the API.
 fn serde_name(provider: &types::kinds::model::ModelType) -> String {
     serde_json::to_value(provider)
         .ok()

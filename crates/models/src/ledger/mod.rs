@@ -1,20 +1,21 @@
-//! Limits that hold, and the count of what was used.
+//! Limits on the use of models, and the record of what was used.
 //!
-//! What a call may take at most is reserved before it is made, and settled when it has ended. The
+//! The most that a call can use is reserved before the call, and settled when it has ended. The
 //! amounts come out of *grants*: each server takes pieces of a limit's amount out of the store, in
-//! transactions in which `used + what all servers hold <= amount`, so servers need not ask each
-//! other. Reservations and settlements are written into a journal before the call goes on
-//! ([`journal`]); the background (`keeper`) syncs it, moves it into the store in batches, and fetches
-//! grants ahead of need. After a kill the journal says what was in flight, and that counts in full.
+//! transactions that keep `used + what all servers hold <= amount`, so servers need not ask each
+//! other. Reservations and settlements are written to a journal before the call goes on
+//! ([`journal`]). A background task (`keeper`) syncs the journal, moves it into the store in
+//! batches, and fetches grants before they are needed. After a kill, the journal tells which calls
+//! were in flight, and those count in full.
 //!
 //! ```text
-//! window    when a limit begins anew
-//! apart     how many names that callers choose are counted apart
-//! account   one window of a limit of one subject: the rule of what fits, and who waits
+//! window    when each window of a limit begins and ends
+//! apart     caps how many names chosen by callers get a count of their own
+//! account   one limit, subject and window: decides what fits, and queues who waits
 //! state     all accounts, the journal, and what is not in the store yet, under one lock
 //! journal   records in files: length, checksum, content
-//! replay    what the journal says at a start
-//! keeper    the background
+//! replay    reads the journal at a start
+//! keeper    the background task
 //! ```
 
 mod account;
@@ -49,62 +50,64 @@ use types::{Timestamp, World};
 
 pub use window::window;
 
-/// An answer that is still to come.
+/// A boxed future, for the trait [`Books`].
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where the limits of all servers are kept. An error means that it is not known whether it happened:
-/// the same is asked again until it did.
+/// The store that holds the limits of all servers. After an error it is unknown whether the
+/// operation took effect, so the same call is repeated until one succeeds.
 pub trait Books: Send + Sync {
-    /// Where a ledger goes on.
+    /// Returns where a ledger left off.
     fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>>;
-    /// Takes a batch in, once, and says how the accounts of its wants stand.
+    /// Takes in a batch, counting it once however often it is sent, and returns the standing of the
+    /// account of each of its wants.
     fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>>;
-    /// Accounts of which a ledger holds some and others got less than they need: with the first of
-    /// these, by its name.
+    /// Lists accounts in which this ledger holds something while other ledgers got less than they
+    /// need, with the first of those ledgers by name.
     fn asked_for(
         &self,
         ledger: String,
     ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>>;
 }
 
-/// Why books cannot be kept now.
+/// Why the store could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BooksError(pub String);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where the journal is. One process at a time.
+    /// The folder of the journal. Only one process may use it at a time.
     pub folder: PathBuf,
-    /// Which start of the machine this is. What was written during another may have been lost with
-    /// the power.
+    /// Identifies the current boot of the machine. Records written during another boot may have
+    /// been lost in a power cut.
     pub boot: String,
-    /// How much time a power cut may take away.
+    /// The longest span of time whose records a power cut may destroy.
     pub sync_every: Duration,
-    /// How often what was settled is moved into the store, at least.
+    /// The longest time until settled use is moved into the store.
     pub keep_up_every: Duration,
-    /// How long a call waits for what others may give back.
+    /// How long a call waits for others to give back enough.
     pub wait_max: Duration,
-    /// Calls that wait, in all and of one workspace.
+    /// Calls that may wait, in total and per workspace.
     pub waiting: Limits,
-    /// Limits × subjects × windows in memory, in all and of one workspace.
+    /// Accounts (limits × subjects × windows) in memory, in total and per workspace.
     pub accounts: Limits,
-    /// Rows of usage in memory. Beyond, end users and tags are counted together until some are moved.
+    /// Rows of usage in memory. Above this, end users and tags are counted together until some rows
+    /// are moved into the store.
     pub usage_max: usize,
-    /// End users, tags and the like of a workspace that are counted apart in one hour. What comes
-    /// beyond them is counted together.
+    /// How many end users, tags and the like of a workspace get a count of their own within an
+    /// hour. The rest are counted together.
     pub usage_each_max: usize,
-    /// A grant is this part of the limit's amount, or what a call needs.
+    /// A grant is the limit's amount divided by this number, or what a call needs if that is more.
     pub grants: i64,
-    /// Accounts for which one batch asks the store. The rest comes with the next ones.
+    /// How many accounts one batch may ask the store about. The rest wait for the next batch.
     pub wants_max: usize,
-    /// After which time without calls a grant is given back.
+    /// How long without calls until a grant is given back.
     pub idle_after: Duration,
-    /// How long the store may take for an answer when the server ends.
+    /// How long to wait for an answer of the store at shutdown.
     pub last_wait: Duration,
-    /// Bytes of a file of the journal.
+    /// Bytes after which a new file of the journal is begun.
     pub file_max: u64,
-    /// Bytes of the journal of what the store does not have yet. Beyond, nothing can be reserved.
+    /// Bytes of journal that may wait for the store. Above this, nothing can be reserved.
     pub journal_max: u64,
 }
 
@@ -130,7 +133,7 @@ impl Settings {
     }
 }
 
-/// The limits and the usage of this server. Cheap to clone.
+/// The limits and the usage that this server counts. Cheap to clone.
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
 
@@ -139,54 +142,55 @@ struct Shared {
     settings: Settings,
     books: Arc<dyn Books>,
     world: World,
-    /// The number of the next reservation.
+    /// The id of the next reservation.
     next_id: AtomicU64,
     waiters: Pool<WorkspaceId>,
-    /// Wakes the background.
+    /// Wakes the background task.
     poke: Notify,
     ending: CancellationToken,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a call takes of a limit at most.
+/// The most that a call can take of a limit.
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub limit: Arc<ModelLimit>,
-    /// Whose use is counted: by `limit.per` the id of the model or of the workspace, the key, the end
-    /// user.
+    /// Whose use is counted. Depending on `limit.per` that is the id of the model or of the
+    /// workspace, the key, or the end user.
     pub subject: String,
     pub most: i64,
 }
 
-/// Why a call cannot be made.
+/// Why a call is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("{0}")]
     OverLimit(OverLimit),
-    /// Nothing can be reserved now: the store cannot be reached, the disk is full, too many wait.
+    /// Nothing can be reserved now: the store is unreachable, the disk is full, or too many calls
+    /// wait.
     #[error("limits cannot be checked: {0}")]
     Unavailable(String),
 }
 
-/// Which limit is reached, and until when.
+/// The limit that was reached, and until when.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name} allows {amount} {} in each window, {left} are left and {needs} are needed", measure_text(*.measure))]
 pub struct OverLimit {
     /// The id of the limit.
     pub limit: String,
-    /// What messages call it.
+    /// The limit's name in messages.
     pub name: String,
     pub measure: LimitMeasure,
     pub amount: i64,
-    /// What could be reserved when the call was refused.
+    /// How much could still be reserved when the call was refused.
     pub left: i64,
     pub needs: i64,
-    /// When the window ends.
+    /// The end of the window.
     pub ends_at: Timestamp,
     pub retry_after: Duration,
 }
 
-/// What a limit counts, as messages say it.
+/// Names what a limit counts, for messages.
 pub const fn measure_text(measure: LimitMeasure) -> &'static str {
     match measure {
         LimitMeasure::Cost => "nanodollars",
@@ -207,27 +211,27 @@ pub enum OpenError {
     Books(#[from] BooksError),
 }
 
-/// What a call may take. Settled when it has ended; dropped without that, it counts in full.
+/// What a call may use. If it is dropped without being settled or given back, it counts in full.
 pub struct Reservation {
     shared: Arc<Shared>,
     id: u64,
     accounts: Vec<Taken>,
-    /// What it counts as if nobody settles it.
+    /// What is counted if the reservation is dropped. `None` once it was settled or given back.
     call: Option<Box<ModelCall>>,
 }
 
-/// What was taken out of one account.
+/// What was reserved in one account.
 #[derive(Debug, Clone)]
 struct Taken {
     account: LimitAccount,
-    /// What it counts as if nobody settles it.
+    /// What is counted if nobody settles it.
     most: i64,
-    /// Less than `most` where a call crosses its limit.
+    /// Less than `most` if the call may cross its limit.
     reserved: i64,
 }
 
 impl Ledger {
-    /// Reads the journal, moves what it has into the store, and starts the background.
+    /// Reads the journal, moves what it holds into the store, and starts the background task.
     pub async fn open(
         settings: Settings,
         books: Arc<dyn Books>,
@@ -249,8 +253,8 @@ impl Ledger {
         Ok(Self(shared))
     }
 
-    /// Takes what a call may need at most of each limit that it is under. `call` is what it counts as
-    /// if this server is killed meanwhile.
+    /// Reserves the most that a call can use of every limit that applies to it. `call` is what is
+    /// counted if this server is killed before the call ends.
     pub async fn reserve(&self, holds: Vec<Hold>, call: ModelCall) -> Result<Reservation, Refused> {
         let shared = &self.0;
         let note =
@@ -290,7 +294,7 @@ impl Ledger {
             let left_ms = wait_left_ms.min(wait.ends_at.since(now));
             if waiting.as_ref().is_none_or(|waiting| waiting.account != wait.account) {
                 let shared = shared.clone();
-                // Gives up the place in another queue, if there is one.
+                // Replacing it gives up the place in another queue, if there is one.
                 waiting = Some(Waiting { shared, account: wait.account, ticket: wait.ticket });
             }
             let place = place.get_or_insert_with(|| shared.waiters.take(&call.workspace, 1));
@@ -298,13 +302,13 @@ impl Ledger {
                 continue;
             }
             let left = Duration::from_millis(u64::try_from(left_ms.max(1)).unwrap_or(1));
-            // Woken or not: another look says what came of it.
+            // Whether it was woken or the time is up, the next attempt decides.
             let _ = tokio::time::timeout(left, wait.woken.notified()).await;
         }
     }
 
-    /// Moves all that was used into the store and gives back what was not. Nothing can be reserved
-    /// afterwards.
+    /// Moves everything that was used into the store and gives back the rest. Nothing can be
+    /// reserved after that.
     pub async fn close(&self) {
         self.0.ending.cancel();
         let keeper = self.0.keeper.lock().take();
@@ -315,11 +319,12 @@ impl Ledger {
         }
     }
 
-    /// Moves what was used up to now into the store, for whoever wants to see it there.
+    /// Moves what was used so far into the store, for callers that want to read it there.
     pub async fn flush(&self) {
         let told = self.0.state.lock().tell();
         self.0.poke.notify_one();
-        // The background has ended: what there was is in the store already.
+        // An error means that the background task has ended, and it moves everything before it
+        // ends.
         let _ = told.await;
     }
 }
@@ -332,7 +337,7 @@ impl Reservation {
         }
     }
 
-    /// The call was not made: nothing of it counts.
+    /// Gives the reservation back without counting anything: the call was not made.
     pub fn give_back(mut self) {
         if self.call.take().is_some() {
             self.finish(None);
@@ -348,7 +353,7 @@ impl Reservation {
     fn write(&self, used: &[i64], call: Option<&ModelCall>) {
         let record = journal::settled(self.id, used, call.map(End::of));
         if let Err(error) = &record {
-            // The reservation stays open in the journal and counts in full at the next start.
+            // The reservation stays open in the journal and counts in full after the next start.
             tracing::error!(%error, "what a call used cannot be noted");
         }
         let settled = Settled {
@@ -376,7 +381,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A place in the queue of an account, given up when dropped.
+/// A place in the queue of an account, given up on drop.
 struct Waiting {
     shared: Arc<Shared>,
     account: LimitAccount,
@@ -389,7 +394,8 @@ impl Drop for Waiting {
     }
 }
 
-/// Whose use an account counts. What one sort of subject is called cannot be what another is called.
+/// Builds the name under which an account counts a subject. The prefix keeps subjects of different
+/// sorts apart.
 fn subject(per: LimitPer, subject: &str) -> String {
     let sort = match per {
         LimitPer::Model => "model",

@@ -1,4 +1,5 @@
-//! A start: what the journal has that the store has not, and what was in flight.
+//! Opens a ledger at a start: finds what the journal has and the store does not, and which calls
+//! were in flight.
 
 use super::journal::{self, End, Journal, Record};
 use super::state::State;
@@ -12,14 +13,15 @@ use types::World;
 use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, UsageKey, UsageSum};
 use types::models::{ModelCall, ModelOutcome};
 
-/// The process before can have had one batch on its way.
+/// How often to read again. The process before can have had one batch on its way to the store.
 const TRIES: u32 = 3;
 const LOCK: &str = "lock";
 const NAME: &str = "name";
-/// More of a limit than anybody can use. Sums of a journal must not overflow, whatever callers asked for.
+/// Cap for sums of a journal, more than anybody can use, so that they cannot overflow whatever
+/// callers asked for.
 const USED_MAX: i64 = SUM_MAX;
 
-/// What the files say.
+/// What the files of the journal hold.
 #[derive(Default)]
 struct Found {
     files: Vec<(PathBuf, i64)>,
@@ -29,11 +31,12 @@ struct Found {
     open: BTreeMap<u64, (Vec<(LimitAccount, i64)>, ModelCall)>,
     used: BTreeMap<LimitAccount, i64>,
     usage: BTreeMap<UsageKey, UsageSum>,
-    /// Whether all of it was written since this machine started, so that nothing was lost.
+    /// Whether everything was written since the machine booted, so that no power cut can have
+    /// destroyed records.
     is_complete: bool,
 }
 
-/// And the number of the next reservation.
+/// Opens the journal. Returns the state and the id of the next reservation.
 pub(super) async fn open(
     settings: &Settings,
     books: &dyn Books,
@@ -63,7 +66,7 @@ pub(super) async fn open(
     Err(BooksError("batches of another process come into the store all the time".into()).into())
 }
 
-/// One process at a time.
+/// Locks the folder, so that only one process uses it.
 fn lock(folder: &Path) -> Result<File, OpenError> {
     let path = folder.join(LOCK);
     let file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -76,8 +79,8 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// What the store calls this ledger. A folder that is lost takes its name with it, so that nobody
-/// counts on what was in it.
+/// Reads the ledger's name in the store, or makes one. It is kept in the folder: if the folder is
+/// lost, so is the name, and a new journal never stands in for the lost one.
 fn name(folder: &Path, world: &World) -> io::Result<String> {
     let path = folder.join(NAME);
     match fs::read_to_string(&path) {
@@ -92,8 +95,8 @@ fn name(folder: &Path, world: &World) -> io::Result<String> {
     }
 }
 
-/// Reads all files and begins a new one, in which calls that were in flight are settled in full: so
-/// a start that is killed after it told the store does not count them again.
+/// Reads all files and begins a new one, in which calls that were in flight are settled in full. So
+/// they are not counted again if this start is killed after it has told the store.
 fn begin(folder: &Path, boot: &str, position: i64) -> io::Result<(Found, Journal)> {
     let mut found = read(folder, boot, position)?;
     let mut journal = Journal::begin(folder, boot, found.last.max(position) + 1)?;
@@ -118,16 +121,17 @@ fn read(folder: &Path, boot: &str, position: i64) -> io::Result<Found> {
         let read = journal::read(&path, |number, record| found.take(number, record, position))?;
         let last = match read {
             Some((header, last)) => {
-                // A store that was restored from earlier has taken in less than was removed here.
+                // If there is a gap, the store was restored from an earlier state, and files it
+                // still needs were removed.
                 is_complete &= count > 0 || header.begins <= position + 1;
                 is_complete &= header.boot == boot;
                 count += 1;
                 last
             }
-            // Nothing was written into it.
+            // Nothing was written to it.
             None => 0,
         };
-        // A file without records has its name too.
+        // A file without records still takes up the number in its name.
         found.last = found.last.max(last).max(journal::begins(&path));
         found.files.push((path, last));
     }
@@ -144,7 +148,8 @@ impl Found {
             }
             Record::Settled { id, used, end } => {
                 let open = self.open.remove(&id);
-                // What the store has is told here only because a file is kept whole.
+                // Records that the store already has are still here because files are only removed
+                // as a whole.
                 if number > position
                     && let Some((holds, mut call)) = open
                 {
@@ -169,8 +174,8 @@ impl Found {
     }
 }
 
-/// All that was used, and what is left of the grants: given back, or counted as used where records
-/// may have been lost with the power.
+/// Builds the first batch: everything that was used, and the rest of each grant, which is given
+/// back, or counted as used if a power cut may have destroyed records.
 fn batch(ledger: &str, beginning: &Beginning, found: &mut Found, position: i64) -> Batch {
     let mut given_back = Vec::new();
     for (account, held) in &beginning.held {

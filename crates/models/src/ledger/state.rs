@@ -1,4 +1,4 @@
-//! All accounts, the journal, and what is not in the store yet.
+//! The state of a ledger: all accounts, the journal, and what is not in the store yet.
 
 use super::account::{Account, Fit};
 use super::apart::Apart;
@@ -16,34 +16,34 @@ use types::model_books::{Batch, LimitAccount, Standing, UsageKey, UsageSum};
 use types::models::{ModelCall, ModelOutcome};
 
 pub(super) struct State {
-    /// Whose grants these are.
+    /// The name of this ledger, under which the store grants.
     pub(super) ledger: String,
     pub(super) journal: Journal,
     accounts: HashMap<LimitAccount, Account>,
     /// How many accounts each workspace has.
     of_workspaces: HashMap<WorkspaceId, u64>,
-    /// Accounts that the next batch says something about.
+    /// Accounts that have something for the next batch.
     dirty: HashSet<LimitAccount>,
-    /// Records of what is reserved.
+    /// Journal records of open reservations.
     open: HashMap<u64, Arc<[u8]>>,
     usage: HashMap<UsageKey, UsageSum>,
     apart: Apart,
-    /// What metrics have not been told.
+    /// Calls that were not added to the metrics yet.
     counts: HashMap<(ModelType, ModelOutcome), UsageSum>,
     next_ticket: u64,
     waiting: usize,
     /// The number of the last batch.
     number: i64,
     pub(super) is_closed: bool,
-    /// A batch was given up. What follows on it may not come into the store before it, so all of it
-    /// stays in the journal for the next start.
+    /// Whether a batch was given up. Later batches must not reach the store before it, so
+    /// everything stays in the journal for the next start.
     pub(super) is_stuck: bool,
     told: Vec<oneshot::Sender<()>>,
-    /// Held while this process uses the folder.
+    /// The lock on the folder.
     _lock: std::fs::File,
 }
 
-/// What came of trying to reserve.
+/// The result of an attempt to reserve.
 pub(super) enum Attempt {
     Taken(Vec<Taken>),
     Refused(Refused),
@@ -52,7 +52,7 @@ pub(super) enum Attempt {
 
 pub(super) struct Tried {
     pub(super) outcome: Attempt,
-    /// Whether the background has something to do at once.
+    /// True if the background task has work that should not wait.
     pub(super) is_poke: bool,
 }
 
@@ -63,21 +63,21 @@ pub(super) struct Wait {
     pub(super) ends_at: Timestamp,
 }
 
-/// When and how a call tries. All that can be is made before the lock is taken.
+/// One attempt of a call to reserve. Everything possible is prepared before the lock is taken.
 pub(super) struct Try<'t> {
     pub(super) id: u64,
     pub(super) asked: Vec<Asked<'t>>,
     pub(super) workspace: &'t WorkspaceId,
-    /// For the journal.
+    /// The record for the journal.
     pub(super) record: Vec<u8>,
     pub(super) now: Timestamp,
     pub(super) uptime_ms: i64,
     pub(super) ticket: Option<u64>,
-    /// It has waited for as long as it may.
+    /// Whether the call may not wait any longer.
     pub(super) is_last: bool,
 }
 
-/// One hold, in the window of now.
+/// One hold, in the current window.
 pub(super) struct Asked<'h> {
     pub(super) account: LimitAccount,
     hold: &'h Hold,
@@ -212,9 +212,10 @@ impl State {
             return Err(Refused::Unavailable("the limit is not known".into()));
         };
         if of.is_last {
-            // What is left and was not granted yet is no reason to send anybody away until the window ends.
+            // Refuse only if the store was asked and too little is left: an amount that was not
+            // granted yet is no reason to turn a call away until the window ends.
             let is_known = account.is_looked_up() && account.spare() < asked.most;
-            // What others have reserved they may give back long before the window ends.
+            // Others may give back what they have reserved long before the window ends.
             let soon = account.fits_alone(asked.most).then_some(settings.wait_max);
             let unknown = || Refused::Unavailable("the store has not answered".into());
             return Err(if is_known { over(account, asked, of.now, soon) } else { unknown() });
@@ -226,7 +227,7 @@ impl State {
         Ok(Attempt::Wait(Wait { account: asked.account.clone(), ticket, woken, ends_at }))
     }
 
-    /// A call waits no more.
+    /// Removes a call that no longer waits from its queue.
     pub(super) fn leave(&mut self, account: &LimitAccount, ticket: u64) {
         if let Some(account) = self.accounts.get_mut(account)
             && account.leave(ticket)
@@ -235,7 +236,7 @@ impl State {
         }
     }
 
-    /// A call has ended. Says whether the background should know at once.
+    /// Records that a call has ended. Returns whether the background task should run at once.
     pub(super) fn settle(&mut self, settled: Settled<'_>, settings: &Settings) -> bool {
         if let Some(record) = settled.record {
             self.journal.append_late(settled.id, record);
@@ -263,7 +264,7 @@ impl State {
         self.usage.entry(key).or_default().add(sum);
     }
 
-    /// What is to be moved into the store and asked of it, if anything.
+    /// Builds the next batch for the store, if there is anything to move or to ask.
     pub(super) fn batch(&mut self, settings: &Settings) -> Option<Batch> {
         if self.journal.is_behind() || self.is_stuck {
             return None;
@@ -301,8 +302,8 @@ impl State {
         Some(batch)
     }
 
-    /// Takes those out of a list that are too many for one batch. Workspaces have the same number of
-    /// places, and of each go first those for which somebody waits.
+    /// Removes and returns the accounts that do not fit into one batch. Workspaces take turns, and
+    /// within a workspace the accounts that calls wait for go first.
     fn put_off(&self, asking: &mut Vec<LimitAccount>, max: usize) -> Vec<LimitAccount> {
         if asking.len() <= max {
             return Vec::new();
@@ -322,15 +323,15 @@ impl State {
         asking.split_off(max.min(asking.len()))
     }
 
-    /// Whether a batch cannot wait until it is due.
+    /// Returns whether a batch should be sent before it is due.
     pub(super) fn is_urgent(&self, settings: &Settings) -> bool {
         !self.told.is_empty()
             || self.usage.len() >= settings.usage_max
             || self.dirty.iter().any(|key| self.accounts.get(key).is_some_and(Account::is_asked))
     }
 
-    /// A batch that gives back what is not needed of these accounts, or what is needed more by a
-    /// server that comes before this one.
+    /// Builds a batch that gives back what these accounts do not need, or what a server that goes
+    /// before this one needs more.
     pub(super) fn batch_back(
         &mut self,
         accounts: &[(LimitAccount, Option<String>)],
@@ -353,7 +354,7 @@ impl State {
         Some(Batch {
             ledger: self.ledger.clone(),
             number: self.number,
-            // Nothing of the journal is in it that was not in the one before.
+            // It covers no records of the journal beyond the batch before.
             position: 0,
             used: Vec::new(),
             given_back,
@@ -362,7 +363,7 @@ impl State {
         })
     }
 
-    /// A batch is in the store.
+    /// Notes that a batch is in the store.
     pub(super) fn kept(&mut self, batch: &Batch, standings: &[Standing]) {
         for (key, _) in &batch.used {
             if let Some(account) = self.accounts.get_mut(key) {
@@ -376,13 +377,13 @@ impl State {
         }
     }
 
-    /// Nothing more is reserved: who waits hears so.
+    /// Closes the ledger to new reservations and wakes the waiting calls, which then get an error.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.accounts.values().for_each(Account::wake_all);
     }
 
-    /// Has the store asked again for accounts that somebody waits for.
+    /// Asks the store again about accounts that calls wait for.
     pub(super) fn ask_for_waiting(&mut self) {
         if self.waiting == 0 {
             return;
@@ -391,7 +392,8 @@ impl State {
         self.dirty.extend(waited_for.map(|(key, _)| key.clone()));
     }
 
-    /// Forgets accounts that nobody needs, and says which of the others have a grant that may go.
+    /// Forgets accounts that nobody needs, and returns those that must stay because they have a
+    /// grant to give back.
     pub(super) fn idle(
         &mut self,
         now: Timestamp,
@@ -429,14 +431,15 @@ impl State {
         self.accounts.values().any(Account::has_grant)
     }
 
-    /// A call is open until its end is written: a new file without its beginning would hide it.
+    /// Forgets the records of calls whose end is in the journal. Until then a call is open, because
+    /// a new file without its beginning would hide it.
     fn forget_settled(&mut self) {
         for id in self.journal.take_caught_up() {
             self.open.remove(&id);
         }
     }
 
-    /// Goes on in a new file of the journal.
+    /// Continues in a new file of the journal.
     pub(super) fn rotate(&mut self) -> std::io::Result<()> {
         self.forget_settled();
         self.journal.rotate(self.open.values())
@@ -446,13 +449,13 @@ impl State {
         self.counts.drain().collect()
     }
 
-    /// Accounts, and rows of usage.
+    /// Returns the number of accounts and of rows of usage.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.accounts.len(), self.usage.len())
     }
 
-    /// Tells when what is here now is in the store.
+    /// Returns a receiver that is notified when everything counted so far is in the store.
     pub(super) fn tell(&mut self) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         if !self.is_closed {
@@ -466,7 +469,7 @@ impl State {
     }
 }
 
-/// What is known of a call that has ended.
+/// The end of a call.
 pub(super) struct Settled<'s> {
     pub(super) id: u64,
     pub(super) accounts: &'s [Taken],
@@ -482,7 +485,8 @@ impl Settled<'_> {
     }
 }
 
-/// Holds in the windows of now. Two of the same account count once, as the larger one.
+/// Finds the account of each hold in the current window. Holds of the same account count once, with
+/// the largest amount.
 pub(super) fn asked(holds: &[Hold], now: Timestamp) -> Vec<Asked<'_>> {
     let mut all: Vec<Asked<'_>> = Vec::with_capacity(holds.len());
     for hold in holds {
@@ -508,7 +512,8 @@ fn no_room() -> Refused {
     Refused::Unavailable("more is counted apart at this server than it has room for".into())
 }
 
-/// It fits not before the window ends, or perhaps `soon`.
+/// Builds the refusal. The caller should retry when the window ends, or after `soon` if that is
+/// earlier.
 fn over(account: &Account, asked: &Asked<'_>, now: Timestamp, soon: Option<Duration>) -> Refused {
     let ends_at = asked.account.ends_at;
     let until_end = Duration::from_millis(u64::try_from(ends_at.since(now)).unwrap_or(0));

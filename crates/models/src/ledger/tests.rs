@@ -1,4 +1,4 @@
-//! The rules, against books in memory.
+//! Tests of the ledger's rules, with an in-memory store.
 
 mod faults;
 mod shares;
@@ -14,16 +14,16 @@ use types::kinds::policy::Granularity;
 use types::model_books::{UsageKey, UsageSum, Want};
 use types::models::TokenUsage;
 
-/// What the store does, without one.
+/// A stand-in for the store.
 #[derive(Default)]
 struct Memory {
     of: Mutex<Kept>,
-    /// Does what it is asked, and says that it failed.
+    /// Whether it does what it is asked but reports a failure.
     is_forgetful: AtomicBool,
     is_away: AtomicBool,
-    /// Takes what it is given, and never answers.
+    /// Whether it takes what it is given but never answers.
     hangs: AtomicBool,
-    /// Comes in before the next.
+    /// A batch that arrives before the next one.
     late: Mutex<Option<Batch>>,
     asked: AtomicI64,
 }
@@ -35,7 +35,7 @@ struct Kept {
     wanted: BTreeMap<(LimitAccount, String), bool>,
     ledgers: BTreeMap<String, (i64, i64)>,
     usage: BTreeMap<UsageKey, UsageSum>,
-    /// What each batch asked for.
+    /// The accounts that each batch asked about.
     asked_for: Vec<Vec<LimitAccount>>,
 }
 
@@ -131,7 +131,7 @@ struct Place {
     now: Arc<AtomicI64>,
 }
 
-/// The middle of a minute.
+/// A time in the middle of a minute.
 const NOW: i64 = 1_800_000_030_000;
 
 impl Place {
@@ -140,7 +140,7 @@ impl Place {
         Self { folder, books: Arc::default(), now: Arc::new(AtomicI64::new(NOW)) }
     }
 
-    /// A clock that the test sets; what is waited for is waited for in earnest.
+    /// A world whose clock the test sets. Its uptime and its waits are real.
     fn world(&self) -> World {
         let now = self.now.clone();
         let uptime = std::time::Instant::now();
@@ -169,7 +169,7 @@ impl Place {
         Ledger::open(settings, self.books.clone(), self.world()).await.unwrap()
     }
 
-    /// What a kill leaves: files as they are, and nobody who has them.
+    /// Kills the ledger: the files stay as they are, and nobody holds them any more.
     fn kill(&self, ledger: Ledger, to: &str) -> Settings {
         let settings = self.settings(to);
         std::fs::create_dir_all(&settings.folder).unwrap();
@@ -252,7 +252,7 @@ async fn money_is_never_passed_and_what_was_not_used_comes_back() {
     assert_eq!((over.left, over.needs, over.amount), (0, 1, 100));
     assert_eq!(over.ends_at.ms(), NOW + 30_000);
     assert_eq!(over.retry_after, Duration::from_secs(30));
-    // What costs nothing is served.
+    // A call that costs nothing is served.
     reserve(&ledger, &money, 0).await.unwrap().give_back();
     place.now.fetch_add(30_000, Ordering::Relaxed);
     reserve(&ledger, &money, 100).await.unwrap().give_back();
@@ -286,7 +286,7 @@ async fn the_call_that_crosses_a_limit_of_tokens_is_served_alone() {
     let crossing = crossing.await.unwrap().unwrap();
     assert!(is_waiting(reserve(&ledger, &tokens, 1)).await);
     crossing.settle(&call(20));
-    // It used less than was feared.
+    // It used less than was reserved.
     reserve(&ledger, &tokens, 500).await.unwrap().settle(&call(450));
     assert_eq!(over(reserve(&ledger, &tokens, 1).await).left, 0);
     ledger.close().await;
@@ -306,7 +306,7 @@ async fn who_waits_for_long_is_refused_and_keeps_no_place() {
     let (one, two) = tokio::join!(reserve(&ledger, &money, 30), reserve(&ledger, &money, 30));
     for refused in [over(one), over(two)] {
         assert_eq!(refused.left, 20);
-        // The window has half a minute left, but what is reserved may come back before.
+        // The window lasts another half minute, but the reserved amount may come back before that.
         assert_eq!(refused.retry_after, Duration::from_millis(60));
     }
     held.settle(&call(80));
@@ -392,7 +392,7 @@ async fn two_servers_use_up_one_limit_together() {
         });
     }
     let served: i64 = tasks.join_all().await.into_iter().sum();
-    // Nobody was refused while there was enough with nothing in flight.
+    // No call was refused while enough was left and nothing was in flight.
     assert!(served > 990, "{served}");
     one.close().await;
     two.close().await;
@@ -408,7 +408,7 @@ async fn one_server_gets_what_another_does_not_need() {
     reserve(&one, &money, 900).await.unwrap().settle(&call(1));
     reserve(&two, &money, 999).await.unwrap().settle(&call(999));
     over(reserve(&one, &money, 1).await);
-    // Of tokens too, where the call that crosses must have all that is left.
+    // Also for tokens, where the call that crosses the limit must get all that is left.
     let tokens = limit(LimitMeasure::TotalTokens, 1000);
     reserve(&one, &tokens, 900).await.unwrap().settle(&call(1));
     reserve(&two, &tokens, 5000).await.unwrap().settle(&call(5000));
@@ -430,7 +430,7 @@ async fn a_long_journal_goes_on_in_new_files() {
     let files = journal::list(&place.folder.path().join("a")).unwrap();
     assert!(files.len() <= 2, "{files:?}");
     assert!(!files[0].ends_with("journal-00000000000000000001"), "{files:?}");
-    // What was open all the time is known after a kill.
+    // A call that was open all the time is still known after a kill.
     let settings = place.kill(ledger, "b");
     std::mem::forget(open);
     place.open_with(settings).await.close().await;
@@ -448,7 +448,8 @@ async fn a_folder_serves_one_process() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Whatever is torn off the end of a journal, what is before it is read, and nothing is made up.
+    /// Whatever is torn off the end of a journal, everything before it is read and nothing is made
+    /// up.
     #[test]
     fn a_torn_journal_is_read_up_to_the_tear(count in 0u64..12, cut in 0usize..400, flip in any::<Option<u8>>()) {
         let folder = tempfile::tempdir().unwrap();
@@ -481,7 +482,7 @@ proptest! {
     }
 }
 
-/// One thing that happens.
+/// One step of a random run.
 #[derive(Debug, Clone)]
 enum Step {
     Reserve { measure: bool, most: i64 },
@@ -506,8 +507,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Money is never passed, tokens by one call at most, a refusal is right, and the sum is what was
-    /// served, with kills at any place.
+    /// A limit on money is never exceeded, one on tokens by one call at most, refusals are right,
+    /// and the sum is what was served, with kills at any point.
     #[test]
     fn the_rules_hold(steps in proptest::collection::vec(step(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -522,7 +523,7 @@ async fn follow(steps: Vec<Step>) {
     let mut ledger = place.open_with(settings.clone()).await;
     let (money, tokens) = (limit(LimitMeasure::Cost, 200), limit(LimitMeasure::InputTokens, 200));
     let mut open: Vec<(Reservation, i64, bool)> = Vec::new();
-    // By money and tokens: used in this window, and over all.
+    // For money and for tokens: used in this window, and in total.
     let (mut used, mut sum, mut windows) = ([0i64; 2], 0, 0i64);
     for (number, step) in steps.into_iter().enumerate() {
         match step {
@@ -536,7 +537,7 @@ async fn follow(steps: Vec<Step>) {
                         let fits = if measure { used + most <= 200 } else { used < 200 };
                         assert!(in_flight || !fits, "{used} and {most} of {measure}");
                     }
-                    // The background had no turn for so long, on a busy machine.
+                    // On a busy machine the background task can go without a turn for that long.
                     Err(Refused::Unavailable(why)) => assert!(why.contains("store"), "{why}"),
                 }
             }

@@ -1,4 +1,5 @@
-//! When a limit begins anew: windows of the calendar in UTC, counted from 1970.
+//! The windows of limits: when each begins and ends. They follow the calendar in UTC, counted from
+//! 1970.
 
 use types::Timestamp;
 use types::kinds::policy::Granularity;
@@ -6,10 +7,10 @@ use types::kinds::policy::Granularity;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// More than an era, so that no window is longer than the calendar.
+/// Largest step; 100,000 months are longer than an era of the calendar (400 years).
 const STEP_MAX: i64 = 100_000;
 
-/// Begin and end of the window that `now` is in.
+/// Returns the begin and the end of the window that contains `now`.
 pub fn window(now: Timestamp, granularity: Granularity, step: u32) -> (Timestamp, Timestamp) {
     let step = i64::from(step).clamp(1, STEP_MAX);
     let length = match granularity {
@@ -30,14 +31,14 @@ fn months(now: Timestamp, step: i64) -> (Timestamp, Timestamp) {
     (month_begin(begin), month_begin(begin + step))
 }
 
-/// `number` counts months since January 1970.
+/// Returns the begin of a month. `number` counts months since January 1970.
 fn month_begin(number: i64) -> Timestamp {
     let (year, month) = (1970 + number.div_euclid(12), number.rem_euclid(12) + 1);
     Timestamp::from_ms(days_before(year, month) * DAY_MS)
 }
 
-/// Days from 1970 to the first of a month, by the rules of the proleptic calendar. Years are counted
-/// from March, so that the day that some have more is the last.
+/// Returns the days from 1970 to the first of a month, in the proleptic Gregorian calendar. Years
+/// are counted from March, so that a leap day is the last day of its year.
 fn days_before(year: i64, month: i64) -> i64 {
     let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -93,7 +94,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every moment is in its window, windows touch, and all moments of one agree on it.
+        /// Every moment is in its window, windows touch, and all moments of a window agree on it.
         #[test]
         fn windows_cut_all_time(ms in -10_000_000_000_000i64..10_000_000_000_000, granularity in granularity(), step in 0u32..500) {
             let at = |ms| window(Timestamp::from_ms(ms), granularity, step);

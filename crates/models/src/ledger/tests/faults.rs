@@ -1,4 +1,4 @@
-//! Kills, power cuts, full disks, and stores that are away.
+//! Tests with kills, power cuts, full disks, and stores that are away.
 
 use super::*;
 
@@ -43,7 +43,7 @@ async fn a_start_that_is_killed_counts_once() {
     let in_flight = reserve(&ledger, &money, 100).await.unwrap();
     let settings = place.kill(ledger, "b");
     std::mem::forget(in_flight);
-    // The store takes it in, but the answer is lost, and the files stay.
+    // The store takes it in, but its answer is lost, and the files stay.
     place.books.is_forgetful.store(true, Ordering::Relaxed);
     let failed = Ledger::open(settings.clone(), place.books.clone(), place.world()).await;
     assert!(matches!(failed, Err(OpenError::Books(_))));
@@ -96,7 +96,7 @@ async fn without_a_store_grants_are_used_up_and_then_it_is_said() {
     assert!((90..=210).contains(&served), "{served}");
     let other = Arc::new(ModelLimit { id: "other".into(), ..(*money).clone() });
     assert!(matches!(reserve(&ledger, &other, 1).await, Err(Refused::Unavailable(_))));
-    // Without limits nobody asks the store.
+    // A call without limits does not ask the store.
     ledger.reserve(vec![], call(5)).await.unwrap().settle(&call(5));
     place.books.is_away.store(false, Ordering::Relaxed);
     ledger.close().await;
@@ -119,7 +119,7 @@ async fn what_cannot_be_moved_at_the_end_is_moved_at_the_next_start() {
     tokio::task::yield_now().await;
     ledger.close().await;
     assert!(matches!(waiting.await.unwrap(), Err(Refused::Unavailable(_))));
-    // Nobody hangs on one that is closed.
+    // A flush of a closed ledger returns.
     ledger.flush().await;
     drop(ledger);
     place.books.is_away.store(false, Ordering::Relaxed);
@@ -141,7 +141,7 @@ async fn a_store_that_never_answers_does_not_hold_up_the_end() {
     while place.books.asked.load(Ordering::Relaxed) == asked {
         tokio::task::yield_now().await;
     }
-    // The journal is synced while the store is waited for.
+    // The journal is synced while the ledger waits for the store.
     reserve(&ledger, &money, 10).await.unwrap().settle(&call(10));
     while ledger.0.state.lock().journal.is_unsynced() {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -169,7 +169,7 @@ async fn a_batch_that_comes_in_late_counts_once() {
     assert_eq!(place.books.usage().calls, 2);
 }
 
-/// Whatever becomes of a call whose end could not be written, its beginning is in the newest file.
+/// Even if the end of a call could not be written, the newest file has its beginning.
 #[tokio::test]
 async fn a_full_disk_hides_no_call_that_has_ended() {
     let place = Place::new();
@@ -224,7 +224,7 @@ async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
         journal::read(file, |_, _| records += 1).unwrap();
     }
     assert_eq!((files.len(), records), (1, 1));
-    // It ends later than the server, and counts at the next start.
+    // It ends after the server, and counts at the next start.
     open.settle(&call(3));
     drop(ledger);
     place.open().await.close().await;

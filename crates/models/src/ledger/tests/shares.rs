@@ -1,4 +1,4 @@
-//! What one workspace leaves for the others, and what the store leaves for all.
+//! Tests of what one workspace leaves for the others, and what the store leaves for all.
 
 use super::*;
 
@@ -97,7 +97,7 @@ async fn workspaces_take_turns_in_asking_the_store() {
     assert!(asked.iter().all(|batch| batch.len() <= 4), "{asked:?}");
     let of_b = subject(LimitPer::Model, "b");
     let turn = asked.iter().position(|batch| batch.iter().any(|one| one.subject == of_b));
-    // The first batch may have been made before the others came.
+    // The first batch may have been built before the others arrived.
     assert!(turn.is_some_and(|turn| turn <= 1), "{asked:?}");
     ledger.close().await;
 }
@@ -119,7 +119,7 @@ async fn a_journal_that_the_store_does_not_take_over_has_an_end() {
     assert_eq!(refused, Refused::Unavailable("the store is away for too long".into()));
     place.books.is_away.store(false, Ordering::Relaxed);
     ledger.flush().await;
-    // It goes on in a new file as soon as the store has the old one.
+    // The journal continues in a new file as soon as the store has the old one.
     while reserve(&ledger, &money, 1).await.map(Reservation::give_back).is_err() {
         ledger.flush().await;
     }
