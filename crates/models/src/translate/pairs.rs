@@ -1,4 +1,5 @@
-//! Whatever a request says in one dialect and not in the other one is told: nothing goes silently.
+//! Tests that nothing is lost silently: whatever a request says in one dialect and not in the other
+//! is reported.
 
 use super::*;
 use crate::chat::{Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 const ALL: [Dialect; 5] =
     [Dialect::OpenAi, Dialect::Responses, Dialect::Anthropic, Dialect::Gemini, Dialect::Cohere];
 
-/// Older and newer ones, which are told in other words.
+/// Older and newer models, whose requests are written differently.
 fn models(dialect: Dialect) -> [&'static str; 2] {
     match dialect {
         Dialect::OpenAi | Dialect::Responses => ["gpt-4o", "gpt-5"],
@@ -20,8 +21,8 @@ fn models(dialect: Dialect) -> [&'static str; 2] {
     }
 }
 
-/// What differs between what was asked and what is asked, by the beginning of the name of a loss
-/// that tells it.
+/// Lists what differs between the request as asked and as made, each by the beginning of the name
+/// of the loss that must report it.
 fn differences(asked: &Chat, made: &Chat) -> Vec<&'static str> {
     let mut found = Vec::new();
     let mut look = |differs: bool, name| {
@@ -43,7 +44,7 @@ fn differences(asked: &Chat, made: &Chat) -> Vec<&'static str> {
     look(asked.stop != made.stop, "stop");
     look(asked.choices.unwrap_or(1) != made.choices.unwrap_or(1), "n");
     look(asked.end_user != made.end_user, "user");
-    // Who may call nothing need not be told how.
+    // How to call tools does not matter if none may be called.
     let may_call = !asked.tools.is_empty() && asked.tool_choice != Some(ToolChoice::None);
     let is_single = |chat: &Chat| chat.parallel_tools == Some(false) && may_call;
     look(is_single(asked) && !is_single(made), "parallel_tool_calls");
@@ -55,7 +56,7 @@ fn differences(asked: &Chat, made: &Chat) -> Vec<&'static str> {
         tools.iter().map(plain).collect()
     };
     look(plain(&offered) != plain(&told), "tools");
-    // Who has to call one is held to its schema by some.
+    // For some models a forced call also means that the tool's schema is enforced.
     let is_held = |tools: &[Tool]| tools.iter().any(|tool| tool.strict == Some(true));
     let is_forced = matches!(choice(asked), Some(ToolChoice::Required | ToolChoice::Named(_)));
     look(may_call && is_held(&offered) && !is_held(&told) && !is_forced, "tools.strict");
@@ -80,7 +81,7 @@ fn differences(asked: &Chat, made: &Chat) -> Vec<&'static str> {
     found
 }
 
-/// Which tools may be called: where one is named, that one.
+/// Returns the tools that may be called: if the choice names one, only that one.
 fn offered(chat: &Chat) -> Vec<Tool> {
     let named = match &chat.tool_choice {
         Some(ToolChoice::Named(name)) => Some(name),
@@ -93,7 +94,7 @@ fn offered(chat: &Chat) -> Vec<Tool> {
 fn choice(chat: &Chat) -> Option<ToolChoice> {
     match (&chat.tool_choice, offered(chat).as_slice()) {
         (_, []) | (Some(ToolChoice::Auto), _) => None,
-        // To name one is to offer only that one.
+        // Naming a tool is the same as offering only that one.
         (Some(ToolChoice::Named(_)), _) => Some(ToolChoice::Required),
         (choice, _) => choice.clone(),
     }
@@ -145,7 +146,7 @@ fn messages(asked: &Chat, made: &Chat, look: &mut impl FnMut(bool, &'static str)
     look(names(&one) > names(&two), "file.filename");
 }
 
-/// What a model reads of it, as one text.
+/// Collects everything that a model reads of the content, as one text.
 fn said(content: &Content, text: &mut String) {
     let mut of_source = |source: &Source| match source {
         Source::Url(url) => text.push_str(url),
@@ -172,11 +173,11 @@ fn said(content: &Content, text: &mut String) {
 
 fn said_of_tool(content: &Content, text: &mut String) {
     said(content, text);
-    // However several texts are joined.
+    // Dialects join several texts in different ways.
     text.retain(|letter| letter != '\n');
 }
 
-/// The first example of each difference that was not told.
+/// The first example of each difference that was not reported.
 type Silent = BTreeMap<(&'static str, Dialect, Dialect), String>;
 
 fn compare(chat: &Chat, is_newer: bool, silent: &mut Silent) {
@@ -190,7 +191,7 @@ fn compare(chat: &Chat, is_newer: bool, silent: &mut Silent) {
         for to in ALL {
             let model = models(to)[usize::from(is_newer)];
             let made = Translation::request(from, to, &body, model, chat.stream);
-            // What is refused is told as well.
+            // A refusal reports the difference as well.
             let Ok((call, written)) = made else { continue };
             if call.schema_tool.is_some() {
                 continue;

@@ -1,9 +1,11 @@
-//! What proves a model's thoughts is for who made it alone. A caller carries it from one request to
-//! the next without looking, and the next one may go to another provider, who would refuse it. So
-//! what is told in another dialect has its maker's name on it, and is opened for the same maker
-//! again.
+//! Marks proofs of a model's thoughts with the provider that made them.
 //!
-//! All of it is base64, because some dialects' clients read it as bytes.
+//! Only the provider that made a proof understands it. A caller carries it from one request to the
+//! next without looking at it, and the next request may go to another provider, which would refuse
+//! it. So a proof that is passed on in another dialect gets its maker's name, and is opened again
+//! only for that maker.
+//!
+//! A marked proof is base64 as a whole, because clients of some dialects read it as bytes.
 
 use crate::chat::{Answer, Chat, Content, Delta, Message, Part};
 use crate::dialect::{Dialect, Losses};
@@ -11,31 +13,32 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// What follows: the maker, what it is, and the proof as the maker made it. Nothing follows where there
+/// The start of a marked proof, in base64. The maker, the kind and the original proof follow, or
+/// nothing if there is no proof.
 /// is no proof.
 pub(crate) const MARK: &str = "aG9sbTE6";
-/// [`MARK`], not in base64.
+/// [`MARK`] before it is encoded in base64.
 const OPEN_MARK: &str = "holm1:";
 
-/// Whether a body may have proofs in it that were told here, and that no provider understands as
-/// they are. Where it is passed on as it came, they have to be opened first.
+/// Returns whether a body may contain marked proofs, which no provider understands. They must be
+/// opened even if the body is otherwise passed on unchanged.
 pub fn has_proofs(body: &[u8]) -> bool {
     memchr::memmem::find(body, MARK.as_bytes()).is_some()
 }
 
-/// Opens them in a body that stays in its dialect. Those of others are taken out, and what that
-/// leaves out is answered.
+/// Opens the proofs in a body that stays in its dialect, and removes those of other makers. Returns
+/// the losses.
 pub fn open_in_place(to: Dialect, body: &mut Value) -> Vec<String> {
     let mut losses = Losses::default();
     open_value(to, body, &mut losses);
     losses.0
 }
 
-/// The members that proofs stand in, in all dialects.
+/// The members that hold proofs, in all dialects.
 const NAMES: [&str; 5] =
     ["signature", "data", "encrypted_content", "thoughtSignature", "thought_signature"];
 
-/// Whether anything is left of it.
+/// Opens the proofs within a value. Returns false if the value has to be removed.
 fn open_value(to: Dialect, value: &mut Value, losses: &mut Losses) -> bool {
     let map = match value {
         Value::Array(list) => {
@@ -92,12 +95,12 @@ fn close(maker: Dialect, what: What, proof: &str) -> String {
     STANDARD.encode(format!("{OPEN_MARK}{}{what}{proof}", letter(maker)))
 }
 
-/// None: it is not `maker`'s.
+/// Opens a marked proof. Returns `None` if it is not one of `maker`'s.
 fn opened(maker: Dialect, closed: &str) -> Option<(What, String)> {
     if !closed.starts_with(MARK) {
         return None;
     }
-    // Some clients write the other alphabet.
+    // Some clients encode it with the URL-safe alphabet.
     let standard = closed.replace('-', "+").replace('_', "/");
     let open = String::from_utf8(STANDARD.decode(standard).ok()?).ok()?;
     let rest = open.strip_prefix(OPEN_MARK)?.strip_prefix(letter(maker))?;
@@ -134,7 +137,7 @@ fn seal_both(signature: &mut Option<String>, sealed: &mut Option<String>, maker:
     }
 }
 
-/// Leaves only the proofs that `to` made.
+/// Opens the proofs that `to` made, and removes all others.
 pub(super) fn open(chat: &mut Chat, to: Dialect, losses: &mut Losses) {
     for Message { parts, .. } in &mut chat.messages {
         parts.retain_mut(|part| open_part(part, to, losses));
@@ -142,7 +145,7 @@ pub(super) fn open(chat: &mut Chat, to: Dialect, losses: &mut Losses) {
     chat.messages.retain(|message| !message.parts.is_empty());
 }
 
-/// Whether anything is left of it.
+/// Opens the proofs of a part. Returns false if the part has to be removed.
 fn open_part(part: &mut Part, to: Dialect, losses: &mut Losses) -> bool {
     match &mut part.content {
         Content::Reasoning { text, signature, sealed } => {
@@ -192,7 +195,7 @@ mod tests {
         let Content::Reasoning { signature, sealed, .. } = &mut closed.content else { panic!() };
         seal_both(signature, sealed, Dialect::Anthropic);
         assert!(has_proofs(signature.as_ref().unwrap().as_bytes()));
-        // As clients write it that read it as bytes.
+        // As clients write it that decode it to bytes and encode it again.
         *signature = signature.as_ref().map(|text| text.replace('+', "-").replace('/', "_"));
         let mut chat = Chat::default();
         chat.messages.push(Message {

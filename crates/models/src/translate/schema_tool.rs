@@ -1,5 +1,5 @@
-//! A schema for the answer, for models that only know schemas of tools: they have to call a tool
-//! that has it, and what they call it with is the answer.
+//! Makes a model keep to a schema for its answer if it only knows schemas for tools: it must call a
+//! tool with that schema, and the arguments of the call become the answer.
 
 use crate::chat::{Answer, Chat, Content, Delta, Finish, Format, Others, Tool, ToolChoice};
 use crate::dialect::Unsayable;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(super) struct SchemaTool {
     name: String,
-    /// Its calls in a stream.
+    /// The calls of this tool within a stream.
     calls: BTreeSet<(u32, u32)>,
 }
 
@@ -47,7 +47,7 @@ impl SchemaTool {
         }
     }
 
-    /// Whether anything is to be said of it.
+    /// Turns a call of the tool into text. Returns false if the delta has to be left out.
     pub(super) fn stream(&mut self, delta: &mut Delta) -> bool {
         match delta {
             Delta::ToolBegin { choice, part, name, .. } if *name == self.name => {

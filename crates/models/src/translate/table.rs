@@ -1,4 +1,4 @@
-//! Holds the table in `docs/model-dialects.md` and the writers together.
+//! Checks the table in `docs/model-dialects.md` against the writers.
 
 use super::tests::{ALL, model};
 use crate::chat::{
@@ -10,7 +10,7 @@ use serde_json::{Number, json};
 
 type Change = fn(&mut Chat);
 
-/// What a request may say, in the order of the table.
+/// What a request can say, in the order of the table.
 const ROWS: &[(&str, Change)] = &[
     ("a system message before the conversation", |chat| {
         chat.messages.insert(0, message(Role::System, text("a")));

@@ -16,7 +16,7 @@ pub(super) fn model(dialect: Dialect) -> &'static str {
     }
 }
 
-/// A call that was asked for in one dialect, and is made in another.
+/// A call asked for in one dialect and made in another.
 fn call(from: Dialect, to: Dialect) -> Translation {
     let body = match from {
         Dialect::Responses => json!({"input": "hi", "stream": true}),
@@ -38,7 +38,7 @@ fn without(mut body: Value, name: &str) -> Value {
     body
 }
 
-/// What all dialects keep of an answer: they differ in what they prove, count and date.
+/// Reduces an answer to what all dialects keep: they differ in what they prove, count and date.
 fn kept(mut answer: Answer) -> (Vec<Choice>, u64, u64) {
     for choice in &mut answer.choices {
         choice.parts.retain(|part| !matches!(part.content, Content::Reasoning { .. }));
@@ -46,7 +46,7 @@ fn kept(mut answer: Answer) -> (Vec<Choice>, u64, u64) {
             part.others.clear();
             if let Content::ToolCall(ToolCall { signature, arguments, .. }) = &mut part.content {
                 *signature = None;
-                // Some say it as JSON, and not as its text.
+                // Some write it as a JSON value, so its text may change.
                 let value: Value = serde_json::from_str(arguments).unwrap();
                 *arguments = value.to_string();
             }
@@ -57,8 +57,8 @@ fn kept(mut answer: Answer) -> (Vec<Choice>, u64, u64) {
 }
 
 proptest! {
-    /// Every request that one dialect can say is put into every other one, or refused with a
-    /// reason; and it is understood there.
+    /// Every request that one dialect can express is either translated into every other one, and
+    /// understood there, or refused with a reason.
     #[test]
     fn requests_are_understood(chat in chat()) {
         for from in ALL {
@@ -73,7 +73,7 @@ proptest! {
                         let written = serde_json::from_slice(&written).unwrap();
                         let found = to.words().read_request(&written);
                         prop_assert!(found.is_ok(), "{:?} in {}", found, written);
-                        // Some say which tool is wanted by leaving out the others.
+                        // Some express the choice of a tool by leaving out the others.
                         prop_assert_eq!(found.unwrap().tools.is_empty(), chat.tools.is_empty());
                     }
                     Err(refused) => prop_assert!(!refused.at.is_empty() && !refused.why.is_empty()),
@@ -147,7 +147,7 @@ fn hello() -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]})
 }
 
-/// The events that a caller of chat completions gets.
+/// Returns the events that a caller of chat completions gets.
 fn chunks(out: &[u8]) -> Vec<Value> {
     let (mut found, mut events) = (Vec::new(), Events::new(1 << 20));
     let take = |event: crate::events::Event<'_>| {
@@ -180,7 +180,7 @@ fn a_cut_stream_is_an_error_in_the_stream() {
     assert!(last["error"]["message"].as_str().unwrap().contains("ended in the middle"));
     assert_eq!(stream.usage().unwrap().input, 7);
     assert_eq!(stream.fault().unwrap().status, 502);
-    // Said once, and nothing more.
+    // The error is written once, and nothing after it.
     let length = out.len();
     stream.end(&mut out).unwrap();
     stream.push(START.as_bytes(), &mut out).unwrap();
@@ -211,7 +211,7 @@ fn the_last_line_may_be_missing() {
         "\n\n",
         r#"data: {"type":"message_stop"}"#,
     );
-    // Also the last event, if it was said why the answer ends.
+    // The last event may be missing too, once the reason for the end is known.
     for cut in ["", r#"data: {"type":"message_stop"}"#] {
         let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
         stream.push(START.as_bytes(), &mut out).unwrap();
@@ -329,12 +329,12 @@ fn thoughts_go_through_a_caller_and_back_to_their_maker() {
     assert_eq!(call.losses(), Vec::<String>::new());
     assert_eq!(written["messages"][1]["content"], answer["content"]);
     assert_eq!(written["thinking"]["budget_tokens"], 2048);
-    // Another provider does not get what it could not open.
+    // Another provider does not get the proof, which it could not open.
     let (call, written) =
         Translation::request(Dialect::OpenAi, Dialect::Responses, &next, "gpt-5", false).unwrap();
     assert_eq!(call.losses(), ["reasoning.signature", "reasoning"]);
     assert!(!has_proofs(&written));
-    // Nor does who is asked in its own words.
+    // Neither does one that is called in the caller's own dialect.
     let losses = open_in_place(Dialect::OpenAi, &mut next);
     assert_eq!(losses, ["reasoning.signature"]);
     assert_eq!(next["messages"][1]["thinking_blocks"], json!([]));
@@ -459,7 +459,7 @@ fn a_conversation_that_is_too_long_is_known_by_its_words() {
         let told =
             |status| String::from_utf8(call(from, to).fault(status, body.as_bytes())).unwrap();
         assert!(told(400).contains(words), "{from:?} of {to:?}: {}", told(400));
-        // Google says the status in the body as well.
+        // Google repeats the status in the body.
         assert!(to == Dialect::Gemini || !told(403).contains("context_length_exceeded"));
     }
 }
@@ -485,7 +485,7 @@ fn a_proof_is_opened_in_a_body_that_is_passed_on() {
     assert_eq!(same["messages"][1]["content"][0]["signature"], "c2ln");
     let mut other = block(&proof);
     assert_eq!(open_in_place(told, &mut other), ["reasoning.signature"]);
-    // What the caller says stays as it is.
+    // The text of the caller stays as it is.
     assert_eq!(other["messages"][0]["content"], proof);
     assert_eq!(other["messages"][1]["content"], json!([{"type": "text", "text": "Hi"}]));
     let mut call = json!({"tool_calls": [{"id": "a", "signature": proof}]});

@@ -1,4 +1,4 @@
-//! What becomes of thoughts that a caller got from one provider and sends back with the next request.
+//! Tests of the thoughts that a caller got from one provider and sends back with the next request.
 
 use super::*;
 use serde_json::json;
@@ -8,7 +8,7 @@ fn translated(from: Dialect, to: Dialect, body: &Value, named: Named<'_>) -> (Tr
     (call, serde_json::from_slice(&written).unwrap())
 }
 
-/// A thought without a proof and the call that came of it, with its result.
+/// A conversation with a thought without a proof, the call after it, and the call's result.
 fn unproven(from: Dialect) -> Value {
     match from {
         Dialect::Responses => json!({"input": [
@@ -52,14 +52,15 @@ fn deepseek_gets_its_thoughts_back() {
         let turn = &written["messages"][1];
         assert_eq!(turn["reasoning_content"], "Hm.", "{from:?}: {written}");
         assert_eq!(turn["tool_calls"][0]["id"], "c1", "{from:?}: {written}");
-        // Others refuse the member.
+        // Other providers refuse the member.
         let (call, written) = told(ModelType::Mistral);
         assert_eq!(call.losses(), ["reasoning"], "{from:?}");
         assert!(written["messages"][1]["reasoning_content"].is_null());
     }
 }
 
-/// A caller of Messages who has Gemini call tools gives its proofs back, which stand on the calls there.
+/// A caller of Messages whose model is Gemini sends back the proofs, which Gemini keeps on the
+/// calls.
 #[test]
 fn gemini_gets_the_proofs_of_its_calls_back() {
     let named = || Named { model: "gemini-3-pro", provider: Some(ModelType::Gemini) };
@@ -98,7 +99,7 @@ fn gemini_gets_the_proofs_of_its_calls_back() {
     assert_eq!(turn[0]["thoughtSignature"], "c2lnbmVk", "{written}");
 }
 
-/// What no provider proves is told with a mark, so that nobody is shown it as a proof.
+/// A thought without a proof gets a mark without one, so that it is not taken for proven.
 #[test]
 fn thoughts_without_a_proof_are_told_with_a_mark() {
     let first = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});

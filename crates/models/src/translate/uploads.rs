@@ -1,4 +1,4 @@
-//! What was uploaded to one provider is not there for another.
+//! Refuses references to uploaded files, which only the provider they were uploaded to has.
 
 use crate::chat::{Chat, Content, Source};
 use crate::dialect::members::At;
