@@ -1,7 +1,7 @@
-//! Messages, as Anthropic publishes them.
+//! Messages, as Anthropic documents them.
 //!
-//! What a request needs here and others may leave out: [`max_tokens`]. A system message stands
-//! before the conversation, wherever it was.
+//! Requests need [`max_tokens`], which is optional in other dialects. System messages are moved
+//! before the conversation, wherever they were.
 
 mod answer;
 mod read;
@@ -18,8 +18,9 @@ use crate::translate::proofs;
 use serde_json::{Value, json};
 use types::models::TokenUsage;
 
-/// The signature of a thought that nobody proved: a mark with no maker behind it. Claude refuses an empty one, and with this one the thought is taken out before it
-/// gets there, even where a request is passed on in its own dialect.
+/// The signature of a thought without a proof: a mark with no maker. Claude refuses an empty
+/// signature. A thought with this one is removed before it reaches Claude, even if a request is
+/// passed on in its own dialect.
 const UNPROVEN: &str = proofs::MARK;
 
 fn is_proof(signature: &str) -> bool {
@@ -71,8 +72,8 @@ impl Words for Anthropic {
     }
 }
 
-/// What an answer may have at most where the request does not say: all that the oldest models can,
-/// or what is enough for a long answer with thoughts of the newer ones.
+/// Returns the length of an answer if the request does not limit it: all that the oldest models can
+/// write, and for newer ones enough for a long answer with thoughts.
 pub fn max_tokens(model: &str) -> u64 {
     match version(model) {
         Some(version) if version < (3, 5) => 4096,
@@ -81,7 +82,7 @@ pub fn max_tokens(model: &str) -> u64 {
     }
 }
 
-/// Of a model of Anthropic's, by whatever name a cloud has for it.
+/// Returns the version of one of Anthropic's models, whatever a cloud calls it.
 fn version(model: &str) -> Option<(u32, u32)> {
     let (_, rest) = model.split_once("claude-")?;
     let number = |word: &str| match word.len() {
@@ -94,18 +95,19 @@ fn version(model: &str) -> Option<(u32, u32)> {
     Some((major, words.next().and_then(number).unwrap_or(0)))
 }
 
-/// Whether it chooses its words by itself alone, shows its thoughts only if asked, and knows `xhigh`.
+/// Returns whether the model takes no sampling parameters, shows its thoughts only on request, and
+/// knows the effort `xhigh`.
 fn is_newest(model: &str) -> bool {
     version(model).is_some_and(|version| version >= (4, 7))
 }
 
-/// Whether an answer can be held to a schema without a tool.
+/// Returns whether an answer can be held to a schema without a tool.
 fn knows_schemas(model: &str) -> bool {
     let least = if model.contains("opus") { (4, 1) } else { (4, 5) };
     version(model).is_some_and(|version| version >= least)
 }
 
-/// Agents look for these words to see that a conversation has become too long.
+/// The words by which agents recognize that a conversation has become too long.
 const TOO_LONG: &str = "prompt is too long";
 
 fn read_fault(mut fault: Fault) -> Fault {
@@ -147,8 +149,8 @@ fn write_finish(finish: &Finish) -> (&'static str, Option<&str>) {
     }
 }
 
-/// What is said later replaces what was said before, member by member. Here the input is without
-/// what was in the cache.
+/// Counts of tokens as a stream reports them. Later values replace earlier ones, member by member.
+/// In this dialect the input does not include what was in the cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     input: u64,

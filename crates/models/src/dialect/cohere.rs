@@ -1,7 +1,8 @@
 //! Cohere's `/v2/chat`.
 //!
-//! A plan before calls (`tool_plan`) is a thought without a proof, as `thinking` is. Citations are
-//! told by nobody else, and documents that come with a request are left out, which is said.
+//! The plan before calls (`tool_plan`) is read as a thought without a proof, like `thinking`.
+//! Citations cannot be expressed in any other dialect, and documents in a request are left out and
+//! reported as a loss.
 
 mod answer;
 mod read;

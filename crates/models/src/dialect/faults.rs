@@ -1,16 +1,15 @@
-//! Errors of providers: what they publish, and what stands before them (proxies, balancers)
-//! besides.
+//! Reads the errors of providers, and those of proxies and load balancers in front of them.
 
 use crate::chat::Fault;
 use serde_json::Value;
 
-/// Of a message that is no JSON, or has no end.
+/// Longest message that is passed on. A body that is not JSON may have any length.
 const MESSAGE_MAX: usize = 4096;
 
-/// What makes agents shorten their conversation and try again.
+/// The code on which agents shorten their conversation and try again.
 pub(crate) const TOO_LONG: &str = "context_length_exceeded";
 
-/// What providers say then, in lower case.
+/// What providers write in that case, in lower case.
 const TOO_LONG_WORDS: [&str; 10] = [
     TOO_LONG,
     "string_above_max_length",
@@ -24,13 +23,13 @@ const TOO_LONG_WORDS: [&str; 10] = [
     "range of input length",
 ];
 
-/// Whether a provider's error says that a conversation has become too long.
+/// Returns whether a provider's error says that a conversation has become too long.
 pub fn is_too_long(error: &[u8]) -> bool {
     let lower = error.to_ascii_lowercase();
     TOO_LONG_WORDS.iter().any(|word| memchr::memmem::find(&lower, word.as_bytes()).is_some())
 }
 
-/// With the code that agents look for, whatever word or number the provider has for it.
+/// Sets the code that agents look for, whatever the provider calls this error.
 pub(crate) fn recognized(fault: Fault) -> Fault {
     match fault.status {
         400 | 413 | 422 if is_too_long(fault.message.as_bytes()) => {
@@ -40,7 +39,8 @@ pub(crate) fn recognized(fault: Fault) -> Fault {
     }
 }
 
-/// `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, a list of one of them, or any text.
+/// Reads `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, a list of one of them, or any
+/// text.
 pub(crate) fn read(status: u16, body: &[u8]) -> Fault {
     match serde_json::from_slice::<Value>(body) {
         Ok(Value::Array(list)) if !list.is_empty() => of_json(status, &list[0]),
@@ -81,7 +81,7 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// What OpenAI and those who speak like it call errors of this status.
+/// Returns the word that OpenAI and compatible providers use for errors of this status.
 pub(crate) const fn openai_kind(status: u16) -> &'static str {
     match status {
         401 => "authentication_error",
@@ -108,7 +108,7 @@ pub(crate) const fn anthropic_kind(status: u16) -> &'static str {
     }
 }
 
-/// Within a stream the status is gone, and only the word is there.
+/// Finds the status for a provider's word: within a stream there is no status any more.
 pub(crate) fn status_of(kind: Option<&str>, code: Option<&str>) -> u16 {
     match kind.or(code).unwrap_or_default() {
         "invalid_request_error" => 400,

@@ -1,8 +1,9 @@
-//! Gemini's `generateContent` and `streamGenerateContent`, as the Gemini API and Vertex AI speak it.
+//! Gemini's `generateContent` and `streamGenerateContent`, as the Gemini API and Vertex AI serve
+//! them.
 //!
-//! The name of the model is in the path. Ids of function calls are optional: where there are none,
-//! [`calls`] makes them. A `thoughtSignature` stands at the part that came of the thoughts; here it
-//! is the call's, or that of a thought without text before the part.
+//! The name of the model is in the path. Ids of function calls are optional; [`calls`] makes up the
+//! missing ones. A `thoughtSignature` is on the part that followed the thoughts. In a [`Chat`] it
+//! belongs to the call, or to a thought without text before the part.
 
 mod answer;
 pub mod array;
@@ -57,23 +58,23 @@ impl Words for Gemini {
     }
 }
 
-/// A body whose members are in the one form that is read here, of the two that Google takes.
+/// Rewrites a body into the one spelling of members that is read here; Google takes two.
 pub(crate) fn camel_case(body: &Value) -> Cow<'_, Value> {
     camel::of(body)
 }
 
-/// Stands where a model of the third generation wants the signature of a call that another model
-/// made. Google documents it for that.
+/// Stands in for a signature if a model of the third generation needs one for a call that another
+/// model made. Google documents it for this purpose.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What a model takes depends on its generation.
+/// What a model accepts, by its generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Generation {
-    /// The first and the second count thoughts in tokens, later ones in levels.
+    /// Whether thinking is set by a level. The first and second generation take a number of tokens.
     has_levels: bool,
-    /// The first and the second refuse ids of calls on Vertex AI.
+    /// Whether ids of calls are accepted. On Vertex AI the first and second generation refuse them.
     has_ids: bool,
-    /// From the third on, a call without its signature is refused.
+    /// Whether a call without its signature is refused, as from the third generation on.
     wants_signatures: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Requests and answers that all dialects can be tried with. They have everything that most can say;
-//! whoever cannot say a member takes it out before.
+//! Random requests and answers to try all dialects with. They contain everything that most dialects
+//! can express; a test first removes what its dialect cannot.
 
 use super::Dialect;
 use super::parts::plain;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::{Number, json};
 use types::models::TokenUsage;
 
-/// Never empty, and nowhere nothing but white space.
+/// Text that is never empty, and nowhere consists only of white space.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9\"\\\\{}ä日🦀]{1,12}( [a-z\n]{1,8}[a-z]){0,2}"
 }
@@ -22,12 +22,12 @@ fn word() -> impl Strategy<Value = String> {
     "[a-zA-Z][a-zA-Z0-9_]{0,10}"
 }
 
-/// As providers make them, in base64.
+/// A proof in base64, as providers make them.
 fn proof() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9]{12}([a-zA-Z0-9]{4}){0,4}"
 }
 
-/// With few digits, so that it is the same number after it was written.
+/// A number with few digits, so that it is the same after it was written and read.
 fn share() -> impl Strategy<Value = Number> {
     (1u32..20).prop_map(|twentieths| Number::from_f64(f64::from(twentieths) / 20.0).unwrap())
 }
@@ -71,7 +71,7 @@ fn call() -> impl Strategy<Value = ToolCall> {
     })
 }
 
-/// No two alike.
+/// Tool calls with distinct ids.
 fn calls(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<ToolCall>> {
     proptest::collection::vec(call(), count).prop_map(|mut calls| {
         for (index, call) in calls.iter_mut().enumerate() {
@@ -86,7 +86,7 @@ fn result(call: &ToolCall, content: Vec<Content>, is_error: bool) -> Part {
     plain(Content::ToolResult { call, name, content, is_error })
 }
 
-/// What the user says, and what came of it.
+/// A message of the user and what follows it, up to the results of tools.
 fn turn() -> impl Strategy<Value = Vec<Message>> {
     let user = proptest::collection::vec(said(), 1..3);
     let shown =
@@ -171,7 +171,7 @@ fn reasoning() -> impl Strategy<Value = Reasoning> {
         .prop_map(|((effort, budget_tokens), summary)| Reasoning { effort, budget_tokens, summary })
 }
 
-/// Its model has no name: whoever tries it knows what to call it.
+/// A request. Its model has no name; the test gives it one.
 pub(crate) fn chat() -> impl Strategy<Value = Chat> {
     use proptest::option::of;
     let numbers = (of(4096u64..9000), of(share()), of(share()), of(1u64..50));
@@ -216,7 +216,7 @@ fn usage() -> impl Strategy<Value = TokenUsage> {
     )
 }
 
-/// One choice: what was thought, what was said, and what is called, where any of it may be missing.
+/// An answer with one choice: a thought, a text and calls, any of which may be missing.
 pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     let said = (proptest::option::of(thought()), proptest::option::of(text()), calls(0..3));
     let rest = (word(), word(), 1i64..2_000_000_000, proptest::option::of(usage()), any::<bool>());
@@ -234,7 +234,7 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     })
 }
 
-/// The same answer as a stream, in pieces of at most `length` characters.
+/// Cuts an answer into a stream with pieces of at most `length` characters.
 pub(crate) fn deltas(answer: &Answer, length: usize) -> Vec<Delta> {
     let (id, model) = (answer.id.clone(), answer.model.clone());
     let mut deltas = vec![Delta::Begin { id, model, created: answer.created }];
@@ -275,7 +275,7 @@ pub(crate) fn deltas(answer: &Answer, length: usize) -> Vec<Delta> {
     deltas
 }
 
-/// The answer that a stream of one choice tells.
+/// Puts a stream of one choice together into an answer.
 pub(crate) fn assembled(deltas: &[Delta]) -> Answer {
     let mut answer = Answer::default();
     let mut choice = Choice { parts: Vec::new(), finish: Finish::Other("none".to_owned()) };
@@ -331,7 +331,7 @@ pub(crate) fn assembled(deltas: &[Delta]) -> Answer {
     answer
 }
 
-/// A stream as this dialect writes it.
+/// Writes a stream in this dialect.
 pub(crate) fn written(dialect: Dialect, deltas: &[Delta]) -> Vec<u8> {
     let asked = Chat { stream_usage: true, ..Chat::default() };
     let (mut writer, mut out) = (dialect.words().writer(&asked), BytesMut::new());
@@ -339,7 +339,7 @@ pub(crate) fn written(dialect: Dialect, deltas: &[Delta]) -> Vec<u8> {
     out.to_vec()
 }
 
-/// What its reader makes of bytes that come in two pieces.
+/// Reads bytes that arrive in two pieces.
 pub(crate) fn read(dialect: Dialect, bytes: &[u8], at: usize) -> Vec<Delta> {
     let (mut reader, mut deltas) = (dialect.words().reader(), Vec::new());
     let mut events = Events::new(1 << 20);

@@ -1,11 +1,11 @@
-//! Reading the members of JSON objects, with the place of each for whoever sent it.
+//! Reads the members of JSON objects, and knows the place of each for error messages.
 
 use super::Unsayable;
 use crate::chat::Others;
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// A place in a body, such as `messages[2].content[0]`. Costs nothing before it is told.
+/// A place in a body, such as `messages[2].content[0]`. It is only formatted when it is needed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At<'a> {
     parent: Option<&'a At<'a>>,
@@ -50,7 +50,7 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// An object of which members are taken. `null` is as good as absent.
+/// An object whose members are taken one by one. `null` counts as absent.
 #[derive(Debug)]
 pub(crate) struct Members<'v> {
     map: &'v Map<String, Value>,
@@ -66,7 +66,7 @@ impl<'v> Members<'v> {
         }
     }
 
-    /// Where a member is. For messages.
+    /// Builds an error about a member.
     pub(crate) fn wrong(&self, name: &str, why: impl Into<String>) -> Unsayable {
         self.at.name(name).wrong(why)
     }
@@ -117,18 +117,18 @@ impl<'v> Members<'v> {
         self.typed(name, "a number", |value| value.as_number().cloned())
     }
 
-    /// Empty where it is absent.
+    /// Takes a list, which is empty if the member is absent.
     pub(crate) fn list(&mut self, name: &'static str) -> Result<&'v [Value], Unsayable> {
         let list = self.typed(name, "a list", |value| value.as_array().map(Vec::as_slice))?;
         Ok(list.unwrap_or(&[]))
     }
 
-    /// Numbers of a usage, where what is missing is none.
+    /// Takes a number of tokens from a usage, which is 0 if the member is absent.
     pub(crate) fn tokens(&mut self, name: &'static str) -> u64 {
         self.value(name).and_then(Value::as_u64).unwrap_or(0)
     }
 
-    /// All that nobody took.
+    /// Returns all members that were not taken.
     pub(crate) fn others(self) -> Others {
         let is_left = |(name, value): &(&String, &Value)| {
             !self.taken.contains(&name.as_str()) && !value.is_null()
@@ -142,7 +142,7 @@ impl<'v> Members<'v> {
     }
 }
 
-/// An object that is being written.
+/// A JSON object under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Object(pub(crate) Map<String, Value>);
 

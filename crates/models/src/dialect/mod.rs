@@ -1,8 +1,9 @@
-//! Readers and writers of each dialect.
+//! Readers and writers of each provider's dialect.
 //!
-//! A reader understands what its provider publishes and refuses what it does not understand where
-//! leaving it out would change the meaning. A writer names what it cannot say: as an error where
-//! the request would mean something else without it, and among its [`Losses`] otherwise.
+//! A reader understands what its provider documents. It refuses what it does not understand if
+//! leaving that out would change the meaning. A writer reports what its dialect cannot express: as
+//! an error if the request would mean something else without it, and otherwise as one of the
+//! [`Losses`].
 
 pub mod anthropic;
 pub mod cohere;
@@ -29,7 +30,7 @@ use crate::events::Event;
 use bytes::BytesMut;
 use serde_json::Value;
 
-/// The words in which a model is asked.
+/// The format of requests and answers that a provider's API uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
     /// `/v1/chat/completions`
@@ -55,7 +56,7 @@ impl Dialect {
         }
     }
 
-    /// As it is called in answers and documents.
+    /// Returns its name in the API and in documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -67,12 +68,12 @@ impl Dialect {
     }
 }
 
-/// What was left out because the other side has no words for it, each by its name in the request.
+/// What was left out because the other dialect cannot express it, each by its name in the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Losses(pub Vec<String>);
 
 impl Losses {
-    /// A caller may send any number of members with any names. Enough of them tell what is wrong.
+    /// A caller can send any number of members under any names. This many show what is wrong.
     const NAMES_MAX: usize = 32;
     const NAME_MAX: usize = 64;
 
@@ -88,11 +89,11 @@ impl Losses {
     }
 }
 
-/// Why a request cannot be put into another dialect, or is none. For the caller.
+/// Why a request is invalid or cannot be translated into another dialect. Shown to the caller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {why}")]
 pub struct Unsayable {
-    /// Such as `messages[2].content[0]`.
+    /// The place in the request, such as `messages[2].content[0]`.
     pub at: String,
     pub why: String,
 }
@@ -102,7 +103,7 @@ impl Unsayable {
         Self { at: at.to_string(), why: why.into() }
     }
 
-    /// What the caller is told.
+    /// Returns the error for the caller.
     pub fn fault(&self) -> Fault {
         Fault {
             status: 400,
@@ -113,7 +114,7 @@ impl Unsayable {
     }
 }
 
-/// A provider's answer that is none in its dialect.
+/// A provider's answer that is not valid in its dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the provider's answer cannot be read: {0}")]
 pub struct Unreadable(pub String);
@@ -124,7 +125,7 @@ impl From<Unsayable> for Unreadable {
     }
 }
 
-/// One dialect, both ways.
+/// Reads and writes one dialect.
 pub trait Words: Send + Sync {
     fn read_request(&self, body: &Value) -> Result<Chat, Unsayable>;
     fn write_request(&self, chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayable>;
@@ -133,9 +134,10 @@ pub trait Words: Send + Sync {
     fn read_fault(&self, status: u16, body: &[u8]) -> Fault;
     fn write_fault(&self, fault: &Fault) -> Value;
     fn reader(&self) -> Box<dyn StreamReader>;
-    /// Writes for whoever sent this request.
+    /// Makes the writer of the answer's stream. `asked` is the caller's request.
     fn writer(&self, asked: &Chat) -> Box<dyn StreamWriter>;
-    /// Whether a schema for the answer has to be said as a tool that the model must call.
+    /// Returns whether a schema for the answer has to be written as a tool that the model must
+    /// call.
     fn says_schema_as_tool(&self, _: &Chat) -> bool {
         false
     }
@@ -144,8 +146,8 @@ pub trait Words: Send + Sync {
 pub trait StreamReader: Send {
     fn read(&mut self, event: &Event<'_>, deltas: &mut Vec<Delta>) -> Result<(), Unreadable>;
 
-    /// The provider has closed the stream. Those whose streams have no last event say here how it
-    /// ended; whether it was cut is seen by whether [`Delta::End`] was told.
+    /// Ends the stream after the provider has closed it. Readers of dialects without a last event
+    /// push here how it ended. The caller takes a stream without [`Delta::End`] as cut off.
     fn end(&mut self, _deltas: &mut Vec<Delta>) -> Result<(), Unreadable> {
         Ok(())
     }

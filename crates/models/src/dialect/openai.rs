@@ -1,8 +1,8 @@
-//! Chat completions, as OpenAI publishes them and many others serve them.
+//! Chat completions, as OpenAI documents them and many other providers serve them.
 //!
-//! Beside what is published, the names that others made common are read and written: the reasoning
-//! of an answer as `reasoning_content` (also read as `reasoning`), its proofs as `thinking_blocks`,
-//! those of a call as `extra_content.google.thought_signature`, and `top_k`.
+//! In addition to what is documented, names that other providers made common are read and written:
+//! the reasoning of an answer as `reasoning_content` (also read as `reasoning`), its proofs as
+//! `thinking_blocks`, the proof of a call as `extra_content.google.thought_signature`, and `top_k`.
 
 mod answer;
 mod read;
@@ -62,8 +62,8 @@ impl Words for OpenAi {
     }
 }
 
-/// Whether this is one of OpenAI's models that refuse `max_tokens`. All the others know that name,
-/// and not all of those who speak like OpenAI know the newer one.
+/// Returns whether this is one of OpenAI's models that refuse `max_tokens`. All other models know
+/// that name, and not every compatible provider knows the newer one.
 fn is_reasoning_model(model: &str) -> bool {
     let name = model.rsplit(['/', ':']).next().unwrap_or(model);
     let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -73,7 +73,7 @@ fn is_reasoning_model(model: &str) -> bool {
     name.strip_prefix('o').is_some_and(|rest| digits(rest) > 0)
 }
 
-/// Mistral refuses every member that it does not know.
+/// Returns whether Mistral is called, which refuses every member that it does not know.
 fn is_mistral(chat: &Chat) -> bool {
     chat.provider == Some(ModelType::Mistral)
 }
@@ -88,7 +88,7 @@ fn read_finish(word: &str) -> Finish {
     }
 }
 
-/// A refusal in words ends as any answer does.
+/// Writes why an answer ended. A refusal in words ends like any other answer.
 fn write_finish(finish: &Finish, says_refusal: bool) -> &'static str {
     match finish {
         Finish::Length => "length",
@@ -104,7 +104,7 @@ fn read_usage(usage: &Value) -> TokenUsage {
     let (input, output) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
     let cached = count(&input["cached_tokens"]).or(count(&usage["prompt_cache_hit_tokens"]));
     let prompt = count(&usage["prompt_tokens"]).unwrap_or(0);
-    // xAI leaves what was thought out of the output, and in the sum of both.
+    // xAI does not count thoughts as output, but does in the total.
     let rest = count(&usage["total_tokens"]).unwrap_or(0).saturating_sub(prompt);
     TokenUsage {
         input: prompt,

@@ -1,4 +1,4 @@
-//! What several dialects say alike.
+//! What several dialects have in common.
 
 use super::members::At;
 use super::{Losses, Unsayable};
@@ -10,7 +10,7 @@ pub(crate) fn plain(content: Content) -> Part {
     Part { content, others: Others::new() }
 }
 
-/// A `data:` address is the data itself.
+/// Reads a URL. A `data:` URL becomes the data itself.
 pub(crate) fn source(url: &str, at: &At<'_>) -> Result<Source, Unsayable> {
     let Some(rest) = url.strip_prefix("data:") else { return Ok(Source::Url(url.to_owned())) };
     let Some((head, data)) = rest.split_once(',') else {
@@ -27,7 +27,7 @@ pub(crate) fn data_url(media_type: &str, data: &str) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-/// Of a file in plain base64, by its name.
+/// Guesses the media type of a file in plain base64 from its name.
 pub(crate) fn media_type(name: Option<&str>) -> &'static str {
     let extension = name.and_then(|name| name.rsplit_once('.')).map(|(_, extension)| extension);
     match extension.map(str::to_ascii_lowercase).as_deref() {
@@ -54,8 +54,8 @@ pub(crate) fn audio_format(media_type: &str) -> &str {
     }
 }
 
-/// Appends to the conversation. Results of tools stand together, and so do the items of one turn of
-/// the assistant where `joins`.
+/// Appends a message to the conversation. Consecutive results of tools are joined into one message,
+/// and with `joins` also other consecutive messages of the same role.
 pub(crate) fn push(messages: &mut Vec<Message>, message: Message, joins: bool) {
     match messages.last_mut() {
         Some(last) if last.role == message.role && (joins || last.role == Role::Tool) => {
@@ -65,7 +65,7 @@ pub(crate) fn push(messages: &mut Vec<Message>, message: Message, joins: bool) {
     }
 }
 
-/// Leaves only the tools that a choice names.
+/// Removes all tools that a choice does not name.
 pub(crate) fn allow<'n>(
     tools: &mut Vec<Tool>,
     names: impl Iterator<Item = &'n str>,
@@ -80,7 +80,7 @@ pub(crate) fn allow<'n>(
     }
 }
 
-/// Members that another dialect knows by the same name and in the same sense are taken over.
+/// Passes on members that the other dialect knows by the same name and with the same meaning.
 pub(crate) fn others(
     others: &Others,
     known: impl Fn(&str, &Value) -> bool,
@@ -96,7 +96,7 @@ pub(crate) fn others(
     }
 }
 
-/// What says no more than leaving it out does.
+/// Returns whether leaving the member out says the same.
 fn is_default(name: &str, value: &Value) -> bool {
     match value {
         Value::Bool(value) => !value,
@@ -114,14 +114,14 @@ fn is_default(name: &str, value: &Value) -> bool {
     }
 }
 
-/// Members of parts and of tools that cannot be said.
+/// Reports members of parts and tools that cannot be expressed.
 pub(crate) fn lose(others: &Others, losses: &mut Losses) {
     for name in others.keys() {
         losses.note(name.as_str());
     }
 }
 
-/// OpenAI refuses longer names of who asks. Claude Code's are longer in every request.
+/// Longest id of an end user that OpenAI takes. Claude Code sends a longer one in every request.
 const END_USER_MAX: usize = 64;
 
 pub(crate) fn end_user<'c>(chat: &'c Chat, losses: &mut Losses) -> Option<&'c str> {
@@ -133,7 +133,7 @@ pub(crate) fn end_user<'c>(chat: &'c Chat, losses: &mut Losses) -> Option<&'c st
     Some(user)
 }
 
-/// How much thinking a word asks for, in tokens.
+/// Returns how many tokens of thinking an effort stands for.
 pub(crate) fn budget_of(effort: &str) -> u64 {
     match effort {
         "minimal" => 1024,

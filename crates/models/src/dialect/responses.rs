@@ -1,5 +1,5 @@
-//! Responses, the newer dialect of OpenAI. Only what stands in a request itself can be told to
-//! another provider: what OpenAI remembers or does between requests cannot.
+//! Responses, the newer dialect of OpenAI. Only what is in a request itself can be translated for
+//! another provider, not what OpenAI remembers or does between requests.
 
 mod answer;
 mod read;
@@ -51,7 +51,7 @@ impl Words for Responses {
     }
 }
 
-/// Of an answer that came to its end, or was ended.
+/// Reads why an answer ended, whether it is complete or not.
 fn read_finish(response: &Value, parts: &[Part]) -> Finish {
     match response["incomplete_details"]["reason"].as_str() {
         Some("max_output_tokens") => return Finish::Length,
@@ -69,7 +69,7 @@ fn read_finish(response: &Value, parts: &[Part]) -> Finish {
     }
 }
 
-/// Why an answer is not complete, if it is not.
+/// Returns why an answer is incomplete, if it is.
 fn incomplete(finish: &Finish, says_refusal: bool) -> Option<&'static str> {
     match finish {
         Finish::Length => Some("max_output_tokens"),

@@ -1,5 +1,5 @@
-//! What a dialect can say is the same after it was written and read. What it cannot say is taken out
-//! here first, so this is also the list of that.
+//! Tests that what a dialect can express is the same after it was written and read. What it cannot
+//! express is removed here first, so this is also the list of that.
 
 use super::generators::{answer, assembled, chat, deltas, read, written};
 use super::{Dialect, Losses};
@@ -18,7 +18,7 @@ fn is_thought(part: &Part) -> bool {
 }
 
 fn openai(chat: &mut Chat) {
-    // So that it is not asked for `max_tokens`, in one half of the cases.
+    // The name decides which member holds `max_tokens`; half of the cases use each.
     chat.model = if chat.stream { "gpt-5" } else { "gpt-4o" }.to_owned();
     chat.top_k = None;
     if chat.stream {
@@ -58,7 +58,7 @@ fn responses(chat: &mut Chat) {
             }
             *is_error = false;
         }
-        // There is one kind of proof.
+        // This dialect has one kind of proof.
         Content::Reasoning { signature, sealed, .. } => {
             *sealed = sealed.take().or(signature.take());
         }
@@ -121,7 +121,7 @@ fn same_request(dialect: Dialect, mut chat: Chat) -> Result<(), TestCaseError> {
     let written = dialect.words().write_request(&chat, &mut losses).unwrap();
     let mut found = dialect.words().read_request(&written).unwrap();
     prop_assert_eq!(losses.0, Vec::<String>::new(), "{}", written);
-    // What says that the provider is to keep nothing.
+    // It was added so that the provider stores nothing.
     found.others.remove("store");
     if dialect == Dialect::Anthropic && !chat.stream {
         chat.stream_usage = true;
@@ -130,7 +130,7 @@ fn same_request(dialect: Dialect, mut chat: Chat) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What this dialect has no words for in an answer.
+/// Removes from an answer what this dialect cannot express.
 fn sayable(dialect: Dialect, answer: &mut Answer) {
     if dialect == Dialect::Anthropic {
         answer.created = None;
@@ -185,7 +185,7 @@ proptest! {
         }
     }
 
-    /// Also when it is cut at any byte on its way.
+    /// The same holds if the stream is cut at any byte on its way.
     #[test]
     fn a_stream_is_the_same(answer in answer(), length in 1usize..9, at in 0usize..6000) {
         for dialect in OURS {
@@ -197,7 +197,7 @@ proptest! {
         }
     }
 
-    /// Whatever stands where, a reader comes to an end with it.
+    /// Whatever a body contains, a reader gets to its end without a panic.
     #[test]
     fn no_body_is_too_strange(chat in chat(), seed in any::<u64>()) {
         for dialect in OURS {
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// Puts something else in one place.
+/// Replaces one value somewhere in a body by something else.
 fn spoil(value: &mut serde_json::Value, seed: u64) {
     use serde_json::{Value, json};
     let count = match value {

@@ -1,9 +1,9 @@
-//! Writing server-sent events.
+//! Writes server-sent events.
 
 use bytes::{BufMut, BytesMut};
 use serde_json::Value;
 
-/// An event without a name, as in chat completions.
+/// Writes an event without a name, as in chat completions.
 pub(crate) fn data(out: &mut BytesMut, value: &Value) {
     out.extend_from_slice(b"data: ");
     json(out, value);
@@ -17,7 +17,7 @@ pub(crate) fn named(out: &mut BytesMut, name: &str, value: &Value) {
     data(out, value);
 }
 
-/// What readers skip.
+/// Writes a comment, which readers skip.
 pub(crate) fn comment(out: &mut BytesMut) {
     out.extend_from_slice(b": ping\n\n");
 }

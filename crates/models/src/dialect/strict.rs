@@ -1,12 +1,12 @@
-//! Schemas that a model is held to: OpenAI and Anthropic take no object that is open to other
-//! members, and OpenAI none whose members may be absent.
+//! Checks and closes schemas that a model is held to. OpenAI and Anthropic do not take objects that
+//! allow other members, and OpenAI does not take objects with optional members.
 
 use super::Losses;
 use crate::chat::Tool;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Members whose values are schemas by name, and those that are lists of schemas.
+/// Members of a schema whose values are maps of schemas, and those that are lists of schemas.
 const BY_NAME: [&str; 3] = ["properties", "$defs", "definitions"];
 const LISTS: [&str; 4] = ["anyOf", "allOf", "oneOf", "prefixItems"];
 
@@ -23,7 +23,7 @@ fn is_within(name: &str) -> bool {
     name == "items" || BY_NAME.contains(&name) || LISTS.contains(&name)
 }
 
-/// What stands in a member of a schema, where that is schemas.
+/// Returns the schemas within a member of a schema.
 fn schemas<'s>(name: &str, value: &'s Value) -> Vec<&'s Value> {
     match value {
         Value::Object(map) if BY_NAME.contains(&name) => map.values().collect(),
@@ -32,7 +32,7 @@ fn schemas<'s>(name: &str, value: &'s Value) -> Vec<&'s Value> {
     }
 }
 
-/// Whether OpenAI takes it as a strict one.
+/// Returns whether OpenAI takes the schema as a strict one.
 pub(crate) fn is_strict(schema: &Value) -> bool {
     let Value::Object(map) = schema else { return true };
     let is_required = |name: &String| {
@@ -66,7 +66,7 @@ pub(crate) fn of_tool(tool: &Tool, losses: &mut Losses) -> Option<bool> {
     tool.strict
 }
 
-/// With every object closed that does not say whether it is.
+/// Forbids other members in every object that does not say whether it allows them.
 pub(crate) fn closed(schema: &Value) -> Cow<'_, Value> {
     let mut closed = schema.clone();
     match close(&mut closed) {
@@ -75,7 +75,7 @@ pub(crate) fn closed(schema: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Whether anything was.
+/// Closes a schema. Returns whether anything changed.
 fn close(schema: &mut Value) -> bool {
     let Value::Object(map) = schema else { return false };
     let is_open = is_object(map) && !map.contains_key("additionalProperties");

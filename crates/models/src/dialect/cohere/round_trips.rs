@@ -1,5 +1,5 @@
-//! What Cohere can say is the same after it was written and read. What it cannot say is taken out
-//! here first, so this is also the list of that.
+//! Tests that what Cohere's dialect can express is the same after it was written and read. What it
+//! cannot express is removed here first, so this is also the list of that.
 
 use super::*;
 use crate::chat::{Content, Format, Message, Part, Role, ToolChoice};
@@ -66,7 +66,7 @@ proptest! {
         prop_assert_eq!(found, chat, "{}", body);
     }
 
-    /// Also as a stream that is cut at any byte on its way.
+    /// The same holds for a stream that is cut at any byte on its way.
     #[test]
     fn an_answer_is_the_same(mut answer in answer(), length in 1usize..9, at in 0usize..6000) {
         bare(&mut answer.choices[0].parts);

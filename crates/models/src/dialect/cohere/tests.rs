@@ -195,7 +195,7 @@ fn errors_are_messages() {
     assert_eq!(Cohere.write_fault(&fault), json!({"message": "invalid api token"}));
 }
 
-/// As Cohere publishes it.
+/// A stream as Cohere documents it.
 const STREAM: &str = concat!(
     "event: message-start\n",
     r#"data: {"type":"message-start","id":"m1","delta":{"message":{"role":"assistant","content":[]}}}"#,

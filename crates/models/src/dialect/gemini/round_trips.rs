@@ -1,5 +1,5 @@
-//! What Gemini can say is the same after it was written and read. What it cannot say is taken out
-//! here first, so this is also the list of that.
+//! Tests that what Gemini's dialect can express is the same after it was written and read. What it
+//! cannot express is removed here first, so this is also the list of that.
 
 use super::*;
 use crate::chat::{Content, Format, Part, Role};
@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::dialect::generators::{answer, assembled, chat, deltas, read, written};
 use proptest::prelude::*;
 
-/// A proof belongs to what comes after it, and thoughts are words.
+/// Removes proofs, which belong to the part after them, so that thoughts are only text.
 fn bare(parts: &mut Vec<Part>) {
     for part in parts.iter_mut() {
         if let Content::Reasoning { signature, sealed, .. } = &mut part.content {
@@ -46,7 +46,7 @@ fn plainly(content: &mut Content) {
         Content::File { name, .. } => *name = None,
         Content::ToolResult { content, .. } => {
             content.iter_mut().for_each(plainly);
-            // What is said comes before what is shown.
+            // Text comes before images.
             let texts: Vec<_> = content
                 .iter()
                 .filter_map(|content| match content {
@@ -61,7 +61,7 @@ fn plainly(content: &mut Content) {
     }
 }
 
-/// Names of tools stand at their results here.
+/// Removes the names of tools from their results, where this dialect repeats them.
 fn unnamed(chat: &mut Chat) {
     for message in &mut chat.messages {
         for part in &mut message.parts {
@@ -84,7 +84,7 @@ proptest! {
         prop_assert_eq!(found, chat, "{}", body);
     }
 
-    /// Also as a stream that is cut at any byte on its way.
+    /// The same holds for a stream that is cut at any byte on its way.
     #[test]
     fn an_answer_is_the_same(mut answer in answer(), length in 1usize..9, at in 0usize..6000) {
         bare(&mut answer.choices[0].parts);
@@ -101,7 +101,7 @@ proptest! {
         prop_assert_eq!(found, answer, "{}", String::from_utf8_lossy(&bytes));
     }
 
-    /// A proof stays before what it was before.
+    /// A proof stays before the part it was before.
     #[test]
     fn proofs_are_kept(answer in answer(), length in 1usize..9, at in 0usize..6000) {
         let proofs = |answer: &Answer| -> Vec<String> {

@@ -195,7 +195,7 @@ fn user(text: &str) -> Message {
     Message { role: Role::User, name: None, parts }
 }
 
-/// A conversation in which two tools were called at once, and answered in the other order.
+/// A conversation in which two tools were called at once and answered in reverse order.
 fn with_calls(model: &str) -> Chat {
     let call = |id: &str| {
         let (id, name) = (id.to_owned(), "f".to_owned());
@@ -280,7 +280,7 @@ fn results_of_tools_stay_what_they_are() {
     };
     assert_eq!(output(r#"{ "a": "x  y" }"#), json!({"a": "x  y"}));
     assert_eq!(output("sunny"), json!({"output": "sunny"}));
-    // Read as an object, these would be something else.
+    // Read as objects, these would change.
     for text in [r#"{"output": 1}"#, r#"{"error": "x"}"#, r#"{"a": 1.0e400}"#, r#"{"a":1,"a":2}"#] {
         assert_eq!(output(text), json!({"output": text}));
     }
@@ -408,7 +408,7 @@ fn errors_are_googles() {
     assert_eq!(again, Fault { kind: Some("RESOURCE_EXHAUSTED".to_owned()), ..fault });
 }
 
-/// As older models do, each piece says that it is the last.
+/// A stream as older models send it: each piece says that it is the last.
 const STREAM: &str = concat!(
     r#"data: {"candidates":[{"content":{"role":"model","parts":[{"text":"It","thought":true}]},"#,
     r#""finishReason":"STOP","index":0}],"modelVersion":"g","responseId":"r1"}"#,
@@ -530,13 +530,13 @@ proptest! {
         };
         let messages = messages.into_iter().map(of).collect();
         let chat = Chat { messages, stream_usage: true, ..Chat::default() };
-        // Also calls of users, who make none: they pass as what they are.
+        // Calls in messages of users, which users do not make, also stay what they are.
         let (body, losses) = write(&chat);
         prop_assert!(losses.is_empty());
         prop_assert_eq!(read(body), chat);
     }
 
-    /// However the bytes are cut, the pieces are the same.
+    /// The pieces are the same however the bytes are cut.
     #[test]
     fn lists_can_be_cut(texts in proptest::collection::vec("[ -~]{0,9}", 0..5), at in 0usize..200) {
         let list: Vec<_> = texts.iter().map(|text| json!({"text": text, "b": {"{": "}"}})).collect();
@@ -550,7 +550,7 @@ proptest! {
         prop_assert_eq!(found, list);
     }
 
-    /// Nothing that anyone sends is more than refused.
+    /// Whatever is sent is refused at worst.
     #[test]
     fn nonsense_is_refused(text in "[\\[\\]{}:,\"a-z0-9]{0,40}", data in "\\PC{0,40}") {
         if let Ok(value) = serde_json::from_str::<Value>(&text) {
