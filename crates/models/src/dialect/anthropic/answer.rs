@@ -1,4 +1,4 @@
-//! Answers.
+//! Reads and writes answers.
 
 use super::{Counts, read, read_finish, write, write_finish, write_usage};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
@@ -57,7 +57,7 @@ pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
     })
 }
 
-/// A call has no place for the signature of the thoughts that led to it; a thought before it has.
+/// Writes the signature of a call as a thought before it: a call has no place for it.
 fn proof_of_call(part: &Part) -> Option<Object> {
     let Content::ToolCall(call) = &part.content else { return None };
     let signature = Some(call.signature.clone()?);
@@ -85,7 +85,7 @@ fn block(part: &Part, losses: &mut Losses) -> Option<Object> {
             body.put("type", "tool_use");
             body.put("id", write::id(&call.id).as_ref());
             body.put("name", call.name.as_str());
-            // Models write what is no JSON now and then; who asked for the tool sees what it was.
+            // Now and then models write invalid JSON. Whoever offered the tool gets to see it.
             let input = write::input(&call.arguments, &At::BODY);
             body.put("input", input.unwrap_or_else(|_| json!({"arguments": call.arguments})));
         }

@@ -1,4 +1,4 @@
-//! Requests.
+//! Reads requests.
 
 use crate::chat::{
     Chat, Content, Format, Message, Others, Part, Reasoning, Role, Source, Tool, ToolCall,
@@ -27,7 +27,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
         top_k: body.count("top_k")?,
         stop: stop(&mut body)?,
         stream: body.flag("stream")?.unwrap_or(false),
-        // Streams of this dialect always say it.
+        // Streams of this dialect always report what was used.
         stream_usage: true,
         ..Chat::default()
     };
@@ -45,7 +45,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
         chat.messages.push(Message { role, name, parts: contents(Some(system), system_at)? });
     }
     messages(body.list("messages")?, &mut chat)?;
-    // Clouds want it in the body.
+    // Clouds expect it in the body.
     body.value("anthropic_version");
     chat.others.extend(body.others());
     Ok(chat)
@@ -57,7 +57,7 @@ fn stop(body: &mut Members<'_>) -> Result<Vec<String>, Unsayable> {
     all.ok_or_else(|| body.wrong("stop_sequences", "has to be a list of text"))
 }
 
-/// How it thinks, and in which form it answers.
+/// Reads how much to think, and the form of the answer.
 fn output(body: &mut Members<'_>, chat: &mut Chat) -> Result<(), Unsayable> {
     let config = body.value("output_config");
     let mut effort = None;
@@ -163,7 +163,7 @@ fn messages(list: &[Value], chat: &mut Chat) -> Result<(), Unsayable> {
     Ok(())
 }
 
-/// What the user says and what tools answered stand in one message here.
+/// Splits a message of the user: in this dialect it also holds the results of tools.
 fn split(parts: Vec<Part>, messages: &mut Vec<Message>) {
     let mut runs: Vec<Message> = Vec::new();
     for part in parts {
@@ -231,7 +231,7 @@ pub(super) fn block(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
 
 fn others(members: Members<'_>) -> Others {
     let mut others = members.others();
-    // An answer has these, and is sent back with them.
+    // Answers have an empty list of them, which is sent back with the conversation.
     others.retain(|name, value| {
         name != "citations" || value.as_array().is_none_or(|list| !list.is_empty())
     });

@@ -1,4 +1,4 @@
-//! Streams: blocks one after another, each with a start, deltas and a stop.
+//! Reads and writes streams: blocks one after another, each with a start, deltas and a stop.
 
 use super::{Counts, read_fault, read_finish, write, write_finish, write_usage};
 use super::{UNPROVEN, is_proof};
@@ -135,7 +135,7 @@ impl Reader {
                 let signature = Some(signature);
                 deltas.push(Delta::ReasoningProof { choice: 0, signature, sealed: None });
             }
-            // Nobody else reads nothing as no arguments.
+            // Other dialects do not take an empty text as a call without arguments.
             Open::Call { part, has_arguments: false } => {
                 deltas.push(Delta::ToolArguments { choice: 0, part, text: "{}".to_owned() });
             }
@@ -154,7 +154,7 @@ fn say(text: Option<&str>, deltas: &mut Vec<Delta>, delta: impl FnOnce(String) -
 enum Kind {
     Text,
     Thinking,
-    /// A thought whose proof was told.
+    /// A thought whose proof was written.
     Proven,
     Call(u32),
 }
@@ -226,7 +226,7 @@ impl Writer {
         }
     }
 
-    /// Ends the thought that it proves.
+    /// Writes the proof of a thought and ends it.
     fn prove(&mut self, signature: Option<&str>, sealed: Option<&str>, out: &mut BytesMut) {
         match (signature, sealed) {
             (None, Some(data)) if self.open != Some(Kind::Thinking) => {
@@ -306,7 +306,7 @@ impl StreamWriter for Writer {
                 self.prove(signature.as_deref(), sealed.as_deref(), out);
             }
             Delta::ToolBegin { choice: 0, part, id, name, signature } => {
-                // A call has no place for it; a thought before it has.
+                // A call has no place for the proof, but a thought before it has.
                 self.prove(signature.as_deref(), None, out);
                 self.call(*part, id, name, out);
             }
@@ -319,7 +319,7 @@ impl StreamWriter for Writer {
             Delta::Ping => Self::event(&json!({"type": "ping"}), out),
             Delta::Fault(fault) => self.fault(fault, out),
             Delta::End => self.end(out),
-            // A request of this dialect asks for one answer.
+            // A request in this dialect asks for one answer.
             Delta::Text { .. }
             | Delta::Refusal { .. }
             | Delta::Reasoning { .. }

@@ -23,7 +23,7 @@ fn versions_are_read_out_of_all_names() {
     assert!(knows_schemas("claude-opus-4-1") && !knows_schemas("claude-sonnet-4-1"));
 }
 
-/// As the published clients write it, with all that they can say.
+/// A request as the published clients write it, with everything that they can express.
 fn whole() -> Value {
     let mark = json!({"type": "ephemeral"});
     json!({
@@ -185,7 +185,7 @@ fn what_is_not_understood_is_refused_where_it_stands() {
     }
 }
 
-/// As published, with a thought, a ping and a call without arguments.
+/// A stream as documented, with a thought, a ping and a call without arguments.
 const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":3,"cache_read_input_tokens":2,"output_tokens":1}}}
 

@@ -1,5 +1,5 @@
-//! How much it thinks. The newer models are told an effort and think as much as they need; the
-//! older ones are told a number of tokens, which counts towards those of the answer.
+//! Writes how much to think. Newer models are given an effort and think as much as they need; older
+//! ones are given a number of tokens, which counts towards the length of the answer.
 
 use super::version;
 use crate::chat::{Chat, Content, Reasoning, Role, ToolChoice};
@@ -7,10 +7,10 @@ use crate::dialect::members::Object;
 use crate::dialect::{Losses, parts};
 use serde_json::json;
 
-/// What the provider demands at least.
+/// The smallest budget that the provider accepts.
 const BUDGET_MIN: u64 = 1024;
 
-/// Whether it thinks, which the oldest models cannot. Puts what has to be said of that.
+/// Writes how much to think. Returns whether the model thinks at all, which the oldest cannot.
 pub(super) fn put(
     chat: &Chat,
     max_tokens: u64,
@@ -76,7 +76,7 @@ fn adaptive(
     output_config.maybe("effort", effort);
     let mut thinking = Object::default();
     thinking.put("type", "adaptive");
-    // The older ones show their thoughts unasked.
+    // Older models show their thoughts without being asked.
     if is_newest && reasoning.summary.as_deref().is_some_and(|summary| summary != "none") {
         thinking.put("display", "summarized");
     }
@@ -87,8 +87,8 @@ fn is_off(reasoning: &Reasoning) -> bool {
     reasoning.effort.as_deref() == Some("none") || reasoning.budget_tokens == Some(0)
 }
 
-/// Who is made to call a tool cannot think before, and in the middle of calls only who has thought
-/// before them, and can prove it.
+/// Returns whether the model may think. It cannot if it must call a tool; and between calls only if
+/// it has thought before them and the proof is there.
 fn may(chat: &Chat) -> bool {
     if matches!(chat.tool_choice, Some(ToolChoice::Required | ToolChoice::Named(_))) {
         return false;

@@ -1,4 +1,4 @@
-//! Requests, written.
+//! Writes requests.
 
 use super::{is_newest, knows_schemas, max_tokens, thinking, version};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
@@ -82,7 +82,7 @@ fn sampling(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
     lost.iter().filter(|(_, is_lost)| *is_lost).for_each(|(name, _)| losses.note(*name));
 }
 
-/// What the models take that can be told how to choose.
+/// Writes the sampling parameters for models that take them.
 fn chosen(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
     let one = || serde_json::Number::from(1);
     let temperature = chat.temperature.clone().map(|found| match found.as_f64() {
@@ -100,7 +100,7 @@ fn chosen(chat: &Chat, thinks: bool, body: &mut Object, losses: &mut Losses) {
         }
         found => found,
     };
-    // The newer ones refuse both at once.
+    // Newer models refuse to get both at once.
     let is_newer = version(&chat.model).is_some_and(|version| version >= (4, 1));
     let refuses_top_p =
         |top_p: f64| (is_newer && temperature.is_some()) || (thinks && top_p < 0.95);
@@ -123,7 +123,7 @@ fn is_set(penalty: &serde_json::Number) -> bool {
 fn format(chat: &Chat, output_config: &mut Object, losses: &mut Losses) {
     match &chat.format {
         None | Some(Format::Text) => {}
-        // Nothing holds a model to JSON of any form here.
+        // Nothing makes a model answer in JSON of any form here.
         Some(Format::Json) => losses.note("response_format"),
         Some(Format::Schema { description, schema, .. }) => {
             if description.is_some() {
@@ -180,13 +180,13 @@ fn tool(tool: &Tool, chat: &Chat, losses: &mut Losses) -> Value {
     body.into()
 }
 
-/// What is to be cached, which only this dialect says.
+/// Writes what should be cached, which only this dialect can express.
 fn marks(others: &crate::chat::Others, body: &mut Object, losses: &mut Losses) {
     let knows = |name: &str, _: &Value| name == "cache_control";
     parts::others(others, knows, losses, |name, value| body.put(name, value.clone()));
 }
 
-/// The system's part, and the conversation.
+/// Writes the system prompt and the conversation.
 fn messages(chat: &Chat, losses: &mut Losses) -> Result<(Vec<Value>, Vec<Value>), Unsayable> {
     let all = At::BODY.name("messages");
     let (mut system, mut turns) = (Vec::new(), Vec::<(Role, Vec<Value>)>::new());
@@ -206,7 +206,7 @@ fn messages(chat: &Chat, losses: &mut Losses) -> Result<(Vec<Value>, Vec<Value>)
                 }
                 system.extend(written);
             }
-            // Results have to stand in one message, and what the user says besides, behind them.
+            // All results must be in one message, followed by anything the user says.
             (Role::Tool | Role::User, Some((Role::Tool, last))) => last.extend(written),
             (role, _) => turns.push((role, written)),
         }
@@ -218,7 +218,7 @@ fn messages(chat: &Chat, losses: &mut Losses) -> Result<(Vec<Value>, Vec<Value>)
     Ok((system, turns.into_iter().map(turn).collect()))
 }
 
-/// Plain text where that is all there is.
+/// Returns plain text if the blocks are nothing else.
 fn joined(mut blocks: Vec<Value>) -> Value {
     let is_plain = |block: &Value| {
         block["type"] == "text" && block.as_object().is_some_and(|map| map.len() == 2)
@@ -240,11 +240,11 @@ fn blocks(message: &Message, at: At<'_>, losses: &mut Losses) -> Result<Vec<Valu
     Ok(written)
 }
 
-/// None: nothing is left of it.
+/// Writes a block. Returns `None` if nothing of it remains.
 fn block(content: &Content, at: At<'_>, losses: &mut Losses) -> Result<Option<Object>, Unsayable> {
     let mut body = Object::default();
     match content {
-        // Blocks of nothing but white space are refused.
+        // Blocks of only white space are refused.
         Content::Text(text) | Content::Refusal(text) if text.trim().is_empty() => return Ok(None),
         Content::Text(text) => {
             body.put("type", "text");
@@ -295,7 +295,7 @@ fn block(content: &Content, at: At<'_>, losses: &mut Losses) -> Result<Option<Ob
     Ok(Some(body))
 }
 
-/// None: without a proof no thought is taken back.
+/// Writes a thought. Returns `None` without a proof: such a thought is not accepted.
 pub(super) fn thought(content: &Content) -> Option<Object> {
     let Content::Reasoning { text, signature, sealed } = content else { return None };
     let mut body = Object::default();
@@ -314,7 +314,7 @@ pub(super) fn thought(content: &Content) -> Option<Object> {
     Some(body)
 }
 
-/// Other providers' ids have characters that are refused here.
+/// Replaces characters in the ids of other providers that are refused here.
 pub(super) fn id(id: &str) -> Cow<'_, str> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     match id.chars().all(is_fine) {
@@ -323,7 +323,7 @@ pub(super) fn id(id: &str) -> Cow<'_, str> {
     }
 }
 
-/// Here it is JSON, and not a text of it.
+/// Reads the arguments of a call, which are JSON in this dialect and not text.
 pub(super) fn input(arguments: &str, at: &At<'_>) -> Result<Value, Unsayable> {
     if arguments.trim().is_empty() {
         return Ok(json!({}));

@@ -1,4 +1,4 @@
-//! Answers.
+//! Reads and writes answers.
 
 use super::{read, read_finish, read_usage, write, write_finish, write_usage};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
@@ -53,7 +53,7 @@ fn choice(value: &Value, at: At<'_>) -> Result<Choice, Unreadable> {
     let calls_at = message_at.name("tool_calls");
     for (index, value) in message.list("tool_calls")?.iter().enumerate() {
         parts.push(read::call(value, calls_at.index(index))?);
-        // Some say "stop" here as well.
+        // Some providers give "stop" as the reason here too.
         if finish == Finish::Stop {
             finish = Finish::ToolCalls;
         }
@@ -61,7 +61,7 @@ fn choice(value: &Value, at: At<'_>) -> Result<Choice, Unreadable> {
     Ok(Choice { parts, finish })
 }
 
-/// Of a list of parts, as Mistral answers.
+/// Reads one item of a list of parts, as Mistral answers.
 fn spoken(value: &Value) -> Option<Part> {
     match value["type"].as_str()? {
         "text" => Some(plain(Content::Text(value["text"].as_str()?.to_owned()))),

@@ -1,4 +1,4 @@
-//! Requests.
+//! Reads requests.
 
 use crate::chat::{
     Chat, Content, Format, Message, Part, Reasoning, Role, Source, Tool, ToolCall, ToolChoice,
@@ -50,7 +50,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
     Ok(chat)
 }
 
-/// Without these a request would be another one.
+/// Refuses members without which the request would mean something else.
 fn refuse(body: &mut Members<'_>) -> Result<(), Unsayable> {
     for name in ["functions", "function_call"] {
         if !body.is_absent(name) {
@@ -220,7 +220,7 @@ fn part(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
 
 fn image(value: Option<&Value>, at: At<'_>) -> Result<Content, Unsayable> {
     match value {
-        // Some of those who speak like OpenAI publish it so.
+        // Some compatible providers document it like this.
         Some(Value::String(url)) => {
             Ok(Content::Image { source: parts::source(url, &at)?, detail: None })
         }
@@ -285,11 +285,11 @@ fn said(members: &mut Members<'_>, content: Vec<Part>, at: At<'_>) -> Result<Vec
     Ok(said)
 }
 
-/// What was thought, with its proofs if there are some.
+/// Reads thoughts, with their proofs if they have some.
 pub(super) fn thoughts(members: &mut Members<'_>) -> Result<Vec<Part>, Unsayable> {
     let blocks = members.list("thinking_blocks")?;
     let text = members.text("reasoning_content")?;
-    // Others call the same so, and some say both.
+    // Other providers use this name, and some send both.
     let text = text.or(members.value("reasoning").and_then(Value::as_str));
     let owned = |value: &Value| value.as_str().map(str::to_owned);
     if blocks.is_empty() {

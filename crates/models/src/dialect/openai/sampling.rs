@@ -1,5 +1,5 @@
-//! How an answer is chosen, and how hard to think about it: OpenAI's own models refuse what those of
-//! others who speak alike take.
+//! Writes sampling parameters and how hard to think. OpenAI's own models refuse some that the
+//! models of compatible providers take.
 
 use super::is_mistral;
 use crate::chat::Chat;
@@ -8,13 +8,13 @@ use crate::dialect::{Losses, Unsayable, parts};
 use serde_json::Number;
 use types::kinds::model::ModelType;
 
-/// What OpenAI's models are by their names.
+/// The series of a model, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Series {
-    /// `o1`, `gpt-5` and later, with their version. That of `o` is 0.
+    /// `o1`, `gpt-5` and later, with their version. The version of the `o` models is 0.
     Reasons((u32, u32)),
     Plain,
-    /// None of OpenAI's, or one with open weights that others serve.
+    /// Not one of OpenAI's, or one with open weights that others serve.
     Foreign,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn put(chat: &Chat, body: &mut Object, losses: &mut Losses) -> Result
 
 fn refuses_sampling(series: Series, effort: Option<&str>) -> bool {
     match series {
-        // The later ones answer as the plain ones do where they are told not to think.
+        // Later models answer like the plain ones if they are told not to think.
         Series::Reasons(version) => version < (5, 1) || effort != Some("none"),
         Series::Plain | Series::Foreign => false,
     }
@@ -74,7 +74,7 @@ fn refuses_top_k(chat: &Chat) -> bool {
     is_mistral(chat) || chat.provider.is_some_and(|provider| refuses.contains(&provider))
 }
 
-/// What is the default need not be said.
+/// Reports the parameters that are lost. A default does not have to be written.
 fn lose(chat: &Chat, losses: &mut Losses) {
     let differs = |number: &Option<Number>, default: f64| {
         number.as_ref().is_some_and(|number| number.as_f64() != Some(default))
@@ -106,7 +106,7 @@ fn effort(chat: &Chat, series: Series, losses: &mut Losses) -> Option<String> {
         }
         (Series::Reasons(version), "max" | "xhigh") if version >= (5, 2) => "xhigh",
         (Series::Reasons(_), "max" | "xhigh") => "high",
-        // Only later ones can be told not to think at all.
+        // Only later models can be told not to think at all.
         (Series::Reasons((5, 0)), "none") => "minimal",
         (Series::Reasons((0, _)), "none") => "low",
         _ => return Some(effort),

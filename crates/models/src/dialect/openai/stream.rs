@@ -1,4 +1,4 @@
-//! Streams of chunks.
+//! Reads and writes streams of chunks.
 
 use super::answer::block;
 use super::{read, read_finish, read_usage, write_finish, write_usage};
@@ -10,18 +10,19 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use types::models::TokenUsage;
 
-/// More answers than anybody sells.
+/// Upper bound for the number of an answer; no provider gives that many.
 const CHOICES_MAX: u64 = 128;
-/// The number of a call as it was told before there were `tool_calls`: one at most, without a number.
+/// The number given to a call in the old form, before there were `tool_calls`: there was at most
+/// one, without a number.
 const OLD_CALL: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     has_begun: bool,
-    /// The provider's number of a call, its id, and ours.
+    /// By the answer and the provider's number of a call: its id, and our number.
     calls: BTreeMap<(u32, u64), (String, u32)>,
     refuses: BTreeSet<u32>,
-    /// How many calls each answer has.
+    /// How many calls each answer has so far.
     counts: BTreeMap<u32, u32>,
 }
 
@@ -40,7 +41,7 @@ impl StreamReader for Reader {
             return Ok(());
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        // Azure's first chunk tells of its filter alone, with an empty id and no date.
+        // Azure's first chunk only reports its filter, with an empty id and no date.
         let says_choices = chunk["choices"].as_array().is_some_and(|all| !all.is_empty());
         let (id, model) = (text(&chunk["id"]), text(&chunk["model"]));
         if !self.has_begun && (!id.is_empty() || says_choices || chunk["usage"].is_object()) {
@@ -114,7 +115,7 @@ impl Reader {
     ) -> Result<(), Unreadable> {
         let id = call["id"].as_str().unwrap_or_default();
         let counted = u64::from(self.counts.get(&choice).copied().unwrap_or(0));
-        // Some do not number calls, and send each of them whole.
+        // Some providers do not number calls, and send each as a whole.
         let unnumbered = if id.is_empty() { counted.saturating_sub(1) } else { counted };
         let key = (choice, call["index"].as_u64().unwrap_or(unnumbered));
         let function = &call["function"];
@@ -144,7 +145,7 @@ impl Reader {
     }
 }
 
-/// Of a list of parts, as Mistral streams.
+/// Reads one item of a list of parts, as Mistral streams.
 fn spoken(choice: u32, part: &Value, deltas: &mut Vec<Delta>) {
     if let Some(text) = part["text"].as_str() {
         deltas.push(Delta::Text { choice, text: text.to_owned() });
@@ -165,7 +166,7 @@ pub(super) struct Writer {
     usage: Option<TokenUsage>,
     begun: BTreeSet<u32>,
     refuses: BTreeSet<u32>,
-    /// What was thought since the last proof, which goes with it.
+    /// What was thought since the last proof; the next proof repeats it.
     thought: BTreeMap<u32, String>,
 }
 

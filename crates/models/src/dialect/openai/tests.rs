@@ -12,7 +12,7 @@ fn refused(body: &Value) -> String {
     OpenAi.read_request(body).unwrap_err().at
 }
 
-/// As the published clients write it, with all that they can say.
+/// A request as the published clients write it, with everything that they can express.
 fn whole() -> Value {
     json!({
         "model": "gpt-4o",
@@ -104,7 +104,7 @@ fn what_is_written_is_what_was_read() {
     assert_eq!(written["messages"][1]["content"], whole["messages"][1]["content"]);
     assert_eq!(written["messages"][2]["tool_calls"], whole["messages"][2]["tool_calls"]);
     assert_eq!(written["messages"][4]["content"], "two");
-    // By the name that this model, and those who only speak like OpenAI, know.
+    // By the name that this model and merely compatible providers know.
     assert_eq!(
         (&written["max_tokens"], &written["max_completion_tokens"]),
         (&json!(100), &Value::Null)
@@ -372,7 +372,7 @@ fn calls_come_in_many_pieces_or_in_one() {
         call(null, json!("b"), json!("g"), "{}"),
         end("stop"),
     ]);
-    // Each has the number of the first, and an id of its own.
+    // All calls have the number of the first, but each has its own id.
     let same = stream(&[
         call(json!(0), json!("a"), json!("f"), "{\"x\":1}"),
         call(json!(0), json!("b"), json!("g"), "{}"),

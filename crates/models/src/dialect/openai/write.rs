@@ -1,4 +1,4 @@
-//! Requests, written.
+//! Writes requests.
 
 use super::{is_mistral, sampling};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolCall, ToolChoice};
@@ -26,7 +26,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
     user(chat, &mut body, losses);
     if chat.stream {
         body.put("stream", true);
-        // Mistral's streams say it unasked.
+        // Mistral reports the usage of a stream without being asked.
         if chat.stream_usage && !is_mistral(chat) {
             body.put("stream_options", json!({"include_usage": true}));
         }
@@ -47,7 +47,7 @@ fn mistral_knows(name: &str, _: &Value) -> bool {
     name == "metadata"
 }
 
-/// Members that the newer dialect of OpenAI says in the same words.
+/// Returns whether OpenAI's newer dialect has a member under the same name.
 fn knows(name: &str, value: &Value) -> bool {
     match name {
         "metadata" | "prompt_cache_key" | "prompt_cache_retention" | "store" | "verbosity" => true,
@@ -92,7 +92,7 @@ fn tool_choice(choice: &ToolChoice) -> Value {
 
 fn messages(chat: &Chat, losses: &mut Losses) -> Result<Vec<Value>, Unsayable> {
     let all = At::BODY.name("messages");
-    // DeepSeek refuses a call of a tool whose thoughts do not come back. Others refuse the member.
+    // DeepSeek refuses a call of a tool without the thoughts before it. Others refuse the member.
     let says_thoughts = chat.provider == Some(ModelType::Deepseek);
     let mut written = Vec::with_capacity(chat.messages.len());
     for (index, message) in chat.messages.iter().enumerate() {
@@ -122,7 +122,7 @@ fn spoken(
     Ok(body.into())
 }
 
-/// Plain text where that is all there is: not everybody reads lists of parts.
+/// Writes plain text if there is nothing else: not every provider reads lists of parts.
 fn content(contents: &[&Content], at: At<'_>) -> Result<Value, Unsayable> {
     if let [Content::Text(text)] = contents {
         return Ok(json!(text));
@@ -180,7 +180,7 @@ fn file(source: &Source, name: Option<&str>, at: &At<'_>) -> Result<Value, Unsay
     Ok(json!({"type": "file", "file": Value::from(file)}))
 }
 
-/// None: it thought, and said nothing.
+/// Writes a message of the assistant. Returns `None` if it contains only thoughts.
 fn assistant(
     message: &Message,
     says_thoughts: bool,
@@ -236,7 +236,8 @@ pub(super) fn call(call: &ToolCall) -> Value {
     body.into()
 }
 
-/// Results have text alone here. Their images follow as the user's, after all of the results.
+/// Writes the results of tools. They hold only text in this dialect, so their images follow in a
+/// message of the user, after all results.
 fn results(
     message: &Message,
     at: At<'_>,

@@ -1,4 +1,4 @@
-//! Answers.
+//! Reads and writes answers.
 
 use super::{incomplete, read, read_finish, read_usage, write, write_usage};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
@@ -32,7 +32,7 @@ pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     })
 }
 
-/// Some write a fraction.
+/// Reads a time. Some providers write a fraction.
 pub(super) fn seconds(at: &serde_json::Number) -> Option<i64> {
     let whole = at.to_string();
     at.as_i64().or_else(|| whole.split('.').next().and_then(|whole| whole.parse().ok()))
@@ -55,7 +55,7 @@ fn item(value: &Value, at: At<'_>, parts: &mut Vec<Part>) -> Result<(), Unreadab
             }
         }
         "function_call" => parts.push(read::call(&mut members)?),
-        // What the provider did on its own cannot have been asked for.
+        // Tools that the provider runs itself cannot have been asked for.
         _ => {}
     }
     Ok(())
@@ -86,7 +86,7 @@ pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
     )
 }
 
-/// What an answer looks like at its end.
+/// Builds a complete response.
 pub(super) fn envelope(
     id: &str,
     model: &str,
@@ -118,7 +118,7 @@ pub(super) fn envelope(
 struct Items<'a> {
     base: &'a str,
     items: Vec<Value>,
-    /// Parts of a message that goes on.
+    /// Parts of the message that is still open.
     spoken: Vec<Value>,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn function_call(id: &str, call: &crate::chat::ToolCall) -> Value {
     body.put("call_id", call.id.as_str());
     body.put("name", call.name.as_str());
     body.put("arguments", call.arguments.as_str());
-    // What Gemini puts on calls, who wants it back.
+    // Gemini puts it on calls and wants it back.
     body.maybe("signature", call.signature.as_deref());
     body.into()
 }

@@ -1,4 +1,4 @@
-//! Requests.
+//! Reads requests.
 
 use crate::chat::{
     Chat, Content, Format, Message, Others, Part, Reasoning, Role, Source, Tool, ToolCall,
@@ -21,7 +21,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
         top_p: body.number("top_p")?,
         end_user: body.owned("user")?,
         stream: body.flag("stream")?.unwrap_or(false),
-        // Streams of this dialect always say it.
+        // Streams of this dialect always report what was used.
         stream_usage: true,
         ..Chat::default()
     };
@@ -45,7 +45,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
     if chat.end_user.is_none() {
         chat.end_user = body.owned("safety_identifier")?;
     }
-    // Thoughts are told to whoever speaks this dialect, asked for or not.
+    // Callers of this dialect get thoughts whether or not they ask for them.
     let include = body.list("include")?;
     if include.iter().any(|name| name != "reasoning.encrypted_content") {
         chat.others.insert("include".to_owned(), json!(include));
@@ -54,7 +54,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
     Ok(chat)
 }
 
-/// Without these a request would be another one.
+/// Refuses members without which the request would mean something else.
 fn refuse(body: &mut Members<'_>) -> Result<(), Unsayable> {
     for name in ["previous_response_id", "conversation", "prompt"] {
         if !body.is_absent(name) {
@@ -106,7 +106,7 @@ fn tools(list: &[Value]) -> Result<Vec<Tool>, Unsayable> {
             name: members.must("name")?.to_owned(),
             description: members.owned("description")?,
             parameters: members.value("parameters").cloned(),
-            // What is not said is tried here, and is not strict elsewhere.
+            // Without a value OpenAI tries to be strict, but other providers are not strict then.
             strict: members.flag("strict")?.filter(|strict| *strict),
             others: members.others(),
         })
@@ -183,7 +183,7 @@ fn item(value: &Value, at: At<'_>, chat: &mut Chat) -> Result<(), Unsayable> {
             return Err(members.wrong("type", why));
         }
     };
-    // What OpenAI calls an item, and how it stands with it, means nothing to others.
+    // The ids and states that OpenAI gives to items mean nothing to others.
     for name in ["id", "status", "phase"] {
         members.value(name);
     }

@@ -1,4 +1,4 @@
-//! Streams: items one after another, and at the end all of it again.
+//! Reads and writes streams: items one after another, and all of them again at the end.
 
 use super::answer::{self, envelope, item_id, output_text};
 use super::{incomplete, read_finish, read_usage, write};
@@ -12,7 +12,7 @@ use types::models::TokenUsage;
 
 #[derive(Debug, Default)]
 pub(super) struct Reader {
-    /// By the place of the item: our number of the call, and whether its arguments were told.
+    /// By the index of the item: our number of the call, and whether its arguments were passed on.
     calls: BTreeMap<u64, (u32, bool)>,
     refuses: bool,
     has_failed: bool,
@@ -20,7 +20,7 @@ pub(super) struct Reader {
 
 impl StreamReader for Reader {
     fn read(&mut self, event: &Event<'_>, deltas: &mut Vec<Delta>) -> Result<(), Unreadable> {
-        // Some end their streams as those of chat completions end.
+        // Some providers end their streams like chat completions.
         if event.data.trim() == "[DONE]" {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Reader {
                 }
             }
             "function_call" => {
-                // Some tell a call whole.
+                // Some providers send a call as a whole.
                 self.item(value, deltas)?;
                 let text = item["arguments"].as_str().filter(|text| !text.is_empty());
                 if let (Some(text), Some((part, told @ false))) = (text, self.call(value)) {
@@ -133,7 +133,7 @@ impl Reader {
         deltas.push(Delta::End);
     }
 
-    /// The same failure may be told as an event, and again as the end.
+    /// Reports a failure once: providers may send it as an event and again at the end.
     fn fail(&mut self, value: &Value, deltas: &mut Vec<Delta>) {
         if !std::mem::replace(&mut self.has_failed, true) {
             let mut fault = faults::of_json(0, value);
@@ -146,7 +146,7 @@ impl Reader {
 /// The item that is being written.
 #[derive(Debug)]
 enum Open {
-    /// With the parts before this one.
+    /// A message. `done` holds the parts before the current one.
     Message {
         done: Vec<Value>,
         text: String,
@@ -198,7 +198,7 @@ impl Writer {
         sse::named(out, name, &value);
     }
 
-    /// One that belongs to the item that is open.
+    /// Writes an event that belongs to the open item.
     fn of_item(&mut self, name: &str, mut value: Value, out: &mut BytesMut) {
         value["item_id"] = json!(self.item_id());
         value["output_index"] = json!(self.output.len());
@@ -261,7 +261,7 @@ impl Writer {
         self.output.push(item);
     }
 
-    /// Says the rest of a part of a message. One whose text is empty was not begun.
+    /// Ends a part of a message. A part with an empty text was never begun.
     fn close_part(&mut self, out: &mut BytesMut) {
         let Some(Open::Message { done, text, is_refusal }) = &mut self.open else { return };
         if text.is_empty() {
@@ -332,7 +332,7 @@ impl Writer {
         self.of_item("response.reasoning_summary_text.delta", event, out);
     }
 
-    /// Ends the thought.
+    /// Writes the proof of a thought and ends it.
     fn prove(&mut self, proof: Option<&str>, out: &mut BytesMut) {
         if !matches!(self.open, Some(Open::Reasoning { .. })) {
             self.start(Open::Reasoning { text: String::new() }, out);
@@ -382,7 +382,7 @@ impl Writer {
         self.event(name, json!({"response": response}), out);
     }
 
-    /// Told twice, as OpenAI does: some read the one, some the other.
+    /// Writes an error twice, as OpenAI does: some clients read the one, some the other.
     fn fault(&mut self, fault: &Fault, out: &mut BytesMut) {
         self.is_broken = true;
         let code = fault.code.as_deref().unwrap_or(match fault.status {
@@ -435,7 +435,7 @@ impl StreamWriter for Writer {
             Delta::Ping => sse::comment(out),
             Delta::Fault(fault) => self.fault(fault, out),
             Delta::End => self.end(out),
-            // A request of this dialect asks for one answer.
+            // A request in this dialect asks for one answer.
             Delta::Text { .. }
             | Delta::Refusal { .. }
             | Delta::Reasoning { .. }

@@ -3,7 +3,7 @@ use crate::chat::{Delta, Format, Reasoning, Role, Source};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read, written};
 
-/// As the published clients write it, with all that they can say.
+/// A request as the published clients write it, with everything that they can express.
 fn whole() -> Value {
     json!({
         "model": "gpt-5",
@@ -99,7 +99,7 @@ fn tools_are_strict_only_where_that_is_said() {
     }
 }
 
-/// As published, with a thought, a message and a call.
+/// A stream as documented, with a thought, a message and a call.
 const STREAM: &str = r#"event: response.created
 data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":1741476777,"status":"in_progress","model":"gpt-5","output":[]}}
 
@@ -233,7 +233,7 @@ fn a_failure_is_told_once_to_each_kind_of_reader() {
     assert_eq!(deltas.len(), 2);
     let Delta::Fault(fault) = &deltas[1] else { panic!("{deltas:?}") };
     assert_eq!((fault.status, fault.message.as_str()), (429, "slow down"));
-    // A call that goes on after another one has begun cannot be said.
+    // A call that continues after another one has begun cannot be expressed.
     let call = |part, id: &str| Delta::ToolBegin {
         choice: 0,
         part,

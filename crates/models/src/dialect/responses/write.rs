@@ -1,5 +1,5 @@
-//! Requests, written. Nothing is left with the provider: a caller of another dialect asked for that
-//! of nobody, so thoughts come back sealed instead.
+//! Writes requests. The provider is told to store nothing, since a caller of another dialect did
+//! not ask for that; so thoughts come back sealed instead.
 
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
 use crate::dialect::members::{At, Object};
@@ -114,7 +114,7 @@ fn reasoning(chat: &Chat, body: &mut Object, losses: &mut Losses) {
     let thoughts = chat.messages.iter().flat_map(|message| &message.parts);
     let has_thoughts =
         thoughts.into_iter().any(|part| matches!(part.content, Content::Reasoning { .. }));
-    // Models that do not reason refuse to be asked for it.
+    // Models that do not reason refuse this.
     if !reasoning.0.is_empty() || has_thoughts {
         body.put("include", json!(["reasoning.encrypted_content"]));
     }
@@ -130,7 +130,7 @@ fn tool(tool: &Tool, losses: &mut Losses) -> Value {
     body.put("name", tool.name.as_str());
     body.maybe("description", tool.description.as_deref());
     body.put("parameters", tool.parameters.clone());
-    // Here tools are strict if nothing is said.
+    // In this dialect tools are strict by default.
     body.put("strict", strict::of_tool(tool, losses).unwrap_or(false));
     body.into()
 }
