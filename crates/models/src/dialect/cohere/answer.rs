@@ -1,4 +1,4 @@
-//! An answer, both ways.
+//! Reads and writes answers.
 
 use super::{read, write};
 use crate::chat::{Answer, Choice, Content, Finish};
@@ -25,7 +25,7 @@ pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     Ok(Answer { id, model: String::new(), created: None, choices, usage, others })
 }
 
-/// Which sequence it was that ended an answer is not told.
+/// Reads why an answer ended. Cohere does not say which stop sequence ended it.
 pub(super) fn read_finish(word: &str) -> Finish {
     match word {
         "COMPLETE" | "STOP_SEQUENCE" => Finish::Stop,
@@ -47,11 +47,11 @@ pub(super) fn write_finish(finish: &Finish) -> &'static str {
     }
 }
 
-/// What is billed is what counts. Where nothing is, it is what the model read and wrote.
+/// Reads the billed tokens, or if there are none, the tokens that the model read and wrote.
 pub(super) fn usage(usage: &Value) -> TokenUsage {
     let count = |of: &str, name: &str| {
         let value = &usage[of][name];
-        // Whole numbers that may have a point.
+        // Whole numbers that may be written with a decimal point.
         value.as_u64().or_else(|| format!("{:.0}", value.as_f64()?).parse().ok())
     };
     let tokens = |name| count("billed_units", name).or(count("tokens", name)).unwrap_or(0);
@@ -92,7 +92,7 @@ pub(super) fn write(answer: &Answer, losses: &mut Losses) -> Value {
 }
 
 fn write_message(choice: &Choice, losses: &mut Losses) -> Value {
-    // Media: an answer of Cohere's is words.
+    // Answers cannot contain media.
     let mut sayable = choice.parts.clone();
     sayable.retain(|part| {
         parts::lose(&part.others, losses);
@@ -110,7 +110,7 @@ fn write_message(choice: &Choice, losses: &mut Losses) -> Value {
     });
     match write::assistant(&sayable, "message", losses) {
         Ok(mut message) => {
-            // Answers have a list, also of one.
+            // The answer holds a list even for a single item.
             if let Some(text) = message["content"].as_str() {
                 message["content"] = match text {
                     "" => json!([]),

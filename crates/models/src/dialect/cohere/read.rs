@@ -1,4 +1,4 @@
-//! A request, read.
+//! Reads requests.
 
 use crate::chat::{
     Chat, Content, Format, Message, Part, Reasoning, Role, Tool, ToolCall, ToolChoice,
@@ -78,7 +78,7 @@ fn read_message(value: &Value, at: At<'_>, messages: &mut Vec<Message>) -> Resul
     } else {
         assistant(&mut members, at, &mut found)?;
     }
-    // Such as the citations of an answer: they are about it, and no part of it.
+    // For example the citations of an answer, which are about it and not part of it.
     let others = members.others();
     if let Some(last) = found.last_mut() {
         last.others.extend(others);
@@ -87,7 +87,7 @@ fn read_message(value: &Value, at: At<'_>, messages: &mut Vec<Message>) -> Resul
     Ok(())
 }
 
-/// Also of an answer.
+/// Reads the assistant's content and calls, in a request and in an answer.
 pub(super) fn assistant(
     members: &mut Members<'_>,
     at: At<'_>,
@@ -129,7 +129,7 @@ fn read_part(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
         "text" => Content::Text(members.must("text")?.to_owned()),
         "thinking" => thought(members.must("thinking")?),
         "image_url" => image(members.value("image_url"), at)?,
-        // What a tool found. Its members are for the model to read.
+        // The result of a tool. The model reads its members as text.
         "document" => Content::Text(document(members.value("document"))),
         _ => return Err(members.wrong("type", "is none of the parts that are known here")),
     };
@@ -203,7 +203,7 @@ fn thinking(value: &Value) -> Result<Option<Reasoning>, Unsayable> {
         Some("disabled") => {
             Ok(Some(Reasoning { effort: effort("none"), budget_tokens: None, summary: None }))
         }
-        // What was thought is always told.
+        // Thoughts are always shown.
         Some("enabled") | None => Ok(Some(Reasoning {
             effort: if budget_tokens.is_none() { effort("high") } else { None },
             budget_tokens,

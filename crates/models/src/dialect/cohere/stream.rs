@@ -1,4 +1,4 @@
-//! Streams of events with a name each, which opens and closes what it is about.
+//! Reads and writes streams of named events, which open and close each content and call.
 
 use super::answer;
 use crate::chat::{Delta, Finish};
@@ -58,7 +58,7 @@ impl StreamReader for Reader {
             }
             "tool-call-delta" => self.arguments(part, &message["tool_calls"], deltas),
             "message-end" => end(delta, deltas),
-            // Ends of contents and calls, and citations.
+            // The ends of contents and calls, and citations.
             _ => {}
         }
         Ok(())
@@ -89,7 +89,7 @@ fn end(delta: &Value, deltas: &mut Vec<Delta>) {
     deltas.push(Delta::End);
 }
 
-/// Only the first of several answers has a place.
+/// Writes the first answer; a stream has no place for others.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     open: Open,
@@ -168,7 +168,7 @@ impl StreamWriter for Writer {
 }
 
 impl Writer {
-    /// The number of the content that is open.
+    /// Returns the number of the open content.
     fn content(&self) -> u32 {
         self.contents.saturating_sub(1)
     }

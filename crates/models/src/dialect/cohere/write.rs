@@ -1,4 +1,4 @@
-//! A request, written.
+//! Writes requests.
 
 use crate::chat::{
     Chat, Content, Format, Message, Part, Reasoning, Role, Source, Tool, ToolCall, ToolChoice,
@@ -75,7 +75,7 @@ fn write_message(
     Ok(())
 }
 
-/// One text stands alone.
+/// Writes content. A single text is written without a list.
 fn content<'p>(
     parts: impl Iterator<Item = &'p Part>,
     at: &str,
@@ -126,7 +126,8 @@ fn image_url(source: &Source, at: &str) -> Result<String, Unsayable> {
     }
 }
 
-/// Also in an answer: thoughts, words and calls have a place each.
+/// Writes the assistant's message, in a request and in an answer. Thoughts, text and calls each
+/// have their own place.
 pub(super) fn assistant(parts: &[Part], at: &str, losses: &mut Losses) -> Result<Value, Unsayable> {
     let mut message = Object::default();
     message.put("role", "assistant");
@@ -143,7 +144,7 @@ pub(super) fn assistant(parts: &[Part], at: &str, losses: &mut Losses) -> Result
         Content::Reasoning { text, .. } if !text.is_empty() => Some(text.as_str()),
         _ => None,
     });
-    // Every model knows plans, and only some know thoughts.
+    // Every model knows plans, but only some know thoughts.
     let is_plan = !calls.is_empty();
     if is_plan {
         let plan: Vec<_> = thoughts.collect();
@@ -207,7 +208,7 @@ fn tools(chat: &Chat, body: &mut Object, losses: &mut Losses) -> Result<(), Unsa
             body.put("tool_choice", "REQUIRED");
             None
         }
-        // To call this one is to call one of those that are offered.
+        // Offering only this tool and requiring a call is the same as naming it.
         Some(ToolChoice::Named(name)) => {
             if !chat.tools.iter().any(|tool| tool.name == *name) {
                 return Err(Unsayable::new("tool_choice", format!("there is no tool `{name}`")));
@@ -250,7 +251,7 @@ fn format(format: Option<&Format>, losses: &mut Losses) -> Option<Value> {
             if description.is_some() {
                 losses.note("response_format.description");
             }
-            // It is always kept to.
+            // The schema is always enforced.
             if *strict == Some(false) {
                 losses.note("response_format.strict");
             }
@@ -263,7 +264,7 @@ fn thinking(reasoning: &Reasoning) -> Option<Value> {
     let budget = match (reasoning.budget_tokens, reasoning.effort.as_deref()) {
         (Some(budget), _) => budget,
         (None, Some("none")) => return Some(json!({ "type": "disabled" })),
-        // As much as it likes.
+        // Without a limit.
         (None, Some("high")) => return Some(json!({ "type": "enabled" })),
         (None, Some(effort)) => parts::budget_of(effort),
         (None, None) => return None,

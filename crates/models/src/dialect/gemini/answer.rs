@@ -1,4 +1,4 @@
-//! An answer, both ways.
+//! Reads and writes answers.
 
 use super::calls::Calls;
 use super::parts::{self, Of};
@@ -36,7 +36,7 @@ pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     Ok(Answer { id, model, created: None, choices, usage, others })
 }
 
-/// Calls of several choices differ as well.
+/// Returns an id for each choice, so that calls of different choices get different ids.
 pub(super) fn choice_id(id: &str, choice: usize) -> String {
     match (id, choice) {
         ("", _) | (_, 0) => id.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn choice_id(id: &str, choice: usize) -> String {
     }
 }
 
-/// Why the request was not answered at all.
+/// Returns why the request was not answered at all, if it was blocked.
 pub(super) fn blocked(members: &mut Members<'_>) -> Result<Option<Finish>, Unsayable> {
     let Some(feedback) = members.value("promptFeedback") else { return Ok(None) };
     let reason = feedback.get("blockReason").and_then(Value::as_str);
@@ -112,7 +112,7 @@ pub(super) fn write_finish(finish: &Finish) -> &str {
     }
 }
 
-/// Whether it may be a name of Google's.
+/// Returns whether it looks like one of Google's words.
 fn is_word(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
 }
@@ -120,7 +120,7 @@ fn is_word(word: &str) -> bool {
 pub(super) fn usage(value: &Value) -> Result<TokenUsage, Unsayable> {
     let mut members = Members::of(value, At::BODY.name("usageMetadata"))?;
     let reasoning = members.tokens("thoughtsTokenCount");
-    // What Google's own tools found is asked along with the rest.
+    // What Google's own tools found counts as input.
     let of_tools = members.tokens("toolUsePromptTokenCount");
     Ok(TokenUsage {
         input: members.tokens("promptTokenCount").saturating_add(of_tools),
@@ -178,13 +178,13 @@ fn write_candidate(choice: &Choice, index: usize, losses: &mut Losses) -> Value 
     candidate
 }
 
-/// Parts of one candidate that are to be written.
+/// The parts of one candidate that are still to be written.
 #[derive(Debug, Default)]
 pub(super) struct Answered {
     pub(super) parts: Vec<Value>,
-    /// The signature of a thought. It belongs to what comes after it.
+    /// The signature of a thought. It goes on the part after the thought.
     pub(super) signature: Option<String>,
-    /// The last call that is none.
+    /// The last call whose arguments are not a JSON object.
     malformed: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl Answered {
             }
             _ => match parts::write(part, "", losses) {
                 Ok(value) => self.push(value),
-                // Such as a file that only its provider has.
+                // For example a file that only its provider has.
                 Err(_) => losses.note("content"),
             },
         }
@@ -229,7 +229,8 @@ impl Answered {
         self.parts.push(value);
     }
 
-    /// What there is, taken out. With a reason why it is over, all there is.
+    /// Takes out what is there as a candidate. With a reason for the end, that includes everything
+    /// held back.
     pub(super) fn candidate(&mut self, index: usize, finish: Option<&Finish>) -> Value {
         if finish.is_some() && self.signature.is_some() {
             self.push(json!({ "text": "" }));

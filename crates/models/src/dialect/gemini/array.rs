@@ -1,15 +1,15 @@
-//! Streams without `?alt=sse`: one JSON list, of which each piece is sent when it is there.
+//! Reads and writes streams without `?alt=sse`: one JSON list whose pieces are sent one by one.
 
 use crate::events::{BadEvent, Events};
 use bytes::{Buf, BytesMut};
 
-/// Cuts a list into its pieces, as they come.
+/// Cuts a list into its pieces as they arrive.
 #[derive(Debug)]
 pub struct Pieces {
     kept: BytesMut,
-    /// Bytes of `kept` that were looked at.
+    /// How many bytes of `kept` were already looked at.
     seen: usize,
-    /// Where the piece begins that is being read.
+    /// Where the piece that is being read begins.
     begins: Option<usize>,
     depth: u32,
     is_text: bool,
@@ -18,7 +18,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Pieces of more than `max` bytes are refused.
+    /// Creates a parser that refuses incomplete pieces of more than `max` bytes.
     pub fn new(max: usize) -> Self {
         Self {
             kept: BytesMut::new(),
@@ -31,8 +31,8 @@ impl Pieces {
         }
     }
 
-    /// Hands over the text of each object that is complete with these bytes. What stands between
-    /// objects is not looked at.
+    /// Passes the text of every object that these bytes complete to `take`. What is between objects
+    /// is ignored.
     pub fn push(&mut self, bytes: &[u8], mut take: impl FnMut(&str)) -> Result<(), BadEvent> {
         self.kept.extend_from_slice(bytes);
         while self.seen < self.kept.len() {
@@ -53,7 +53,7 @@ impl Pieces {
         if self.kept.len() > self.max { Err(BadEvent::TooLong(self.max)) } else { Ok(()) }
     }
 
-    /// Whether an object ends with this byte.
+    /// Takes one byte. Returns true if it ends an object.
     fn step(&mut self, byte: u8) -> bool {
         match byte {
             _ if self.is_escaped => self.is_escaped = false,
@@ -75,13 +75,13 @@ impl Pieces {
         false
     }
 
-    /// Whether the stream ended in the middle of a piece.
+    /// Returns whether the stream ended in the middle of a piece.
     pub fn is_cut(&self) -> bool {
         self.begins.is_some()
     }
 }
 
-/// Makes a list of the events that a writer of Gemini's stream wrote.
+/// Turns the events that a writer of Gemini's stream wrote into a list.
 #[derive(Debug)]
 pub struct ListWriter {
     events: Events,
@@ -89,7 +89,7 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Events of more than `max` bytes are refused.
+    /// Creates a writer that refuses events of more than `max` bytes.
     pub fn new(max: usize) -> Self {
         Self { events: Events::new(max), has_begun: false }
     }

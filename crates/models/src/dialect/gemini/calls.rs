@@ -1,25 +1,25 @@
-//! Ids of function calls, where nobody gave them one.
+//! Makes up ids for function calls that have none.
 
 use crate::dialect::Unsayable;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The calls of a conversation, so that results find theirs.
+/// The calls of a conversation, so that each result finds its call.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Makes ids of one answer differ from those of the next.
+    /// Makes the ids of one answer differ from those of the next.
     of_answer: String,
     count: usize,
-    /// Id and name of each without a result by its place, and the places by both. Each is found
-    /// at once: a conversation may have as many calls as fit into a request.
+    /// The calls without a result: id and name by place, and the places by name and by id. Lookups
+    /// must be fast, since a conversation can have as many calls as fit into a request.
     open: BTreeMap<usize, (String, String)>,
     by_name: HashMap<String, BTreeSet<usize>>,
     by_id: HashMap<String, BTreeSet<usize>>,
 }
 
 impl Calls {
-    /// Ids are the same however often an answer is read. Without an id of its own, its first call
-    /// tells it from others.
+    /// Starts an answer. The ids are the same however often the answer is read. If the answer has
+    /// no id itself, its first call tells it from others.
     pub(super) fn of_answer(id: &str) -> Self {
         let letters = id.chars().filter(|c| c.is_ascii_alphanumeric()).take(24);
         Self { of_answer: letters.collect(), ..Self::default() }
@@ -43,7 +43,7 @@ impl Calls {
         format!("call_{}_{}", self.of_answer, self.count)
     }
 
-    /// A call of the conversation so far.
+    /// Adds a call of the conversation and returns its id.
     pub(super) fn asked(&mut self, id: Option<&str>, name: &str) -> String {
         let id = match id {
             Some(id) if !id.is_empty() => id.to_owned(),
@@ -56,7 +56,7 @@ impl Calls {
         id
     }
 
-    /// Which call a result is of: that with its id, or else the first of its name.
+    /// Finds the call of a result: the one with its id, or else the first with its name.
     pub(super) fn answered(&mut self, id: Option<&str>, name: &str) -> Result<String, Unsayable> {
         let at = match id {
             Some(id) if !id.is_empty() => match first(&self.by_id, id) {

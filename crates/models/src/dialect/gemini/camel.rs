@@ -1,9 +1,9 @@
-//! Google takes members in `camelCase` and in `snake_case`. Here they are read in one form.
+//! Turns members into `camelCase`. Google takes them in `snake_case` too.
 
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Below these is what callers and models have named.
+/// Members whose contents are named by callers and models, so they stay as they are.
 const OPAQUE: [&str; 8] = [
     "args",
     "response",
@@ -15,7 +15,7 @@ const OPAQUE: [&str; 8] = [
     "labels",
 ];
 
-/// The body with its members in camel case. Copied only if one is not.
+/// Returns the body with its members in camel case. It is copied only if one is not.
 pub(super) fn of(body: &Value) -> Cow<'_, Value> {
     if has_snakes(body) { Cow::Owned(changed(body)) } else { Cow::Borrowed(body) }
 }
@@ -49,7 +49,7 @@ fn changed(value: &Value) -> Value {
     }
 }
 
-/// `max_output_tokens` becomes `maxOutputTokens`.
+/// Turns a name such as `max_output_tokens` into `maxOutputTokens`.
 pub(super) fn name_of(name: &str) -> String {
     let rest = name.trim_start_matches('_');
     let mut found = name[..name.len() - rest.len()].to_owned();

@@ -1,4 +1,4 @@
-//! Errors, as Google's services tell them.
+//! Reads and writes errors in the format of Google's services.
 
 use crate::chat::Fault;
 use crate::dialect::members::Object;
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 const INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 
-/// Google's words, and the status each has as HTTP. The first of a status is the one for it.
+/// Google's words for errors with their HTTP status. The first word of a status is the one to
+/// write.
 const WORDS: [(&str, u16); 16] = [
     ("INVALID_ARGUMENT", 400),
     ("FAILED_PRECONDITION", 400),
@@ -32,7 +33,7 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return Fault { status, message: text(), ..Fault::default() };
     };
-    // Streams that are no events have it in a list.
+    // Streams without `?alt=sse` have it in a list.
     let value = value.as_array().and_then(|list| list.first()).unwrap_or(&value);
     match value.get("error") {
         Some(error) => of_error(error, status),
@@ -40,7 +41,8 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
     }
 }
 
-/// What `error` holds, in an answer or in a stream. `otherwise` is the status if it tells none.
+/// Reads the content of `error`, in an answer or in a stream. `otherwise` is the status if the
+/// error has none.
 pub(super) fn of_error(error: &Value, otherwise: u16) -> Fault {
     if let Value::String(message) = error {
         return Fault { status: otherwise, message: message.clone(), ..Fault::default() };

@@ -1,4 +1,4 @@
-//! Parts of a content, both ways.
+//! Reads and writes the parts of a content.
 
 use super::NO_SIGNATURE;
 use super::calls::Calls;
@@ -8,14 +8,14 @@ use crate::dialect::parts::{lose, plain};
 use crate::dialect::{Losses, Unsayable};
 use serde_json::{Value, json};
 
-/// Whose parts are read.
+/// Where the parts that are read come from.
 pub(super) enum Of<'c> {
-    /// What was said up to now.
+    /// A request, with the calls so far.
     Conversation(&'c mut Calls),
     Answer(&'c mut Calls),
 }
 
-/// One part of Gemini's is none, one or two of ours.
+/// Reads one part of Gemini's, which becomes none, one or two of ours.
 pub(super) fn read(
     value: &Value,
     at: At<'_>,
@@ -39,7 +39,7 @@ pub(super) fn read(
     } else if let Some(file) = members.value("fileData") {
         Some(read_file(file, at.name("fileData"))?)
     } else if let Some(text) = as_text(&mut members)? {
-        // Kept whole beside the text, for those who have the words.
+        // Kept completely next to the text, for dialects that can express it.
         let others = value.as_object().cloned().unwrap_or_default();
         parts.push(Part { content: Content::Text(text), others });
         return Ok(());
@@ -115,7 +115,7 @@ fn read_result(result: &Value, at: At<'_>, of: &mut Of<'_>) -> Result<Content, U
     Ok(Content::ToolResult { call, name: Some(name.to_owned()), content, is_error })
 }
 
-/// `output` and `error` have a meaning where nothing stands beside them.
+/// Reads a result. `output` and `error` have their meaning only if they are the only member.
 fn result_text(response: &Value) -> (Option<String>, bool) {
     let alone = |name: &str| {
         let map = response.as_object().filter(|map| map.len() == 1)?;
@@ -140,7 +140,7 @@ fn read_blob(blob: &Value, at: At<'_>) -> Result<Content, Unsayable> {
     Ok(media(Source::Data { media_type: media_type.to_owned(), data }, media_type, name))
 }
 
-/// Google's own clients send the alphabet of addresses.
+/// Turns URL-safe base64, which Google's own clients send, into the standard alphabet.
 fn standard_base64(data: &str) -> String {
     let mut data = match data.contains(['-', '_']) {
         true => data.replace('-', "+").replace('_', "/"),
@@ -164,7 +164,7 @@ fn read_file(file: &Value, at: At<'_>) -> Result<Content, Unsayable> {
     Ok(media(source, media_type, name))
 }
 
-/// Whether only Google can fetch it.
+/// Returns whether only Google can fetch the file.
 fn is_uploaded(uri: &str) -> bool {
     uri.starts_with("gs://")
         || uri.starts_with("https://generativelanguage.googleapis.com/")
@@ -179,7 +179,8 @@ fn media(source: Source, media_type: &str, name: Option<String>) -> Content {
     }
 }
 
-/// By the end of the path. Google wants to be told, other providers look for themselves.
+/// Guesses a media type from the end of the path. Google wants one, other providers look
+/// themselves.
 fn media_type_of(uri: &str) -> Option<&'static str> {
     let path = uri.split(['?', '#']).next()?;
     let end = path.rsplit('/').next()?.rsplit_once('.')?.1.to_ascii_lowercase();
@@ -208,7 +209,7 @@ fn media_type_of(uri: &str) -> Option<&'static str> {
     })
 }
 
-/// Code that Google ran, as its answers show it to people.
+/// Shows code that Google ran, and its output, the way Google's answers show it to people.
 fn as_text(members: &mut Members<'_>) -> Result<Option<String>, Unsayable> {
     let member = |value: Option<&Value>, name: &str| {
         let text = value.and_then(|value| value.get(name)).and_then(Value::as_str);
@@ -225,10 +226,10 @@ fn as_text(members: &mut Members<'_>) -> Result<Option<String>, Unsayable> {
     Ok(None)
 }
 
-/// Names of parts that [`read`] keeps beside their text.
+/// Members of parts that [`read`] keeps next to their text.
 const KEPT: [&str; 2] = ["executableCode", "codeExecutionResult"];
 
-/// A part of a user, a model or the system. `at` is for messages.
+/// Writes a part of a message by the user, the model or the system. `at` is for error messages.
 pub(super) fn write(part: &Part, at: &str, losses: &mut Losses) -> Result<Value, Unsayable> {
     if KEPT.iter().any(|name| part.others.contains_key(*name)) {
         return Ok(Value::Object(part.others.clone()));
@@ -252,7 +253,7 @@ fn write_content(content: &Content, at: &str, losses: &mut Losses) -> Result<Val
         }
         Content::Audio { source } => write_source(source, "audio/mpeg", at)?,
         Content::File { source, name } => {
-            // Only Vertex AI has a place for it, and the Gemini API refuses what it does not know.
+            // Only Vertex AI has a place for the name, and the Gemini API refuses unknown members.
             if name.is_some() {
                 losses.note("file.filename");
             }
@@ -293,7 +294,7 @@ impl<'a> FromIterator<(&'a str, &'a String)> for Object {
     }
 }
 
-/// `None`: the model wrote no JSON object.
+/// Writes a call. Returns `None` if the model did not write a JSON object.
 pub(super) fn write_call(call: &ToolCall, has_ids: bool) -> Option<Value> {
     let args: Value = match call.arguments.trim() {
         "" => json!({}),
@@ -308,8 +309,8 @@ pub(super) fn write_call(call: &ToolCall, has_ids: bool) -> Option<Value> {
     Some(json!({ "functionCall": Value::from(object) }))
 }
 
-/// Of a call by this name. The first and the second generation read only words of tools: `beside`
-/// gets what is to be shown to them by the user.
+/// Writes the result of a call of the tool `name`. The first and second generation only read text
+/// from tools; everything else goes into `beside`, to be shown by the user.
 pub(super) fn write_result(
     content: &Content,
     name: &str,
@@ -325,7 +326,7 @@ pub(super) fn write_result(
     for content in content {
         match content {
             Content::Text(text) => {
-                // Words come first here.
+                // Text comes first in this dialect.
                 if !media.is_empty() {
                     losses.note("tool_result.content");
                 }
@@ -349,8 +350,8 @@ pub(super) fn write_result(
     Ok(json!({ "functionResponse": Value::from(object) }))
 }
 
-/// JSON stays JSON where no byte of it that counts would be another, so that a model reads it as the
-/// tool wrote it.
+/// Writes a tool's output. JSON stays JSON if that changes no significant byte, so that a model
+/// reads it as the tool wrote it.
 fn response(text: &str, is_error: bool) -> Value {
     if is_error {
         return json!({ "error": text });
@@ -365,7 +366,7 @@ fn response(text: &str, is_error: bool) -> Value {
     json!({ "output": text })
 }
 
-/// JSON without what stands between its tokens.
+/// Removes the white space between the tokens of JSON.
 fn without_spaces(json: &str) -> String {
     let (mut is_text, mut is_escaped) = (false, false);
     let keep = |c: &char| {

@@ -1,4 +1,4 @@
-//! A request, read.
+//! Reads requests.
 
 use super::calls::Calls;
 use super::parts::{self, Of};
@@ -39,7 +39,7 @@ pub(super) fn request(body: &Value) -> Result<Chat, Unsayable> {
     Ok(chat)
 }
 
-/// Google takes one thing where a list of them is wanted.
+/// Returns a list. Google also takes a single item in place of one.
 fn many(value: Option<&Value>) -> &[Value] {
     match value {
         None => &[],
@@ -65,7 +65,7 @@ fn system(content: &Value) -> Result<Message, Unsayable> {
     Ok(Message { role: Role::System, name: None, parts })
 }
 
-/// Results of tools are messages of their own.
+/// Reads a content. Results of tools become messages of their own.
 fn read_content(
     content: &Value,
     at: At<'_>,
@@ -107,7 +107,7 @@ fn tools(value: Option<&Value>, chat: &mut Chat) -> Result<(), Unsayable> {
         for (index, tool) in many(members.value("functionDeclarations")).iter().enumerate() {
             chat.tools.push(declaration(tool, at_each.index(index))?);
         }
-        // Such as its search.
+        // For example Google's search.
         if let Some(own) = members.others().keys().next() {
             return Err(at.name(own).wrong("is a tool of Google's own"));
         }
@@ -137,10 +137,10 @@ fn tool_config(value: &Value, chat: &mut Chat) -> Result<(), Unsayable> {
     let mode = members.text("mode")?.unwrap_or("AUTO").to_ascii_uppercase();
     let allowed: Vec<_> =
         members.list("allowedFunctionNames")?.iter().filter_map(Value::as_str).collect();
-    // To allow some of the tools is to offer those.
+    // Allowing some of the tools is the same as offering only those.
     let mut offer = || {
         if !allowed.is_empty() {
-            // A list in a list would take as long as both multiplied.
+            // Searching the list for every tool would be quadratic.
             let allowed: BTreeSet<_> = allowed.iter().copied().collect();
             chat.tools.retain(|tool| allowed.contains(tool.name.as_str()));
         }
@@ -172,7 +172,7 @@ fn generation_config(value: &Value, chat: &mut Chat) -> Result<(), Unsayable> {
     chat.max_tokens = members.count("maxOutputTokens")?;
     chat.temperature = members.number("temperature")?;
     chat.top_p = members.number("topP")?;
-    // A number of the wire's `float` sort, though it counts.
+    // It counts, but its type in the protocol is `float`.
     chat.top_k = members.number("topK")?.and_then(|number| whole(number.as_f64()?));
     chat.presence_penalty = members.number("presencePenalty")?;
     chat.frequency_penalty = members.number("frequencyPenalty")?;
@@ -231,7 +231,7 @@ fn thinking(value: &Value, at: At<'_>) -> Result<Reasoning, Unsayable> {
     let budget = members.integer("thinkingBudget")?;
     let (effort, budget_tokens) = match (effort, budget) {
         (None, Some(0)) => (Some("none".to_owned()), None),
-        // Less than none is as the model likes.
+        // A negative budget leaves it to the model.
         (effort, budget) => (effort, budget.and_then(|budget| u64::try_from(budget).ok())),
     };
     Ok(Reasoning { effort, budget_tokens, summary: shows.then(|| "auto".to_owned()) })

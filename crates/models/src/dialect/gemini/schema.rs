@@ -1,9 +1,9 @@
-//! Google's `Schema`, a part of OpenAPI's, as JSON schema.
+//! Turns Google's `Schema`, a subset of OpenAPI's, into a JSON schema.
 
 use super::camel;
 use serde_json::{Map, Value};
 
-/// Deeper ones are left as they are: nobody means them.
+/// Greatest depth that is converted. Deeper schemas stay as they are; nobody has them on purpose.
 const DEPTH_MAX: usize = 64;
 
 pub(super) fn to_json_schema(schema: &Value) -> Value {
@@ -25,7 +25,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
                 is_nullable = value.as_bool().unwrap_or(false);
                 continue;
             }
-            // The order in which a model writes members. JSON schema has no word for it.
+            // The order in which a model writes members, which a JSON schema cannot express.
             ("propertyOrdering", _) => continue,
             ("example", value) => {
                 found.insert("examples".to_owned(), Value::Array(vec![value.clone()]));
@@ -39,7 +39,7 @@ fn convert(schema: &Value, depth: usize) -> Value {
             ("anyOf", Value::Array(list)) => {
                 Value::Array(list.iter().map(|value| convert(value, depth)).collect())
             }
-            // Whole numbers of 64 bits are text in Google's JSON.
+            // Google's JSON has 64-bit integers as text.
             (
                 "minItems" | "maxItems" | "minLength" | "maxLength" | "minProperties"
                 | "maxProperties",

@@ -1,7 +1,7 @@
-//! Streams of pieces, each an answer in itself.
+//! Reads and writes streams of pieces, each of which is an answer in itself.
 //!
-//! No event says that it is over: the connection ends. Older models say in each piece that they have
-//! finished, so that only the last one is believed.
+//! No event marks the end: the connection just ends. Older models say in every piece that they have
+//! finished, so only the last piece counts.
 
 use super::answer::{self, Answered};
 use super::calls::Calls;
@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use types::models::TokenUsage;
 
-/// More candidates than anyone asks for.
+/// Upper bound for the number of a candidate; nobody asks for that many.
 const CHOICES_MAX: u32 = 128;
-/// Bytes of arguments that are kept until their call is whole.
+/// How many bytes of arguments are kept until their calls are complete.
 const ARGUMENTS_MAX: usize = 16 << 20;
 
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ pub(super) struct Writer {
     model: String,
     choices: BTreeMap<u32, WrittenChoice>,
     usage: Option<TokenUsage>,
-    /// Bytes of arguments that are kept.
+    /// How many bytes of arguments are kept now.
     kept: usize,
     is_over: bool,
 }
@@ -148,7 +148,7 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 struct WrittenChoice {
     answered: Answered,
-    /// Calls whose arguments still come.
+    /// Calls whose arguments are still arriving.
     calls: Vec<(u32, ToolCall)>,
     finish: Option<Finish>,
 }
@@ -202,7 +202,8 @@ impl StreamWriter for Writer {
                 self.choices.entry(*choice).or_default().finish = Some(finish.clone());
             }
             Delta::Usage(usage) => self.usage = Some(*usage),
-            // Between two events, where all of Google's clients skip it. They fail at comments.
+            // An empty line, which all of Google's clients skip between events. They fail on
+            // comments.
             Delta::Ping => out.extend_from_slice(b"\n"),
             Delta::Fault(fault) => {
                 self.is_over = true;
@@ -231,7 +232,7 @@ impl Writer {
         self.write_parts(choice, out);
     }
 
-    /// Calls are whole when something else comes.
+    /// Writes the calls so far. They are complete as soon as something else follows.
     fn flush(&mut self, choice: u32, out: &mut BytesMut) {
         let state = self.choices.entry(choice).or_default();
         if state.calls.is_empty() {

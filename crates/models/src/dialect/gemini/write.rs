@@ -1,4 +1,4 @@
-//! A request, written.
+//! Writes requests.
 
 use super::{Generation, NO_SIGNATURE, parts};
 use crate::chat::{Chat, Content, Format, Message, Part, Reasoning, Role, Tool, ToolChoice};
@@ -39,7 +39,7 @@ fn note_losses(chat: &Chat, losses: &mut Losses) {
     others(&chat.others, |_, _| false, losses, |_, _| {});
 }
 
-/// Parts of the system's instruction, and contents.
+/// Writes the parts of the system instruction, and the contents.
 fn contents(
     chat: &Chat,
     generation: Generation,
@@ -54,7 +54,7 @@ fn contents(
         }
         if message.role == Role::System {
             if !contents.is_empty() {
-                // There is one place for it, before all.
+                // There is only one place for it, before everything else.
                 losses.note("messages.role");
             }
             for part in &message.parts {
@@ -71,7 +71,7 @@ fn contents(
         };
         remember(message, &mut called);
         match contents.last_mut() {
-            // All results of one turn belong together.
+            // All results of one turn must be in one content.
             Some(last) if last.role == Role::Tool && message.role == Role::Tool => {
                 last.parts.extend(parts);
             }
@@ -81,7 +81,7 @@ fn contents(
     let mut contents: Vec<_> =
         contents.into_iter().map(|content| content.value(generation)).collect();
     if contents.is_empty() && !system.is_empty() {
-        // Something has to be answered.
+        // There must be something to answer.
         losses.note("messages.role");
         contents.push(json!({ "role": "user", "parts": std::mem::take(&mut system) }));
     }
@@ -90,13 +90,13 @@ fn contents(
 
 struct Written {
     role: Role,
-    /// Each with the place of what it answers.
+    /// Each part with the place of the call it answers.
     parts: Vec<(usize, Value)>,
 }
 
 impl Written {
     fn value(mut self, generation: Generation) -> Value {
-        // Without ids, results find their calls by the order.
+        // Without ids, results are matched to their calls by the order.
         if !generation.has_ids {
             self.parts.sort_by_key(|(position, _)| *position);
         }
@@ -128,7 +128,7 @@ fn spoken(
 }
 
 struct Spoken {
-    /// The signature of a thought. It belongs to what comes after it.
+    /// The signature of a thought. It goes on the part after the thought.
     kept: Option<String>,
     has_call: bool,
     generation: Generation,
@@ -163,14 +163,14 @@ impl Spoken {
                 if call.signature.is_some() {
                     self.kept.clone_from(&call.signature);
                 }
-                // The first of several calls has the signature of all.
+                // The signature of several calls is on the first.
                 let is_first = !std::mem::replace(&mut self.has_call, true);
                 if is_first && self.kept.is_none() && self.generation.wants_signatures {
                     self.kept = Some(NO_SIGNATURE.to_owned());
                 }
                 value
             }
-            // Beside a call, Vertex AI refuses text that is empty.
+            // Vertex AI refuses an empty text next to a call.
             Content::Text(text) | Content::Refusal(text)
                 if text.is_empty() && part.others.is_empty() && self.kept.is_none() =>
             {
@@ -186,7 +186,7 @@ impl Spoken {
     }
 }
 
-/// Results of tools, each with the name of its tool and the place of its call.
+/// Writes results of tools, each with the name of its tool and the place of its call.
 fn results(
     message: &Message,
     called: &Called<'_>,
@@ -213,12 +213,12 @@ fn results(
     Ok(written)
 }
 
-/// The latest call of each id so far: its place among those of its message, and the tool's name.
-/// To look for each result's call from the beginning would take as long as both multiplied.
+/// The latest call of each id so far: its place among the calls of its message, and the name of the
+/// tool. Searching for each result's call would be quadratic.
 type Called<'c> = HashMap<&'c str, (usize, &'c str)>;
 
 fn remember<'c>(message: &'c Message, called: &mut Called<'c>) {
-    // Of two with one id in a message, the first is meant.
+    // If two calls in a message have the same id, the first counts.
     for (at, part) in message.parts.iter().enumerate().rev() {
         if let Content::ToolCall(call) = &part.content {
             called.insert(&call.id, (at, &call.name));
@@ -243,7 +243,7 @@ fn tool_config(chat: &Chat, losses: &mut Losses) -> Result<Option<Value>, Unsaya
         None => Value::Null,
         Some(ToolChoice::Auto) => json!({ "mode": "AUTO" }),
         Some(ToolChoice::None) => json!({ "mode": "NONE" }),
-        // Here every tool's schema is kept to.
+        // In this mode every tool's schema is enforced.
         Some(ToolChoice::Required) => json!({ "mode": "ANY" }),
         Some(ToolChoice::Named(name)) => {
             if !chat.tools.iter().any(|tool| tool.name == *name) {
@@ -286,7 +286,7 @@ fn generation_config(chat: &Chat, generation: Generation, losses: &mut Losses) -
             if description.is_some() {
                 losses.note("response_format.description");
             }
-            // It is always kept to.
+            // The schema is always enforced.
             if *strict == Some(false) {
                 losses.note("response_format.strict");
             }
@@ -320,7 +320,7 @@ fn thinking(
             }
         }
         (None, Some("none")) if generation.has_levels => {
-            // They always think.
+            // Thinking cannot be turned off.
             losses.note("reasoning.effort");
             config.put("thinkingLevel", "LOW");
         }
@@ -335,7 +335,7 @@ fn thinking(
             let level = level(effort, losses);
             config.put("thinkingLevel", level);
         }
-        // As Google's own translation of OpenAI's words has it.
+        // The same values as in Google's own compatibility layer for OpenAI.
         (None, Some(effort)) => match effort {
             "minimal" | "low" => config.put("thinkingBudget", 1024),
             "medium" => config.put("thinkingBudget", 8192),
@@ -355,7 +355,7 @@ fn thinking(
     config
 }
 
-/// The nearest budget that the model takes: others it refuses.
+/// Returns the nearest budget that the model accepts.
 fn within(model: &str, budget: u64) -> u64 {
     let is = |part: &str| model.contains(part);
     match budget {
