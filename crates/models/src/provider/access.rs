@@ -1,5 +1,6 @@
-//! Access tokens: what a connection holds is given to a service, which gives a token for a while. Only
-//! what is said there and back; who asks, and when again, is decided elsewhere.
+//! Access tokens: what a connection holds is exchanged at a service for a token that is valid for a
+//! while. This module only writes the request and reads the answer; who sends it and when to renew
+//! is decided elsewhere.
 
 use super::BadProvider;
 use super::paths::Base;
@@ -11,21 +12,21 @@ use types::Timestamp;
 use types::models::OutsideRequest;
 use types::parts::{Sensitive, TextMap};
 
-/// The secret under which a connection has a token that was fetched. Where it is there it is shown, as
-/// a bearer's.
+/// The secret under which a connection holds a token that was fetched. If it is set, it is sent as
+/// a bearer token.
 pub const ACCESS_TOKEN: &str = "accessToken";
 
-/// How long a signed wish for a token counts. Google takes an hour at most.
+/// How long a signed request for a token is valid. Google allows an hour at most.
 const ASSERTION_S: i64 = 3600;
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// What shows who may ask for tokens.
+/// The proof that a connection may ask for tokens.
 enum Grant<'s> {
     Refresh { id: &'s str, secret: &'s str, token: &'s str },
     Account(Box<ServiceAccount>),
 }
 
-/// The file that Google gives out for programs.
+/// The key file that Google issues for a service account.
 #[derive(Deserialize)]
 struct ServiceAccount {
     client_email: String,
@@ -38,12 +39,12 @@ pub(super) fn held(secrets: &TextMap) -> Option<&str> {
     find(secrets, &[ACCESS_TOKEN, "ACCESS_TOKEN"])
 }
 
-/// Whether these secrets are not to be shown, but to be exchanged for a token.
+/// Returns whether these secrets have to be exchanged for a token instead of being sent.
 pub fn is_exchanged(secrets: &TextMap) -> bool {
     grant(secrets).is_some()
 }
 
-/// The project that a service account belongs to.
+/// Returns the project that a service account belongs to.
 pub(super) fn project(secrets: &TextMap) -> Option<String> {
     match grant(secrets)? {
         Grant::Account(account) => account.project_id,
@@ -72,7 +73,8 @@ fn grant(secrets: &TextMap) -> Option<Grant<'_>> {
     serde_json::from_str(account).ok().map(|account| Grant::Account(Box::new(account)))
 }
 
-/// How a token is asked for with what a connection of this type holds. None: it needs none.
+/// Builds the request for a token from what a connection of this type holds. Returns `None` if it
+/// needs no token.
 pub fn token_request(
     integration: &str,
     config: &TextMap,
@@ -109,7 +111,7 @@ fn asked(
     };
     let base = Base::parse(url).map_err(|why| wrong(format!("a `tokenUrl` that {why}")))?;
     let target = base.target("", None, &[])?;
-    // Only a setting of the connection says that a secret may cross a network in plain.
+    // Only a setting of the connection can allow a secret to cross a network unencrypted.
     if !target.is_tls && said.is_none() {
         return Err(wrong("a service of tokens without https".into()));
     }
@@ -162,19 +164,19 @@ fn assertion(
     Rsa::from_pem(&account.private_key)?.sign(&claims)
 }
 
-/// A token and how long it is good for.
+/// A token and how long it is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessToken {
     pub value: Sensitive<String>,
     pub expires_in_s: u64,
-    /// In place of the one that was shown, which may not count any more.
+    /// Replaces the refresh token that was sent, which may be invalid now.
     pub refresh_token: Option<Sensitive<String>>,
 }
 
-/// Why there is none.
+/// Why there is no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadToken {
-    /// What was shown does not count, or not any more: asking again does not help.
+    /// What was sent is not valid, or no longer valid. Asking again does not help.
     #[error("the token was refused: {0}")]
     Refused(String),
     #[error("the answer has no access token")]
@@ -190,7 +192,7 @@ pub fn read_token(body: &[u8]) -> Result<AccessToken, BadToken> {
         refresh_token: Option<String>,
         error: Option<serde_json::Value>,
     }
-    // Some services give tokens that do not end, and say nothing.
+    // Some services issue tokens that do not expire, and do not say so.
     const HOUR_S: u64 = 3600;
     let answer: Answer = serde_json::from_slice(body).map_err(|_| BadToken::Unreadable)?;
     if let Some(value) = answer.access_token.filter(|token| !token.is_empty()) {
@@ -203,7 +205,7 @@ pub fn read_token(body: &[u8]) -> Result<AccessToken, BadToken> {
             refresh_token: answer.refresh_token.map(Sensitive),
         });
     }
-    // The word is one of a short list (RFC 6749, 5.2); the description may repeat what was sent.
+    // The word is from a short list (RFC 6749, 5.2). The description may repeat what was sent.
     let word = answer.error.as_ref().and_then(serde_json::Value::as_str);
     match word {
         Some(word) => Err(BadToken::Refused(word.chars().take(60).collect())),

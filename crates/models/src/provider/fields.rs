@@ -1,4 +1,4 @@
-//! What a connection and a model say of a provider, and where it is written into addresses and headers.
+//! Settings of a connection and of a model, filled into templates of addresses and headers.
 
 use super::{BadProvider, access, paths};
 use crate::catalogue::Entry;
@@ -6,11 +6,11 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use types::models::ModelProvider;
 use types::parts::TextMap;
 
-/// What may stand in a path as it is.
+/// Characters that are escaped in a path.
 const SEGMENT: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/').remove(b'@');
 
-/// Other names by which a setting is found.
+/// Alternative names of settings.
 const ALIASES: &[(&str, &[&str])] = &[
     ("endpoint", &["baseUrl", "baseURL", "base_url", "url"]),
     ("region", &["location"]),
@@ -24,10 +24,10 @@ pub(super) struct Fields {
     organization: Option<String>,
 }
 
-/// What is filled in, and so what a value may be.
+/// What is filled in, which decides what a value may contain.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'p> {
-    /// Part of a name of a host.
+    /// A part of a host name.
     Host,
     Path {
         model: &'p str,
@@ -65,7 +65,7 @@ impl Fields {
         self.config.get(name).map(|value| value.trim())
     }
 
-    /// The template with all that it names.
+    /// Fills in a template.
     pub(super) fn fill(
         &self,
         entry: &'static Entry,
@@ -130,7 +130,8 @@ impl Fields {
     }
 }
 
-/// Names may have several parts, none of which leads up. Google's are known with the kind in front.
+/// Checks and escapes the name of a model. It may have several parts, none of which leads up.
+/// Google also takes names with the kind in front, which is removed.
 fn model_name(name: &str) -> Result<String, BadProvider> {
     let name = name.strip_prefix("models/").unwrap_or(name);
     let is_part = |part: &str| !part.is_empty() && !is_dots(part);
@@ -149,7 +150,7 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.len() <= 63 && text.bytes().all(is_inner)
 }
 
-/// Without a first part such as `v1` or `v1beta`.
+/// Removes a first part such as `v1` or `v1beta`.
 fn without_version(path: &str) -> &str {
     let Some(first) = path.strip_prefix('/') else { return path };
     let (first, rest) = match first.find('/') {

@@ -1,4 +1,4 @@
-//! What a provider sees of a caller's headers, and what it sees of ours.
+//! The headers that a provider gets: some of the caller's, and the connection's own.
 
 use super::fields::{Fields, Place};
 use super::{BadProvider, access};
@@ -6,7 +6,7 @@ use crate::catalogue::Entry;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use types::parts::TextMap;
 
-/// Of any caller to any provider. What ends with `*` is the beginning of a name.
+/// Headers of callers that every provider gets. A `*` at the end makes it a prefix.
 const KEPT: [&str; 10] = [
     "accept",
     "content-type",
@@ -22,9 +22,9 @@ const KEPT: [&str; 10] = [
 
 pub(super) struct Headers {
     entry: &'static Entry,
-    /// None: the provider is asked without.
+    /// `None` means that the provider is called without a key.
     credential: Option<(HeaderName, HeaderValue)>,
-    /// Where the caller does not say others.
+    /// Headers to add if the caller did not send them.
     defaults: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -38,7 +38,7 @@ impl Headers {
         let wrong = |what: &str| BadProvider::Wrong { provider, what: what.into() };
         let mut defaults = Vec::new();
         for (name, template) in &entry.headers {
-            // Most have no organization, and need none.
+            // A template fails if a setting is missing. Most have no organization, and need none.
             let Ok(value) = fields.fill(entry, template, Place::Header) else { continue };
             let name = HeaderName::from_bytes(name.as_bytes());
             let value = HeaderValue::from_str(&value);
@@ -116,7 +116,7 @@ fn credential(
     }
 }
 
-/// By one of its names, or else the only one there is.
+/// Finds the key by one of its names. If there is only one secret, it is the key.
 fn key<'s>(names: &[String], secrets: &'s TextMap) -> Option<&'s str> {
     let mut there = secrets
         .iter()

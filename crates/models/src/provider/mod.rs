@@ -1,4 +1,4 @@
-//! Where a provider is and what it wants to see: a connection, made ready to be asked.
+//! A provider of models, ready to be called through a connection: its addresses and headers.
 
 mod access;
 mod fields;
@@ -18,17 +18,17 @@ use std::fmt;
 use types::models::{ModelProvider, OutsideRequest};
 use types::parts::Sensitive;
 
-/// A provider, ready to be asked with the secrets of one connection.
+/// A provider, ready to be called with the secrets of one connection.
 pub struct Provider {
     entry: &'static Entry,
     fields: Fields,
     base: Base,
     headers: Headers,
-    /// Of the dialects that it has, those that the connection says are there.
+    /// The dialects that the connection says are there, if it limits those of the provider.
     only: Option<Vec<Dialect>>,
 }
 
-/// The secrets are in the headers.
+/// Leaves out the headers, which hold secrets.
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Provider")
@@ -41,9 +41,9 @@ impl fmt::Debug for Provider {
 /// How a provider takes an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// As it was asked.
+    /// In the caller's dialect, unchanged.
     Passes,
-    /// In this dialect.
+    /// Translated into this dialect.
     Translates(Dialect),
     Unsupported,
 }
@@ -52,26 +52,26 @@ pub enum Way {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     pub url: Uri,
-    /// Without the brackets of IPv6.
+    /// An IPv6 address is stored without its brackets.
     pub host: String,
     pub port: u16,
     pub is_tls: bool,
 }
 
-/// Why a provider cannot be asked.
+/// Why a provider cannot be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadProvider {
     #[error("the connection to {provider} lacks {what}")]
     Lacks { provider: &'static str, what: String },
     #[error("the connection to {provider} has {what}")]
     Wrong { provider: &'static str, what: String },
-    /// The background has not fetched one yet, or cannot.
+    /// No token was fetched yet, or none can be.
     #[error("the connection to {provider} has no access token at the moment")]
     NoToken { provider: &'static str },
-    /// The caller's, or the model's.
+    /// The name given by the caller or in the model's settings.
     #[error("`{0}` is no name of a model that can be asked for")]
     BadModel(String),
-    /// The caller's.
+    /// The path given by the caller.
     #[error("a path that {0} is not passed on")]
     BadPath(&'static str),
     #[error("{provider} does not serve this path")]
@@ -79,7 +79,7 @@ pub enum BadProvider {
 }
 
 impl Provider {
-    /// Says what the connection lacks.
+    /// Prepares a provider. An error says what its connection lacks.
     pub fn new(of: &ModelProvider) -> Result<Self, BadProvider> {
         let entry = catalogue().entry(of.kind);
         let fields = Fields::new(entry, of);
@@ -89,7 +89,7 @@ impl Provider {
         Ok(Self { entry, fields, base, headers, only })
     }
 
-    /// What messages call it.
+    /// Returns its name for messages.
     pub fn name(&self) -> &'static str {
         &self.entry.display_name
     }
@@ -112,7 +112,7 @@ impl Provider {
                 let has = paths.embeddings.get(dialect).is_some() && self.may_speak(dialect);
                 way(has, dialect != speaks && paths.embeddings.get(speaks).is_some())
             }
-            // A list of models is told in the words of OpenAI.
+            // A list of models is returned in OpenAI's dialect.
             Operation::Models => match paths.models {
                 Some(_) => way(speaks == Dialect::OpenAi, true),
                 None => Way::Unsupported,
@@ -126,9 +126,9 @@ impl Provider {
             || self.only.as_ref().is_none_or(|only| only.contains(&dialect))
     }
 
-    /// Where a call goes. `path` is what follows the name of the model and `query` what follows that,
-    /// as the caller sent them; `spoken` is what the body is in, where that is another dialect than the
-    /// operation's own; `model` is the provider's name for the model.
+    /// Returns where a call goes. `path` is what follows the name of the model and `query` what
+    /// follows the path, both as the caller sent them. `spoken` is the dialect of the body if it
+    /// differs from the operation's own, and `model` is the provider's name for the model.
     pub fn target(
         &self,
         operation: Operation,
@@ -168,14 +168,14 @@ impl Provider {
         self.base.target(below, query.filter(|_| is_own), &defaults)
     }
 
-    /// Makes the provider's headers of a caller's: no credential, no cookie and no header of the
-    /// connection is left, and nothing that is not known to mean something to the provider. Length,
-    /// host and encodings of the message are the sender's to say.
+    /// Turns a caller's headers into headers for the provider. Credentials, cookies, headers of the
+    /// connection, and everything that is not known to mean something to the provider are removed.
+    /// Length, host and encodings of the message are left for the sender to set.
     pub fn dresses(&self, headers: &mut HeaderMap) {
         self.headers.dress(headers);
     }
 
-    /// The same for a request that no caller sent.
+    /// Builds a request that no caller sent, with the same headers.
     fn outside(&self, method: &'static str, url: &Uri) -> OutsideRequest {
         let mut headers = HeaderMap::new();
         self.dresses(&mut headers);
@@ -192,14 +192,14 @@ impl Provider {
     }
 }
 
-/// How the provider is asked for its models.
+/// Builds the request for the provider's list of models.
 pub fn list_models(of: &ModelProvider) -> Result<OutsideRequest, BadProvider> {
     let provider = Provider::new(of)?;
     let target = provider.target(Operation::Models, None, "/v1/models", None, "", false)?;
     Ok(provider.outside("GET", &target.url))
 }
 
-/// The address that the connection says, or else the provider's own.
+/// Returns the address from the connection, or else the provider's own.
 fn base(entry: &'static Entry, fields: &Fields) -> Result<Base, BadProvider> {
     let provider = entry.display_name.as_str();
     if let Some(endpoint) = fields.config("endpoint") {
@@ -220,7 +220,7 @@ fn base(entry: &'static Entry, fields: &Fields) -> Result<Base, BadProvider> {
         .map_err(|why| BadProvider::Wrong { provider, what: format!("an address that {why}") })
 }
 
-/// Servers that speak some of a provider's dialects say so in `dialects`.
+/// Reads `dialects`, with which a connection says that a server knows only some of the dialects.
 fn only(entry: &'static Entry, fields: &Fields) -> Result<Option<Vec<Dialect>>, BadProvider> {
     let Some(named) = fields.config("dialects") else { return Ok(None) };
     let provider = entry.display_name.as_str();
@@ -238,7 +238,7 @@ fn only(entry: &'static Entry, fields: &Fields) -> Result<Option<Vec<Dialect>>, 
     dialects.collect::<Result<_, _>>().map(Some)
 }
 
-/// What a body of this operation is in, as it was asked.
+/// Returns the dialect of the operation's body as the caller sent it.
 fn own_dialect(operation: Operation) -> Option<Dialect> {
     match operation {
         Operation::Chat(dialect) | Operation::Embeddings(dialect) => Some(dialect),
@@ -247,7 +247,7 @@ fn own_dialect(operation: Operation) -> Option<Dialect> {
     }
 }
 
-/// What a path of Google's asks for.
+/// Returns what a path of Google's asks for.
 fn verb(path: &str) -> Option<&'static str> {
     match path.trim_end_matches('/').rsplit_once(':')?.1 {
         "embedContent" => Some("embedContent"),

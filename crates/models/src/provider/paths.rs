@@ -1,20 +1,20 @@
-//! Addresses: the base of a provider, and what is below it. Nothing leads out of a base.
+//! Addresses of a provider: its base, and paths below that. No path leads out of the base.
 
 use super::{BadProvider, Target};
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use std::fmt;
 
-/// Where a provider's paths begin.
+/// The address below which all of a provider's paths are.
 pub(super) struct Base {
     scheme: Scheme,
     authority: Authority,
     segments: Vec<String>,
-    /// Pairs that each call has.
+    /// Query parameters of every call.
     query: Vec<String>,
 }
 
-/// Its query may hold a key.
+/// Leaves out the query, which may hold a key.
 impl fmt::Debug for Base {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}/{}", self.scheme, self.authority, self.segments.join("/"))
@@ -22,7 +22,7 @@ impl fmt::Debug for Base {
 }
 
 impl Base {
-    /// The error completes "an address that …".
+    /// Parses an address. The error completes "an address that …".
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = match text.contains("://") {
             true => text.to_owned(),
@@ -54,8 +54,9 @@ impl Base {
         Ok(Self { scheme, authority, segments, query })
     }
 
-    /// What is below it. A path that begins with what the base ends with (`/v1`, a deployment) does not
-    /// have that twice. `defaults` are pairs that count where nobody says others.
+    /// Returns an address below the base. If the path begins with what the base ends with, such as
+    /// `/v1` or a deployment, that is not repeated. `defaults` are query parameters to add unless
+    /// they are set.
     pub(super) fn target(
         &self,
         path: &str,
@@ -92,8 +93,8 @@ impl Base {
         Ok(Target { url, host, port, is_tls })
     }
 
-    /// The caller's pairs as they were sent, without credentials; then those of the base and the
-    /// defaults that are not there yet.
+    /// Adds the caller's parameters as they were sent, but without credentials; then those of the
+    /// base and the defaults that are not set yet.
     fn add_query(&self, text: &mut String, query: Option<&str>, defaults: &[&str]) {
         let mut named: Vec<String> = Vec::new();
         let callers = query.unwrap_or_default().split('&').filter(|pair| is_passed(pair));
@@ -121,8 +122,9 @@ fn name(pair: &str) -> String {
     name.map_or_else(String::new, |(name, _)| name.into_owned())
 }
 
-/// Credentials of callers are ours and not the provider's. What begins with a dollar sets headers and
-/// methods at some of Google's services.
+/// Returns whether a parameter of the caller is passed on. Credentials of callers are meant for us
+/// and not for the provider. Parameters that begin with a dollar set headers and methods at some of
+/// Google's services.
 fn is_passed(pair: &str) -> bool {
     const CREDENTIALS: [&str; 9] = [
         "key",
@@ -142,7 +144,8 @@ fn is_passed(pair: &str) -> bool {
         && !hides_usage(&name, pair)
 }
 
-/// What makes Google's services leave out of an answer what was used, or say it in another form.
+/// Returns whether the parameter makes Google's services leave the usage out of an answer, or write
+/// it in another form.
 fn hides_usage(name: &str, pair: &str) -> bool {
     let value = pair.split_once('=').map_or("", |(_, value)| value);
     match name {
@@ -152,7 +155,7 @@ fn hides_usage(name: &str, pair: &str) -> bool {
     }
 }
 
-/// Whether a path stays below where it begins, however a server behind it reads it. The error completes
+/// Checks that a path stays below where it begins, however a server reads it. The error completes
 /// "a path that …".
 pub(super) fn check(path: &str) -> Result<(), &'static str> {
     if path.is_empty() {
@@ -163,7 +166,7 @@ pub(super) fn check(path: &str) -> Result<(), &'static str> {
         return Err("has characters that no path has");
     }
     let folded = path.to_ascii_lowercase();
-    // A per cent sign that is encoded hides one of the others.
+    // An encoded percent sign could hide one of the others.
     if ["%2f", "%5c", "%2e", "%25", "%00"].iter().any(|hidden| folded.contains(hidden)) {
         return Err("has an encoded slash, dot, per cent sign or zero");
     }
@@ -172,7 +175,7 @@ pub(super) fn check(path: &str) -> Result<(), &'static str> {
         if part.is_empty() && at != last {
             return Err("has an empty part");
         }
-        // Some servers cut what follows a semicolon off.
+        // Some servers cut off what follows a semicolon.
         if matches!(part.split(';').next(), Some("." | "..")) {
             return Err("leads up");
         }
@@ -240,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a caller sends, what is asked is below the base, at the base's host.
+        /// Whatever a caller sends, the address stays below the base and at its host.
         #[test]
         fn no_path_leaves_the_base(path in r"[a-z./%2eEfF5cC;\\@:?#\x00-\x20é]{0,24}", query in r"[ -~]{0,12}") {
             let base = Base::parse("https://host.test/a/b").unwrap();

@@ -181,7 +181,7 @@ fn what_a_connection_lacks_is_said() {
     );
     assert!(target.unwrap_err().to_string().contains("lacks `project` in its config"));
     assert!(Provider::new(&of(PublicModel, &[("endpoint", "http://h")], &[])).is_ok());
-    // Two secrets, neither of a known name: it is not guessed which is the key.
+    // With two secrets of unknown names, it is not guessed which one is the key.
     assert!(Provider::new(&of(Openai, &[], &[("a", "1"), ("b", "2")])).is_err());
     assert!(Provider::new(&of(Openai, &[], &[("anything", "1")])).is_ok());
 }
@@ -311,7 +311,7 @@ fn tokens_are_read() {
     assert_eq!(refused, Err(BadToken::Refused("invalid_grant".into())));
 }
 
-/// The key of tests that another crate has as well, and its public half.
+/// A key for tests that another crate uses too, and its public half.
 const ACCOUNT_KEY: &str = include_str!("../../../jobs/tests/runners/app_key_for_tests.pem");
 const ACCOUNT_MODULUS: &str = "6ABMwLqjH-CyQlQy-o9CcJEFQQBFnXGk_lAExpTqqNxWJGrPoxmJae6S8pLgOfUSWs8lpZR22VCvPqulNH_nGkfweangSYuHK6FBlqdmZcXPH4lAI4og1xwvtTTGn4_iiJVUf8l-GEyTNOB9SecRrqShETySIFF6F1S_2MKPtnLN9A_gJJ-gXkpAG_AbpQfO6BE2w_yWrVm2m-cGynu6JMiEqz7SMUOHujxxRBNgPEB6Sx1q8cv1JiLWguVF0RBeOypGhHyQ3z8x_JPDj4L3R48zeFG6UrJSdlnKklWvTTYtJYxvxQobWGgjQME_N25-ozIMu0qEO7Hr7bl2fxlUVQ";
 
