@@ -1,4 +1,4 @@
-//! Names of members that mean something to somebody here.
+//! The names of members that are recognized in requests and answers.
 
 use std::sync::LazyLock;
 
@@ -70,7 +70,8 @@ keys! {
 }
 
 impl Key {
-    /// Answers come with some fifteen names in each event, so few are compared.
+    /// Looks up a name. Each event of a stream has some fifteen names, so only few candidates are
+    /// compared.
     pub(super) fn of(name: &[u8]) -> Self {
         static BY_LENGTH: LazyLock<Vec<Vec<(&str, Key)>>> = LazyLock::new(|| {
             let longest = KEYS.iter().map(|(name, _)| name.len()).max().unwrap_or_default();

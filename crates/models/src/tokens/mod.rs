@@ -1,12 +1,13 @@
-//! What an answer used: read out of it as it passes, or counted here where the provider does not say.
+//! Finds how many tokens an answer used: read from the answer while it passes, or estimated here if
+//! the provider does not say.
 //!
-//! Nothing here keeps an answer: [`UsageReader`] follows the JSON of a body or of a stream's events byte
-//! by byte, and keeps numbers and an even sample of the text. Its memory has a bound (some 17 KiB, reached
-//! only by long answers), whatever a provider sends.
+//! Nothing here keeps an answer. [`UsageReader`] follows the JSON of a body or of a stream's events
+//! byte by byte, and keeps numbers and an even sample of the text. Its memory is bounded whatever a
+//! provider sends: about 17 KiB, reached only by long answers.
 //!
-//! Counting is by the vocabulary of OpenAI's newer models for all providers: others publish none. So a
-//! count is an estimate, and is marked as one. The first count of a process loads the vocabulary (100 ms
-//! and 8 MiB) and each takes a few milliseconds, since longer texts are sampled: it belongs on a
+//! Estimates use the vocabulary of OpenAI's newer models for all providers, since no other provider
+//! publishes one; they are marked as estimates. The first one loads the vocabulary, which takes 100
+//! ms and 8 MiB. Each takes a few milliseconds, since longer texts are sampled, so it belongs on a
 //! thread that may block.
 
 mod keys;
@@ -21,20 +22,21 @@ pub use request::{IMAGE_TOKENS_MAX, input_bound, input_estimate};
 
 use sample::Sample;
 
-/// Bytes of a text that are counted. What is longer is sampled.
+/// How many bytes of a text are counted. Longer texts are sampled.
 const COUNTED_MAX: usize = 64 << 10;
 
-/// Tokens of the model beside a hundred of the vocabulary's, by the beginning of the model's name.
+/// By the beginning of a model's name: how many tokens it makes of what is 100 tokens of the
+/// vocabulary.
 const FAMILIES: &[(&str, u64)] = &[("claude", 120)];
 
-/// How many tokens a text has for a model, about.
+/// Estimates how many tokens a text has for a model.
 pub fn estimate(model: &str, text: &str) -> u64 {
     let mut sample = Sample::new(COUNTED_MAX);
     sample.push(text.as_bytes());
     count(model, &sample)
 }
 
-/// Loads what counts need, so that none waits for it.
+/// Loads the vocabulary, so that no estimate has to wait for it.
 pub fn load() {
     vocabulary::vocabulary();
 }

@@ -1,4 +1,4 @@
-//! Reads out of an answer what it used.
+//! Reads from an answer how many tokens it used.
 
 use super::count;
 use super::keys::Key;
@@ -8,12 +8,12 @@ use crate::dialect::Dialect;
 use crate::operation::Operation;
 use types::models::TokenUsage;
 
-/// Bytes of an answer's text that are kept for a count.
+/// How many bytes of an answer's text are kept for an estimate.
 const TEXT_MAX: usize = 16 << 10;
-/// What no call uses. More is nonsense, and sums of it must not overflow.
+/// Cap for every number that is read. No call uses more, and sums must not overflow.
 pub const TOKENS_MAX: u64 = 1 << 40;
 
-/// Follows one answer.
+/// Follows one answer as it passes.
 #[derive(Debug)]
 pub struct UsageReader {
     framing: Framing,
@@ -21,20 +21,20 @@ pub struct UsageReader {
     notes: Notes,
 }
 
-/// What stands around the documents of an answer.
+/// How the JSON documents of an answer are delimited.
 #[derive(Debug, Clone, Copy)]
 enum Framing {
     Unknown,
-    /// None: one document, or a list of them.
+    /// Not at all: the body is one document, or a list of them.
     Body,
     Events(Line),
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Line {
-    /// As many bytes of `data:` were there.
+    /// At the start of a line, after this many bytes of `data:`.
     Begins(usize),
-    /// As many bytes of `[DONE]` were there.
+    /// In the data of an event, after this many bytes of `[DONE]`.
     Data(usize),
     Other,
 }
@@ -45,26 +45,29 @@ const DONE: &[u8] = b"[DONE]";
 /// What an answer used, as far as it was seen.
 #[derive(Debug)]
 pub struct Seen {
-    /// What the provider says of the whole answer. None: it did not, or the answer is not whole.
+    /// What the provider reports for the whole answer. `None` if it does not, or if the answer was
+    /// cut off.
     pub usage: Option<TokenUsage>,
-    /// The same as far as it was said before the end. Zero where nothing was.
+    /// What the provider has reported so far, also if the answer was cut off. Zero without a
+    /// report.
     pub partial: TokenUsage,
     /// Whether the answer came to its own end.
     pub finished: bool,
-    /// As the provider calls it.
+    /// The provider's name for the model.
     pub model: Option<String>,
     text: Sample,
 }
 
 impl UsageReader {
-    /// `dialect` is what the provider answers in. Whether it answers with events is seen from what comes.
+    /// Creates a reader. `dialect` is the one that the provider answers in. With `is_stream`, the
+    /// first bytes decide whether the answer consists of events.
     pub fn new(dialect: Dialect, operation: Operation, is_stream: bool) -> Self {
         let is_embedding = matches!(operation, Operation::Embeddings(_));
         let framing = if is_stream { Framing::Unknown } else { Framing::Body };
         Self { framing, scan: Scan::new(), notes: Notes::new(dialect, is_embedding) }
     }
 
-    /// The next part of the answer's body, in no encoding.
+    /// Takes the next part of the answer's body, without any content encoding.
     pub fn push(&mut self, bytes: &[u8]) {
         if let Framing::Unknown = self.framing {
             let is_space =
@@ -84,7 +87,7 @@ impl UsageReader {
         while let [first, rest @ ..] = bytes {
             match line {
                 Line::Begins(0) if *first == b'\n' => {
-                    // An event ends, and with it what was cut off in it.
+                    // An event ends, and with it any document that was cut off in it.
                     self.scan.reset();
                     bytes = rest;
                 }
@@ -130,17 +133,17 @@ impl UsageReader {
         done
     }
 
-    /// Whether the words were there that end a stream.
+    /// Returns whether the stream has said that it ends.
     pub const fn is_finished(&self) -> bool {
         self.notes.is_finished
     }
 
-    /// Whether nothing is left to come but what was used.
+    /// Returns whether the answer has ended and only the usage is still to come.
     pub const fn awaits_usage(&self) -> bool {
         self.notes.is_ended && !self.notes.is_complete
     }
 
-    /// What was seen up to now, where the answer ends.
+    /// Ends the answer and returns what was seen of it.
     pub fn finish(self) -> Seen {
         let notes = self.notes;
         let is_whole = match (notes.is_events, self.scan.is_list) {
@@ -164,14 +167,14 @@ impl UsageReader {
 }
 
 impl Seen {
-    /// Bytes of text in what was seen of the answer.
+    /// Returns how many bytes of text were seen in the answer.
     pub fn text_bytes(&self) -> u64 {
         self.text.bytes()
     }
 
-    /// What was used: what the provider says, and where it does not, what is counted here. `input` is
-    /// asked where the provider did not say the input either. May block for some milliseconds where
-    /// there is something to count.
+    /// Returns what was used: the provider's numbers, and where they are missing, an estimate.
+    /// `input` is only called if the number of input tokens is missing too. An estimate may block
+    /// for some milliseconds.
     pub fn settle(&self, model: &str, input: impl FnOnce() -> u64) -> TokenUsage {
         if let Some(usage) = self.usage {
             return usage;
@@ -186,7 +189,7 @@ impl Seen {
     }
 }
 
-/// What was noted of an answer.
+/// What was noted about an answer.
 #[derive(Debug)]
 struct Notes {
     dialect: Dialect,
@@ -194,12 +197,12 @@ struct Notes {
     is_events: bool,
     counts: Counts,
     has_usage: bool,
-    /// Of the document that goes on.
+    /// The document that is being read.
     document: Document,
-    /// Whether the words that end an answer were there.
+    /// Whether the answer has said why it ends.
     is_ended: bool,
     is_finished: bool,
-    /// Whether what was said is of the whole answer.
+    /// Whether the usage noted so far is for the whole answer.
     is_complete: bool,
     model: Option<String>,
     text: Sample,
@@ -212,7 +215,8 @@ struct Document {
     has_text: bool,
 }
 
-/// As the provider says them. The highest counts, since all that stream them add up.
+/// Numbers as the provider reports them. Of several the highest counts, because providers that
+/// report within a stream report running totals.
 #[derive(Debug, Default)]
 struct Counts {
     input: u64,
@@ -257,7 +261,7 @@ impl Notes {
                 let output = counts.output + counts.reasoning;
                 (input, output.max(counts.total.saturating_sub(input)))
             }
-            // Some leave reasoning out of the output, and in the sum of all.
+            // Some providers do not count reasoning as output, but do in the total.
             Dialect::OpenAi | Dialect::Responses => {
                 (counts.input, counts.output.max(counts.total.saturating_sub(counts.input)))
             }
@@ -275,7 +279,7 @@ impl Notes {
         }
     }
 
-    /// What leads to the numbers of usage, and whether those there are of the whole answer.
+    /// Returns the rest of the path if it leads to usage, and whether that is for the whole answer.
     fn usage_path<'p>(&self, path: &'p [Key]) -> Option<(&'p [Key], bool)> {
         match (self.dialect, path) {
             (Dialect::Anthropic, [Key::Message, Key::Usage, rest @ ..]) => Some((rest, false)),
@@ -323,7 +327,7 @@ impl Notes {
         true
     }
 
-    /// Whether a text is one that the model wrote.
+    /// Returns whether the model wrote the text at this path.
     fn is_text(&self, path: &[Key]) -> bool {
         let Some(last) = path.last() else { return false };
         let is_known = path.iter().all(|key| *key != Key::Other);
@@ -344,7 +348,7 @@ impl Notes {
         match (self.dialect, path) {
             (Dialect::OpenAi, [Key::Choices, Key::Text]) => true,
             (Dialect::OpenAi, [Key::Choices, Key::Delta | Key::Message, ..]) => is_told,
-            // Everything that was streamed is told once more at the end.
+            // The end of a stream repeats everything that was streamed.
             (Dialect::Responses, [Key::Delta]) => self.is_events,
             (Dialect::Responses, [Key::Output, ..]) => !self.is_events && is_told,
             (Dialect::Anthropic, [Key::Delta, Key::Text | Key::Thinking | Key::PartialJson])
@@ -361,8 +365,8 @@ impl Notes {
         }
     }
 
-    /// Whether a word of the provider's says that the answer ends. Of those that a document's type says
-    /// it by, the usage comes with it or before.
+    /// Returns whether a word of the provider's says that the answer ends. If the type of a
+    /// document says it, the usage comes in that document or before.
     fn ends(&self, path: &[Key], word: &str) -> bool {
         match (self.dialect, path) {
             (Dialect::OpenAi, [Key::Choices, Key::FinishReason])
@@ -408,7 +412,7 @@ impl Sink for Notes {
             self.model = Some(word.to_owned()).filter(|word| !word.is_empty());
         } else if self.ends(path, word) {
             self.is_ended = true;
-            // OpenAI's streams have a mark of their own behind that.
+            // OpenAI's streams have another mark after that.
             self.is_finished |= self.dialect != Dialect::OpenAi;
         }
     }
@@ -424,7 +428,7 @@ impl Sink for Notes {
 
     fn end(&mut self) {
         let document = std::mem::take(&mut self.document);
-        // Numbers before the end are of what was written until then.
+        // Numbers that were followed by more text cover only the text before them.
         self.is_complete &= !document.has_text;
         self.is_complete |= match self.dialect {
             Dialect::OpenAi | Dialect::Gemini => document.has_usage && self.is_ended,

@@ -1,41 +1,43 @@
-//! What a request's input counts: about, and at most.
+//! Counts the tokens of a request's input: an estimate, and an upper bound.
 
 use super::keys::Key;
 use super::sample::Sample;
 use super::scan::{Scan, Sink, Take};
 use super::{COUNTED_MAX, count};
 
-/// What an image counts in an estimate.
+/// Estimate for an image.
 const IMAGE_TOKENS: u64 = 1000;
-/// What each message has around its text.
+/// Tokens that each message has around its text.
 const MESSAGE_TOKENS: u64 = 3;
 
-/// Tokens that no provider makes more of one image than.
+/// Upper bound for an image, with any provider.
 pub const IMAGE_TOKENS_MAX: u64 = 50_000;
-/// What providers add to a request: instructions for tools, marks of messages.
+/// Upper bound for what providers add to a request, such as instructions for tools and marks of
+/// messages.
 const ADDED_TOKENS_MAX: u64 = 2048;
 
-/// How many tokens a request's input has for a model, about. An image counts a thousand, wherever it is.
-/// May block for some milliseconds.
+/// Estimates how many tokens a request's input has for a model. An image counts a thousand,
+/// wherever it is. May block for some milliseconds.
 pub fn input_estimate(model: &str, body: &[u8]) -> u64 {
     let mut texts = Texts { sample: Sample::new(COUNTED_MAX), more: 0 };
     Scan::new().push(body, &mut texts);
     count(model, &texts.sample).saturating_add(texts.more)
 }
 
-/// More tokens than a request's input can have, for reservations.
+/// Returns an upper bound for the tokens of a request's input. Reservations rest on it.
 ///
-/// A token has a byte at least, in the vocabulary of every provider that publishes one, so a body of text
-/// has no more of them than bytes; each image adds [`IMAGE_TOKENS_MAX`], and [`ADDED_TOKENS_MAX`] is added
-/// for what providers put around it. `u64::MAX` where the body leads to what it does not hold: files,
-/// audio, documents, answers from before, tools that run at the provider, and every member that is not
-/// known here. Then the model's context, which is in the list of prices, is the bound.
+/// In the vocabulary of every provider that publishes one, a token has at least one byte, so a body
+/// of text has no more tokens than bytes. Each image adds [`IMAGE_TOKENS_MAX`], and
+/// [`ADDED_TOKENS_MAX`] is added for what providers put around the input. The result is `u64::MAX`
+/// if the body refers to anything that is not in it: files, audio, documents, earlier answers,
+/// tools that run at the provider, and every member that is not known here. Then the model's
+/// context, from the list of prices, is the bound.
 pub fn input_bound(body: &[u8]) -> u64 {
     let mut bound = Bound { images: 0, is_open: false, item: Item::default() };
     let mut scan = Scan::new();
     scan.push(body, &mut bound);
     bound.next_item();
-    // What could not be followed to its end may hold anything.
+    // Anything that could not be followed to its end may refer to anything.
     if bound.is_open || scan.is_open() || scan.documents != 1 {
         return u64::MAX;
     }
@@ -77,7 +79,7 @@ impl Sink for Texts {
                 | Key::Cache,
             ) => Take::Skip,
             (b'"', _) => Take::Text,
-            // Tokens that the caller made.
+            // Input that the caller already turned into tokens.
             (b'0'..=b'9', Key::Input) => {
                 self.more = self.more.saturating_add(1);
                 Take::Skip
@@ -90,7 +92,7 @@ impl Sink for Texts {
         self.sample.push(piece);
     }
 
-    /// Schemas of tools are read with their names.
+    /// Counts the names in the schemas of tools, which the model reads too.
     fn key(&mut self, path: &[Key], name: &[u8]) {
         if let [Key::Tools | Key::Functions | Key::ResponseFormat, _, ..] = path {
             self.sample.push(name);
@@ -99,7 +101,7 @@ impl Sink for Texts {
     }
 }
 
-/// Whether what is below this member goes to the model.
+/// Returns whether the model reads what is below this member.
 fn is_read(root: Key) -> bool {
     matches!(
         root,
@@ -123,15 +125,15 @@ fn is_read(root: Key) -> bool {
     )
 }
 
-/// Looks for what a body leads to.
+/// Looks for what a body refers to.
 struct Bound {
     images: u64,
     is_open: bool,
     item: Item,
 }
 
-/// What is known of an item of `input`. One that has an id alone stands for what the provider keeps, and
-/// a thought without its text does too.
+/// What is known of an item of `input`. An item with only an id stands for what the provider keeps,
+/// and so does a thought without its text.
 #[derive(Default)]
 struct Item {
     has_id: bool,
@@ -161,7 +163,7 @@ impl Bound {
 
 impl Sink for Bound {
     fn value(&mut self, path: &[Key], first: u8) -> Take {
-        // What is not set leads to nothing.
+        // A member that is null refers to nothing.
         if first == b'n' {
             return Take::Skip;
         }
@@ -172,9 +174,9 @@ impl Sink for Bound {
         }
         match path {
             [root] if !is_read(*root) && !is_setting(*root) => self.is_open = true,
-            // An object there is a prompt that the provider keeps.
+            // An object refers to a prompt that the provider keeps.
             [Key::Prompt] if first == b'{' => self.is_open = true,
-            // Of a tool: what a function has. Others run at the provider.
+            // Tools may only have the members of functions. Others run at the provider.
             [Key::Tools, member] if !is_of_function(*member) => self.is_open = true,
             [Key::Messages, member] if !is_of_message(*member) => self.is_open = true,
             [Key::Messages | Key::Input | Key::System | Key::Content, Key::Content, Key::Type]
@@ -196,7 +198,7 @@ impl Sink for Bound {
                 | Key::Thought
                 | Key::ThoughtSignature
                 | Key::ThoughtSignatureSnake
-                // Its type says what it is.
+                // Its media type says what it is.
                 | Key::InlineData
                 | Key::InlineDataSnake => {}
                 _ => self.is_open = true,
@@ -244,7 +246,7 @@ impl Sink for Bound {
     }
 }
 
-/// Members of a message that hold all they mean.
+/// Returns whether a member of a message contains everything it refers to.
 fn is_of_message(member: Key) -> bool {
     matches!(
         member,
@@ -264,7 +266,7 @@ fn is_of_message(member: Key) -> bool {
     )
 }
 
-/// Members of a function among the tools, in any dialect.
+/// Returns whether a member of a tool can belong to a function, in any dialect.
 fn is_of_function(member: Key) -> bool {
     matches!(
         member,
@@ -281,7 +283,8 @@ fn is_of_function(member: Key) -> bool {
     )
 }
 
-/// Members at the top of a request that give the model nothing to read, or only what they hold.
+/// Returns whether a top-level member gives the model nothing to read, or nothing beyond what it
+/// contains.
 fn is_setting(root: Key) -> bool {
     matches!(
         root,

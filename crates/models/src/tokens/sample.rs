@@ -1,21 +1,21 @@
-//! Text of any length, of which an even part is kept.
+//! A sample that is spread evenly over a text of any length.
 
-/// Bytes that are kept together.
+/// How many bytes are kept or dropped together.
 const BLOCK: usize = 512;
 
-/// Keeps all of a short text, and of a long one every second block, every fourth and so on: whoever writes
-/// it cannot choose which part is looked at.
+/// Keeps a short text completely, and of a long one every second block, every fourth and so on. So
+/// whoever writes the text cannot choose which part is looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Sample {
     kept: Vec<u8>,
     bytes: u64,
-    /// One block of this many is kept.
+    /// One of this many blocks is kept.
     stride: u64,
     blocks_max: usize,
 }
 
 impl Sample {
-    /// Keeps `bytes_max` at most.
+    /// Creates a sample that keeps at most `bytes_max`.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { kept: Vec::new(), bytes: 0, stride: 1, blocks_max: (bytes_max / BLOCK).max(2) }
     }
@@ -39,7 +39,7 @@ impl Sample {
         }
     }
 
-    /// Lets go of every second block.
+    /// Drops every second block.
     fn thin(&mut self) {
         let blocks = self.kept.len() / BLOCK;
         for block in (0..blocks).step_by(2) {
@@ -53,7 +53,7 @@ impl Sample {
         self.bytes
     }
 
-    /// What the whole text counts, if it is like what was kept.
+    /// Extrapolates the count of the sample to the whole text.
     pub(super) fn count(&self, of_text: impl FnOnce(&str) -> u64) -> u64 {
         if self.kept.is_empty() {
             return 0;
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_long_text_is_looked_at_evenly() {
         let mut sample = Sample::new(4096);
-        // The first half is cheap, the second one is not.
+        // The first half has no tokens that count, the second half only such.
         sample.push(&vec![b'a'; 1 << 20]);
         sample.push(&vec![b'b'; 1 << 20]);
         assert!(sample.kept.len() <= 4096, "{}", sample.kept.len());

@@ -1,71 +1,71 @@
-//! Finds values in JSON as it passes, in pieces of any size, without keeping it. It is no judge of JSON:
-//! what is broken leads to values that are not found.
+//! Finds values in JSON that arrives in pieces of any size, without keeping it. It does not
+//! validate: in broken JSON, values are simply not found.
 
 use super::keys::Key;
 use memchr::memchr2;
 
-/// Levels of objects of which a path is known. Nothing that is looked for lies deeper.
+/// How many levels of objects a path covers. Nothing that is searched for is deeper.
 const PATH_MAX: usize = 12;
-/// Levels of objects and arrays that are followed at all.
+/// How many levels of objects and arrays are followed.
 const DEPTH_MAX: u32 = 128;
-/// Bytes that a key or a word may have to be looked at.
+/// Longest key or word that is recognized, in bytes.
 const WORD_MAX: usize = 128;
 
-/// What becomes of a text.
+/// What to do with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Take {
     Skip,
-    /// Handed over in pieces.
+    /// Pass it on in pieces.
     Text,
-    /// Handed over whole, if it is short.
+    /// Pass it on as a whole, if it is short.
     Word,
 }
 
-/// What is told of a document. A path has the names of the members that lead to a value; arrays are not
-/// in it.
+/// Receives what is found in a document. A path holds the names of the members that lead to a
+/// value; arrays do not add to it.
 pub(super) trait Sink {
-    /// A value begins with this byte. The answer counts if it is a text.
+    /// Called when a value begins with this byte. The result only matters for a text.
     fn value(&mut self, path: &[Key], first: u8) -> Take;
-    /// The next part of a text that was asked for, without its escapes.
+    /// Called with the next part of a text that was asked for, with its escapes resolved.
     fn text(&mut self, piece: &[u8]);
     fn word(&mut self, _path: &[Key], _word: &str) {}
     fn number(&mut self, _path: &[Key], _number: u64) {}
-    /// A member has this name. It is in the path already.
+    /// Called with the name of a member, which is already in the path.
     fn key(&mut self, _path: &[Key], _name: &[u8]) {}
-    /// A document is whole. Elements of an array at the top are documents.
+    /// Called when a document is complete. Elements of a top-level array are documents.
     fn end(&mut self) {}
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
     Between,
-    /// In a text. None: it is the name of a member.
+    /// In a text. `None` means that it is the name of a member.
     Text(Option<Take>),
     Escape(Option<Take>),
-    /// Digits that were read, and their value.
+    /// How many digits were read, and their value.
     Unicode(Option<Take>, u8, u16),
     Number {
         value: u64,
         is_whole: bool,
     },
-    /// `true`, `false` or `null`.
+    /// In `true`, `false` or `null`.
     Literal,
 }
 
 #[derive(Debug)]
 pub(super) struct Scan {
     state: State,
-    /// Which of the open levels are objects: a bit for each.
+    /// One bit for each open level: whether it is an object.
     objects: u128,
     depth: u32,
     path: [Key; PATH_MAX],
-    /// Objects that are open.
+    /// How many objects are open.
     levels: usize,
     expects_key: bool,
     word: Vec<u8>,
-    /// The first half of a character that is written as two.
+    /// The first half of a surrogate pair.
     high: Option<u16>,
-    /// Nothing more can be understood of this document.
+    /// Whether the rest of this document cannot be understood.
     is_lost: bool,
     pub(super) is_list: bool,
     pub(super) is_list_closed: bool,
@@ -90,7 +90,7 @@ impl Scan {
         }
     }
 
-    /// Begins with another document.
+    /// Starts over with another document.
     pub(super) fn reset(&mut self) {
         let word = std::mem::take(&mut self.word);
         let (is_list, is_list_closed) = (self.is_list, self.is_list_closed);
@@ -212,7 +212,7 @@ impl Scan {
         }
     }
 
-    /// Up to the next end or escape of a text.
+    /// Reads a text up to its end or the next escape.
     fn in_text<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -250,7 +250,7 @@ impl Scan {
             Some(Take::Text) => sink.text(piece),
             Some(Take::Skip) => {}
             Some(Take::Word) | None => {
-                // One more than fits, so that what is cut is no known name.
+                // Keep one byte too many, so that a name that was cut is not taken for a known one.
                 let room = (WORD_MAX + 1).saturating_sub(self.word.len());
                 self.word.extend_from_slice(&piece[..piece.len().min(room)]);
             }
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Writes down all that is told.
+    /// Records everything it receives.
     #[derive(Default, PartialEq, Debug)]
     struct Notes {
         texts: Vec<u8>,
@@ -408,7 +408,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any document, however it is cut, has the texts that a parser finds.
+        /// The texts of any document are those that a parser finds, however it is cut.
         #[test]
         fn texts_are_those_of_a_parser(value in any_json(), cut in 0..500_usize) {
             let value = serde_json::json!({ "top": value });

@@ -1,4 +1,4 @@
-//! Answers as providers publish them.
+//! Tests with answers as providers document them.
 
 use super::*;
 use crate::dialect::Dialect;
@@ -82,7 +82,7 @@ fn streams_say_what_they_used() {
 fn what_is_cut_is_counted_here() {
     for (dialect, stream, whole, _) in streams() {
         let last = stream.trim_end().rfind("\n\n").or(stream.trim_end().rfind("\r\n\r\n")).unwrap();
-        // Without the event that ends it, and for OpenAI without the one before.
+        // Without the event that ends it; for OpenAI also without the event before.
         let cut = match dialect {
             Dialect::OpenAi => stream
                 .find(
@@ -103,7 +103,7 @@ fn what_is_cut_is_counted_here() {
         };
         assert_eq!(settled.input, said, "{dialect:?}");
     }
-    // Twice told is once written.
+    // What is repeated at the end counts once.
     let cut = RESPONSES.find("event: response.completed").unwrap();
     assert_eq!(seen(Dialect::Responses, &RESPONSES[..cut], 0).settle("m", || 1).output, 2);
 }
@@ -132,14 +132,14 @@ fn bodies_say_what_they_used() {
     };
     let openai = r#"{"model":"m","choices":[{"message":{"content":"hello world","tool_calls":[{"function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}"#;
     assert_eq!(body(Dialect::OpenAi, openai).usage, Some(usage(1, 2, 0, 0, 0)));
-    // xAI leaves reasoning out of the completion.
+    // xAI does not count reasoning as output.
     let xai = r#"{"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":45,"completion_tokens_details":{"reasoning_tokens":30}}}"#;
     assert_eq!(body(Dialect::OpenAi, xai).usage, Some(usage(10, 35, 0, 0, 30)));
     let none = openai.split(",\"usage\"").next().unwrap().to_owned() + "}";
     let seen = body(Dialect::OpenAi, &none);
     assert_eq!((seen.usage, seen.finished), (None, true));
     assert!(seen.settle("gpt-4o", || 7).output >= 3);
-    // The tool's input may say anything.
+    // The input of a tool may contain anything.
     let anthropic = r#"{"type":"message","model":"c","content":[{"type":"tool_use","name":"f","input":{"usage":{"output_tokens":99},"x":"hello world"}}],"usage":{"input_tokens":3,"output_tokens":4}}"#;
     assert_eq!(body(Dialect::Anthropic, anthropic).usage, Some(usage(3, 4, 0, 0, 0)));
     let cut =
@@ -256,7 +256,7 @@ fn what_leads_elsewhere_has_no_bound() {
 }
 
 proptest! {
-    /// However a stream is cut into pieces, the same is seen.
+    /// The result is the same however a stream is cut into pieces.
     #[test]
     fn pieces_do_not_matter(which in 0..5_usize, cut in 0..2000_usize, size in 1..40_usize) {
         let (dialect, stream, wanted, _) = streams()[which];
@@ -266,7 +266,7 @@ proptest! {
         prop_assert_eq!(reader.finish().usage, Some(wanted));
     }
 
-    /// A stream that ends anywhere is settled, with no more output than the whole one by far.
+    /// A stream that is cut anywhere is settled, with not much more output than the whole one.
     #[test]
     fn every_cut_is_settled(which in 0..5_usize, cut in 0..2000_usize) {
         let (dialect, stream, wanted, _) = streams()[which];
@@ -276,7 +276,7 @@ proptest! {
         prop_assert!(settled.input > 0);
     }
 
-    /// What a text counts is never above the bound of the request that has it.
+    /// The estimate for a text is never above the bound of a request that contains it.
     #[test]
     fn bounds_hold_for_any_text(text: String, n in 0..5_usize) {
         let messages = vec![serde_json::json!({"role": "user", "content": text}); n];

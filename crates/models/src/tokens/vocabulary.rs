@@ -1,8 +1,8 @@
-//! Counts tokens as the models of one provider do, from its published vocabulary.
+//! Counts tokens as the models of one provider do, using its published vocabulary.
 //!
-//! It is written here because the memory of a server that counts rarely matters: the crates that do this
-//! take 35 MiB of memory and up, and 30 MiB of the program. This takes 8 MiB, from the first count on, and
-//! a time that does not grow faster than `n log n` with any text.
+//! This is written by hand because existing crates take at least 35 MiB of memory, even in a server
+//! that rarely counts, and make the program 30 MiB larger. This takes 8 MiB from the first count
+//! on, and no more than `n log n` time for any text.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,11 @@ use std::collections::BinaryHeap;
 use std::io::Read;
 use std::sync::LazyLock;
 
-/// `o200k_base` of the project tiktoken (MIT): a token in base64 and its number on each line.
+/// `o200k_base` of the project tiktoken (MIT): each line has a token in base64 and its number.
 const PACKED: &[u8] = include_bytes!("../../data/o200k_base.tiktoken.gz");
 
-/// How that vocabulary cuts text before it counts. Its last alternative looks ahead, which is done below.
+/// How the vocabulary splits text before counting. The last alternative needs a lookahead, which
+/// `count` does itself.
 const PIECES: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
@@ -26,17 +27,17 @@ const PIECES: &str = concat!(
     r"|\s+",
 );
 
-/// Tokens by their bytes. The number of a token says when its parts are put together.
+/// Tokens by their bytes. A lower number means that a token's parts are merged earlier.
 pub(super) struct Vocabulary {
     bytes: Vec<u8>,
-    /// Where the bytes of a token end.
+    /// Where the bytes of each token end.
     ends: Vec<u32>,
-    /// Numbers of tokens, plus one, at the place of their hash or the next free one.
+    /// A hash table with linear probing. Each entry is the number of a token plus one.
     table: Vec<u32>,
     pieces: Regex,
 }
 
-/// Takes some 100 ms the first time.
+/// Returns the vocabulary. The first call takes about 100 ms.
 pub(super) fn vocabulary() -> &'static Vocabulary {
     static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
         #[expect(clippy::expect_used, reason = "the file is compiled in, and a test reads it")]
@@ -74,7 +75,7 @@ impl Vocabulary {
         Some(made)
     }
 
-    /// FNV-1a.
+    /// Hashes a token (FNV-1a) to its place in the table.
     fn place(&self, token: &[u8]) -> usize {
         let hash = token.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -104,8 +105,8 @@ impl Vocabulary {
         while let Some(found) = self.pieces.find_at(text, at) {
             let mut end = found.end();
             let piece = found.as_str();
-            // White space leaves its last character to the word behind it. `trim` knows the same
-            // characters as the expression does.
+            // The last character of white space belongs to the word after it. `trim` and the
+            // expression agree on what white space is.
             let last = piece.chars().next_back().unwrap_or('\n');
             let is_space = piece.trim().is_empty() && !matches!(last, '\r' | '\n');
             if is_space && end < text.len() && piece.len() > last.len_utf8() {
@@ -117,14 +118,14 @@ impl Vocabulary {
         tokens
     }
 
-    /// Puts the two neighbours with the lowest number together, until no two are a token.
+    /// Merges the two neighbours with the lowest number until no two form a token.
     fn count_piece(&self, piece: &[u8]) -> u64 {
         if piece.len() < 2 || self.number(piece).is_some() {
             return 1;
         }
         let length = piece.len();
-        // Where the part that begins at a byte ends, and where the one before it begins. A part that
-        // was put into another ends where it begins.
+        // Where the part that begins at a byte ends, and where the part before it begins. A part
+        // that was merged into another one ends where it begins.
         let mut ends: Vec<usize> = (1..=length).collect();
         let mut befores: Vec<usize> = (0..length).map(|at| at.saturating_sub(1)).collect();
         let mut heap = BinaryHeap::new();
@@ -137,7 +138,7 @@ impl Vocabulary {
         let mut parts = length as u64;
         while let Some(Reverse((_, start, end))) = heap.pop() {
             let middle = ends[start];
-            // The parts may have gone into others since.
+            // The parts may have been merged since.
             if middle == start || middle >= length || ends[middle] != end || middle == end {
                 continue;
             }
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// By the square of its length, each of these would take minutes.
+    /// In quadratic time, each of these would take minutes.
     #[test]
     fn no_text_takes_for_ever() {
         for unit in ["a", " ", "ab", "\u{1f600}", "\n ", "=", "A1"] {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// What reservations rest on: no token has less than a byte.
+        /// Reservations rely on this: no token has less than a byte.
         #[test]
         fn tokens_are_no_more_than_bytes(text in any::<String>()) {
             let tokens = vocabulary().count(&text);
@@ -186,7 +187,7 @@ mod tests {
             prop_assert_eq!(tokens == 0, text.is_empty());
         }
 
-        /// By the definition, step by step.
+        /// Follows the definition step by step.
         #[test]
         fn parts_are_put_together_in_order(piece in "[a-e ]{1,24}") {
             let known = vocabulary();
