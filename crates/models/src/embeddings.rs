@@ -1,7 +1,7 @@
-//! One call for embeddings from one dialect into another.
+//! Translates one call for embeddings from one dialect into another.
 //!
-//! What is asked of Gemini is always a `batchEmbedContents`. Cohere has to be told what for
-//! (`input_type`): where a caller does not say, it is for documents.
+//! Gemini is always called with `batchEmbedContents`. Cohere must be told the purpose
+//! (`input_type`); if the caller does not say, it is documents.
 
 mod read;
 mod write;
@@ -10,23 +10,23 @@ use crate::dialect::{Dialect, Losses, Unreadable, Unsayable};
 use crate::translate::fault_body;
 use serde_json::{Number, Value};
 
-/// What is asked for, in nobody's dialect.
+/// A request in a neutral form that belongs to no dialect.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Asked {
     inputs: Vec<String>,
     purpose: Option<Purpose>,
     dimensions: Option<u64>,
     form: Form,
-    /// Whether one is asked for as one, and not as a list of one.
+    /// Whether a single input was sent by itself rather than as a list of one.
     is_one: bool,
 }
 
-/// In which form the caller wants the numbers.
+/// The form in which the caller wants the numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
     #[default]
     Floats,
-    /// Of 32 bits each, the lowest byte first.
+    /// 32-bit floats, little-endian.
     Base64,
 }
 
@@ -38,14 +38,14 @@ enum Purpose {
     Clustering,
 }
 
-/// What is answered, in nobody's dialect.
+/// An answer in a neutral form.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Answered {
     vectors: Vec<Vec<Number>>,
     input_tokens: Option<u64>,
 }
 
-/// One call.
+/// The translation of one call.
 #[derive(Debug, Clone)]
 pub struct EmbeddingsTranslation {
     from: Dialect,
@@ -55,7 +55,7 @@ pub struct EmbeddingsTranslation {
     losses: Losses,
 }
 
-/// `model` is what the provider calls it.
+/// Translates a request. `model` is the provider's name for the model.
 pub fn translate_request(
     from: Dialect,
     to: Dialect,
@@ -71,12 +71,14 @@ pub fn translate_request(
 }
 
 impl EmbeddingsTranslation {
-    /// What the request to the provider could not say, by the names that the request has for it.
+    /// Returns what the request to the provider could not express, by its names in the caller's
+    /// request.
     pub fn losses(&self) -> &[String] {
         &self.losses.0
     }
 
-    /// Where the provider does not say how many tokens it read, `counted` is said.
+    /// Translates an answer. `counted` is reported if the provider does not say how many tokens it
+    /// read.
     pub fn answer(&self, body: &[u8], counted: u64) -> Result<Vec<u8>, Unreadable> {
         let body: Value =
             serde_json::from_slice(body).map_err(|_| Unreadable("it is not JSON".to_owned()))?;
@@ -90,7 +92,7 @@ impl EmbeddingsTranslation {
         Ok(written.to_string().into_bytes())
     }
 
-    /// A provider's error for the caller. The status stays.
+    /// Translates a provider's error for the caller. The status stays the same.
     pub fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
         fault_body(self.from, &self.to.words().read_fault(status, body))
     }

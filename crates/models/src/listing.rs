@@ -1,6 +1,7 @@
-//! Which models a provider has: out of what it answers, and as OpenAI's list.
+//! Lists of models: read from a provider's answer, and written as OpenAI's list.
 //!
-//! No two providers tell the same. What is not told is left open, and what nobody needs is skipped.
+//! Every provider's list is different. What is missing stays empty, and unknown members are
+//! skipped.
 
 use crate::dialect::Unreadable;
 use serde::Serialize;
@@ -9,28 +10,28 @@ use std::collections::BTreeSet;
 use types::Timestamp;
 use types::kinds::model::ModelType;
 
-/// More than any provider has. What comes after is not told.
+/// More models than any provider has. The rest is left out.
 const MODELS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedModel {
-    /// As requests call it.
+    /// The name to use in requests.
     pub id: String,
-    /// For people, where it is another.
+    /// The name for people, if it differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     pub owner: String,
     /// Seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<i64>,
-    /// Tokens that it reads at most.
+    /// The most tokens that it reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_length: Option<u64>,
-    /// Tokens that it writes at most.
+    /// The most tokens that it writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_length: Option<u64>,
-    /// As far as the provider tells.
+    /// As far as the provider says.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub capabilities: BTreeSet<Capability>,
 }
@@ -49,7 +50,7 @@ pub enum Capability {
     StructuredOutput,
 }
 
-/// A list of models, or one of them alone.
+/// Reads a list of models, or a single model.
 pub fn read_models(kind: ModelType, body: &[u8]) -> Result<Vec<ListedModel>, Unreadable> {
     let body: Value =
         serde_json::from_slice(body).map_err(|_| Unreadable("it is not JSON".to_owned()))?;
@@ -61,7 +62,7 @@ pub fn read_models(kind: ModelType, body: &[u8]) -> Result<Vec<ListedModel>, Unr
     if found.is_empty() && !entries.is_empty() { Err(none()) } else { Ok(found) }
 }
 
-/// As OpenAI lists them, with what others tell beside it.
+/// Writes OpenAI's list, with additional members for what others report.
 pub fn write_models(models: &[ListedModel]) -> Vec<u8> {
     let data: Vec<_> = models.iter().map(write_model).collect();
     json!({ "object": "list", "data": data }).to_string().into_bytes()
@@ -86,7 +87,7 @@ fn write_model(model: &ListedModel) -> Value {
     written
 }
 
-/// The word of the contract for it.
+/// Returns the provider's name in the API.
 fn owner_of(kind: ModelType) -> String {
     match serde_json::to_value(kind) {
         Ok(Value::String(word)) => word,
@@ -99,7 +100,7 @@ fn entries(body: &Value) -> Option<&[Value]> {
     let list = LISTS.iter().find_map(|name| body.get(name)?.as_array()).or(body.as_array());
     match list {
         Some(list) => Some(list),
-        // Google leaves an empty list out.
+        // Google leaves out an empty list.
         None if body.as_object().is_some_and(|map| map.is_empty()) => Some(&[]),
         None => id_of(body).map(|_| std::slice::from_ref(body)),
     }
@@ -153,7 +154,7 @@ fn context_length(entry: &Value) -> Option<u64> {
         "max_model_len",
         "max_prompt_length",
     ];
-    // One that several serve: what the best of them takes.
+    // If several servers serve it, the longest counts.
     let of_servers = || {
         let servers = entry.get("providers")?.as_array()?;
         servers.iter().filter_map(|server| number(server, &NAMES)).max()
@@ -190,7 +191,7 @@ fn capabilities(entry: &Value) -> BTreeSet<Capability> {
     words.into_iter().flat_map(capability).copied().collect()
 }
 
-/// Also names of members that are true, or that say so of themselves.
+/// Collects words, including the names of members that are true or say that they are supported.
 fn collect<'v>(value: &'v Value, words: &mut Vec<&'v str>) {
     match value {
         Value::String(word) => words.push(word),
@@ -371,7 +372,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written as OpenAI's list is read as the same.
+        /// Reading what was written as OpenAI's list gives the same list.
         #[test]
         fn lists_come_back(
             ids in proptest::collection::vec("[a-z][a-z0-9.-]{0,8}", 0..5),

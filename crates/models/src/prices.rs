@@ -1,4 +1,4 @@
-//! What models cost: lists of prices, and exact sums by them.
+//! What models cost: lists of prices, and exact costs computed from them.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -8,16 +8,16 @@ use types::models::TokenUsage;
 
 const BUILTIN: &str = include_str!("../data/prices.toml");
 
-/// Picodollars in a nanodollar. Prices of a token have up to three digits below a nanodollar.
+/// Picodollars in a nanodollar. Prices per token need up to three digits below a nanodollar.
 const PICO: u128 = 1000;
-/// How many times the price a call with `service_tier: priority` has.
+/// Factor on the price of a call with `service_tier: priority`.
 const PRIORITY: u64 = 2;
 
-/// A list of prices. Its version is kept with every cost that was computed by it.
+/// A list of prices. Its version is stored with every cost that was computed from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceTable {
     version: String,
-    /// The longest patterns first.
+    /// Sorted so that the first pattern that matches counts.
     prices: BTreeMap<ModelType, Vec<(Pattern, Price)>>,
 }
 
@@ -28,18 +28,18 @@ struct Pattern {
     is_prefix: bool,
 }
 
-/// What one model costs, and how much it can take and give.
+/// The price of a model, and how many tokens it can take and return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
     rates: Rates,
     long: Option<Long>,
-    /// Tokens that the model takes and gives in one call.
+    /// Most tokens of input and output together.
     pub context: u64,
-    /// Tokens that it gives at most.
+    /// Most tokens of output.
     pub max_output: u64,
 }
 
-/// Picodollars of one token.
+/// Picodollars per token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rates {
     input: u64,
@@ -50,14 +50,14 @@ struct Rates {
     reasoning: u64,
 }
 
-/// Rates of calls whose input is longer than `over`, for all of their tokens.
+/// Rates for all tokens of calls whose input is longer than `over`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Long {
     over: u64,
     rates: Rates,
 }
 
-/// Why a file is no list of prices.
+/// Why a file is not a list of prices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPrices {
     #[error("{0}")]
@@ -69,13 +69,13 @@ pub enum BadPrices {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// A day, such as `2026-11-23`.
+    /// A date, such as `2026-11-23`.
     version: String,
     #[serde(default)]
     price: Vec<Line>,
 }
 
-/// US dollars for a million tokens, written as texts so that they are exact.
+/// US dollars per million tokens, written as text so that they are exact.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -111,7 +111,7 @@ fn free() -> String {
 }
 
 impl PriceTable {
-    /// The one that is compiled in.
+    /// Returns the list that is compiled in.
     pub fn builtin() -> &'static Self {
         static TABLE: LazyLock<PriceTable> = LazyLock::new(|| {
             #[expect(clippy::expect_used, reason = "the file is compiled in, and a test reads it")]
@@ -144,8 +144,8 @@ impl PriceTable {
         Ok(Self { version: file.version, prices })
     }
 
-    /// This table with what another says in front of it: its lines count before those here, whatever
-    /// the length of their patterns. The version names both.
+    /// Puts another list in front of this one: its lines take precedence, however long their
+    /// patterns are. The version names both.
     pub fn extended_by(&self, other: &Self) -> Self {
         let mut prices = other.prices.clone();
         for (provider, patterns) in &self.prices {
@@ -158,7 +158,7 @@ impl PriceTable {
         &self.version
     }
 
-    /// None: nobody said what the model costs.
+    /// Finds the price of a model. Returns `None` if it is not known.
     pub fn find(&self, provider: ModelType, model: &str) -> Option<&Price> {
         let model = model.strip_prefix("models/").unwrap_or(model);
         let patterns = self.prices.get(&provider)?;
@@ -174,7 +174,7 @@ impl Pattern {
         }
     }
 
-    /// A whole name before any beginning, and the longest of these first.
+    /// Ranks whole names before prefixes, and longer ones before shorter ones.
     fn rank(&self) -> (bool, usize) {
         (!self.is_prefix, self.text.len())
     }
@@ -214,7 +214,8 @@ impl Price {
         })
     }
 
-    /// What a call costs that is answered before others: no provider asks for more than the double.
+    /// Returns the price of a call that is answered before others. No provider charges more than
+    /// double for that.
     pub fn of_priority(self) -> Self {
         let double = |rates: Rates| Rates {
             input: rates.input.saturating_mul(PRIORITY),
@@ -228,13 +229,13 @@ impl Price {
         Self { rates: double(self.rates), long, ..self }
     }
 
-    /// Nanodollars, rounded up.
+    /// Returns the cost in nanodollars, rounded up.
     pub fn cost(&self, usage: &TokenUsage) -> u64 {
         let rates = match self.long {
             Some(long) if usage.input > long.over => long.rates,
             _ => self.rates,
         };
-        // What is said to be a part is none beyond the whole.
+        // A part never counts for more than the whole it belongs to.
         let cached = usage.cached.min(usage.input);
         let written = usage.cache_written.min(usage.input - cached);
         let hour = usage.cache_written_hour.min(written);
@@ -250,9 +251,9 @@ impl Price {
         nanodollars(&parts)
     }
 
-    /// The nanodollars that no call costs more than, if its input has at most `input` tokens and its
-    /// answer at most `output`, as far as the caller says; the model's own limits count as well. Several
-    /// answers to one request have the sum of their output.
+    /// Returns the most that a call can cost, in nanodollars, if its input has at most `input`
+    /// tokens and its output at most `output`. The input is capped at the model's context. Without
+    /// `output`, the model's own limit applies; for several answers to one request, pass the sum.
     pub fn most(&self, input: u64, output: Option<u64>) -> u64 {
         let input = input.min(self.context);
         let output = output.unwrap_or(self.max_output);
@@ -269,7 +270,8 @@ impl Rates {
         let (input, output) = (picodollars(input)?, picodollars(output)?);
         let [cached, cache_written, cache_written_hour, reasoning] = others;
         let or = |text: &Option<String>, else_: u64| text.as_deref().map_or(Ok(else_), picodollars);
-        // Whoever charges for what is written charges twice the input for what is kept long.
+        // Providers that charge for writing to the cache charge twice the input price for the long
+        // kind.
         let hour = if cache_written.is_some() { input.saturating_mul(2) } else { input };
         Ok(Self {
             input,
@@ -296,7 +298,7 @@ fn nanodollars(parts: &[(u64, u64)]) -> u64 {
     u64::try_from(pico.div_ceil(PICO)).unwrap_or(u64::MAX)
 }
 
-/// Picodollars of a token, of dollars for a million of them: six digits behind the point.
+/// Turns dollars per million tokens, with at most six decimals, into picodollars per token.
 fn picodollars(text: &str) -> Result<u64, &'static str> {
     const DIGITS: usize = 6;
     let why = "an amount is not like `2.50`, with six digits behind the point at most";
@@ -402,7 +404,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a call's tokens are split, it costs no more than was said before.
+        /// However a call's tokens are split up, it never costs more than was announced.
         #[test]
         fn nothing_costs_more_than_the_most(
             rates in rates(), long in rates(), over in 0..10_000_u64, has_long: bool,
@@ -427,7 +429,7 @@ mod tests {
             prop_assert!(cost <= price.most(u64::MAX, None));
         }
 
-        /// Sums are those of exact fractions, rounded up once.
+        /// Costs are exact fractions, rounded up once.
         #[test]
         fn a_price_is_exact(dollars in 0..1000_u64, part in 0..1_000_000_u64, tokens in 0..1_000_000_u64) {
             let text = format!("{dollars}.{part:06}");

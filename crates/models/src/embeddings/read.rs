@@ -1,4 +1,4 @@
-//! Requests and answers, read.
+//! Reads requests and answers.
 
 use super::{Answered, Asked, Form, Purpose, has_none};
 use crate::dialect::gemini;
@@ -56,7 +56,7 @@ fn openai(body: &Value, losses: &mut Losses) -> Result<Asked, Unsayable> {
         Some(_) => return Err(members.wrong("encoding_format", "has to be `float` or `base64`")),
     };
     let dimensions = members.count("dimensions")?;
-    // Not OpenAI's, but many send it to others by OpenAI's client.
+    // OpenAI does not have this, but many use OpenAI's client to send it to other providers.
     let purpose = input_type(&mut members)?;
     lose(members, losses);
     Ok(Asked { inputs, purpose, dimensions, form, is_one: false })
@@ -73,7 +73,7 @@ fn input_type(members: &mut Members<'_>) -> Result<Option<Purpose>, Unsayable> {
     })
 }
 
-/// One, or `requests` of which each could have wishes of its own.
+/// Reads a single request, or `requests`, all of which must ask for the same settings.
 fn googles(body: &Value, losses: &mut Losses) -> Result<Asked, Unsayable> {
     let mut members = Members::of(body, At::BODY)?;
     members.value("model");
@@ -215,7 +215,7 @@ fn cohere_answer(body: &Value) -> Result<Answered, Unreadable> {
     Ok(Answered { vectors, input_tokens: billed.as_u64().or_else(rounded) })
 }
 
-/// Numbers, as they were written.
+/// Reads numbers as they were written.
 fn vector(value: &Value) -> Result<Vec<Number>, Unreadable> {
     match value {
         Value::Array(list) => {
@@ -234,7 +234,7 @@ fn of_base64(text: &str) -> Result<Vec<Number>, Unreadable> {
     let (floats, []) = bytes.as_chunks::<4>() else { return Err(wrong()) };
     let number = |bytes: &[u8; 4]| {
         let float = f32::from_le_bytes(*bytes);
-        // By way of its shortest text, so that 0.1 stays 0.1.
+        // Converted by way of its shortest text, so that 0.1 stays 0.1.
         float.to_string().parse().ok().and_then(Number::from_f64)
     };
     floats.iter().map(number).collect::<Option<_>>().ok_or_else(wrong)

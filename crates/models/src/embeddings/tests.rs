@@ -31,7 +31,7 @@ fn openais_request_reaches_gemini() {
     );
     let answer = json!({"embeddings": [{"values": [0.5, -1]}, {"values": [1e-3, 2.25]}]});
     let written = answered(&translation, &answer);
-    // 0.5 and -1 as `struct.pack("<2f", 0.5, -1)` of Python has them, in base64.
+    // 0.5 and -1 as Python's `struct.pack("<2f", 0.5, -1)` writes them, in base64.
     assert_eq!(written["data"][0]["embedding"], "AAAAPwAAgL8=");
     assert_eq!(written["data"][1]["index"], 1);
     assert_eq!(written["usage"], json!({"prompt_tokens": 77, "total_tokens": 77}));
@@ -134,7 +134,7 @@ fn answers_that_are_none_are_not_passed_on() {
     assert_eq!(fault["error"]["message"], "Slow down.");
 }
 
-/// A provider that answers each text with numbers made of it.
+/// A provider whose numbers for a text are made from the text.
 fn stand_in(to: Dialect, request: &Value) -> Value {
     let vector = |text: &str| vec![text.len() as f64 / 4.0, -0.125];
     match to {
@@ -161,7 +161,7 @@ fn stand_in(to: Dialect, request: &Value) -> Value {
 }
 
 proptest! {
-    /// Whoever is asked and in whichever form, each text has its numbers.
+    /// Whatever the provider and the form, each text gets its own numbers.
     #[test]
     fn numbers_come_back(
         texts in proptest::collection::vec("\\PC{1,12}", 1..5),
@@ -172,7 +172,7 @@ proptest! {
         let body = json!({"input": texts, "encoding_format": form});
         let (translation, written) = asked(OpenAi, to, &body);
         let answer = answered(&translation, &stand_in(to, &written));
-        // Read by our own reader of both forms.
+        // Read with our own reader, which knows both forms.
         let found = read::answer(OpenAi, &answer).unwrap().vectors;
         let wanted = read::answer(to, &stand_in(to, &written)).unwrap().vectors;
         prop_assert_eq!(found, wanted);

@@ -1,4 +1,4 @@
-//! Requests and answers, written.
+//! Writes requests and answers.
 
 use super::{Answered, Asked, Form, Purpose, has_none};
 use crate::dialect::members::Object;
@@ -34,7 +34,7 @@ fn openai(asked: &Asked, model: &str, losses: &mut Losses) -> Value {
 }
 
 fn googles(asked: &Asked, model: &str) -> Value {
-    // Here the name is in the body as well, and with what it is.
+    // In this dialect the body repeats the name, with its kind in front.
     let model = match model.contains('/') {
         true => model.to_owned(),
         false => format!("models/{model}"),
@@ -72,7 +72,7 @@ fn cohere(asked: &Asked, model: &str) -> Value {
     body.into()
 }
 
-/// To whoever asked, in the form they asked for.
+/// Writes an answer for the caller, in the form that was asked for.
 pub(super) fn answer(
     from: Dialect,
     asked: &Asked,
@@ -139,7 +139,7 @@ fn form(vector: &[Number], form: Form) -> Value {
     }
 }
 
-/// What has no such number, such as one beyond the largest, has its nearest.
+/// Converts a number to the nearest one with 32 bits.
 #[expect(clippy::cast_possible_truncation, reason = "the form has 32 bits for each")]
 fn single(number: &Number) -> f32 {
     number.as_f64().unwrap_or(f64::NAN) as f32
