@@ -1,4 +1,4 @@
-//! An instance as the way out knows it.
+//! What the way out knows about an instance.
 
 use crate::names::given_out::GivenOut;
 use crate::policy::{Policy, Verdict};
@@ -13,23 +13,23 @@ use types::instance::InstanceName;
 use types::parts::Sensitive;
 use types::parts::hosts::Host;
 
-/// What an instance is known by.
+/// How an instance is identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     pub instance: InstanceName,
-    /// Nobody else on the machine has it meanwhile.
+    /// Its address, which no other instance on the machine has at the same time.
     pub address: Ipv4Addr,
-    /// Whose share of the machine its connections and questions are of.
+    /// The owner, whose share of the machine its connections and queries use.
     pub owner: String,
 }
 
-/// One instance. Connections of it hold this, and ask for the rules as they are now.
+/// One instance. Its connections hold this and ask it for the current rules.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) instance: InstanceName,
-    /// What the machine's firewall knows it by.
+    /// The address by which the machine's firewall knows it.
     pub(crate) address: Ipv4Addr,
-    /// Whose share its connections are of.
+    /// The owner, whose share its connections use.
     pub(crate) owner: String,
     policy: RwLock<Arc<Policy>>,
     credential: RwLock<Sensitive<String>>,
@@ -76,35 +76,35 @@ impl Client {
         right && user == self.instance.as_str() && !credential.0.is_empty()
     }
 
-    /// Notes that the instance was told that `name` has these addresses.
+    /// Records that the instance was told that `name` has these addresses.
     pub(crate) fn gave_out(&self, name: &str, addresses: &[Ipv4Addr], now_ms: i64, until_ms: i64) {
         self.given_out.lock().note(name, addresses, now_ms, until_ms);
     }
 
-    /// The names for which the instance was given this address. Without one, it is the address
-    /// itself that decides.
+    /// Returns the names for which the instance was given this address. If there are none, the
+    /// address itself is what the rules apply to.
     pub(crate) fn names_of(&self, address: Ipv4Addr, now_ms: i64) -> Vec<Host> {
         let names = self.given_out.lock().names_of(address, now_ms);
         names.into_iter().map(Host::Name).collect()
     }
 
-    /// New rules. What is open and not allowed by them is cut; what this returns ends when the last
-    /// of it is gone.
+    /// Sets new rules and cuts the open connections that they do not allow. Each token that is
+    /// returned is cancelled when its connection is gone.
     pub(crate) fn set_policy(&self, policy: Policy) -> Vec<CancellationToken> {
         let policy = Arc::new(policy);
         *self.policy.write() = Arc::clone(&policy);
         self.open.lock().cut(|entry| !entry.may_stay(&policy))
     }
 
-    /// Cuts everything.
+    /// Cuts all connections.
     pub(crate) fn end(&self) {
         let mut open = self.open.lock();
         open.is_over = true;
         drop(open.cut(|_| true));
     }
 
-    /// Registers a connection that `policy` let pass. `None` if the rules have changed meanwhile
-    /// and do not any more.
+    /// Registers a connection that `policy` let pass. Returns `None` if the rules have changed
+    /// since and no longer allow it.
     pub(crate) fn pass(self: &Arc<Self>, policy: &Arc<Policy>, entry: Entry) -> Option<Passing> {
         let mut open = self.open.lock();
         let now = self.policy();
@@ -121,7 +121,7 @@ impl Client {
     }
 }
 
-/// What the rules say of a connection for which several hosts were named: all have to pass.
+/// Applies the rules to a connection that involves several hosts, all of which must pass.
 pub(crate) fn of_hosts(policy: &Policy, hosts: &[Host]) -> Verdict {
     let mut verdict = Verdict::Pass;
     for host in hosts {
@@ -134,8 +134,8 @@ pub(crate) fn of_hosts(policy: &Policy, hosts: &[Host]) -> Verdict {
     verdict
 }
 
-/// What the rules say of bytes that nobody can look into, such as those of other protocols than
-/// HTTP. What is added to requests does not matter to them.
+/// Applies the rules to bytes that cannot be inspected, such as those of protocols other than HTTP.
+/// Rules that add to requests do not matter for them.
 pub(crate) fn of_unseen(policy: &Policy, hosts: &[Host]) -> Verdict {
     match of_hosts(policy, hosts) {
         Verdict::Look if !policy.rules().routing.is_empty() => {
@@ -154,36 +154,36 @@ pub(crate) fn of_unseen(policy: &Policy, hosts: &[Host]) -> Verdict {
     }
 }
 
-/// The same at the port where nobody asked for the proxy.
+/// Like [`of_hosts`], for the port of programs that do not use the proxy.
 pub(crate) fn of_unasked(policy: &Policy, hosts: &[Host]) -> Verdict {
     past_proxy(policy, hosts).unwrap_or_else(|| of_hosts(policy, hosts))
 }
 
-/// What blocks those that should have asked the proxy.
+/// Blocks traffic that should have gone through the proxy.
 pub(crate) fn past_proxy(policy: &Policy, hosts: &[Host]) -> Option<Verdict> {
     let is_blocked = policy.proxy_only() && !hosts.iter().all(|host| policy.bypasses(host));
     is_blocked.then(|| Verdict::Block { rule: "firewall.rulesets: proxy".to_owned() })
 }
 
-/// Which door a connection came through.
+/// The way a connection came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     Proxy,
     Transparent,
 }
 
-/// What becomes of the bytes of a connection.
+/// How the bytes of a connection are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Passed on as they are.
+    /// Passed on unchanged.
     Bytes,
-    /// Read as requests to the one host, which are decided one by one.
+    /// Read as requests to one host, which are decided one by one.
     Requests,
-    /// The same, and each may name another host.
+    /// Read as requests, each of which may be for another host.
     AnyRequests,
 }
 
-/// A connection for which rules have decided.
+/// A connection that the rules have let pass.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) door: Door,
@@ -197,7 +197,7 @@ impl Entry {
             return false;
         }
         match (self.kind, of_hosts(policy, &self.hosts)) {
-            // Each is judged by its own host, and again while it goes on.
+            // Each request is judged by its own host, and again while it goes on.
             (Kind::AnyRequests, _) => true,
             (Kind::Requests | Kind::Bytes, Verdict::Block { .. }) => false,
             (Kind::Requests, Verdict::Pass | Verdict::Look) => true,
@@ -225,7 +225,7 @@ impl Open {
     }
 }
 
-/// A registered connection, as long as this is there.
+/// Keeps a connection registered while it exists.
 #[derive(Debug)]
 pub(crate) struct Passing {
     client: Arc<Client>,
@@ -235,7 +235,7 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
-    /// Waits until the rules do not let it pass any more.
+    /// Waits until the rules no longer allow the connection.
     pub(crate) async fn cut(&self) {
         self.cut.cancelled().await;
     }

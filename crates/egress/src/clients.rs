@@ -1,4 +1,4 @@
-//! All instances, by what they are known by.
+//! All instances, by address and by name.
 
 use crate::client::{Client, Known};
 use crate::policy::Policy;
@@ -24,13 +24,13 @@ pub(crate) struct Clients {
 struct All {
     by_address: HashMap<Ipv4Addr, Arc<Client>>,
     by_instance: HashMap<InstanceName, Arc<Client>>,
-    /// By VPC and name in it, in lower case. Replicas may share a name.
+    /// By VPC and lower-case name within it. Replicas may share a name.
     members: HashMap<(ResourceId, String), Vec<Ipv4Addr>>,
 }
 
 impl Clients {
-    /// Makes an instance known, or gives it new rules. What this returns ends when connections that
-    /// are not allowed any more are gone.
+    /// Makes an instance known, or gives it new rules. Each token that is returned is cancelled
+    /// when a connection that is no longer allowed is gone.
     pub(crate) fn set(
         &self,
         who: Known,
@@ -43,7 +43,7 @@ impl Clients {
         let member = rules.vpc.clone();
         let found = known.by_instance.get(&instance).filter(|client| client.address == address);
         let Some(client) = found.map(Arc::clone) else {
-            // An address is of one instance: whoever had it before is gone.
+            // An address belongs to one instance, so the instance that had it before is gone.
             let old = known.by_address.get(&address).map(|client| client.instance.clone());
             for instance in old.iter().chain([&instance]) {
                 known.remove(instance);
@@ -72,7 +72,7 @@ impl Clients {
         self.all.write().remove(instance);
     }
 
-    /// The instance with this address, which is waited for: it may be just being launched.
+    /// Finds the instance with this address. Waits for it, because it may just be starting.
     pub(crate) async fn find(&self, address: Ipv4Addr, wait: Duration) -> Option<Arc<Client>> {
         let search = async {
             loop {
@@ -87,15 +87,15 @@ impl Clients {
         tokio::time::timeout(wait, search).await.ok()
     }
 
-    /// Whose share something that comes from this address is of. One that is not known yet is its
-    /// own owner.
+    /// Returns the owner whose share traffic from this address uses. An unknown address is its own
+    /// owner.
     pub(crate) fn owner(&self, address: Ipv4Addr) -> String {
         let known = self.all.read();
         let client = known.by_address.get(&address);
         client.map_or_else(|| address.to_string(), |client| client.owner.clone())
     }
 
-    /// Who has this name in the VPC.
+    /// Returns the addresses of the members with this name in the VPC.
     pub(crate) fn members(&self, vpc: &ResourceId, host: &str) -> Vec<Ipv4Addr> {
         let known = self.all.read();
         known.members.get(&(vpc.clone(), host.to_owned())).cloned().unwrap_or_default()
@@ -158,12 +158,12 @@ mod tests {
         set("a", one, rules("res_a"));
         assert_eq!(clients.members(&vpc, "web"), [one]);
         assert_eq!(clients.members(&ResourceId::known("res_b"), "web"), [Ipv4Addr::LOCALHOST; 0]);
-        // Another one gets the address of one that is gone without a word.
+        // Another instance gets the address of one that is gone without notice.
         set("b", one, EgressRules::default());
         assert!(clients.members(&vpc, "web").is_empty());
         let found = clients.find(one, Duration::ZERO).await.unwrap();
         assert_eq!(found.instance, instance("b"));
-        // One that moved leaves nothing behind.
+        // An instance that moved leaves nothing behind.
         set("b", other, rules("res_a"));
         assert!(clients.find(one, Duration::ZERO).await.is_none());
         assert_eq!(clients.members(&vpc, "web"), [other]);

@@ -1,5 +1,5 @@
-//! The proxy that programs are told of: TLS to it, a credential, and then `CONNECT` or requests
-//! with a whole URI.
+//! The proxy that programs are configured to use. It takes TLS, a credential, and then `CONNECT` or
+//! requests with absolute URIs.
 
 use crate::authority::AuthorityError;
 use crate::client::{Client, Door, Entry, Kind, of_hosts};
@@ -33,23 +33,23 @@ use tokio_rustls::server::TlsStream;
 use types::parts::hosts::Host;
 use zeroize::Zeroizing;
 
-/// hyper asks for more.
+/// The smallest buffer that hyper accepts.
 const HEAD_BYTES_MIN: usize = 8 << 10;
 
 struct Proxy {
     service: Arc<Service>,
     client: Arc<Client>,
-    /// Held by all that the connection turns into.
+    /// Shared by everything that the connection turns into.
     permit: Arc<Permit<String>>,
-    /// WebSockets and the like, and the connections of requests that were passed on.
+    /// Tunnels such as WebSockets, and the connections of requests that were passed on.
     tasks: Tasks,
 }
 
-/// The first byte of TLS.
+/// The first byte of a TLS connection.
 const HANDSHAKE: u8 = 0x16;
 
-/// One connection to the proxy. The address that programs are told begins with `https`; those that
-/// speak to proxies without TLS alone are served as well: nobody else is on this wire.
+/// Serves one connection to the proxy. The URL that programs get begins with `https`. Programs that
+/// can only speak to a proxy without TLS are served too, since nobody else can listen on this link.
 pub(crate) async fn serve(
     service: Arc<Service>,
     stream: TcpStream,
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
         } else if let Some(stream) = accept(&proxy.service, stream).await {
             requests(Arc::clone(&proxy), stream).await;
         }
-        // What requests have become counts as the connection does, and is cut with it.
+        // Whatever requests have turned into counts as part of the connection, and is cut with it.
         tasks.ended().await;
     };
     tokio::select! {
@@ -82,7 +82,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Asked for with each connection: certificates are renewed.
+/// Returns the TLS configuration. Called for each connection, because certificates are renewed.
 fn tls(service: &Service) -> Result<ServerConfig, AuthorityError> {
     let own = Host::Address(IpAddr::V4(service.settings.address));
     let mut tls = service.authority.tls(&own)?.as_ref().clone();
@@ -102,7 +102,7 @@ async fn accept(service: &Service, stream: TcpStream) -> Option<TlsStream<TcpStr
     tokio::time::timeout(handshake, tls.accept(stream)).await.ok()?.ok()
 }
 
-/// Boxed, because the compiler does not see through to that it may move between threads.
+/// Serves requests. Boxed, because the compiler cannot see that the future is `Send`.
 fn requests<S>(proxy: Arc<Proxy>, stream: S) -> Wait<'static, ()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -120,7 +120,7 @@ where
         async move { Ok::<_, Infallible>(proxy.answer(request).await) }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), answer).with_upgrades();
-    // Whoever breaks off, or sends nonsense, has been answered by hyper.
+    // Hyper has already answered clients that broke off or sent nonsense.
     Box::pin(async move { drop(connection.await) })
 }
 
@@ -168,7 +168,7 @@ impl Proxy {
                 self.service.note_blocked(&self.client, &blocked);
                 return intercept::blocked(&rule);
             }
-            // Whoever opens it connects by itself.
+            // The connection will be opened, which makes its own connections to the host.
             Verdict::Look => None,
             Verdict::Pass => match self.service.dialer.dial(&self.client, &host, port).await {
                 Ok(server) => Some(server),
@@ -191,7 +191,8 @@ impl Proxy {
         Response::new(body(Bytes::new()))
     }
 
-    /// What decides about a host: of an address that was given out for names, the names.
+    /// Returns the hosts that the rules apply to: for an address that was given out for names, the
+    /// names.
     fn names(&self, host: &Host) -> Vec<Host> {
         let given = match host {
             Host::Address(IpAddr::V4(address)) => {

@@ -1,19 +1,19 @@
-//! The way out of instances: which names they may reach, what is added to their requests, and what
-//! came of it.
+//! The way out of instances: decides which hosts they may reach, adds to their requests what rules
+//! say, and reports what happened.
 //!
 //! ```text
 //! an instance ─→ its firewall (node) ─→ names        answers questions for names, by the rules
-//!                                    ├→ explicit     the proxy that programs are told of
-//!                                    └→ transparent  for programs that ask nobody
+//!                                    ├→ explicit     the proxy that programs are configured to use
+//!                                    └→ transparent  for programs that use no proxy
 //!                                          │
 //!                        Policy: pass, look at requests, or block
 //!                          │                  │
-//!                        relay             intercept ── TLS opened, secrets put in
+//!                        relay             intercept ── opens TLS, injects secrets
 //!                          └───── Dial ───────┘
 //! ```
 //!
-//! It knows instances by their addresses, which the machine's firewall vouches for, and never whose
-//! they are.
+//! It knows instances only by their addresses, which the machine's firewall vouches for, and not
+//! which workspace they belong to.
 
 mod authority;
 mod client;
@@ -62,8 +62,7 @@ use types::instance::InstanceName;
 use types::parts::Sensitive;
 use types::parts::hosts::BadPlace;
 
-/// The way out of the instances of a machine. Clones are the same; the last one that is dropped
-/// closes it.
+/// The way out for all instances of a machine. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Egress(Arc<Handle>);
 
@@ -93,7 +92,8 @@ pub enum OpenError {
 }
 
 impl Egress {
-    /// Listens, within a runtime. Until an instance is set, its connections wait.
+    /// Starts to listen. Must be called within a runtime. Connections of an instance wait until it
+    /// is set.
     pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
         Self::open_with(settings, world, Box::new(transparent::original))
     }
@@ -108,8 +108,8 @@ impl Egress {
         Ok(Self(Arc::new(Handle { service, _close: closing.drop_guard() })))
     }
 
-    /// Tells of an instance, or of new rules for one. Returns after what is open and not allowed
-    /// any more has been cut.
+    /// Makes an instance known, or gives it new rules. Returns after the open connections that the
+    /// rules no longer allow have been cut.
     pub async fn set(&self, who: Known, rules: EgressRules, credential: Sensitive<String>) {
         let service = &self.0.service;
         let names_max = service.settings.limits.names;
@@ -119,13 +119,13 @@ impl Egress {
         }
     }
 
-    /// Forgets an instance. Its connections end.
+    /// Forgets an instance and ends its connections.
     pub fn remove(&self, instance: &InstanceName) {
         self.0.service.clients.remove(instance);
         self.0.service.events.forget(instance);
     }
 
-    /// Where programs in an instance find the proxy.
+    /// Returns the URL of the proxy for programs in an instance.
     pub fn proxy_url(
         &self,
         instance: &InstanceName,
@@ -137,22 +137,23 @@ impl Egress {
         Sensitive(format!("https://{user}:{password}@{}:{}", settings.address, ports.proxy))
     }
 
-    /// The certificate that instances have to trust.
+    /// Returns the certificate that instances have to trust.
     pub fn authority_pem(&self) -> &str {
         self.0.service.authority.pem()
     }
 
-    /// The ports that it listens at.
+    /// Returns the ports that are listened on.
     pub fn ports(&self) -> Ports {
         self.0.service.ports
     }
 
-    /// Waits for something to tell. It is told once: there is one reader.
+    /// Waits for events and returns them. Each event is returned once, so there must be only one
+    /// reader.
     pub async fn events(&self) -> Vec<EgressEvent> {
         self.0.service.events.next().await
     }
 
-    /// Ends all listening and all connections.
+    /// Stops listening and ends all connections.
     pub fn close(&self) {
         self.0.service.closing.cancel();
     }

@@ -1,4 +1,4 @@
-//! The sockets of the way out, and who serves what comes to them.
+//! Opens the sockets of the way out, and passes what arrives there to whatever serves it.
 
 use crate::OpenError;
 use crate::authority::Authority;
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use types::World;
 use types::parts::hosts::Places;
 
-/// Connections that wait to be accepted. The kernel may allow fewer.
+/// How many connections can wait to be accepted. The kernel may allow fewer.
 const BACKLOG: u32 = 4096;
 
 struct Sockets {
@@ -126,11 +126,12 @@ async fn accept<W: Future<Output = ()> + Send + 'static>(
             }
         };
         let IpAddr::V4(address) = from.ip() else { continue };
-        // Who has too many is closed at once, so that the neighbours keep theirs.
+        // An owner with too many connections has new ones closed, so that its neighbours keep
+        // theirs.
         let Ok(permit) = service.connections.take(&service.clients.owner(address), 1) else {
             continue;
         };
-        // One that is gone by now is noticed by whoever reads it.
+        // If it is already gone, whatever reads it will notice.
         let _ = tune(&stream);
         service.spawn(serve(Arc::clone(&service), stream, address, permit));
     }

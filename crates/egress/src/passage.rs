@@ -1,10 +1,10 @@
-//! A connection from its first byte to its end, whichever door it came through.
+//! The course of a connection from its first byte to its end, whichever door it came through.
 //!
 //! ```text
-//! first bytes ─→ TLS      the name in it decides, beside the one that was asked for
+//! first bytes ─→ TLS      decided by the name in it, and by the one that the proxy was asked for
 //!             ├→ HTTP     each request is decided by its own name
-//!             ├→ other    the name decides that was asked for, or that the address was given out for
-//!             └→ silence  the same; what the client says later is looked at all the same
+//!             ├→ other    decided by the name asked for, or by those the address was given out for
+//!             └→ silence  the same, but what the client says later is still inspected
 //! ```
 
 use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
@@ -21,13 +21,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use types::parts::hosts::Host;
 
-/// Where a connection was to go before anything was read of it.
+/// Where a connection wanted to go, before anything was read from it.
 #[derive(Debug, Clone)]
 pub(crate) struct Aim {
     pub(crate) door: Door,
     pub(crate) host: Host,
     pub(crate) port: u16,
-    /// What decides about it: the host itself, or the names that it was given out for.
+    /// The hosts that the rules are applied to: the host itself, or the names that its address was
+    /// given out for.
     pub(crate) names: Vec<Host>,
 }
 
@@ -40,9 +41,9 @@ pub(crate) struct Passage {
     pub(crate) aim: Aim,
 }
 
-/// What waiting beside a server that may speak first came to.
+/// The result of waiting for a silent client, whose server may speak first.
 enum Waited<S> {
-    /// The client has spoken; the server maybe before it.
+    /// The client has spoken, possibly after the server.
     Spoke {
         stream: S,
         seen: Seen,
@@ -52,7 +53,8 @@ enum Waited<S> {
 }
 
 impl Passage {
-    /// `server` is the connection to the host if it was made already.
+    /// Carries the connection to its end. `server` is the connection to the host, if there is one
+    /// already.
     pub(crate) async fn carry<S: Stream>(self, mut stream: S, mut server: Option<TcpStream>) {
         let limits = &self.service.settings.limits;
         let mut head = BytesMut::new();
@@ -94,7 +96,7 @@ impl Passage {
         }
     }
 
-    /// What the rules say of bytes that are no requests.
+    /// Applies the rules to bytes that are not requests.
     fn judge_unseen(&self, policy: &Policy) -> Verdict {
         match self.judge(policy, &self.aim.names) {
             Verdict::Look => of_unseen(policy, &self.aim.names),
@@ -102,8 +104,9 @@ impl Passage {
         }
     }
 
-    /// What programs chose by themselves goes where its name leads; what asked the proxy, where it
-    /// asked for, if the name in its hello may be reached as well.
+    /// Carries a TLS connection. A redirected connection goes where the name in its hello leads. A
+    /// connection through the proxy goes to the host that the proxy was asked for, if the name in
+    /// the hello may be reached as well.
     async fn tls<S: Stream>(
         &self,
         stream: Replay<S>,
@@ -209,8 +212,8 @@ impl Passage {
         }
     }
 
-    /// The client says nothing, so maybe its server speaks first. The client's first words are
-    /// looked at all the same: it might only have waited.
+    /// Waits for a silent client, whose server may speak first. The client's first bytes are still
+    /// inspected, because it may only have waited.
     async fn wait<S: Stream>(
         &self,
         mut stream: S,
@@ -219,7 +222,7 @@ impl Passage {
     ) -> Waited<S> {
         let policy = self.client.policy();
         if self.judge_unseen(&policy) != Verdict::Pass {
-            // Only a name in its first words can still let it pass.
+            // Only a name in its first bytes can still make the rules let it pass.
             let limits = &self.service.settings.limits;
             return match peek::insist(&mut stream, head, limits).await {
                 Ok(seen) => Waited::Spoke { stream, seen, server },
@@ -237,7 +240,7 @@ impl Passage {
             stream.reset();
             return Waited::Over;
         };
-        // All of it ends when it is cut, whatever it waits for just then.
+        // Cutting the connection ends all of this, whatever it is waiting for.
         let waited = {
             let work = async {
                 let mut server = self.connected(server, &self.aim.host).await?;
@@ -258,8 +261,8 @@ impl Passage {
         Waited::Over
     }
 
-    /// After the server has spoken, the client speaks what the server does, and that is neither TLS
-    /// nor HTTP.
+    /// Decides how to go on once the client has spoken. After a server that spoke first, an honest
+    /// client speaks the server's protocol, which is neither TLS nor HTTP.
     fn spoken<S: Stream>(
         &self,
         stream: S,
@@ -284,7 +287,8 @@ impl Passage {
         }
     }
 
-    /// Passes on what the server says until the client has spoken, and whether it said something.
+    /// Passes on what the server says until the client has spoken. Also returns whether the server
+    /// spoke.
     async fn listen(
         &self,
         stream: &mut impl Stream,
@@ -299,7 +303,7 @@ impl Passage {
                 seen = peek::more(stream, head, limits.head_bytes) => {
                     match seen? {
                         Some(seen) => return Ok((seen, spoke)),
-                        // It has begun, and has to go on.
+                        // The client has begun to speak, and has to go on.
                         None => return Ok((peek::insist(stream, head, limits).await?, spoke)),
                     }
                 }

@@ -1,4 +1,4 @@
-//! What all listeners share.
+//! The state that all listeners share.
 
 use crate::authority::Authority;
 use crate::client::Client;
@@ -21,12 +21,12 @@ use types::egress::EgressDecision;
 use types::parts::hosts::Host;
 use types::parts::hosts::Places;
 
-/// Says where a connection was going before the firewall sent it here.
+/// Returns where a connection was going before the firewall redirected it here.
 pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;
 
 pub(crate) struct Service {
     pub(crate) settings: Settings,
-    /// As they are bound, also where the settings left the choice to the machine.
+    /// The ports actually bound, which matters if the settings let the machine choose.
     pub(crate) ports: Ports,
     pub(crate) world: World,
     pub(crate) clients: Clients,
@@ -38,24 +38,25 @@ pub(crate) struct Service {
     pub(crate) events: Arc<Events>,
     pub(crate) intercept: Arc<intercept::Shared>,
     pub(crate) original: Box<Original>,
-    /// By owner, or by the address they come from while that is not known yet.
+    /// Counted by owner, or by source address while the owner is unknown.
     pub(crate) connections: Pool<String>,
     pub(crate) questions: Pool<String>,
     pub(crate) closing: CancellationToken,
 }
 
-/// Something that was not let through.
+/// An attempt that was blocked.
 pub(crate) struct Blocked<'a> {
     pub(crate) host: &'a Host,
     pub(crate) port: u16,
     pub(crate) rule: &'a str,
 }
 
-/// Before a socket is asked again that failed, as when there are no more files.
+/// Pause before accepting again on a socket that failed, for example because no file descriptors
+/// are left.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Runs until it ends or the service does.
+    /// Runs a task until it ends or the service closes.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let closing = self.closing.clone();
         tokio::spawn(async move { closing.run_until_cancelled(work).await });

@@ -1,4 +1,4 @@
-//! What the operator decides about the way out.
+//! The operator's settings of the way out.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,98 +7,100 @@ use types::parts::Sensitive;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// An address of the machine that instances reach. All ports are there.
+    /// An address of the machine that instances can reach. All ports are on it.
     pub address: Ipv4Addr,
     pub ports: Ports,
-    /// Where the authority keeps its key and certificate.
+    /// The folder in which the authority keeps its key and certificate.
     pub folder: PathBuf,
-    /// Asked for names, in this order.
+    /// Name servers to ask, in this order.
     pub nameservers: Vec<SocketAddr>,
     /// Hosts, `*.suffixes`, addresses and ranges that may be reached although they are not on the
     /// internet.
     pub inside: Vec<String>,
-    /// Hosts of this server itself: their names are answered whatever the rules say, and nobody is
-    /// connected to them here.
+    /// Hosts of this server itself. Their names are resolved whatever the rules say, but
+    /// connections to them are not made here.
     pub own_hosts: Vec<String>,
-    /// Set on all packets that leave, for the machine's own routing.
+    /// A mark for all packets that leave, for the machine's own routing.
     pub mark: Option<u32>,
-    /// The proxy of an organisation, which everything goes through.
+    /// A proxy of the organisation that everything goes through.
     pub upstream_proxy: Option<Upstream>,
-    /// Certificates in PEM that are trusted besides the system's.
+    /// A PEM file of certificates to trust in addition to the system's.
     pub extra_roots: Option<PathBuf>,
     pub limits: Limits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
-    /// The proxy that programs are told of.
+    /// The proxy that programs are configured to use.
     pub proxy: u16,
-    /// Where the firewall sends connections of programs that ask nobody.
+    /// Where the firewall redirects the connections of programs that do not use the proxy.
     pub transparent: u16,
-    /// Questions for names, over UDP and TCP.
+    /// Name queries, over UDP and TCP.
     pub names: u16,
 }
 
-/// A proxy that connects by `CONNECT`.
+/// A proxy that makes connections on `CONNECT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// `http://` or `https://`, a host and maybe a port, without a path.
+    /// `http://`, a host and optionally a port, without a path.
     pub url: String,
     pub user: Option<String>,
     pub password: Option<Sensitive<String>>,
-    /// Hosts, `*.suffixes`, addresses and ranges that are reached without it.
+    /// Hosts, `*.suffixes`, addresses and ranges that are reached without the proxy.
     pub no_proxy: Vec<String>,
 }
 
-/// What instances may take of what the machine has once.
+/// Limits on what instances may take of the machine's shared resources, and timeouts.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections that are open: of all instances, and of those of one owner.
+    /// Open connections, in total and per owner.
     pub connections: admission::Limits,
-    /// Questions for names that are under way: of all instances, and of those of one owner.
+    /// Name queries in progress, in total and per owner.
     pub questions: admission::Limits,
-    /// Names that one instance was given addresses for and that count for what it connects to.
+    /// How many answers to name queries are remembered per instance. Later connections to these
+    /// addresses are judged by the names.
     pub names: usize,
-    /// Answers of name servers that are kept for all.
+    /// Cached answers of name servers, shared by all instances.
     pub cached_names: usize,
-    /// Bytes of a request's head.
+    /// Size of a request's head.
     pub head_bytes: usize,
-    /// Bodies of one instance in memory, a mebibyte each, because something is put into them.
+    /// Request bodies of one instance that are held in memory, up to a mebibyte each, because
+    /// something is injected into them.
     pub bodies: usize,
-    /// Requests of one connection that is opened, at once.
+    /// Concurrent requests on one intercepted connection.
     pub requests: u32,
-    /// Connections that one connection of an instance leads to.
+    /// Connections to hosts that one connection of an instance may use at the same time.
     pub upstreams: usize,
-    /// Certificates for hosts whose connections are opened, that are kept for all.
+    /// Cached certificates for hosts whose connections are intercepted, shared by all instances.
     pub certificates: usize,
-    /// Events of one instance that nobody has fetched yet.
+    /// Events of one instance that wait to be fetched.
     pub events: usize,
-    /// Events of one instance that are told in a second, in the long run.
+    /// Average number of events per second that are kept for one instance.
     pub events_per_second: u32,
-    /// For the head of a request, and for a connection between requests.
+    /// Time for the head of a request, and for an idle connection between requests.
     pub head: Duration,
-    /// For the head of an answer.
+    /// Time for the head of an answer.
     pub answer: Duration,
-    /// From the first byte of a connection until it has said where it is to go.
+    /// Time from the first byte of a connection until it is known where it should go.
     pub hello: Duration,
-    /// Until a client that says nothing is taken for one whose server speaks first.
+    /// How long a client may be silent before the server is assumed to speak first.
     pub silence: Duration,
-    /// Until the other side answers.
+    /// Time to establish a connection.
     pub connect: Duration,
-    /// Until the next address of a host is tried beside the one before.
+    /// Time until the next address of a host is tried in parallel.
     pub next_address: Duration,
-    /// Of TLS.
+    /// Time for a TLS handshake.
     pub handshake: Duration,
-    /// Without a byte either way.
+    /// How long a connection may go without a byte in either direction.
     pub idle: Duration,
-    /// For the rest of requests that were refused, and how many of them are read on at a time.
+    /// How long the rest of a refused request is read, and for how many requests at a time.
     pub linger: Duration,
     pub lingering: usize,
-    /// How long a connection waits for its instance to be known.
+    /// How long a connection waits for its instance to become known.
     pub unknown_wait: Duration,
-    /// Until the next name server is asked.
+    /// Time until the next name server is asked.
     pub nameserver: Duration,
-    /// How long a name counts for its address after the answer has expired.
+    /// How much longer than its answer is valid a name counts for its address.
     pub names_grace: Duration,
 }
 

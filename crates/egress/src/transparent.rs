@@ -1,5 +1,5 @@
-//! Connections of programs that ask nobody: the firewall has sent them here, and the kernel knows
-//! where they were going.
+//! Connections of programs that do not use the proxy. The firewall has redirected them here, and
+//! the kernel knows where they were going.
 
 use crate::client::{Client, Door, of_unasked};
 use crate::passage::{Aim, Passage};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use types::parts::hosts::Host;
 
-/// As the kernel remembers it.
+/// Asks the kernel where a connection was going.
 pub(crate) fn original(stream: &TcpStream) -> io::Result<SocketAddrV4> {
     let address = SockRef::from(stream).original_dst_v4()?;
     address.as_socket_ipv4().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
@@ -30,7 +30,7 @@ pub(crate) async fn serve(service: Arc<Service>, stream: TcpStream, address: Ipv
     };
     let aim = aim(&service, &client, original);
     let policy = client.policy();
-    // What the proxy alone may do needs no look at what is in it.
+    // If only the proxy may be used, there is no need to look at the contents.
     let is_past = aim.names.iter().all(|name| policy.bypasses(name));
     if policy.proxy_only() && !is_past {
         if let Verdict::Block { rule } = of_unasked(&policy, &aim.names) {
