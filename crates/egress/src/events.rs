@@ -1,4 +1,4 @@
-//! What rules did, until somebody fetches it.
+//! Events about what rules did, kept until they are fetched.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -7,12 +7,12 @@ use types::World;
 use types::egress::{EgressDecision, EgressEvent};
 use types::instance::InstanceName;
 
-/// How much of it is told.
+/// How many events are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EventLimits {
-    /// How many of one instance wait at most.
+    /// How many events of one instance can wait.
     pub(crate) kept_max: usize,
-    /// How many of one instance are told in a second, in the long run.
+    /// How many events of one instance are kept per second on average.
     pub(crate) per_second: u32,
 }
 
@@ -22,25 +22,25 @@ impl Default for EventLimits {
     }
 }
 
-/// Of a path and the like: they are hostile, and only for people to read.
+/// Longest text in an event, such as a path: these texts are hostile, and only for people to read.
 const TEXT_BYTES_MAX: usize = 512;
 const INJECTED_MAX: usize = 32;
 
-/// An event before it is known whether it is told.
+/// An event that has not been kept yet.
 #[derive(Debug)]
 pub(crate) struct Note {
     pub(crate) decision: EgressDecision,
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) method: Option<String>,
-    /// A query is cut off.
+    /// A query is cut off before it is kept.
     pub(crate) path: Option<String>,
     pub(crate) rule: String,
     pub(crate) injected: Vec<String>,
 }
 
 impl Note {
-    /// The caller says the rest.
+    /// Creates a note; the caller fills in the rest.
     pub(crate) fn new(decision: EgressDecision, host: String, port: u16) -> Self {
         let (rule, injected) = (String::new(), Vec::new());
         Self { decision, host, port, method: None, path: None, rule, injected }
@@ -55,7 +55,7 @@ pub(crate) struct Events {
     limits: EventLimits,
 }
 
-/// Of one instance: a flood of one leaves the others' alone.
+/// The events of one instance. A flood from one instance does not displace those of others.
 #[derive(Debug)]
 struct Waiting {
     events: VecDeque<EgressEvent>,
@@ -103,8 +103,8 @@ impl Events {
         self.is_any.notify_one();
     }
 
-    /// Waits until there are some, and takes them all, those of an instance in their order. One
-    /// reader at a time.
+    /// Waits until there are events and takes all of them. Those of an instance are in their order.
+    /// There must be only one reader.
     pub(crate) async fn next(&self) -> Vec<EgressEvent> {
         loop {
             let taken = self.take();
@@ -121,13 +121,13 @@ impl Events {
         self.instances.lock().retain(|_, waiting| {
             taken.extend(waiting.events.drain(..));
             waiting.earn(now_ms, self.limits);
-            // One that has been quiet for long is as one that is new.
+            // An instance that was quiet for long is in the same state as a new one.
             waiting.left_out > 0 || waiting.credit < credit_max(self.limits)
         });
         taken
     }
 
-    /// Forgets an instance that is no more. What waits of it is told still.
+    /// Forgets an instance that is gone. Events that still wait are delivered.
     pub(crate) fn forget(&self, instance: &InstanceName) {
         let mut instances = self.instances.lock();
         if instances.get(instance).is_some_and(|waiting| waiting.events.is_empty()) {
@@ -138,7 +138,7 @@ impl Events {
 
 const COST: i64 = 1000;
 
-/// A few seconds' worth may come at once.
+/// How much credit can pile up: events of a few seconds may come at once.
 fn credit_max(limits: EventLimits) -> i64 {
     i64::from(limits.per_second).max(1) * COST * 5
 }
@@ -205,7 +205,7 @@ mod tests {
         let of = |name: &InstanceName| told.iter().filter(|it| it.instance == *name).count();
         assert_eq!((of(&loud), of(&quiet)), (5, 1));
         assert!(told.iter().all(|event| !event.path.as_ref().unwrap().contains("hush")));
-        // What was left out is told with the first that has room again.
+        // The next event that is kept says how many were left out.
         now.fetch_add(1000, Ordering::Relaxed);
         events.note(&loud, note("/again"));
         assert_eq!(events.next().await[0].left_out, 995);

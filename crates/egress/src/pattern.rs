@@ -1,43 +1,43 @@
-//! What an entry of a list says: `[!]METHOD:…:domain[/path]`, an address, or a range of addresses.
+//! Parses the entries of lists: `[!]METHOD:…:domain[/path]`, an address, or a range of addresses.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 use std::net::IpAddr;
 use types::parts::hosts::Host;
 
-/// One entry. What is in no form of the language is a domain that no host is called.
+/// One entry. Invalid text becomes a domain that no host has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) domain: Domain,
-    /// `None`: the host alone decides.
+    /// `None` means that the host alone decides.
     pub(crate) condition: Option<Box<Condition>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Domain {
     All,
-    /// The hosts below a name, and not the name itself.
+    /// The subdomains of a name, but not the name itself.
     Below(String),
     Name(String),
     Range(Range),
     Nowhere,
 }
 
-/// Addresses whose first `bits` are those of `first`.
+/// The addresses whose first `bits` are the same as those of `first`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     first: IpAddr,
     bits: u32,
 }
 
-/// What a request has to be like beyond its host.
+/// What a request must be like, in addition to its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
-    /// In upper case. None: each.
+    /// In upper case. Empty means every method.
     methods: Vec<String>,
-    /// Whether the methods are those it is not for.
+    /// Whether `methods` are those that do not match.
     is_negated: bool,
-    /// The texts between the stars. None: each path.
+    /// The texts between the stars. `None` means every path.
     path: Option<Vec<String>>,
 }
 
@@ -76,7 +76,7 @@ impl Pattern {
         Some(Self { domain, condition })
     }
 
-    /// Asked one by one, as tests do; policies have an index.
+    /// Tests whether a host matches. Only for tests; policies use an index.
     #[cfg(test)]
     pub(crate) fn is_host(&self, host: &Host) -> bool {
         match (&self.domain, host) {
@@ -95,7 +95,7 @@ fn is_method(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
 }
 
-/// Whether what follows a colon is a port, which rules do not look at.
+/// Returns whether the text after a colon is a port, which rules ignore.
 fn is_port(text: &str) -> bool {
     let port = text.split('/').next().unwrap_or_default();
     (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit())
@@ -126,11 +126,11 @@ impl Range {
         Self { first: address, bits: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
+    /// Parses `10.0.0.0/8`, `2001:db8::/32`, or a single address.
     fn parse(text: &str) -> Option<Self> {
         let Some((first, bits)) = text.split_once('/') else {
             return text.parse().ok().map(|address: IpAddr| match address {
-                // Hosts are never in the wrapped form.
+                // Hosts never have the IPv4-mapped form.
                 IpAddr::V6(v6) => Self::of(v6.to_ipv4_mapped().map_or(address, IpAddr::V4)),
                 IpAddr::V4(_) => Self::of(address),
             });
@@ -168,12 +168,12 @@ impl Condition {
         self.methods.is_empty() && self.path.is_none()
     }
 
-    /// Whether a request may be meant, however its path is read.
+    /// Returns whether a request matches in any reading of its path.
     pub(crate) fn may_match(&self, method: &Method, paths: &Paths) -> bool {
         self.is_method(method) && paths.0.iter().any(|path| self.is_path(path))
     }
 
-    /// Whether a request is meant with each reading of its path.
+    /// Returns whether a request matches in every reading of its path.
     pub(crate) fn must_match(&self, method: &Method, paths: &Paths) -> bool {
         self.is_method(method) && paths.0.iter().all(|path| self.is_path(path))
     }
@@ -187,8 +187,8 @@ impl Condition {
         let Some(pieces) = &self.path else { return true };
         let mut rest = path;
         for (index, piece) in pieces.iter().enumerate() {
-            // The first has to be where the path begins; each other at the earliest place there is,
-            // which leaves the most for those after it.
+            // The first piece must be at the beginning of the path. Each other one is taken at its
+            // earliest place, which leaves the most for those after it.
             let found = match index {
                 0 => rest.starts_with(piece.as_str()).then_some(0),
                 _ => rest.find(piece.as_str()),
@@ -200,15 +200,15 @@ impl Condition {
     }
 }
 
-/// The path of a pattern, in the form in which paths of requests are compared.
+/// Splits the path of a pattern, normalized the same way as the paths of requests.
 fn pieces(path: &str) -> Vec<String> {
-    // A star is no part of a segment's name here: `/a/*/../b` is `/a/b` to whoever reads paths.
+    // A star does not protect a segment from `..`: everyone reads `/a/*/../b` as `/a/b`.
     resolve(&decode_plain(path)).split('*').map(str::to_owned).collect()
 }
 
-/// How servers may understand a path: as the standard has it, and as those do that decode more of
-/// it, take `\` for `/`, or cut `;parameters` off. A request is allowed something only if all of them
-/// would be, and forbidden it if any would be.
+/// The ways in which servers may read a path: as the standard says, or like servers that decode
+/// more of it, take `\` for `/`, or cut off `;parameters`. A request is allowed something only if
+/// all readings are, and forbidden it if any reading is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Paths(Vec<String>);
 
@@ -216,7 +216,7 @@ impl Paths {
     pub(crate) fn of(path: &str) -> Self {
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let path = if path.starts_with('/') { path } else { "/" };
-        // Most paths have nothing that could be read in two ways.
+        // Most paths can only be read in one way.
         if !path.bytes().any(|byte| b"%\\;".contains(&byte)) {
             return Self(vec![resolve(path)]);
         }
@@ -233,7 +233,8 @@ impl Paths {
     }
 }
 
-/// Decodes what the standard says to be the same undecoded: letters, digits and `-._~`.
+/// Decodes the characters whose encoding makes no difference by the standard: letters, digits and
+/// `-._~`.
 fn decode_plain(path: &str) -> String {
     let bytes = path.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
@@ -249,7 +250,7 @@ fn decode_plain(path: &str) -> String {
                 plain.push(byte);
                 at += 3;
             }
-            // The case of the digits makes no difference.
+            // The case of the hexadecimal digits makes no difference.
             Some(_) => {
                 plain.extend(bytes[at..at + 3].to_ascii_uppercase());
                 at += 3;
@@ -263,8 +264,8 @@ fn decode_plain(path: &str) -> String {
     String::from_utf8_lossy(&plain).into_owned()
 }
 
-/// How often something may have been encoded on top of itself. A server that decodes more often than
-/// that would not find its own files.
+/// How often nested encoding is undone. A server that decodes even more often would not find its
+/// own files.
 const ENCODED_TIMES_MAX: usize = 4;
 
 fn decode_all(path: &str) -> String {
@@ -284,7 +285,7 @@ fn without_parameters(path: &str) -> String {
     path.split('/').map(name).collect::<Vec<_>>().join("/")
 }
 
-/// Takes `.`, `..` and empty segments out.
+/// Removes `.`, `..` and empty segments.
 fn resolve(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {
@@ -421,7 +422,7 @@ mod tests {
 
         #[test]
         fn below_a_folder_no_spelling_leaves_it(path in "(/|\\.|%2e|%2F|%252e|\\\\|;|%5c|a|b){0,12}") {
-            // Whoever is allowed /a/ is not led to /b by any reading.
+            // Whoever is allowed `/a/` cannot get to `/b` in any reading.
             let path = format!("/{path}");
             if matches("x.y/a/", "GET", "x.y", &path) {
                 let decoded = resolve(&without_parameters(&decode_all(&path)));

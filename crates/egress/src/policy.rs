@@ -1,4 +1,4 @@
-//! The rules of one instance, ready to be asked.
+//! The rules of one instance, compiled so that they can be applied quickly.
 
 mod index;
 #[cfg(test)]
@@ -15,24 +15,25 @@ use types::parts::Sensitive;
 use types::parts::hosts::Host;
 use zeroize::Zeroize as _;
 
-/// What the rules say of a host before any request is seen.
+/// What the rules say about a host before any request is seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Bytes pass as they are.
+    /// Bytes pass unchanged.
     Pass,
-    /// Each request is decided for itself, or something is added to it: TLS has to be opened.
+    /// Each request has to be decided by itself, or something is added to it, so TLS has to be
+    /// opened.
     Look,
     Block {
-        /// As it was written, for whoever asks why.
+        /// The entry as it was written, for people who ask why.
         rule: String,
     },
 }
 
-/// What the rules say of one request.
+/// What the rules say about one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RequestVerdict {
     Pass {
-        /// The entry that let it pass, if it took one.
+        /// The entry that let it pass, if that took one.
         rule: Option<String>,
     },
     Block {
@@ -45,13 +46,13 @@ pub(crate) struct Policy {
     bypass: Index,
     allowed: Index,
     forbidden: Index,
-    /// The destinations of all routing rules, one after the other.
+    /// The destinations of all routing rules, one after another.
     destinations: Index,
-    /// Which routing rule each of them belongs to.
+    /// For each of `destinations`, the index of its routing rule.
     targets: Vec<u32>,
 }
 
-/// What decided, in the words of the rules' owner.
+/// Names of the lists, as the owner of the rules knows them.
 const BYPASS: &str = "bypass";
 const ALLOWED: &str = "allowedDomains";
 const FORBIDDEN: &str = "forbiddenDomains";
@@ -80,17 +81,17 @@ impl Policy {
         &self.rules
     }
 
-    /// Whether a host is reached past all other rules, whatever is asked of it.
+    /// Returns whether a host is exempt from all other rules, whatever is requested from it.
     pub(crate) fn bypasses(&self, host: &Host) -> bool {
         self.bypass.of_host(host) == Answer::Always
     }
 
-    /// Whether only what asks the explicit proxy gets out.
+    /// Returns whether all traffic must go through the explicit proxy.
     pub(crate) fn proxy_only(&self) -> bool {
         self.rules.proxy_only
     }
 
-    /// The addresses that traffic leaves with.
+    /// Returns the addresses that traffic leaves from.
     pub(crate) fn source(&self) -> &[IpAddr] {
         &self.rules.source
     }
@@ -112,7 +113,7 @@ impl Policy {
             (Answer::Never, Answer::Never | Answer::Sometimes)
                 if !self.rules.allowed_domains.is_empty() && !may_pass =>
             {
-                // Also where something of it is forbidden: all of it is.
+                // Also if something of the host is forbidden: here everything is.
                 Verdict::Block { rule: ALLOWED.to_owned() }
             }
             (Answer::Never, Answer::Never) if self.rules.allowed_domains.is_empty() => {
@@ -122,7 +123,7 @@ impl Policy {
         }
     }
 
-    /// Whether a host that passes has to be looked into, because something is added.
+    /// Passes a host, unless something is added to its requests, so that they have to be opened.
     fn pass_or_add(&self, host: &Host) -> Verdict {
         match self.destinations.of_host(host) {
             Answer::Never => Verdict::Pass,
@@ -154,7 +155,8 @@ impl Policy {
         RequestVerdict::Pass { rule: None }
     }
 
-    /// The routing rules for a request, in their order. What bypasses has none.
+    /// Returns the routing rules that apply to a request, in their order. A request that bypasses
+    /// the rules has none.
     pub(crate) fn routes<'a>(
         &'a self,
         host: &Host,
@@ -164,7 +166,7 @@ impl Policy {
         let mut found = Vec::new();
         if !self.targets.is_empty() {
             let paths = Paths::of(path);
-            // With a doubtful path nothing is excepted, and nothing is added.
+            // If a path is ambiguous, nothing is exempt and nothing is added.
             if self.bypass.first(host, |it| it.may_match(method, &paths)).is_none() {
                 self.destinations.each(host, |index, condition| {
                     if condition.is_none_or(|it| it.must_match(method, &paths)) {
@@ -179,7 +181,7 @@ impl Policy {
     }
 }
 
-/// Values of rules may be keys, also where they are not declared as secrets.
+/// Wipes the values of rules, which may be keys even if they are not declared as secrets.
 impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy")

@@ -1,14 +1,15 @@
-//! A list of patterns, found by host: what a thousand of them cost a request is what a few do.
+//! A list of patterns, indexed by host, so that a thousand of them cost a request no more than a
+//! few.
 
 use crate::pattern::{Condition, Domain, Pattern, Range};
 use std::collections::HashMap;
 use types::parts::hosts::Host;
 
-/// What a list says of a host whose requests nobody has seen.
+/// What a list says about a host before its requests are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Never,
-    /// It depends on the method or the path.
+    /// Depends on the method or the path.
     Sometimes,
     Always,
 }
@@ -16,7 +17,7 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     names: HashMap<Box<str>, Vec<Entry>>,
-    /// By the name that hosts are below.
+    /// By the name whose subdomains match.
     suffixes: HashMap<Box<str>, Vec<Entry>>,
     all: Vec<Entry>,
     ranges: Vec<(Range, Entry)>,
@@ -24,7 +25,7 @@ pub(super) struct Index {
 
 #[derive(Debug)]
 struct Entry {
-    /// In the list as it was written.
+    /// The entry's index in the list as it was written.
     index: u32,
     condition: Option<Box<Condition>>,
 }
@@ -46,7 +47,7 @@ impl Index {
         index
     }
 
-    /// Visits the entries for a host, in no order.
+    /// Visits the entries for a host, in no particular order.
     pub(super) fn each<'a>(
         &'a self,
         host: &Host,
@@ -81,7 +82,7 @@ impl Index {
         answer
     }
 
-    /// The first entry, in the order of the list, that a request of the host meets.
+    /// Finds the first entry in the order of the list that matches a host's request.
     pub(super) fn first(&self, host: &Host, meets: impl Fn(&Condition) -> bool) -> Option<u32> {
         let mut first = None;
         self.each(host, |index, condition| {
@@ -92,7 +93,7 @@ impl Index {
         first
     }
 
-    /// The words for the first entry that decides without a request.
+    /// Describes the first entry that decides without a request.
     pub(super) fn rule(&self, list: &str, entries: &[String], host: &Host) -> String {
         match self.first(host, |_| false).and_then(|index| entries.get(index as usize)) {
             Some(entry) => format!("{list}: {entry}"),

@@ -45,7 +45,7 @@ fn verdicts_of_hosts() {
         ((&[], &["*.b"], &[], &[]), "b", unlisted.clone()),
         ((&[], &[], &["a.b"], &[]), "a.b", named("a.b")),
         ((&[], &[], &["a.b"], &[]), "b", pass.clone()),
-        // On both lists: it passes.
+        // A host on both lists passes.
         ((&[], &["a.b"], &["*"], &[]), "a.b", pass.clone()),
         ((&[], &["a.b"], &["*"], &[]), "c.b", named("*")),
         ((&["a.b"], &["c"], &["*"], &[&["*"]]), "a.b", pass.clone()),
@@ -91,7 +91,7 @@ fn verdicts_of_requests_name_the_rule() {
     assert_eq!(of("GET", "a.b", "/x"), (pass("allowedDomains: GET:HEAD:a.b"), 0));
     assert_eq!(of("POST", "a.b", "/api"), (pass("allowedDomains: a.b/api"), 2));
     assert_eq!(of("POST", "a.b", "/x"), (block("forbiddenDomains: *.b"), 1));
-    // Allowed wins, also over a longer path.
+    // The list of what is allowed wins, even over a longer path.
     assert_eq!(of("PUT", "a.b", "/api/admin"), (pass("allowedDomains: a.b/api"), 1));
     assert_eq!(of("PUT", "a.b", "/api/..%2fx").0, block("forbiddenDomains: *.b"));
     assert_eq!(of("PUT", "c", "/"), (block("allowedDomains"), 0));
@@ -120,11 +120,12 @@ fn a_thousand_rules_cost_little() {
     for _ in 0..1000 {
         assert_eq!(policy.of_host(&name), block("forbiddenDomains: *.host999.example.com"));
     }
-    // A walk over all of them is a hundred times that, also unoptimised on a busy machine.
+    // Going through all entries would take a hundred times as long, even unoptimised on a busy
+    // machine.
     assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
 }
 
-/// The rules as they are said, one entry after the other.
+/// Applies the rules in the plainest way, one entry after another.
 fn slowly(policy: &Policy, host: &Host, method: &Method, path: &str) -> RequestVerdict {
     let paths = Paths::of(path);
     let first = |list: &str, entries: &[String], any: bool| {
@@ -179,7 +180,7 @@ proptest! {
         let verdict = policy.of_request(&host, &method, &path);
         prop_assert_eq!(&verdict, &slowly(&policy, &host, &method, &path));
         let adds = policy.routes(&host, &method, &path).next().is_some();
-        // What is said of the host holds for each of its requests.
+        // What is said about a host holds for each of its requests.
         match policy.of_host(&host) {
             Verdict::Pass => {
                 let passes = matches!(verdict, RequestVerdict::Pass { .. });
