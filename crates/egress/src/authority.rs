@@ -1,5 +1,5 @@
-//! Our own certificate authority: instances trust it, and it vouches for the hosts whose connections
-//! are opened.
+//! Our own certificate authority. Instances trust it, and it issues certificates for the hosts
+//! whose connections are opened.
 
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
@@ -23,22 +23,22 @@ use types::parts::hosts::Host;
 use types::{Timestamp, World};
 use zeroize::Zeroizing;
 
-/// The key and the certificate, in one file, so that there is never one without the other.
+/// Holds the key and the certificate, so that neither can exist without the other.
 const FILE: &str = "authority.pem";
 const CA_DAYS: i64 = 7300;
-/// Clients refuse what lasts longer than about a year.
+/// Clients refuse certificates that are valid for more than about a year.
 const LEAF_DAYS: i64 = 30;
-/// A certificate is made anew long before it ends: connections that begin with it may go on.
+/// A certificate is replaced long before it expires, because connections that use it may go on.
 const LEAF_USED_DAYS: i64 = 7;
 const DAY_S: i64 = 86_400;
-/// Of a common name. A longer host has it in the extension alone, where clients look.
+/// Longest common name. A longer host name is only in the extension, where clients look.
 const COMMON_NAME_CHARS_MAX: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     #[error("failed to read or write {path}")]
     File { path: PathBuf, source: io::Error },
-    /// It is not made anew: instances that run trust the old one.
+    /// A new one is not made automatically, because running instances trust the old one.
     #[error(
         "{path} does not hold the key and the certificate of an authority ({why}); restore it, or remove it to have a new one made"
     )]
@@ -54,7 +54,7 @@ pub enum AuthorityError {
 pub(crate) struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
-    /// All certificates have this key: it is nobody's but ours, and lives as long as this program.
+    /// The key of all certificates. It never leaves this process.
     leaf_key: KeyPair,
     leaf_signer: Arc<dyn SigningKey>,
     provider: Arc<CryptoProvider>,
@@ -64,7 +64,7 @@ pub(crate) struct Authority {
     uses: AtomicU64,
 }
 
-/// A place of the cache. Whoever comes first makes the certificate, the others wait for it.
+/// A place in the cache. The first to use it makes the certificate, while others wait.
 #[derive(Default)]
 struct Slot {
     leaf: Mutex<Option<Leaf>>,
@@ -80,8 +80,8 @@ struct Leaf {
 }
 
 impl Authority {
-    /// Reads the authority of a folder, or makes one where there is none. Keeps at most `leaves_max`
-    /// certificates of hosts in memory.
+    /// Reads the authority from a folder, or makes a new one if there is none. Keeps at most
+    /// `leaves_max` certificates of hosts in memory.
     pub(crate) fn open(
         folder: &Path,
         world: World,
@@ -130,7 +130,7 @@ impl Authority {
         })
     }
 
-    /// The certificate that instances trust.
+    /// Returns the certificate that instances have to trust.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
@@ -140,13 +140,14 @@ impl Authority {
         CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()
     }
 
-    /// What a server shows that is taken for `host`.
+    /// Returns the certificate of a server that stands in for `host`.
     #[cfg(test)]
     pub(crate) fn certificate(&self, host: &Host) -> Result<Arc<CertifiedKey>, AuthorityError> {
         Ok(self.leaf(host)?.key)
     }
 
-    /// The settings of a TLS server that is taken for `host`, with HTTP/2 and HTTP/1.1.
+    /// Returns the configuration of a TLS server that stands in for `host`, with HTTP/2 and
+    /// HTTP/1.1.
     pub(crate) fn tls(&self, host: &Host) -> Result<Arc<ServerConfig>, AuthorityError> {
         Ok(self.leaf(host)?.tls)
     }
@@ -156,7 +157,7 @@ impl Authority {
         let now = self.world.now();
         let mut leaf = slot.leaf.lock();
         let is_fresh = |leaf: &&Leaf| {
-            // Also where the clock was set back behind its making.
+            // Also not fresh if the clock was set back to before it was made.
             (0..LEAF_USED_DAYS * DAY_S * 1000).contains(&now.since(leaf.made))
         };
         match leaf.as_ref().filter(is_fresh) {
@@ -206,8 +207,8 @@ impl Authority {
             .with_no_client_auth()
             .with_cert_resolver(resolver);
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // A session that is taken up again saves little beside the connection out there, and its
-        // memory would be taken for each host.
+        // Resuming a session saves little compared to the connection to the host, and would take
+        // memory for each host.
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
         Ok(Leaf {
@@ -219,7 +220,7 @@ impl Authority {
     }
 }
 
-/// The key and the certificate of a new authority.
+/// Makes the key and the certificate of a new authority.
 fn make(world: &World) -> Result<Zeroizing<Vec<u8>>, AuthorityError> {
     let pair = KeyPair::generate()?;
     let mut params = ca_params(&pair);
@@ -230,7 +231,7 @@ fn make(world: &World) -> Result<Zeroizing<Vec<u8>>, AuthorityError> {
     Ok(Zeroizing::new(format!("{}{}", *key, certificate.pem()).into_bytes()))
 }
 
-/// What the certificates below have to agree with. All of it follows from the key.
+/// Returns what the certificates it issues must agree with. All of it follows from the key.
 fn ca_params(pair: &KeyPair) -> CertificateParams {
     let digest = ring::digest::digest(&ring::digest::SHA256, pair.public_key_raw());
     let tail: String = digest.as_ref().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
@@ -243,15 +244,16 @@ fn ca_params(pair: &KeyPair) -> CertificateParams {
     params
 }
 
-/// Some clients refuse two certificates of one authority with the same number.
+/// Returns a random serial number. Some clients refuse two certificates of an authority with the
+/// same one.
 fn serial(world: &World) -> SerialNumber {
     let mut bytes: [u8; 16] = world.random_bytes();
-    // Positive, and without a zero in front.
+    // Positive, and without a leading zero.
     bytes[0] = bytes[0] & 0x3f | 0x40;
     SerialNumber::from_slice(&bytes)
 }
 
-/// From a day back, for those whose clocks are late.
+/// Sets the validity, beginning a day ago for clients whose clocks are slow.
 fn set_validity(
     params: &mut CertificateParams,
     now: Timestamp,
@@ -337,7 +339,7 @@ mod tests {
         let day = DAY_S * 1000;
         assert!(is_trusted(&made, "a.b", "a.b", HELD_AT_MS - day));
         assert!(!is_trusted(&made, "a.b", "a.b", HELD_AT_MS + (LEAF_DAYS + 1) * day));
-        // What one of them made, the other is no judge of.
+        // Another authority does not vouch for the certificates of this one.
         let other = Authority::open(tempfile::tempdir().unwrap().path(), fixture::world(), 8);
         assert_ne!(other.unwrap().pem(), made.pem());
     }

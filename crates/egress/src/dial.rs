@@ -1,4 +1,4 @@
-//! Connections to what is out there.
+//! Connections to hosts on behalf of instances.
 
 mod upstream;
 
@@ -21,13 +21,14 @@ use types::parts::hosts::{Host, Places};
 pub use upstream::BadUpstream;
 use upstream::Way;
 
-/// An answer that takes a moment.
+/// A boxed future.
 pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Whoever makes connections for instances.
+/// Makes connections for instances.
 pub(crate) trait Dial: Send + Sync {
-    /// Connects to a host that the rules of `client` have let pass, with the address that its traffic
-    /// leaves with. What is not on the internet is refused here, whatever the rules say.
+    /// Connects to a host that the rules of `client` have let pass, from the address that its
+    /// traffic leaves from. Hosts that are not on the internet are refused here, whatever the rules
+    /// say.
     fn dial<'a>(
         &'a self,
         client: &'a Client,
@@ -36,7 +37,7 @@ pub(crate) trait Dial: Send + Sync {
     ) -> Wait<'a, Result<TcpStream, DialError>>;
 }
 
-/// Why a connection cannot be. The texts are for whoever wanted it.
+/// Why a connection was not made. The texts are shown to the program that asked for it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
     #[error("{0} has no address")]
@@ -49,9 +50,9 @@ pub(crate) enum DialError {
     Failed { host: Host, error: io::Error },
 }
 
-/// Of one host, addresses beyond these are not tried.
+/// How many addresses of a host are tried.
 const ADDRESSES_MAX: usize = 8;
-/// Until a silent connection is asked whether it is still there, and how often.
+/// How long a connection is silent before it is probed, and the time between probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Dialer {
@@ -89,7 +90,7 @@ impl Dialer {
         self.race(addresses, port, source).await.map_err(failed)
     }
 
-    /// Where a host is, as far as that is out there.
+    /// Returns the addresses of a host that may be reached.
     async fn addresses(&self, host: &Host, source: &[IpAddr]) -> Result<Vec<IpAddr>, DialError> {
         let with_v6 = match source {
             [] => self.has_v6,
@@ -108,7 +109,8 @@ impl Dialer {
         if permitted.is_empty() {
             return Err(DialError::Inside(host.clone()));
         }
-        // With an address of its own for one family, traffic must not leave by the other.
+        // If the instance has an outgoing address of one family, its traffic must not leave through
+        // the other.
         let fits = |address: &IpAddr| {
             source.is_empty() || source.iter().any(|own| own.is_ipv4() == address.is_ipv4())
         };
@@ -116,7 +118,7 @@ impl Dialer {
         if usable.is_empty() { Err(DialError::NoAddress(host.clone())) } else { Ok(usable) }
     }
 
-    /// The proxy of the organisation is wherever the operator says.
+    /// Returns the addresses of the organisation's proxy, which may be anywhere.
     async fn proxy(&self, way: &Way) -> Result<Vec<IpAddr>, DialError> {
         let found = match way.host() {
             Host::Address(address) => vec![*address],
@@ -125,7 +127,7 @@ impl Dialer {
         if found.is_empty() { Err(DialError::NoAddress(way.host().clone())) } else { Ok(found) }
     }
 
-    /// The first address that answers. Each has a moment's start before the next.
+    /// Connects to the address that answers first. Each one gets a head start before the next.
     async fn race(
         &self,
         addresses: Vec<IpAddr>,
@@ -140,8 +142,8 @@ impl Dialer {
             match addresses.next() {
                 Some(address) => {
                     let own = source.iter().find(|own| own.is_ipv4() == address.is_ipv4()).copied();
-                    // The machine's firewall holds those that are marked to the internet once more. What
-                    // is inside was permitted by its name, of which it knows nothing.
+                    // The machine's firewall also restricts marked packets to the internet. Hosts
+                    // inside were permitted by their names, which the firewall does not know.
                     let mark = self.mark.filter(|_| is_public(address));
                     let to = SocketAddr::new(address, port);
                     attempts.spawn(async move { connect(to, own, mark).await });
@@ -185,7 +187,7 @@ impl Dial for Dialer {
     }
 }
 
-/// One connection, from an address of its own if it has one.
+/// Makes one connection, from its own address if it has one.
 pub(crate) async fn connect(
     to: SocketAddr,
     source: Option<IpAddr>,
@@ -195,7 +197,7 @@ pub(crate) async fn connect(
     socket.set_nonblocking(true)?;
     mark(&socket, mark_of)?;
     if let Some(source) = source {
-        // It may be routed here without being an address of an interface.
+        // The address may be routed here without belonging to an interface.
         match source {
             IpAddr::V4(_) => socket.set_freebind_v4(true)?,
             IpAddr::V6(_) => socket.set_freebind_v6(true)?,
@@ -207,7 +209,7 @@ pub(crate) async fn connect(
     Ok(stream)
 }
 
-/// For both ends: small writes go at once, and an end that vanished is noticed.
+/// Makes small writes go out at once, and detects a peer that has vanished. Used for both sides.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
@@ -218,7 +220,7 @@ pub(crate) fn mark(socket: &impl AsFd, mark: Option<u32>) -> io::Result<()> {
     mark.map_or(Ok(()), |mark| SockRef::from(socket).set_mark(mark))
 }
 
-/// Whether the machine knows a way to the internet of IPv6. Nothing is sent to find out.
+/// Returns whether the machine has a route to the IPv6 internet. Nothing is sent to find out.
 fn has_v6() -> bool {
     const OUT_THERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888);
     UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))

@@ -1,8 +1,8 @@
-//! What several tests need.
+//! What several tests use.
 
 use types::{Timestamp, World};
 
-/// The time of tests that hold it.
+/// The time in tests whose clock stands still.
 pub(crate) const HELD_AT_MS: i64 = 1_780_000_000_123;
 
 pub(crate) fn fill(bytes: &mut [u8]) {

@@ -1,28 +1,28 @@
-//! The first message of TLS, read without answering it.
+//! Reads the first message of a TLS client without answering it.
 //!
-//! It may come in many records and many segments. What cannot be read for sure is never guessed:
-//! two readings of one message are how a name gets past a rule.
+//! The message may be spread over many records and segments. Anything ambiguous is refused and
+//! never guessed: if a message can be read in two ways, a name can get past a rule.
 
 use types::parts::hosts::Host;
 
-/// The most that a client may say before it says where it wants to go. Browsers send less than
-/// 2 KiB, with keys that withstand quantum computers.
+/// The most that a client may send before it says where it wants to go. Browsers send less than 2
+/// KiB, even with post-quantum keys.
 pub(crate) const HELLO_BYTES_MAX: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The name that was asked for. An address in its place is none.
+    /// The name that was asked for. `None` if there is an address in its place.
     pub(crate) name: Option<Host>,
-    /// Whether there may be another name that only the server can read.
+    /// Whether there may be another name that only the server can decrypt.
     pub(crate) is_encrypted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// As far as one can tell it begins one, and there is more to come.
+    /// It may be the beginning of a hello that is not complete.
     More,
     NotTls,
-    /// It begins as TLS, and what follows can be read in more than one way or not at all.
+    /// It begins as TLS, but the rest is invalid or ambiguous.
     Odd,
     Hello(Hello),
 }
@@ -34,7 +34,7 @@ const SERVER_NAME: u16 = 0;
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 const HOST_NAME: u8 = 0;
 
-/// Reads what has come so far.
+/// Reads what has arrived so far.
 pub(crate) fn read(bytes: &[u8]) -> Read {
     let begins = |at: usize, fits: fn(u8) -> bool| bytes.get(at).is_none_or(|byte| fits(*byte));
     let begins_so = begins(0, |byte| byte == HANDSHAKE)
@@ -55,7 +55,7 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
 #[derive(Debug)]
 struct Malformed;
 
-/// The body of the message, out of its records, once all of it is there.
+/// Assembles the body of the message from its records, once it is complete.
 fn message(mut bytes: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
     let mut message = Vec::new();
     loop {
@@ -116,7 +116,7 @@ fn hello(message: &[u8]) -> Option<Hello> {
     Some(hello)
 }
 
-/// One name, or `None` in it for an address.
+/// Reads a server name extension. The inner option is `None` if it holds an address.
 fn server_name(content: &[u8]) -> Option<Option<Host>> {
     let mut outer = Bytes(content);
     let mut list = Bytes(outer.vector()?);
@@ -148,7 +148,7 @@ impl<'a> Bytes<'a> {
         self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// What stands behind its length.
+    /// Takes content that is preceded by its length.
     fn vector(&mut self) -> Option<&'a [u8]> {
         let length = self.number()?;
         self.take(length.into())
@@ -162,7 +162,7 @@ pub(crate) mod tests {
     use rustls::pki_types::ServerName;
     use std::sync::Arc;
 
-    /// The first bytes of a client of rustls.
+    /// Returns the first bytes that a rustls client sends.
     pub(crate) fn real(name: &str) -> Vec<u8> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -181,7 +181,7 @@ pub(crate) mod tests {
         Read::Hello(Hello { name: Host::parse(text), is_encrypted: false })
     }
 
-    /// The same message in records of `size` bytes.
+    /// Cuts the same message into records of `size` bytes.
     pub(crate) fn split(bytes: &[u8], size: usize) -> Vec<u8> {
         let pieces = bytes[5..].chunks(size);
         pieces
@@ -192,7 +192,7 @@ pub(crate) mod tests {
             .collect()
     }
 
-    /// With one more extension at its end.
+    /// Adds an extension at the end.
     fn with_extension(bytes: &[u8], kind: u16, content: &[u8]) -> Vec<u8> {
         let added =
             [&kind.to_be_bytes()[..], &(content.len() as u16).to_be_bytes(), content].concat();
@@ -243,7 +243,7 @@ pub(crate) mod tests {
             let bytes = with_extension(&nameless, SERVER_NAME, &listed(odd));
             assert_eq!(read(&bytes), Read::Odd, "{odd:?}");
         }
-        // An address in the place of a name is no name.
+        // An address in place of a name does not count as a name.
         let address = with_extension(&nameless, SERVER_NAME, &listed(b"10.0.0.1"));
         assert_eq!(read(&address), name(""));
         // Two names in one list.
@@ -286,7 +286,7 @@ pub(crate) mod tests {
             let _ = read(&bytes[..cut % end]);
         }
 
-        /// More bytes never change what was decided.
+        /// More bytes never change a decision.
         #[test]
         fn what_is_decided_stays(more in proptest::collection::vec(any::<u8>(), 0..64)) {
             let bytes = real("api.example.com");

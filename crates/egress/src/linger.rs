@@ -1,9 +1,9 @@
-//! Reading on what a client still sends after its answer.
+//! Goes on reading what a client still sends after it got its answer.
 //!
-//! Who is refused is often still sending: curl, and programs that use its library, then give up with
-//! an error of the protocol in the place of the answer, since the rest of their body finds a stream
-//! that was reset (HTTP/2) or a connection that is closed (HTTP/1.1). So the rest is read and thrown
-//! away for a while.
+//! A client that is refused is often still sending. Then the rest of its body meets a stream that
+//! was reset (HTTP/2) or a connection that is closed (HTTP/1.1), and curl, and programs that use
+//! its library, report a protocol error instead of the answer. So the rest is read and discarded
+//! for a while.
 
 use bytes::Bytes;
 use http::{Request, header};
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// How long, and for how many requests at a time. Cheap to clone.
+/// How long to read on, and for how many requests at a time. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Linger {
     places: Arc<Semaphore>,
@@ -27,12 +27,12 @@ impl Linger {
         Self { places: Arc::new(Semaphore::new(places)), time }
     }
 
-    /// A request whose body is read on when it is dropped before its end.
+    /// Wraps a request so that its body is read on if it is dropped before its end.
     pub fn over<B>(&self, request: Request<B>) -> Request<Lingering<B>>
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     {
-        // Its sender waits to be asked for it: that is not worth asking for.
+        // The sender waits to be asked for the body, which is not worth asking for.
         let is_asked_for = !request.headers().contains_key(header::EXPECT);
         let linger = self.clone();
         request.map(|body| Lingering { body: Some(body), is_asked_for, linger })
@@ -42,25 +42,25 @@ impl Linger {
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     {
-        // With too many of them, senders have to live with the reset.
+        // If there are too many of them, senders have to live with the reset.
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let time = self.time;
         runtime.spawn(async move {
             let _place = place;
             let rest = async { while let Some(Ok(_)) = body.frame().await {} };
-            // Whoever sends for longer than that is cut off.
+            // A sender that takes longer than that is cut off.
             let _ = tokio::time::timeout(time, rest).await;
         });
     }
 }
 
-/// The body of a request.
+/// The body of a request, read on after it is dropped.
 pub struct Lingering<B>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
 {
-    /// Only gone while it is dropped.
+    /// `None` only while it is being dropped.
     body: Option<B>,
     is_asked_for: bool,
     linger: Linger,
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Comes in pieces, and tells how many were read.
+    /// A body that arrives in pieces and counts how many were read.
     struct Pieces {
         left: usize,
         read: Arc<AtomicUsize>,
@@ -131,7 +131,7 @@ mod tests {
                     self.read.fetch_add(1, Ordering::Relaxed);
                     Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
                 }
-                // The rest never comes.
+                // The rest never arrives.
                 None => Poll::Pending,
             }
         }

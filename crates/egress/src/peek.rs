@@ -1,4 +1,4 @@
-//! What a connection turns out to be, by its first bytes.
+//! Finds out what a connection is from its first bytes.
 
 use crate::hello::{self, Hello};
 use crate::settings::Limits;
@@ -13,20 +13,20 @@ use tokio::net::TcpStream;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Seen {
     Tls(Hello),
-    /// Requests in the clear.
+    /// Unencrypted requests.
     Http,
-    /// Neither, for sure.
+    /// Certainly neither.
     Other,
-    /// It may be the one or the other, and cannot be read for sure.
+    /// It could be either, and is ambiguous.
     Odd,
-    /// Nothing has come.
+    /// Nothing has arrived.
     Silence,
 }
 
-/// A method that is longer is none.
+/// No method is longer.
 const METHOD_BYTES_MAX: usize = 64;
 
-/// `None` while more bytes could decide otherwise.
+/// Classifies the first bytes. Returns `None` while more bytes could change the result.
 pub(crate) fn classify(bytes: &[u8], head_bytes_max: usize) -> Option<Seen> {
     match hello::read(bytes) {
         hello::Read::Hello(hello) => return Some(Seen::Tls(hello)),
@@ -48,7 +48,8 @@ pub(crate) fn classify(bytes: &[u8], head_bytes_max: usize) -> Option<Seen> {
     if line.get(method).is_some_and(|byte| !is_space(*byte)) {
         return Some(Seen::Other);
     }
-    // Servers differ in what they take for a request line, so anything with the name in it is one.
+    // Servers differ in what they accept as a request line, so any line that contains the name
+    // counts.
     let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
         return (bytes.len() > head_bytes_max).then_some(Seen::Odd);
     };
@@ -56,8 +57,8 @@ pub(crate) fn classify(bytes: &[u8], head_bytes_max: usize) -> Option<Seen> {
     Some(if is_http { Seen::Http } else { Seen::Other })
 }
 
-/// Reads until it is clear, or until the client has said nothing for long enough. What was read is
-/// in `head`. Fails when it does not become clear in time.
+/// Reads until the kind is clear, or until the client has been silent for long enough. What was
+/// read is in `head`. Fails if the kind does not become clear in time.
 pub(crate) async fn peek(
     stream: &mut (impl AsyncRead + Unpin),
     head: &mut BytesMut,
@@ -72,7 +73,7 @@ pub(crate) async fn peek(
     }
 }
 
-/// The same for one that has to say something.
+/// Like [`peek`], for a client that has to say something.
 pub(crate) async fn insist(
     stream: &mut (impl AsyncRead + Unpin),
     head: &mut BytesMut,
@@ -88,7 +89,7 @@ pub(crate) async fn insist(
     tokio::time::timeout(limits.hello, whole).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// One more piece. An end is clear as well: what is not whole by then never will be.
+/// Reads one more piece. The end of the stream also decides: what is incomplete then stays so.
 pub(crate) async fn more(
     stream: &mut (impl AsyncRead + Unpin),
     head: &mut BytesMut,
@@ -100,15 +101,15 @@ pub(crate) async fn more(
     Ok(classify(head, head_bytes_max))
 }
 
-/// A connection that can be refused so that the other end sees it.
+/// A connection that can be refused in a way that the other side notices.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Makes closing it a reset, where it can be one.
+    /// Makes closing it a reset, if it can be one.
     fn reset(&self);
 }
 
 impl Stream for TcpStream {
     fn reset(&self) {
-        // One that is gone already needs no reset.
+        // If it is already gone, it needs no reset.
         let _ = socket2::SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
@@ -117,7 +118,7 @@ impl Stream for hyper_util::rt::TokioIo<hyper::upgrade::Upgraded> {
     fn reset(&self) {}
 }
 
-/// A connection of which some bytes were read already.
+/// A connection from which some bytes were already read; they are read again first.
 #[derive(Debug)]
 pub(crate) struct Replay<S> {
     head: BytesMut,
@@ -212,8 +213,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is once decided is not decided otherwise when more comes, or a slow sender could
-        /// choose.
+        /// More bytes never change a decision, or a slow sender could choose it.
         #[test]
         fn more_bytes_change_nothing(
             bytes in proptest::collection::vec(

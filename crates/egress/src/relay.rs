@@ -1,4 +1,4 @@
-//! Bytes both ways, as they are.
+//! Passes bytes in both directions unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -8,18 +8,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
 
-/// Held twice for each connection. More makes one connection hardly faster, and many dear.
+/// Each connection holds two of these. A larger size makes one connection hardly faster, and many
+/// expensive.
 const BUFFER_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Both sides have said all, or one of them broke off.
+    /// Both sides have ended, or one of them broke off.
     Done,
     Idle,
 }
 
-/// Passes bytes on until both sides have ended, or neither has said anything for `idle`, or up to
-/// twice as long. Each side is read only as fast as the other takes it.
+/// Passes bytes on until both sides have ended, or neither has sent anything for `idle` (or up to
+/// twice as long). Each side is read only as fast as the other takes it.
 pub(crate) async fn relay(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     server: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -39,13 +40,13 @@ pub(crate) async fn relay(
         }
     };
     tokio::select! {
-        // Which of them broke off does not matter: both are closed now.
+        // It does not matter which side broke off: both are closed now.
         _ = copy => Ended::Done,
         () = silent => Ended::Idle,
     }
 }
 
-/// Counts what was read.
+/// Counts reads and writes.
 struct Counted<'a, S> {
     stream: &'a mut S,
     moved: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! TLS within the TLS of the proxy, in pieces that all programs can read.
+//! Writes TLS that is tunnelled within the TLS of the proxy in pieces that all programs can read.
 
 use crate::peek::Stream;
 use std::io;
@@ -6,25 +6,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection on which each record of TLS is written by itself, so that it becomes one record of
-/// the TLS around it, or begins one.
+/// A connection on which each TLS record is written by itself, so that it becomes, or begins, a
+/// record of the outer TLS.
 ///
-/// libcurl with GnuTLS, which `git` has on Debian, stops reading after a record without data for the
-/// program, such as a ticket. What came in the same record of the outer TLS is decrypted by then, the
-/// socket never becomes readable for it, and the program waits for ever.
+/// libcurl with GnuTLS, which `git` on Debian uses, stops reading after a record without data for
+/// the program, such as a session ticket. Anything that came in the same outer record is already
+/// decrypted by then, so the socket never becomes readable for it and the program waits for ever.
 pub(crate) struct TlsRecords<S> {
     stream: S,
     at: At,
 }
 
-/// Where in what is written the next byte is.
+/// Where the next byte to write is within the inner TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// So many bytes of a record's header are written.
+    /// After this many bytes of a record's header.
     Header([u8; HEADER_BYTES], usize),
-    /// So many bytes of a record are left.
+    /// With this many bytes of the record left.
     Record(usize),
-    /// It is no TLS.
+    /// It is not TLS.
     Other,
 }
 
@@ -38,7 +38,7 @@ impl<S> TlsRecords<S> {
 }
 
 impl At {
-    /// How many of these bytes are of the same record.
+    /// Returns how many of these bytes belong to the same record.
     fn together(self, bytes: &[u8]) -> usize {
         let left = match self {
             Self::Header(header, had) => match filled(header, had, bytes) {
@@ -53,7 +53,7 @@ impl At {
         left.min(bytes.len())
     }
 
-    /// After these bytes, which are of one record.
+    /// Returns the state after these bytes, which belong to one record.
     fn after(self, bytes: &[u8]) -> Self {
         match self {
             Self::Header(header, had) => match filled(header, had, bytes) {
@@ -70,14 +70,14 @@ impl At {
     }
 }
 
-/// A header of which so many bytes were there, and how many are now.
+/// Fills a header that already has `had` bytes. Returns it and how many bytes it has now.
 fn filled(mut header: [u8; HEADER_BYTES], had: usize, bytes: &[u8]) -> ([u8; HEADER_BYTES], usize) {
     let more = (HEADER_BYTES - had).min(bytes.len());
     header[had..had + more].copy_from_slice(&bytes[..more]);
     (header, had + more)
 }
 
-/// How long a record with this header is, behind it; `None` if it is the header of none.
+/// Returns the length of the record after this header, or `None` if it is not a header.
 fn record_bytes([kind, major, _, high, low]: [u8; HEADER_BYTES]) -> Option<usize> {
     let is_record = (20..=24).contains(&kind) && major == 3;
     is_record.then(|| usize::from(u16::from_be_bytes([high, low])))
@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
     use tokio::io::AsyncWriteExt;
 
-    /// Takes at most so much at once, and notes each piece.
+    /// A writer that takes at most this many bytes at once, and records each piece.
     struct Pieces(usize, Vec<Vec<u8>>);
 
     impl AsyncWrite for Pieces {

@@ -1,4 +1,4 @@
-//! The proxy of an organisation, behind which the internet is.
+//! An organisation's proxy through which the internet is reached.
 
 use crate::settings::Upstream;
 use base64::Engine as _;
@@ -25,7 +25,7 @@ pub enum BadUpstream {
 pub(super) struct Way {
     host: Host,
     port: u16,
-    /// The whole header field.
+    /// The whole header line.
     authorization: Option<Sensitive<String>>,
     direct: Places,
 }
@@ -62,14 +62,14 @@ impl Way {
         self.port
     }
 
-    /// Whether a host is reached through it.
+    /// Returns whether a host is reached through the proxy.
     pub(super) fn leads_to(&self, host: &Host, addresses: &[IpAddr]) -> bool {
         let is_direct = |address: &IpAddr| self.direct.has(&Host::Address(*address));
         !self.direct.has(host) && !addresses.iter().any(is_direct)
     }
 
-    /// Asks for a connection. The name is told and not the address: such proxies have rules for
-    /// names.
+    /// Asks the proxy for a connection. It gets the name rather than the address, because such
+    /// proxies have rules for names.
     pub(super) async fn through(
         &self,
         mut stream: TcpStream,
@@ -95,7 +95,7 @@ impl Way {
     }
 }
 
-/// One byte after the other: what follows belongs to whoever is behind the proxy.
+/// Reads byte by byte, because what follows the head belongs to the host behind the proxy.
 async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
