@@ -1,29 +1,29 @@
-//! What of a name server's answer belongs to the question.
+//! Picks out of a name server's answer what belongs to the question.
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use std::net::IpAddr;
 
-/// A chain of aliases is shorter than this.
+/// Longest chain of aliases that is followed.
 const ALIASES_MAX: usize = 16;
-/// Nobody needs more addresses of one name.
+/// How many addresses of one name are used. Nobody needs more.
 const RECORDS_MAX: usize = 64;
 const TTL_S_MAX: u32 = 3600;
-/// How long the absence of something counts.
+/// How long a missing record is remembered.
 const ABSENT_TTL_S: u32 = 5;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// `NoError` or `NXDomain`.
+    /// Either `NoError` or `NXDomain`.
     pub(crate) code: ResponseCode,
-    /// The aliases that lead to what was asked for, and it.
+    /// The aliases that lead to the records asked for, and those records.
     pub(crate) records: Vec<Record>,
     pub(crate) ttl_s: u32,
 }
 
 impl Answer {
-    /// Follows the aliases from the name that was asked for. All else in the message says nothing
-    /// about it, whoever put it there.
+    /// Follows the aliases from the name that was asked for. Everything else in the message is
+    /// ignored, whoever put it there.
     pub(super) fn read(asked: &Name, kind: RecordType, message: &Message) -> Self {
         let mut records: Vec<Record> = Vec::new();
         let mut name = asked.clone();

@@ -1,4 +1,4 @@
-//! One question to the name servers of the machine.
+//! Asks the machine's name servers one question.
 
 use crate::dial;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
@@ -12,7 +12,7 @@ use types::World;
 
 /// How often all servers are asked.
 const ROUNDS: usize = 2;
-/// What passes every network in one piece.
+/// A size that passes through every network in one piece.
 const UDP_BYTES_MAX: u16 = 1232;
 
 /// No server gave an answer.
@@ -38,7 +38,7 @@ impl Servers {
                 match tokio::time::timeout(self.wait, answer).await {
                     Ok(Ok(answer)) => match answer.metadata.response_code {
                         ResponseCode::NoError | ResponseCode::NXDomain => return Ok(answer),
-                        // Another one may know more.
+                        // Another server may know more.
                         _ => {}
                     },
                     Ok(Err(error)) => tracing::debug!(%server, %error, "cannot ask a name server"),
@@ -72,7 +72,7 @@ impl Servers {
         Ok(answer)
     }
 
-    /// From a socket of its own, whose port nobody can guess.
+    /// Asks from a new socket, whose port nobody can guess.
     async fn over_udp(
         &self,
         server: SocketAddr,
@@ -90,7 +90,7 @@ impl Servers {
         let mut buffer = vec![0; 4096];
         loop {
             let length = socket.recv(&mut buffer).await?;
-            // What does not match may be forged; the right one may still come.
+            // A message that does not match may be forged; the right one may still arrive.
             if let Some(answer) = matching(&buffer[..length], id, query) {
                 return Ok(answer);
             }

@@ -1,4 +1,4 @@
-//! Which addresses an instance was given for which names.
+//! Remembers which addresses an instance was given for which names.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -42,8 +42,8 @@ impl GivenOut {
         valid.map(|given| given.name.clone()).collect()
     }
 
-    /// Drops what has expired, else the quarter that would expire first: looking for the one next
-    /// to go at each question would cost as much.
+    /// Drops what has expired, or if that is not enough, the quarter that would expire first.
+    /// Finding only the next to expire for each question would cost as much.
     fn make_room(&mut self, now_ms: i64) {
         let mut ends: Vec<i64> =
             self.by_address.values().flatten().map(|given| given.until_ms).collect();
@@ -51,7 +51,8 @@ impl GivenOut {
         let valid = ends.len() - ends.partition_point(|end| *end <= now_ms);
         let kept = self.max - self.max / 4;
         let last_dropped = if valid > self.max { ends[ends.len() - kept] } else { now_ms };
-        // Those that end at the same time go together, so that one flood of equals ends too.
+        // Entries that expire at the same time are dropped together, even if that is all of them,
+        // so that there is always room after this.
         self.by_address.retain(|_, names| {
             names.retain(|given| given.until_ms > last_dropped);
             !names.is_empty()

@@ -1,15 +1,15 @@
-//! Questions for names.
+//! Answers the name queries of instances.
 //!
 //! ```text
 //! an instance ─→ server ─→ question   by the rules: refuse, answer from here, or ask
 //!                              │
-//! dial ───────────────────→ resolver  what was asked lately, else
-//!                              └─→ ask      the name servers of the machine
-//!                                    └─→ answers  only what belongs to the question
+//! dial ───────────────────→ resolver  from the cache, or else
+//!                              └─→ ask      from the machine's name servers
+//!                                    └─→ answers  keeps only what belongs to the question
 //! ```
 //!
-//! An instance with rules reaches no other name server, so names that are not allowed carry nothing
-//! out, and what it was told is known (`given_out`).
+//! An instance with rules can reach no other name server. So names that are not allowed cannot
+//! carry data out, and it is known what the instance was told (`given_out`).
 
 mod answers;
 mod ask;

@@ -1,4 +1,4 @@
-//! What an instance is told when it asks for a name.
+//! Decides what an instance is told when it asks for a name.
 
 use super::answers::{Answer, address_of};
 use crate::client::Client;
@@ -11,18 +11,18 @@ use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use std::net::{IpAddr, Ipv4Addr};
 use types::parts::hosts::Host;
 
-/// Members of a VPC come and go.
+/// Short, because members of a VPC come and go.
 const MEMBER_TTL_S: u32 = 5;
-/// What passes every network in one piece, whatever the asker says.
+/// A size that passes through every network in one piece, whatever the client accepts.
 const UDP_BYTES_MAX: u16 = 1232;
-/// Of extended errors (RFC 8914).
+/// The option code of extended errors (RFC 8914). The codes below are from that list.
 const EXTENDED_ERROR: u16 = 15;
 const BLOCKED: u16 = 15;
 const FILTERED: u16 = 17;
 const NO_SERVER: u16 = 22;
 const NAMES_PORT: u16 = 53;
 
-/// How a question came.
+/// The transport of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     Udp,
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// `None` for what deserves no answer.
+/// Answers a question. Returns `None` if it deserves no answer.
 pub(super) async fn answer(
     service: &Service,
     client: &Client,
@@ -53,7 +53,7 @@ pub(super) async fn answer(
     over: Over,
 ) -> Option<Vec<u8>> {
     let Ok(message) = Message::from_vec(bytes) else {
-        // At least the number of the question, so that the asker does not wait.
+        // Answer at least with the question's id, so that the client does not wait.
         let id = u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]);
         let is_question = bytes.get(2)? & 0x80 == 0;
         let error = Message::error_msg(id, OpCode::Query, ResponseCode::FormErr);
@@ -114,7 +114,7 @@ async fn reply(service: &Service, client: &Client, query: &Query) -> Reply {
         return Reply::because(ResponseCode::NXDomain, BLOCKED, rule);
     }
     match kind {
-        // Instances have no IPv6, and with the keys of an encrypted hello nobody could tell where a
+        // Instances have no IPv6. With the keys for an encrypted hello, nobody could tell where a
         // connection goes.
         RecordType::AAAA | RecordType::HTTPS | RecordType::SVCB => {
             Reply::plain(ResponseCode::NoError)
@@ -154,7 +154,7 @@ async fn ask(service: &Service, client: &Client, host: &Host, kind: RecordType) 
     Reply { code: *code, records, why: None }
 }
 
-/// Who has this name in the VPC of the asker. `None` if it is not a name of that VPC.
+/// Returns who has this name in the client's VPC, or `None` if it is not a name of that VPC.
 fn members(service: &Service, client: &Client, host: &Host) -> Option<Vec<Ipv4Addr>> {
     let policy = client.policy();
     let member = policy.rules().vpc.as_ref()?;

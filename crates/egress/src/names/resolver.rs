@@ -1,4 +1,4 @@
-//! Names into addresses, for instances and for what is dialed on their behalf.
+//! Resolves names, for instances and for the connections made on their behalf.
 
 use super::answers::Answer;
 use super::ask::{Servers, Unanswered};
@@ -17,8 +17,8 @@ pub(crate) struct Resolver {
     kept: Mutex<Kept>,
 }
 
-/// Answers of lately, for all instances: how long one takes tells whether somebody else has asked,
-/// and no more.
+/// Recent answers, shared by all instances. The time an answer takes reveals whether another
+/// instance has asked, but nothing else.
 #[derive(Debug)]
 struct Kept {
     max: usize,
@@ -33,8 +33,8 @@ impl Resolver {
         Self { servers, world, kept: Mutex::new(kept) }
     }
 
-    /// `name` is one that [`types::parts::hosts::Host`] knows. The number is how many seconds the answer
-    /// still counts.
+    /// Asks for records of a name that [`types::parts::hosts::Host`] accepts. The number is how
+    /// many more seconds the answer is valid.
     pub(crate) async fn ask(
         &self,
         name: &str,
@@ -49,7 +49,8 @@ impl Resolver {
         let message = self.servers.ask(&self.world, &asked, kind).await?;
         let answer = Arc::new(Answer::read(&asked, kind, &message));
         let until_ms = self.world.uptime_ms() + i64::from(answer.ttl_s) * 1000;
-        // Others may be as large as whoever runs the zone likes, and few ask for them twice.
+        // Other records can be as large as the owner of the zone likes, and are rarely asked for
+        // twice.
         if matches!(kind, RecordType::A | RecordType::AAAA | RecordType::CNAME) {
             self.kept.lock().keep(key, Arc::clone(&answer), until_ms, now_ms);
         }
@@ -57,7 +58,7 @@ impl Resolver {
         Ok((answer, ttl_s))
     }
 
-    /// The addresses of a name, wherever they are.
+    /// Returns the addresses of a name, whether or not they may be reached.
     pub(crate) async fn resolve(&self, name: &str, with_v6: bool) -> Vec<IpAddr> {
         let of = async |kind| {
             let answer = self.ask(name, kind).await;
@@ -67,7 +68,7 @@ impl Resolver {
             return of(RecordType::A).await;
         }
         let (v6, v4) = tokio::join!(of(RecordType::AAAA), of(RecordType::A));
-        // In turns, so that a network without the one of them costs one attempt only.
+        // Alternate, so that on a network without one of the families only one attempt is lost.
         let mut mixed = Vec::with_capacity(v4.len() + v6.len());
         let (mut v4, mut v6) = (v4.into_iter(), v6.into_iter());
         loop {
@@ -93,7 +94,7 @@ impl Kept {
             self.answers.retain(|_, (_, until_ms)| *until_ms > now_ms);
         }
         if self.answers.len() >= self.max {
-            // Whoever asks for many names gets no more than to ask again.
+            // An instance that asks for many names only makes everyone ask again.
             self.answers.clear();
         }
         self.answers.insert(key, (answer, until_ms));

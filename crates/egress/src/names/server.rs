@@ -1,4 +1,4 @@
-//! The sockets that questions for names come to.
+//! Serves the sockets that name queries arrive at.
 
 use super::question::{Over, answer};
 use crate::service::Service;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-/// No question is longer.
+/// Longest question.
 const QUESTION_BYTES_MAX: usize = 4096;
 
 pub(crate) async fn serve_udp(service: Arc<Service>, socket: UdpSocket) {
@@ -22,7 +22,7 @@ pub(crate) async fn serve_udp(service: Arc<Service>, socket: UdpSocket) {
             }
         };
         let IpAddr::V4(address) = from.ip() else { continue };
-        // Whoever asks too much at once asks again: programs do so by themselves.
+        // Whoever asks too much at once has to ask again, which programs do by themselves.
         let Ok(permit) = service.questions.take(&service.clients.owner(address), 1) else {
             continue;
         };
@@ -33,14 +33,14 @@ pub(crate) async fn serve_udp(service: Arc<Service>, socket: UdpSocket) {
             let service = service_of_question;
             let Some(client) = service.client(address).await else { return };
             if let Some(answer) = answer(&service, &client, &question, Over::Udp).await {
-                // The asker may be gone.
+                // The client may be gone.
                 let _ = socket.send_to(&answer, from).await;
             }
         });
     }
 }
 
-/// One connection, whose questions are answered one after the other.
+/// Answers the questions of one connection, one after another.
 pub(crate) async fn serve_tcp(service: Arc<Service>, mut stream: TcpStream, address: Ipv4Addr) {
     let Some(client) = service.client(address).await else { return };
     while let Ok(Some(question)) =
