@@ -1,13 +1,13 @@
-//! `{{FUNC:name(args)}}` in values of rules.
+//! Evaluates `{{FUNC:name(args)}}` in values of rules.
 
 use types::World;
 
-/// How many are worked out in one request; the others stay as they are written.
+/// How many calls are evaluated per request. The rest stay as they are written.
 const CALLS_MAX: u32 = 10;
 const NUMBER_MAX: u64 = 1024;
 const OPEN: &str = "{{FUNC:";
 
-/// The functions of one request.
+/// The functions available to one request.
 pub(super) struct Functions<'a> {
     world: &'a World,
     calls_left: u32,
@@ -18,7 +18,7 @@ impl<'a> Functions<'a> {
         Self { world, calls_left: CALLS_MAX }
     }
 
-    /// The text with what its functions give, and each of those as `name=value`.
+    /// Replaces the calls in a text. Returns the text, and each result as `name=value`.
     pub(super) fn expand(&mut self, text: &str) -> (String, Vec<String>) {
         let (mut expanded, mut calls) = (String::with_capacity(text.len()), Vec::new());
         let mut rest = text;
@@ -41,7 +41,7 @@ impl<'a> Functions<'a> {
         (expanded, calls)
     }
 
-    /// The name, the value and the length of the call that a text begins with.
+    /// Evaluates the call at the start of a text. Returns its name, value and length.
     fn call(&mut self, text: &str) -> Option<(String, String, usize)> {
         let head = text.get(..OPEN.len()).filter(|head| head.eq_ignore_ascii_case(OPEN))?;
         let end = text.find("}}")?;
@@ -95,9 +95,9 @@ impl<'a> Functions<'a> {
         }
     }
 
-    /// A number below `end`, each as likely as the others.
+    /// Returns a random number below `end`, each with the same probability.
     fn below(&self, end: u64) -> u64 {
-        // What does not divide evenly is drawn again; of 64 bits that is next to never.
+        // Draw again if the number is in the uneven rest, which is very unlikely with 64 bits.
         let even = u64::MAX - u64::MAX % end;
         loop {
             let drawn = u64::from_be_bytes(self.world.random_bytes());

@@ -1,5 +1,5 @@
-//! Fields that are put into an object of JSON whose other bytes stay as they are: numbers, their
-//! order and their spaces may mean something to whoever signed them.
+//! Adds fields to a JSON object without changing its other bytes: the form of its numbers, the
+//! order and the white space may matter to whoever signed it.
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
@@ -12,7 +12,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// `None` for what is no JSON, or no object.
+    /// Parses a text. Returns `None` if it is not a JSON object.
     pub(super) fn parse(text: &Bytes) -> Option<Self> {
         let names = serde_json::from_slice(text).ok()?;
         Some(Self { text: text.clone(), names })
@@ -22,10 +22,10 @@ impl Object {
         self.names.contains_key(name)
     }
 
-    /// With fields that it does not have yet, in front of its own.
+    /// Returns the text with fields added before its own. It must not have them yet.
     pub(super) fn with(&self, fields: &[(&str, Zeroizing<String>)]) -> Bytes {
         let quoted = |text: &str| Zeroizing::new(serde_json::Value::from(text).to_string());
-        // An object begins with the first brace: only spaces can be in front.
+        // Only white space can precede the brace that opens the object.
         let open = self.text.iter().position(|byte| *byte == b'{').map_or(0, |at| at + 1);
         let mut body = self.text[..open].to_vec();
         for (index, (name, value)) in fields.iter().enumerate() {

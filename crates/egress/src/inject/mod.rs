@@ -1,5 +1,5 @@
-//! What is added to a request on its way out: headers and fields of its body by rule, and secrets
-//! where rules or programs name them.
+//! Adds to outgoing requests: headers and body fields by rule, and secrets where rules or programs
+//! name them.
 
 mod functions;
 mod json;
@@ -22,14 +22,14 @@ use types::kinds::network::ProxyTarget;
 use types::parts::{Sensitive, TextMap};
 use zeroize::Zeroizing;
 
-/// The largest body into which something is put. What is longer, or of unknown length, passes as it
-/// is.
+/// The largest body that something is injected into. A body that is longer, or of unknown length,
+/// passes unchanged.
 pub(crate) const BODY_BYTES_MAX: u64 = 1 << 20;
 
-/// A header with this tells the upstream which request of ours it was.
+/// The header that gives the upstream a unique id for each request.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-blaxel-request-id");
 
-/// These say where a message ends and whom it is for. A rule has no say in that.
+/// Headers that say where a message ends and whom it is for. Rules cannot set them.
 static FRAMING: [HeaderName; 12] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -45,28 +45,28 @@ static FRAMING: [HeaderName; 12] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// One request, with the routing rules that are for it.
+/// Injects into one request, by the routing rules that apply to it.
 pub(crate) struct Injector<'a> {
     targets: Vec<&'a ProxyTarget>,
     functions: Functions<'a>,
     report: Report,
 }
 
-/// What came of it. No value of a secret is in here.
+/// What was injected. Contains no value of a secret.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// By name, such as `header authorization` or `secret api-key`.
+    /// The names of what was injected, such as `header authorization` or `secret api-key`.
     pub(crate) injected: Vec<String>,
-    /// Headers of the answer that tell what functions gave.
+    /// Headers to add to the answer, with the results of functions.
     pub(crate) echoes: HeaderMap,
 }
 
-/// A value of a rule with everything put in.
+/// A value of a rule with everything filled in.
 struct Filled {
     text: Zeroizing<Vec<u8>>,
     secrets: Vec<String>,
     has_secret: bool,
-    /// What functions gave, as `name=value, …`. Empty also where a secret is unknown.
+    /// The results of functions, as `name=value, …`. Also empty if a secret is unknown.
     echo: String,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Injector<'a> {
         self.report
     }
 
-    /// Works on everything but the body. Hop-by-hop headers have to be gone already.
+    /// Injects into everything but the body. Hop-by-hop headers must already be removed.
     pub(crate) fn head(&mut self, parts: &mut Parts) {
         if self.targets.iter().any(|target| secrets_of(target).is_some()) {
             self.fill_own_headers(&mut parts.headers);
@@ -94,7 +94,7 @@ impl<'a> Injector<'a> {
         }
     }
 
-    /// Whether a body of this length has to be here as a whole.
+    /// Returns whether the body is needed as a whole, given its length.
     pub(crate) fn wants_body(&self, parts: &Parts, length: Option<u64>) -> bool {
         let fits = length.is_some_and(|length| (1..=BODY_BYTES_MAX).contains(&length));
         let merges = || takes_fields(parts) && self.targets.iter().any(|it| !is_empty(&it.body));
@@ -102,7 +102,8 @@ impl<'a> Injector<'a> {
         fits && !parts.headers.contains_key(header::CONTENT_ENCODING) && (fills() || merges())
     }
 
-    /// Works on a body that [`Injector::wants_body`] asked for. The caller sets its length anew.
+    /// Injects into a body that [`Injector::wants_body`] asked for. The caller then sets its new
+    /// length.
     pub(crate) fn body(&mut self, parts: &Parts, body: Bytes) -> Bytes {
         let encoding = encoding_of(&parts.headers);
         let mut body = match self.fill_own(&body, encoding) {
@@ -125,7 +126,7 @@ impl<'a> Injector<'a> {
         let mut added: Vec<(&str, Zeroizing<String>)> = Vec::new();
         for (name, value) in fields.iter().filter(|(name, _)| !object.has(name)) {
             let Filled { text, secrets, echo, .. } = self.fill(value, target);
-            // Both the rule and the secret are texts.
+            // Always succeeds: the rule and the secret are both text.
             let Ok(text) = String::from_utf8(text.to_vec()) else { continue };
             added.push((name, Zeroizing::new(text)));
             self.echo(name, &echo);
@@ -151,7 +152,7 @@ impl<'a> Injector<'a> {
         };
         let filled = self.fill(value, target);
         let Ok(mut value) = HeaderValue::from_bytes(&filled.text) else {
-            // As after a secret with a line break, which would begin a header of its own.
+            // For example a secret with a line break, which would begin another header.
             let why = "left out: its value has characters that no header may have";
             return self.report.injected.push(format!("{said} {why}"));
         };
@@ -176,12 +177,12 @@ impl<'a> Injector<'a> {
     fn echo(&mut self, target: &str, echo: &str) {
         let name = HeaderName::try_from(format!("x-blaxel-func-{target}"));
         if let (false, Ok(name), Ok(value)) = (echo.is_empty(), name, HeaderValue::try_from(echo)) {
-            // A bound only of what can be told: nothing is lost to the request.
+            // If there are too many, only this report is lost, not the request.
             let _ = self.report.echoes.try_append(name, value);
         }
     }
 
-    /// Puts functions and the secrets of its own rule into a value of a rule.
+    /// Fills functions and the secrets of the rule's own target into a value of the rule.
     fn fill(&mut self, value: &str, target: &ProxyTarget) -> Filled {
         let known = secrets_of(target);
         let (text, calls) = self.functions.expand(value);
@@ -205,8 +206,8 @@ impl<'a> Injector<'a> {
         Filled { text, secrets, has_secret, echo }
     }
 
-    /// Puts secrets into what the program wrote. Those of all rules for the request count, the first
-    /// rule that knows a name first.
+    /// Fills secrets into what the program wrote. The secrets of all rules for the request are
+    /// available; if several have a name, the first rule counts.
     fn fill_own(&mut self, text: &[u8], encoding: Encoding) -> Option<Zeroizing<Vec<u8>>> {
         let mut secrets = Vec::new();
         let targets = &self.targets;
@@ -265,7 +266,7 @@ impl<'a> Injector<'a> {
     }
 }
 
-/// A user and a password, which programs such as git and curl encode before they send them.
+/// Decodes a user and password, which programs such as git and curl encode before they send them.
 fn credentials(name: &HeaderName, value: &HeaderValue) -> Option<Zeroizing<Vec<u8>>> {
     let text = value.to_str().ok().filter(|_| *name == header::AUTHORIZATION)?;
     let (scheme, rest) = text.split_once(' ')?;
@@ -286,13 +287,13 @@ fn is_empty(map: &Option<TextMap>) -> bool {
     map.as_ref().is_none_or(TextMap::is_empty)
 }
 
-/// Whether fields of a rule go into the body.
+/// Returns whether fields of a rule can be added to the body.
 fn takes_fields(parts: &Parts) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(&parts.method)
         && encoding_of(&parts.headers) == Encoding::Json
 }
 
-/// How the text of a body has to be written, so that a secret with a quote in it is no syntax.
+/// Returns how text in a body must be escaped, so that a quote in a secret does not become syntax.
 fn encoding_of(headers: &HeaderMap) -> Encoding {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();

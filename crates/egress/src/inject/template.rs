@@ -1,26 +1,26 @@
-//! `{{SECRET:name}}` in texts.
+//! Fills in `{{SECRET:name}}` in texts.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use zeroize::Zeroizing;
 
-/// How a text writes what has a meaning in it.
+/// How a text escapes characters with a special meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Plain,
-    /// Within a text of JSON.
+    /// Within a JSON string.
     Json,
-    /// Of addresses and forms. What is looked for may be encoded too.
+    /// In URLs and forms. The placeholder itself may be encoded too.
     Url,
 }
 
 const OPEN: &[u8] = b"{{SECRET:";
 const CLOSE: &[u8] = b"}}";
-/// Of names of secrets. What is longer is nobody's.
+/// Longest name a secret can have; longer names cannot match any.
 const NAME_BYTES_MAX: usize = 1024;
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Replaces each secret that `lookup` knows, once: what comes of it is not looked at again. `None` if
-/// there was nothing to replace.
+/// Replaces each secret that `lookup` knows. Inserted values are not searched again. Returns `None`
+/// if there was nothing to replace.
 pub(super) fn fill<'s>(
     text: &[u8],
     encoding: Encoding,
@@ -40,7 +40,7 @@ pub(super) fn fill<'s>(
             continue;
         };
         let filled = filled.get_or_insert_with(|| {
-            // Enough for most, so that few copies are left behind by growing.
+            // Enough for most texts: growing would leave copies of the secret behind in memory.
             Zeroizing::new(Vec::with_capacity(text.len() + secret.len() * 4))
         });
         filled.extend(&text[copied..at]);
@@ -66,7 +66,7 @@ fn write(filled: &mut Vec<u8>, secret: &str, encoding: Encoding) {
     }
 }
 
-/// The name in a token that begins at `at`, and where the token ends.
+/// Reads a placeholder that begins at `at`. Returns its name, and where it ends.
 fn token(text: &[u8], at: usize, encoding: Encoding) -> Option<(String, usize)> {
     let mut at = expect(text, at, OPEN, encoding)?;
     let mut name = Vec::new();
@@ -94,7 +94,7 @@ fn expect(text: &[u8], mut at: usize, wanted: &[u8], encoding: Encoding) -> Opti
     Some(at)
 }
 
-/// One byte of what the text means, and where the next begins.
+/// Reads one byte with its escapes resolved. Also returns where the next one begins.
 fn next(text: &[u8], at: usize, encoding: Encoding) -> Option<(u8, usize)> {
     let byte = *text.get(at)?;
     if encoding != Encoding::Url || byte != b'%' {

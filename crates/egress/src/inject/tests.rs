@@ -65,7 +65,7 @@ fn headers_come_beside_the_clients_own() {
         parts("GET", "/", &[("authorization", "Bearer dummy"), ("x-b", "{{SECRET:key}}")]);
     let report = head(&targets, &mut parts);
     assert_eq!(values(&parts, "authorization"), ["Bearer dummy", "Bearer hush"]);
-    // Each rule has its own secrets; what the program wrote may name those of all of its rules.
+    // Each rule has its own secrets, but what the program wrote may name those of all its rules.
     assert_eq!(values(&parts, "x-a"), ["a", "{{SECRET:key}} o"]);
     assert_eq!(values(&parts, "x-b"), ["hush"]);
     assert!(!format!("{:?} {report:?}", parts.headers).contains("hush"));
@@ -251,7 +251,7 @@ proptest! {
         let text = serde_json::Value::from(value.as_str()).to_string();
         let merged = body(&targets, &post, &format!("{{\"own\":{text}}}"));
         let merged: TextMap = serde_json::from_str(&merged).unwrap();
-        // The field of the rule and the text of the program say the same, but for functions.
+        // The field of the rule and the text of the program become the same, except for functions.
         if !value.to_lowercase().contains("func") {
             prop_assert_eq!(&merged["own"], &merged["f"]);
         }

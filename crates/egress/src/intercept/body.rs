@@ -1,4 +1,4 @@
-//! Bodies on their way, piece by piece.
+//! Bodies that are passed on piece by piece.
 
 use super::progress::{Leash, UnderWay};
 use super::upstream::Return;
@@ -24,7 +24,7 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body in memory, whose place is given back when it has been sent.
+/// Wraps a body in memory, whose place is freed when it has been sent.
 pub(super) fn held(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
     Full::new(bytes)
         .map_frame(move |frame| {
@@ -43,13 +43,13 @@ enum Ended {
     Quiet,
 }
 
-/// A body that passes as long as it moves and the rules let it.
+/// A body that is passed on as long as it moves and the rules allow it.
 pub(super) struct Passing<B> {
     body: B,
     leash: Leash,
     idle_timeout: Duration,
     quiet: Option<Pin<Box<Sleep>>>,
-    /// What the end of an answer sets free.
+    /// Released at the end of an answer.
     _under_way: Option<UnderWay>,
     connection: Option<Return>,
 }
@@ -76,7 +76,7 @@ where
         passing
     }
 
-    /// The connection of an answer that is complete can have the next request.
+    /// Gives the connection back for the next request if the answer is complete.
     fn give_back_at_end(&mut self) {
         if self.body.is_end_stream() {
             self.connection.take().into_iter().for_each(Return::give_back);

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use types::egress::EgressDecision;
 use types::kinds::network::ProxyTarget;
 
-/// The requests of one connection.
+/// Handles the requests of one connection.
 pub(super) struct Exchange {
     shared: Arc<Shared>,
     client: Arc<Client>,
@@ -36,13 +36,13 @@ pub(super) struct Exchange {
     tasks: Tasks,
 }
 
-/// A request as it goes out, but for what depends on the connection it goes out with.
+/// A request that is ready to be sent, except for what depends on the connection it is sent on.
 struct Outgoing {
     method: Method,
     path: PathAndQuery,
     headers: HeaderMap,
     body: Body,
-    /// Whether it may be asked twice, because asking changes nothing and it has no body.
+    /// Whether it may be sent twice, because it changes nothing and has no body.
     is_repeatable: bool,
     upgrade: Option<Upgrade>,
     version: Version,
@@ -129,7 +129,7 @@ impl Exchange {
         Ok(response)
     }
 
-    /// The body as it goes out: as it comes, or as a whole with what is put into it.
+    /// Returns the body to send: as it arrives, or collected, with something injected.
     async fn body(
         &self,
         parts: &mut Parts,
@@ -167,7 +167,7 @@ impl Exchange {
         let Parts { method, uri, mut headers, version, .. } = parts;
         let path = uri.into_parts().path_and_query;
         let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-        // Hyper has told the program to go on when the body was asked for.
+        // Hyper has told the program to continue when the body was asked for.
         headers.remove(header::EXPECT);
         let id = inject::uuid(self.shared.world.random_bytes(), 4);
         let id = HeaderValue::try_from(id)
@@ -231,7 +231,7 @@ impl Exchange {
         response
     }
 
-    /// Sends it, and once more where a connection turns out to have ended before.
+    /// Sends a request, and again if a connection turns out to have ended before it was used.
     async fn send(
         &self,
         target: &Target,
@@ -269,7 +269,8 @@ impl Exchange {
     }
 }
 
-/// The rules that add something. What an upstream may send back as it came gets nothing added.
+/// Returns the rules that add something. A request that an upstream may echo back unchanged gets
+/// nothing added.
 fn routes<'a>(
     policy: &'a Policy,
     target: &Target,
@@ -288,12 +289,12 @@ fn routes<'a>(
 
 fn rule_of(routes: &[&ProxyTarget]) -> String {
     let destinations = routes.iter().filter_map(|route| route.destinations.as_ref()).flatten();
-    // It is for people: the first few tell which rule it is.
+    // For people: the first few are enough to recognize the rule.
     let destinations: Vec<&str> = destinations.map(String::as_str).take(8).collect();
     format!("routing: {}", destinations.join(", "))
 }
 
-/// A request in the words of the connection that it goes out with.
+/// Builds a request for the HTTP version of the connection it is sent on.
 fn prepare(
     target: &Target,
     (method, path): (&Method, &PathAndQuery),
@@ -313,7 +314,7 @@ fn prepare(
         (Uri::from(path.clone()), Version::HTTP_11)
     };
     if is_two {
-        // It says no more than that trailers are welcome, and gRPC insists on it.
+        // It only says that trailers are welcome, and gRPC insists on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if let Some(upgrade) = upgrade {
@@ -327,7 +328,8 @@ fn prepare(
     Ok(request)
 }
 
-/// What of an answer is not for the program: another way to the same host would be one past the rules.
+/// Removes headers of an answer that are not for the program. An alternative service for the host
+/// would be a way around the rules.
 pub(super) fn clean_answer(headers: &mut HeaderMap) {
     headers::remove_hop(headers);
     headers.remove(header::ALT_SVC);

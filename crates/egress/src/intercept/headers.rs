@@ -1,4 +1,4 @@
-//! Headers of one connection, which are not for the next.
+//! Headers that apply to one connection and must not be passed on to the next.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -18,7 +18,7 @@ static HOP: [HeaderName; 9] = [
     HTTP2_SETTINGS,
 ];
 
-/// Names that end a message or say whom it is for stay, whatever `Connection` says of them.
+/// Headers that end a message or say whom it is for. They stay even if `Connection` lists them.
 static KEPT: [HeaderName; 2] = [header::CONTENT_LENGTH, header::HOST];
 
 pub(super) fn remove_hop(headers: &mut HeaderMap) {
@@ -31,7 +31,7 @@ pub(super) fn remove_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The parts of a list in a header.
+/// Returns the items of a list in a header.
 pub(super) fn tokens<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -40,7 +40,7 @@ pub(super) fn tokens<'a>(
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|token| !token.is_empty())
 }
 
-/// HTTP/2 may have cookies one by one, HTTP/1.1 has them in one header.
+/// Joins cookies into one header for HTTP/1.1. HTTP/2 may send them one by one.
 pub(super) fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
         return;
@@ -48,7 +48,7 @@ pub(super) fn join_cookies(headers: &mut HeaderMap) {
     let is_sensitive = headers.get_all(header::COOKIE).iter().any(HeaderValue::is_sensitive);
     let cookies: Vec<&[u8]> =
         headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
-    // Values of headers, joined by what they may hold, are one.
+    // Valid values that are joined by valid characters are a valid value.
     if let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
         joined.set_sensitive(is_sensitive);
         headers.insert(header::COOKIE, joined);

@@ -1,9 +1,10 @@
-//! Connections that are opened: each request in them is judged, given what rules add, and asked of
-//! its host in our own name.
+//! Connections that are opened. Each request in them is judged, gets what rules add, and is sent to
+//! its host on a connection of our own.
 //!
 //! ```text
 //! serve: TLS of ours, HTTP/1.1 or HTTP/2 ──┐
-//! forward: one request of the proxy ───────┴→ target → exchange → upstream (TLS, HTTP/1.1 or HTTP/2)
+//! forward: one request to the proxy ───────┴→ target → exchange → upstream (TLS, HTTP/1.1 or
+//! HTTP/2)
 //! ```
 
 mod body;
@@ -64,26 +65,29 @@ pub(crate) struct Shared {
     bodies: Mutex<HashMap<InstanceName, Weak<Semaphore>>>,
 }
 
-/// What a request, a connection or an instance may take of this machine and of its time.
+/// Limits and timeouts for a request, a connection or an instance.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    /// Of the head of a message, at least 8 KiB.
+    /// Size of a message's head, at least 8 KiB.
     pub(crate) head_bytes_max: usize,
-    /// For the head of a request, and for a connection without any request.
+    /// Time for the head of a request, and for a connection without requests.
     pub(crate) head_timeout: Duration,
-    /// For TLS on either side.
+    /// Time for TLS on either side.
     pub(crate) handshake_timeout: Duration,
-    /// For a place, a connection and the head of an answer, while nothing is sent.
+    /// Time for a free place, a connection and the head of an answer, counted while nothing is
+    /// sent.
     pub(crate) answer_timeout: Duration,
-    /// In which nothing moves in either direction.
+    /// How long nothing may move in either direction.
     pub(crate) idle_timeout: Duration,
-    /// Requests of one connection at once.
+    /// Concurrent requests on one connection.
     pub(crate) streams_max: u32,
-    /// Connections that one connection of an instance leads to, where they hold one request each.
+    /// Connections to hosts that one connection of an instance may use at once, if each carries one
+    /// request.
     pub(crate) upstreams_max: usize,
-    /// Bodies of one instance in memory at once, a mebibyte each, because something is put into them.
+    /// Request bodies of one instance that are held in memory, up to a mebibyte each, because
+    /// something is injected into them.
     pub(crate) bodies_max: usize,
-    /// For the rest of requests that were refused.
+    /// Reads the rest of requests that were refused.
     pub(crate) linger: Linger,
 }
 
@@ -103,7 +107,7 @@ impl Default for Limits {
     }
 }
 
-/// What hyper needs for the head of a message.
+/// The smallest head that hyper accepts.
 const HEAD_BYTES_MIN: usize = 8192;
 
 impl Shared {
@@ -123,7 +127,7 @@ impl Shared {
         self.limits.head_bytes_max.max(HEAD_BYTES_MIN)
     }
 
-    /// The places of an instance for bodies in memory.
+    /// Returns the semaphore that limits an instance's bodies in memory.
     fn bodies_of(&self, instance: &InstanceName) -> Arc<Semaphore> {
         let mut bodies = self.bodies.lock();
         if let Some(places) = bodies.get(instance).and_then(Weak::upgrade) {
@@ -136,7 +140,7 @@ impl Shared {
     }
 }
 
-/// Where a connection leads to.
+/// The destination of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct To {
     pub(crate) host: Host,
@@ -144,8 +148,8 @@ pub(crate) struct To {
     pub(crate) is_tls: bool,
 }
 
-/// Serves a connection of `client` until it ends, with all that follows from it. The caller has
-/// judged `to`; here each request is judged once more.
+/// Serves a connection of `client` until it and everything it led to has ended. The caller has
+/// judged `to`; each request is judged again here.
 pub(crate) async fn serve<S>(shared: Arc<Shared>, client: Arc<Client>, stream: S, to: To)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -164,7 +168,7 @@ where
         }
         Err(error) => {
             let To { host, port, .. } = to;
-            // As a program does that knows its certificate.
+            // Typically the program pins the certificate it expects.
             let rule = format!("TLS was opened for rules, and the program ended it: {error}");
             let note = Note { rule, ..Note::new(EgressDecision::Failed, host.to_string(), port) };
             shared.events.note(&client.instance, note);
@@ -182,11 +186,11 @@ where
     timeout(shared.limits.handshake_timeout, TlsAcceptor::from(tls).accept(stream)).await?
 }
 
-/// Which HTTP a client speaks.
+/// The version of HTTP that a client speaks.
 enum Speaks {
     One,
     Two,
-    /// Its first bytes tell.
+    /// Decided by its first bytes.
     Either,
 }
 
@@ -228,14 +232,14 @@ where
             }
         }
     }
-    // Tunnels that requests have become go on.
+    // Tunnels that requests have turned into go on.
     tasks.ended().await;
 }
 
-/// For a client to take note that a connection ends.
+/// How long a client gets to notice that its connection is closing.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Of an answer, held for a client of HTTP/2 that does not read it.
+/// How much of an answer is buffered for an HTTP/2 client that does not read it.
 const SEND_BYTES_MAX: usize = 64 << 10;
 
 fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks> {
@@ -244,7 +248,7 @@ fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Some programs say by that that they have asked all they want to ask.
+        // Some programs close their side to say that they have sent all their requests.
         .half_close(true)
         .header_read_timeout(shared.limits.head_timeout)
         .max_buf_size(head_bytes_max);
@@ -267,8 +271,8 @@ impl To {
     }
 }
 
-/// Asks for what one request of the explicit proxy says, whose address is in its absolute form. What it
-/// turns into is among `tasks`.
+/// Passes on one request to the explicit proxy, which has an absolute URI. Whatever it turns into
+/// is added to `tasks`.
 pub(crate) async fn forward(
     shared: Arc<Shared>,
     client: Arc<Client>,

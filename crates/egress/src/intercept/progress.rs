@@ -1,4 +1,4 @@
-//! When something moved last, and whether rules still let it.
+//! Tracks when something moved last, and whether the rules still allow it.
 
 use crate::client::Client;
 use crate::policy::{Policy, RequestVerdict};
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use types::parts::hosts::Host;
 
-/// Of a connection, or of one request.
+/// The progress of a connection or of one request.
 #[derive(Debug)]
 pub(super) struct Progress {
     begun: Instant,
-    /// Milliseconds after the beginning.
+    /// Milliseconds after `begun`.
     moved_at: AtomicU64,
     requests: AtomicUsize,
 }
 
-/// A request that is under way.
+/// Marks a request as in progress while it exists.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Progress>);
 
@@ -34,7 +34,7 @@ impl Progress {
         self.moved_at.store(now, Ordering::Relaxed);
     }
 
-    /// For how long nothing has moved.
+    /// Returns for how long nothing has moved.
     pub(super) fn quiet(&self) -> Duration {
         let moved_at = Duration::from_millis(self.moved_at.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(moved_at)
@@ -50,7 +50,7 @@ impl Progress {
         UnderWay(Arc::clone(self))
     }
 
-    /// Waits for something as long as things move. `None`: they did not for `limit`.
+    /// Waits for a future as long as something moves. Returns `None` if nothing moved for `limit`.
     pub(super) async fn while_moving<T>(
         &self,
         limit: Duration,
@@ -77,7 +77,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// A request that was let pass, and is judged anew when the rules have changed since.
+/// A request that the rules let pass, and that is judged again when they have changed.
 #[derive(Debug, Clone)]
 pub(super) struct Leash {
     client: Arc<Client>,
@@ -113,7 +113,8 @@ impl Leash {
         &self.asked
     }
 
-    /// Whether what moves may: to be asked with each piece.
+    /// Returns whether the rules still let the request pass. Must be called for each piece that
+    /// moves.
     pub(super) fn holds(&mut self) -> bool {
         self.connection.moved();
         self.own.moved();

@@ -42,7 +42,7 @@ impl Refusal {
         }
     }
 
-    /// For programs.
+    /// Returns the code for programs.
     fn code(&self) -> &'static str {
         match self {
             Self::BadRequest(_) => "bad_request",
@@ -56,7 +56,7 @@ impl Refusal {
         }
     }
 
-    /// What decided, in the words of the rules' owner.
+    /// Returns what decided, in words that the owner of the rules knows.
     fn rule(&self) -> Option<&str> {
         match self {
             Self::Blocked { rule } => Some(rule),
@@ -65,7 +65,7 @@ impl Refusal {
         }
     }
 
-    /// What is told of it to the owner of the rules, if it is theirs to know.
+    /// Returns the event for the owner of the rules, if it concerns them.
     pub(super) fn note(&self, host: &Host, port: u16) -> Option<Note> {
         let decision = match self {
             Self::Blocked { .. } | Self::Upstream(Failure::Dial(DialError::Inside(_))) => {
@@ -85,7 +85,7 @@ impl Refusal {
     }
 }
 
-/// The form of all answers of ours to requests that go out.
+/// Builds an answer. All our own answers to outgoing requests have this form.
 fn answer(
     status: StatusCode,
     code: &'static str,
@@ -104,12 +104,12 @@ fn answer(
     response
 }
 
-/// The answer to what a rule blocks, wherever it is found out.
+/// Returns the answer to anything that a rule blocks, wherever that is found.
 pub(crate) fn blocked(rule: &str) -> Response<Body> {
     Refusal::Blocked { rule: rule.to_owned() }.answer()
 }
 
-/// The answer to a connection that cannot be made, and what is told of it.
+/// Returns the answer if a connection cannot be made, and the event about it.
 pub(crate) fn unreached(
     error: DialError,
     host: &Host,

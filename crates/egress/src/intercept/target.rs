@@ -1,4 +1,5 @@
-//! Whom a request is for: its own address says so, not the connection that it came with.
+//! Finds out which host a request is for. The request says so itself, not the connection it came
+//! on.
 
 use super::To;
 use super::refusal::Refusal;
@@ -13,12 +14,12 @@ pub(super) struct Target {
     pub(super) host: Host,
     pub(super) port: u16,
     pub(super) is_tls: bool,
-    /// As the request is to say it: only with a port that the program said.
+    /// The authority to send: it has a port only if the program gave one.
     pub(super) authority: String,
 }
 
 impl Target {
-    /// `to` is where the connection leads, if it leads anywhere.
+    /// Reads the target of a request. `to` is where its connection leads, if that is fixed.
     pub(super) fn of(parts: &Parts, to: Option<&To>, scheme: &Scheme) -> Result<Self, Refusal> {
         let is_tls = *scheme == Scheme::HTTPS;
         let Some(authority) = authority(parts)? else {
@@ -50,8 +51,8 @@ impl Target {
     }
 }
 
-/// What a request says in its address or, without that, in its header. What the header says beside
-/// an address is not looked at, and never sent on.
+/// Returns the authority in the request's URI, or else its `Host` header. A header in addition to
+/// the URI is ignored, and never sent on.
 fn authority(parts: &Parts) -> Result<Option<Authority>, Refusal> {
     let mut hosts = parts.headers.get_all(header::HOST).iter();
     let host = hosts.next();
@@ -105,7 +106,7 @@ mod tests {
             ("/", &["c.d"], Some(&tls), None),
             ("/", &["c.d"], Some(&plain), is("c.d", 8443, "c.d")),
             ("/", &["c.d:81"], Some(&plain), is("c.d", 81, "c.d:81")),
-            // The address of a request counts, not the header beside it.
+            // The request's URI counts, not the header next to it.
             ("http://c.d/x", &["a.b"], Some(&tls), None),
             ("http://a.b/x", &["c.d"], Some(&tls), is("a.b", 8443, "a.b")),
             ("http://c.d/x", &["a.b"], None, is("c.d", 80, "c.d")),

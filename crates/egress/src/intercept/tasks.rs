@@ -1,4 +1,4 @@
-//! What a connection has running beside itself, ended with it.
+//! Background tasks of a connection, which end with it.
 
 use hyper::rt::Executor;
 use std::future::Future;
@@ -12,14 +12,14 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// They end when the guard goes.
+    /// Creates a set of tasks that are stopped when the guard is dropped.
     pub(crate) fn stopped_with_guard() -> (Self, DropGuard) {
         let tasks = Self { stop: CancellationToken::new(), awaited: TaskTracker::new() };
         let guard = tasks.stop.clone().drop_guard();
         (tasks, guard)
     }
 
-    /// Runs something that a connection waits for at its end.
+    /// Spawns a task that the connection waits for before it ends.
     pub(super) fn spawn_awaited(&self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.awaited.spawn(async move {

@@ -16,7 +16,7 @@ fn map(entries: &[(&str, &str)]) -> TextMap {
     entries.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// A rule with a key for `api.test`, which everything but one folder of is allowed.
+/// Rules with a key for `api.test`, of which everything but one folder is allowed.
 fn rules() -> EgressRules {
     let target = ProxyTarget {
         destinations: Some(list(&["api.test"])),
@@ -116,7 +116,7 @@ async fn a_connection_is_for_one_host() {
     lab.site("api.test", &["h2", "http/1.1"]).await;
     lab.site("other.test", &["http/1.1"]).await;
     lab.plain_site("other.test").await;
-    // With a key that is for the host of the connection, and the name of another.
+    // A certificate for the host of the connection, but the name of another host.
     let mut browser = lab.browse("api.test", "http/1.1").await;
     let page = browser.fetch(request_one("GET", "https://other.test/", "")).await;
     assert_eq!((page.status, page.error()), (421, "misdirected_request"));
@@ -125,7 +125,7 @@ async fn a_connection_is_for_one_host() {
     let mut browser = lab.browse("other.test", "h2").await;
     assert_eq!(browser.fetch(request("GET", "https://api.test/", "")).await.status, 421);
     assert!(lab.dialed().is_empty());
-    // Without TLS each request is for whom it says, by the rules for that one.
+    // Without TLS, each request is for the host it names, by that host's rules.
     let mut browser = lab.browse_plain("api.test").await;
     let page = browser.fetch(request_one("GET", "http://other.test/", "")).await;
     assert_eq!(page.status, 200);
@@ -209,7 +209,7 @@ async fn nothing_is_added_to_what_shows_it() {
     let page = browser.fetch(request_one("TRACE", "https://api.test/", "")).await;
     assert_eq!((page.status, page.error()), (405, "method_not_allowed"));
     assert!(lab.dialed().is_empty());
-    // Nothing of a key is on disk.
+    // No key is on disk.
     for folder in lab.folders() {
         for file in std::fs::read_dir(folder.path()).unwrap() {
             let content = std::fs::read(file.unwrap().path()).unwrap();

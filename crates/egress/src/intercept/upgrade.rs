@@ -1,4 +1,4 @@
-//! Requests that become tunnels, such as WebSockets.
+//! Requests that turn into tunnels, such as WebSockets.
 
 use super::body::{self, Body};
 use super::exchange::clean_answer;
@@ -16,14 +16,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::time::timeout;
 
-/// What a program asks to speak instead of HTTP/1.1.
+/// A program's request to speak another protocol instead of HTTP/1.1.
 pub(super) struct Upgrade {
     protocol: HeaderValue,
     program: OnUpgrade,
 }
 
 impl Upgrade {
-    /// `None` also for protocols in which there would be requests that nobody judges.
+    /// Takes the upgrade out of a request. Returns `None` also for protocols that could carry
+    /// requests which nobody judges.
     pub(super) fn take(parts: &mut Parts) -> Option<Self> {
         let is_asked = parts.version == Version::HTTP_11
             && tokens(&parts.headers, &header::CONNECTION)
@@ -43,7 +44,7 @@ impl Upgrade {
         &self.protocol
     }
 
-    /// Joins both sides, and answers that it is done.
+    /// Connects both sides and returns the answer that says so.
     pub(super) fn begin(
         self,
         mut response: Response<Incoming>,
@@ -83,7 +84,7 @@ async fn tunnel(program: Upgraded, upstream: Upgraded, leash: Leash, idle_timeou
     let (from_upstream, to_upstream) = split(TokioIo::new(upstream));
     let out = pump(from_program, to_upstream, leash.clone(), idle_timeout);
     let back = pump(from_upstream, to_program, leash, idle_timeout);
-    // An error ends both directions, the end of one only that one.
+    // An error ends both directions, but the end of one direction only that one.
     let ended = tokio::try_join!(out, back);
     if let Err(error) = ended {
         tracing::debug!(%error, "a tunnel ended");

@@ -1,4 +1,4 @@
-//! Connections to hosts, for the requests of one connection of an instance.
+//! Connections to hosts, for the requests on one connection of an instance.
 
 use super::Shared;
 use super::body::{Body, BoxError};
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use types::parts::hosts::Host;
 
-/// Why a host has not answered. The texts are for whoever asked.
+/// Why a host did not answer. The texts are shown to the program.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("{0}")]
@@ -39,7 +39,7 @@ pub(super) enum Failure {
     Broken { host: Host, error: BoxError },
 }
 
-/// What hyper says of an error without its own cause is only where it happened.
+/// Adds the cause of an error. Hyper's own text only says where it happened.
 fn cause(error: &BoxError) -> String {
     let source = error.source().map(|source| format!(": {source}"));
     format!("{error}{}", source.unwrap_or_default())
@@ -62,10 +62,10 @@ impl Failure {
     }
 }
 
-/// Whom we trust out there.
+/// The TLS configurations for connections to hosts.
 pub(crate) struct UpstreamTls {
     either: Arc<ClientConfig>,
-    /// For what HTTP/2 has no words.
+    /// For what HTTP/2 cannot express, such as upgrades.
     one: Arc<ClientConfig>,
 }
 
@@ -78,7 +78,7 @@ pub enum RootsError {
 }
 
 impl UpstreamTls {
-    /// With the authorities that this machine trusts, and those of a file.
+    /// Trusts the authorities that this machine trusts, and those in a file.
     pub(crate) fn of_machine(extra: Option<&Path>) -> Result<Self, RootsError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -104,17 +104,17 @@ impl UpstreamTls {
     }
 }
 
-/// Which HTTP a connection has to have.
+/// The HTTP version that a connection must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Whatever both sides have.
+    /// Whatever both sides support.
     Any,
     One,
-    /// Without TLS nobody asks: what the program speaks is passed on.
+    /// HTTP/2 without TLS. There is no negotiation then, so the program's own choice is passed on.
     Two,
 }
 
-/// Where connections that are kept lead to.
+/// Where a kept connection leads.
 type Origin = (Host, u16, bool);
 
 impl Target {
@@ -125,7 +125,8 @@ impl Target {
 
 pub(super) struct Upstreams {
     kept: Mutex<Vec<(Origin, Kept)>>,
-    /// Whoever is first finds out which HTTP a host has: with HTTP/2 one connection is enough.
+    /// Held by the first request, which finds out the HTTP version of a host. With HTTP/2, one
+    /// connection is enough.
     first: tokio::sync::Mutex<()>,
     is_one: AtomicBool,
     places: Arc<Semaphore>,
@@ -134,11 +135,11 @@ pub(super) struct Upstreams {
 
 enum Kept {
     One(http1::SendRequest<Body>),
-    /// With the place that those who use it hold together.
+    /// With the place that all requests on it share.
     Two(http2::SendRequest<Body>, Weak<Place>),
 }
 
-/// One of the connections that may have requests at once.
+/// A permit for one of the connections that can be in use at once.
 type Place = OwnedSemaphorePermit;
 
 enum Sender {
@@ -146,12 +147,12 @@ enum Sender {
     Two(http2::SendRequest<Body>),
 }
 
-/// A connection that can have a request now.
+/// A connection that can take a request now.
 pub(super) struct Lent {
     sender: Sender,
     origin: Origin,
     _place: Arc<Place>,
-    /// Whether it had requests before: then its host may have ended it meanwhile.
+    /// Whether it was used before, so that its host may have closed it since.
     pub(super) is_used: bool,
 }
 
@@ -177,9 +178,9 @@ impl Return {
     }
 }
 
-/// Connections without a request, of one connection of an instance.
+/// How many unused connections are kept for one connection of an instance.
 const KEPT_MAX: usize = 8;
-/// For a connection to notice that its last exchange is over.
+/// How long to wait for a connection to notice that its last exchange has ended.
 const READY_WAIT: Duration = Duration::from_millis(50);
 
 impl Upstreams {
@@ -193,7 +194,7 @@ impl Upstreams {
         }
     }
 
-    /// A connection to where a request is for. The caller has judged it.
+    /// Returns a connection for a request, which the caller has judged.
     pub(super) async fn lend(
         &self,
         shared: &Shared,
@@ -230,8 +231,8 @@ impl Upstreams {
         Arc::new(place.expect("the places of a connection"))
     }
 
-    /// Lets the requests that come next use a connection as well. The one that has waited longest
-    /// makes room: it ends with its last request.
+    /// Makes an HTTP/2 connection available to later requests too. If there are too many, the one
+    /// kept longest is dropped, and ends with its last request.
     fn share(&self, origin: Origin, two: http2::SendRequest<Body>, place: &Arc<Place>) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT_MAX {
@@ -263,12 +264,12 @@ impl Upstreams {
         }
     }
 
-    /// A place for a connection of HTTP/2 that had no requests for a while.
+    /// Returns a place for an HTTP/2 connection that had no requests for a while.
     async fn place_again(&self, origin: &Origin) -> Arc<Place> {
         let place = self.place().await;
         for (known, kept) in self.kept.lock().iter_mut() {
             match kept {
-                // Another request was sooner: the place is the one of both.
+                // Another request was faster, so both share its place.
                 Kept::Two(_, of) if known == origin => match of.upgrade() {
                     Some(sooner) => return sooner,
                     None => *of = Arc::downgrade(&place),
@@ -296,7 +297,7 @@ impl Upstreams {
         }
     }
 
-    /// Forgets the connection that all requests to a host share, because it gives no answers.
+    /// Forgets the connection that all requests to a host share, because it does not answer.
     pub(super) fn forget(&self, target: &Target) {
         let origin = target.origin();
         self.kept.lock().retain(|(known, kept)| *known != origin || matches!(kept, Kept::One(_)));
@@ -312,7 +313,7 @@ impl Upstreams {
         let host = &target.host;
         let dialed = shared.dial.dial(client, host, target.port).await.map_err(Failure::Dial)?;
         if dialed.set_nodelay(true).is_err() {
-            // It only makes small requests slower.
+            // This only delays small requests.
             tracing::debug!(%host, "a connection does not send at once");
         }
         if !target.is_tls {

@@ -1,4 +1,4 @@
-//! Bytes that no honest program sends.
+//! Tests with bytes that no honest program sends.
 
 use super::super::*;
 use super::lab::{Lab, request_one};
@@ -6,13 +6,13 @@ use super::rules;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// Of a connection on which the rest never comes.
+/// Short limits, for connections on which the rest never arrives.
 fn short() -> Limits {
     let short = Duration::from_millis(250);
     Limits { head_timeout: short, idle_timeout: short, ..Limits::default() }
 }
 
-/// Writes bytes on a connection without TLS, and reads until it is ended.
+/// Sends bytes on a connection without TLS, and reads until it ends.
 async fn say(lab: &Lab, bytes: &[u8]) -> String {
     let mut stream = lab.open("api.test", false);
     let mut said = Vec::new();
@@ -22,7 +22,7 @@ async fn say(lab: &Lab, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
-/// The statuses of answers.
+/// Returns the statuses of answers.
 fn statuses(said: &str) -> Vec<&str> {
     let answers = said.split("HTTP/1.1 ").skip(1);
     let status = |answer: &&str| answer.bytes().all(|byte| byte.is_ascii_digit());
@@ -41,7 +41,7 @@ async fn a_request_is_one_request() {
         )
     };
     for (bytes, wanted) in [
-        // Both lengths: what hyper takes for the end is the end on both sides.
+        // Both lengths: both sides must agree with hyper about where the message ends.
         (
             post(
                 "content-length: 5\r\ntransfer-encoding: chunked",
@@ -145,7 +145,7 @@ async fn a_body_that_is_waited_for_is_asked_for() {
     let mut said = String::new();
     stream.read_to_string(&mut said).await.unwrap();
     assert!(said.ends_with(r#"{"field":"hush"}"#), "{said}");
-    // What is blocked is not asked for.
+    // A blocked request is not sent.
     let head = head.replace("/x", "/admin");
     let said = say(&lab, head.as_bytes()).await;
     assert!(said.starts_with("HTTP/1.1 403"), "{said}");
@@ -160,7 +160,7 @@ async fn an_instance_has_a_share_of_the_memory() {
     let mut slow = lab.open("api.test", false);
     let head = "POST /x HTTP/1.1\r\nhost: api.test\r\ncontent-length: 9\r\n\r\nhalf";
     slow.write_all(head.as_bytes()).await.unwrap();
-    // Its body never comes, so that its place is free again after a while.
+    // Its body never arrives, so its place is freed after a while.
     let mut said = vec![0; 12];
     slow.read_exact(&mut said).await.unwrap();
     assert_eq!(said, b"HTTP/1.1 408");
@@ -170,7 +170,7 @@ async fn an_instance_has_a_share_of_the_memory() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-    /// Whatever is written, nothing forbidden is reached, and no key goes to another host.
+    /// Whatever is sent, nothing forbidden is reached and no key goes to another host.
     #[test]
     fn nothing_forbidden_passes(
         pieces in proptest::collection::vec(prop_oneof![

@@ -25,7 +25,7 @@ pub(super) struct Lab {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Arc<Client>,
     places: Arc<Places>,
-    /// Of the internet, which our way out trusts.
+    /// The authority of the internet, which our way out trusts.
     world_authority: Arc<Authority>,
     folders: [tempfile::TempDir; 2],
 }
@@ -60,7 +60,7 @@ pub(super) fn name(text: &str) -> Host {
     Host::parse(text).unwrap()
 }
 
-/// The time as TLS knows it.
+/// A world with the real time, which TLS needs.
 fn world() -> World {
     let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
     World::new(move || Timestamp::from_ms(now().try_into().unwrap()), fixture::fill)
@@ -87,12 +87,12 @@ impl Lab {
         Self { shared: Arc::new(shared), client, places, world_authority, folders }
     }
 
-    /// A host with TLS, speaking what `alpn` lists.
+    /// Starts a host with TLS that supports the protocols in `alpn`.
     pub(super) async fn site(&self, host: &str, alpn: &[&str]) {
         self.site_named(host, host, alpn).await;
     }
 
-    /// A host that shows the certificate of another.
+    /// Starts a host that presents the certificate of another.
     pub(super) async fn site_named(&self, host: &str, shown: &str, alpn: &[&str]) {
         let tls = self.world_authority.tls(&name(shown)).unwrap();
         let mut tls = ServerConfig::clone(&tls);
@@ -124,13 +124,13 @@ impl Lab {
         });
     }
 
-    /// The hosts that were dialed since the last time.
+    /// Returns the hosts that were dialed since the last call.
     pub(super) fn dialed(&self) -> Vec<String> {
         let dialed = std::mem::take(&mut *self.places.dialed.lock());
         dialed.iter().map(Host::to_string).collect()
     }
 
-    /// A connection of the program that leads to `host`.
+    /// Opens a connection of the program that leads to `host`.
     pub(super) fn open(&self, host: &str, is_tls: bool) -> DuplexStream {
         let (program, ours) = duplex(64 << 10);
         let to = To { host: name(host), port: if is_tls { 443 } else { 80 }, is_tls };
@@ -168,7 +168,7 @@ impl Lab {
         Program::one(TokioIo::new(self.open(host, false))).await
     }
 
-    /// A connection to the explicit proxy.
+    /// Opens a connection to the explicit proxy.
     pub(super) fn proxy(&self) -> DuplexStream {
         let (program, ours) = duplex(64 << 10);
         let (shared, client) = (Arc::clone(&self.shared), Arc::clone(&self.client));
@@ -200,7 +200,7 @@ impl Lab {
     }
 }
 
-/// What runs in the instance.
+/// A program in the instance.
 pub(super) enum Program {
     One(http1::SendRequest<Body>),
     Two(http2::SendRequest<Body>),
@@ -243,7 +243,7 @@ impl Program {
         self.try_ask(request).await.unwrap()
     }
 
-    /// The status, the headers and the whole body.
+    /// Returns the status, the headers and the whole body.
     pub(super) async fn fetch(&mut self, request: Request<Body>) -> Fetched {
         let (parts, body) = self.ask(request).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -267,7 +267,7 @@ impl Fetched {
     }
 }
 
-/// A request for a connection of either HTTP.
+/// Builds a request for a connection of either HTTP version.
 pub(super) fn request(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
     let body: Vec<u8> = body.into();
     let uri: http::Uri = uri.parse().unwrap();
@@ -279,7 +279,7 @@ pub(super) fn request(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> Requ
     request.uri(uri).body(body::full(body)).unwrap()
 }
 
-/// The same in the form that HTTP/1.1 has on a connection to the host itself.
+/// Builds the same request in the form that HTTP/1.1 uses on a connection to the host itself.
 pub(super) fn request_one(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
     let mut request = request(method, uri, body);
     *request.uri_mut() = request.uri().path_and_query().unwrap().clone().into();

@@ -1,4 +1,4 @@
-//! What goes on for longer than a question and its answer.
+//! Tests of exchanges that last longer than a question and its answer.
 
 use super::super::*;
 use super::lab::{Lab, request, request_one};
@@ -16,7 +16,7 @@ use types::egress::EgressRules;
 
 type Pieces = mpsc::Sender<Bytes>;
 
-/// A body that is written piece by piece.
+/// Returns a body, and a sender to write it piece by piece.
 fn written() -> (Pieces, Body) {
     let (pieces, mut read) = mpsc::channel::<Bytes>(1);
     let stream = futures_util::stream::poll_fn(move |cx| {
@@ -65,7 +65,7 @@ async fn a_connection_that_ended_meanwhile_is_made_anew() {
         tokio::spawn(async move {
             let mut head = [0; 16];
             stream.read_exact(&mut head).await.unwrap();
-            // It says nothing of the end that follows.
+            // It does not announce that the connection will end.
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
         });
     })
@@ -122,7 +122,7 @@ async fn http2_without_tls_stays_that() {
     assert!(page.text.contains("Bearer hush"));
 }
 
-/// Each host of a program's own choosing would be a connection more.
+/// Otherwise each host that a program chooses would add a connection.
 #[tokio::test]
 async fn one_connection_does_not_keep_connections_to_all_hosts() {
     let lab = Lab::new(rules());
@@ -136,7 +136,7 @@ async fn one_connection_does_not_keep_connections_to_all_hosts() {
         let page = browser.fetch(request("GET", &format!("http://{host}/x"), "")).await;
         assert!(page.text.starts_with(&format!("HTTP/2.0 GET /x {host}")), "{}", page.text);
     }
-    // The last one was kept, the first one had to make room.
+    // The last one was kept; the first one had to make room.
     assert_eq!(lab.dialed().len(), hosts.len() + 1);
 }
 
@@ -210,7 +210,7 @@ async fn web_sockets_pass_until_the_rules_end_them() {
     }));
     plain.send(Message::text("on")).await.unwrap();
     assert_eq!(plain.next().await.unwrap().unwrap(), Message::text("on"));
-    // What was sent before the end is known may seem to go out.
+    // What is sent before the end is known may seem to go out.
     let _ = sealed.send(Message::text("no more")).await;
     assert!(!matches!(sealed.next().await, Some(Ok(message)) if message.is_text()));
 }
@@ -264,7 +264,7 @@ async fn a_quiet_connection_ends() {
     };
     let lab = Lab::with_limits(rules(), limits);
     lab.site("api.test", &["h2", "http/1.1"]).await;
-    // Nothing, half a head, and an open stream that nobody writes to.
+    // Nothing, half of a head, and an open stream that nobody writes to.
     let mut ends = Vec::new();
     for begun in ["", "PRI * HTTP/2", "GET / HTTP/1.1\r\nhost: api.test\r\n"] {
         let mut stream = lab.open("api.test", false);
