@@ -1,5 +1,5 @@
-//! The way out between clients and servers on loopback: addresses of 127.0.0.0/24 are instances,
-//! those of 127.1.0.0/16 the internet, and all others the inside.
+//! Tests the way out between clients and servers on loopback. Addresses in 127.0.0.0/24 are
+//! instances, those in 127.1.0.0/16 are the internet, and all others are inside.
 
 mod names;
 mod opened;
@@ -31,7 +31,7 @@ pub(super) const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 pub(super) const OUT_THERE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
 pub(super) const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 2);
 pub(super) const INSIDE: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
-/// Longer than anything takes here.
+/// Longer than anything takes in these tests.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 type Originals = Arc<Mutex<HashMap<SocketAddr, SocketAddrV4>>>;
@@ -43,7 +43,7 @@ pub(super) struct Net {
     _folder: tempfile::TempDir,
 }
 
-/// The time as TLS knows it.
+/// A world with the real time, which TLS needs.
 pub(super) fn world() -> World {
     let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
     World::new(move || Timestamp::from_ms(now().try_into().unwrap()), fixture::fill)
@@ -122,12 +122,13 @@ impl Net {
         tokio::time::timeout(LONG, set).await.expect("what was cut is gone");
     }
 
-    /// A connection that the firewall diverts.
+    /// Opens a connection as if the firewall had redirected it.
     pub(super) async fn divert(&self, from: Ipv4Addr, to: SocketAddrV4) -> TcpStream {
         self.try_divert(from, to).await.unwrap()
     }
 
-    /// The same where it may be refused before the client has noticed that it is there.
+    /// Like [`Net::divert`], but the connection may be refused before the client notices that it
+    /// exists.
     pub(super) async fn try_divert(
         &self,
         from: Ipv4Addr,
@@ -142,7 +143,7 @@ impl Net {
         (Ipv4Addr::LOCALHOST, port).into()
     }
 
-    /// Asks for a name over UDP, as the instance with this address.
+    /// Sends a name query over UDP from the instance with this address.
     pub(super) async fn ask(&self, from: Ipv4Addr, question: &[u8]) -> Vec<u8> {
         let socket = UdpSocket::bind((from, 0)).await.unwrap();
         socket.connect(self.at(self.egress.ports().names)).await.unwrap();
@@ -153,7 +154,7 @@ impl Net {
         answer
     }
 
-    /// The rules that have blocked something since somebody asked.
+    /// Waits for events since the last call and returns them.
     pub(super) async fn events(&self) -> Vec<EgressEvent> {
         tokio::time::timeout(LONG, self.egress.events()).await.expect("an event")
     }
@@ -165,12 +166,13 @@ pub(super) fn bound(from: Ipv4Addr) -> TcpSocket {
     socket
 }
 
-/// Sends, ends, and reads all of the answer; what came before a reset, and whether there was one.
+/// Sends bytes and reads the whole answer. Returns what came before a reset, and whether there was
+/// one.
 pub(super) async fn talk(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     bytes: &[u8],
 ) -> (String, bool) {
-    // A reset may come before all is sent.
+    // A reset may arrive before everything is sent.
     let _ = stream.write_all(bytes).await;
     hear(stream).await
 }

@@ -27,7 +27,7 @@ impl Net {
         self.answer(ONE, &question(name, kind)).await
     }
 
-    /// As a program does before it connects.
+    /// Resolves a name, as a program does before it connects.
     pub(in crate::tests) async fn resolve(&self, from: Ipv4Addr, name: &str) -> Vec<String> {
         addresses(&self.answer(from, &question(&format!("{name}."), RecordType::A)).await)
     }
@@ -60,17 +60,17 @@ async fn only_names_that_pass_are_answered() {
         assert_eq!(why(&answer), Some(15));
         assert!(answer.answers.is_empty());
     }
-    // Not a byte of them has left.
+    // Not a byte of them has left the machine.
     assert_eq!(net.names.asked.load(Ordering::Relaxed), asked);
     let event = &net.events().await[0];
     assert_eq!((event.host.as_str(), event.port), ("data.bad.example", 53));
     assert_eq!(event.rule, "allowedDomains");
-    // What was asked for lately is not asked again.
+    // A cached answer is not asked for again.
     assert_eq!(net.resolve(ONE, "ok.example").await.len(), 2);
     assert_eq!(net.names.asked.load(Ordering::Relaxed), asked);
 }
 
-/// Texts are as long as whoever runs a zone likes, and would take the memory of all.
+/// Text records can be as long as the owner of a zone likes, and would fill memory.
 #[tokio::test]
 async fn nothing_but_addresses_is_kept() {
     let net = Net::new().await;
@@ -105,7 +105,7 @@ async fn what_could_lead_past_the_rules_is_not_told() {
     let mut two = question("ok.example.", RecordType::A);
     two.add_query(Query::query(Name::from_ascii("bad.example.").unwrap(), RecordType::A));
     assert_eq!(net.answer(ONE, &two).await.metadata.response_code, ResponseCode::FormErr);
-    // Too short for a message, but one can say that.
+    // Too short for a message, but enough to get that as an answer.
     let odd = Message::from_vec(&net.ask(ONE, b"\0\x07\0\0\0\x01").await).unwrap();
     assert_eq!(odd.metadata.response_code, ResponseCode::FormErr);
     for name in ["127.0.0.1.", "2130706433.", "a\\.b.example.", "*.example."] {
@@ -147,7 +147,7 @@ async fn name_servers_may_misbehave() {
         let answer = net.lookup(name, RecordType::A).await;
         assert_eq!(answer.metadata.response_code, ResponseCode::ServFail, "{name}");
     }
-    // More than fits into what the asker takes: it asks again over TCP.
+    // Longer than the client accepts, so it has to ask again over TCP.
     let answer = net.lookup("long.example.", RecordType::A).await;
     assert!(answer.metadata.truncation && answer.answers.is_empty());
     let answer = net.lookup("text.example.", RecordType::TXT).await;
@@ -184,7 +184,7 @@ async fn members_of_a_vpc_know_each_other_by_name() {
     net.set(third, member("res_b", "three", EgressRules::default())).await;
     assert_eq!(net.resolve(ONE, "two.net.internal").await, ["127.0.0.3"]);
     assert_eq!(net.resolve(OTHER, "ONE.net.internal").await, ["127.0.0.2"]);
-    // Another VPC of the same name, as another workspace has.
+    // Another VPC with the same name, as another workspace may have.
     assert!(net.resolve(third, "two.net.internal").await.is_empty());
     assert!(net.resolve(ONE, "three.net.internal").await.is_empty());
     let asked = net.names.asked.load(Ordering::Relaxed);

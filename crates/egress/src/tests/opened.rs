@@ -1,4 +1,4 @@
-//! Connections that rules want to look into, from both doors to a site with TLS.
+//! Tests of connections that rules have to look into, through both doors to a site with TLS.
 
 use super::servers::{Server, Told};
 use super::*;
@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use types::kinds::network::ProxyTarget;
 use types::parts::TextMap;
 
-/// Answers with the request that it got.
+/// Starts a site that answers with the request it got.
 async fn site() -> (Server, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -77,7 +77,7 @@ async fn rules_for_paths_and_headers_reach_into_tls() {
         let (heard, _) = talk(&mut stream, request(path).as_bytes()).await;
         assert!(heard.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {heard}");
     }
-    // What is no request cannot be decided by its path.
+    // Bytes that are not a request cannot be judged by a path.
     net.resolve(ONE, "ok.example").await;
     let mut stream = net.divert(ONE, site.address).await;
     assert_eq!(talk(&mut stream, b"SSH-2.0-me\r\n").await, (String::new(), true));

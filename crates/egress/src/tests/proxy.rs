@@ -18,7 +18,8 @@ impl Net {
         self.trusts().connect(name, stream).await.unwrap()
     }
 
-    /// What programs inside trust: our authority alone, so that what is not opened is noticed.
+    /// Trusts what programs inside trust. That is only our authority, so a connection that is not
+    /// opened is noticed.
     pub(in crate::tests) fn trusts(&self) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         let pem = self.egress.authority_pem();
@@ -32,7 +33,7 @@ impl Net {
         TlsConnector::from(Arc::new(config))
     }
 
-    /// Asks for a connection; the head of the answer.
+    /// Sends `CONNECT`. Returns the connection and the head of the answer.
     pub(in crate::tests) async fn connect(&self, target: &str) -> (Proxied, String) {
         let mut stream = self.proxy(ONE).await;
         let request = format!("CONNECT {target} HTTP/1.1\r\nHost: x\r\n{}\r\n", login(ONE));
@@ -220,7 +221,7 @@ async fn requests_with_a_whole_uri_are_forwarded() {
     }
 }
 
-/// What a request turns into ends with its instance, and counts until then.
+/// What a request turns into ends with its instance, and counts as a connection until then.
 #[tokio::test]
 async fn websockets_through_the_proxy_are_connections_as_well() {
     let connections = admission::Limits { total: 8, share: 1 };
@@ -243,7 +244,7 @@ async fn websockets_through_the_proxy_are_connections_as_well() {
     let mut first = [0; 2];
     stream.read_exact(&mut first).await.unwrap();
     assert_eq!(&first, b"hi");
-    // The one connection that this owner may have is this one.
+    // The owner may have one connection, which is taken.
     let mut second = bound(ONE).connect(net.at(net.egress.ports().proxy)).await.unwrap();
     assert_eq!(hear(&mut second).await.0, "");
     net.egress.remove(&instance(ONE));
@@ -262,7 +263,7 @@ async fn slow_and_huge_heads_are_ended() {
     let request = format!("GET http://ok.example/ HTTP/1.1\r\nA: {}\r\n\r\n", "x".repeat(40_000));
     let (heard, _) = talk(&mut huge, request.as_bytes()).await;
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431"), "{heard}");
-    // One that never begins TLS.
+    // A client that never begins TLS.
     let handshake = Duration::from_millis(100);
     let net = Net::with(Limits { handshake, ..limits() }, None).await;
     net.set(ONE, rules(&["ok.example"], &[])).await;
@@ -316,7 +317,7 @@ async fn the_proxy_of_an_organisation_is_asked() {
     let expected = STANDARD.encode("we:pass").to_ascii_lowercase();
     assert!(asked.contains(&format!("proxy-authorization: basic {expected}\r\n")), "{asked}");
     assert!(net.connect("closed.example:443").await.1.starts_with("http/1.1 502"));
-    // What is inside is no more reached by this way.
+    // Hosts inside cannot be reached this way either.
     assert!(net.connect("inside.example:443").await.1.starts_with("http/1.1 403"));
     seen.lock().clear();
     let (_, head) = net.connect(&format!("direct.example:{}", server.port())).await;

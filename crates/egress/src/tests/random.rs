@@ -1,4 +1,5 @@
-//! Whatever a hostile instance does, no server does anything for it under a name that is forbidden.
+//! Tests that whatever a hostile instance does, no server does anything for it under a forbidden
+//! name.
 
 use super::servers::{Server, Told, asked_for};
 use super::*;
@@ -10,7 +11,7 @@ const SHARED: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 3);
 const CASES: usize = 5000;
 const AT_ONCE: usize = 32;
 
-/// Numbers that are the same in each run.
+/// Pseudo-random numbers that are the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -25,21 +26,22 @@ impl Dice {
     }
 }
 
-/// What servers were asked for, by where they are.
+/// The names under which servers were used.
 #[derive(Default)]
 struct Served {
     allowed: AtomicUsize,
     forbidden: Mutex<Vec<String>>,
 }
 
-/// One that goes by the name that it is asked for, if it is at an address with more names than one.
+/// Starts a server. With `by_address`, it goes by the name it is asked for, if its address has
+/// several names.
 async fn server(address: SocketAddrV4, served: Arc<Served>, by_address: bool) -> Server {
     Server::with(address, move |mut stream: TcpStream| {
         let served = Arc::clone(&served);
         async move {
             let mut first = Vec::new();
             let mut buffer = [0; 4096];
-            // Until something is said by which a server could go.
+            // Until something was said by which the server could choose.
             while asked_for(&first) == "-" && first.len() < 8192 {
                 match stream.read(&mut buffer).await {
                     Ok(0) | Err(_) => break,
@@ -162,7 +164,7 @@ impl Case {
     }
 }
 
-/// With a list of what is allowed, the address of what is not counts as its name.
+/// With a list of what is allowed, an address that is not allowed counts as its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_not_allowed_is_reached() {
     nothing_passes(rules(&["ok.example", "turns.example"], &[]), true).await;
@@ -173,7 +175,7 @@ async fn nothing_is_reached_by_a_forbidden_name() {
     nothing_passes(rules(&[], &["bad.example"]), false).await;
 }
 
-/// Or else the others would prove nothing.
+/// Without this, the other tests would prove nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_rules_it_would_pass() {
     let served = try_all(EgressRules::default(), true, 500).await;
@@ -187,7 +189,7 @@ async fn nothing_passes(rules: EgressRules, by_address: bool) {
     let served = try_all(rules, by_address, CASES).await;
     let forbidden = served.forbidden.lock();
     assert!(forbidden.is_empty(), "{} times: {:?}", forbidden.len(), forbidden.first());
-    // And what is allowed did pass.
+    // Also check that what is allowed did pass.
     let allowed = served.allowed.load(Ordering::Relaxed);
     assert!(allowed > CASES / 50, "{allowed}");
 }
@@ -200,7 +202,7 @@ async fn try_all(rules: EgressRules, by_address: bool, cases: usize) -> Arc<Serv
     net.names.tell("bad.example", Told::Addresses(vec![ELSEWHERE, SHARED]));
     net.names.tell("x.bad.example", Told::Addresses(vec![ELSEWHERE, SHARED]));
     net.names.tell("inside.example", Told::Addresses(vec![INSIDE]));
-    // Out there when it is asked for, and inside when it is reached.
+    // It is on the internet when it is asked for, and inside when it is connected to.
     net.names.tell("turns.example", Told::Changing(vec![SHARED], vec![INSIDE]));
     net.set(ONE, rules).await;
     let served = Arc::new(Served::default());

@@ -1,4 +1,4 @@
-//! What is out there: servers that say who was asked for, and a name server that misbehaves.
+//! The world outside: servers that say what they were asked for, and a name server that misbehaves.
 
 use crate::hello;
 use hickory_proto::op::{Message, OpCode, ResponseCode};
@@ -19,9 +19,9 @@ pub(super) enum Told {
     Addresses(Vec<Ipv4Addr>),
     Alias(&'static str, Vec<Ipv4Addr>),
     Text(usize),
-    /// Over UDP only the notice that there is more.
+    /// Over UDP, only a notice that there is more.
     Long(Vec<Ipv4Addr>),
-    /// First with another number, then with another name, then right.
+    /// First with another id, then with another name, then correctly.
     Forged(Ipv4Addr, Vec<Ipv4Addr>),
     /// In turns.
     Changing(Vec<Ipv4Addr>, Vec<Ipv4Addr>),
@@ -140,14 +140,14 @@ fn answers(
     vec![message.to_vec().unwrap()]
 }
 
-/// A server that tells the first bytes to its owner, who says what it answers with.
+/// A server that passes the first bytes to a handler, which writes the answer.
 pub(super) struct Server {
     pub(super) address: SocketAddrV4,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Server {
-    /// Says `name`, and what it was asked for; then sends back all that it gets.
+    /// Starts a server that says `name` and what it was asked for, then echoes everything it gets.
     pub(super) async fn start(name: &'static str, address: SocketAddrV4) -> Self {
         Self::with(address, move |mut stream: TcpStream| async move {
             let mut first = vec![0; 4096];
@@ -183,7 +183,7 @@ impl Server {
     }
 }
 
-/// The name that a server goes by that has many, as lenient as such servers are.
+/// Finds the name by which a server with many names would choose, as lenient as such servers are.
 pub(super) fn asked_for(first: &[u8]) -> String {
     if let hello::Read::Hello(hello) = hello::read(first) {
         return hello.name.map_or_else(|| "-".to_owned(), |name| name.to_string());

@@ -44,10 +44,10 @@ async fn an_address_counts_for_the_name_it_was_given_out_for() {
     stream.write_all(b"SSH-2.0-me\r\n").await.unwrap();
     stream.shutdown().await.unwrap();
     assert_eq!(hear(&mut stream).await, ("one:-\n".to_owned(), false));
-    // What one instance was told counts for no other.
+    // What one instance was told counts for no other one,
     let mut other = net.divert(OTHER, server.address).await;
     assert_eq!(talk(&mut other, b"SSH-2.0-me\r\n").await, (String::new(), true));
-    // Nor after the name is not allowed any more.
+    // nor after the name is no longer allowed.
     net.set(ONE, rules(&["elsewhere.example"], &[])).await;
     let mut late = net.divert(ONE, server.address).await;
     assert_eq!(talk(&mut late, b"SSH-2.0-me\r\n").await, (String::new(), true));
@@ -71,7 +71,7 @@ async fn a_server_may_speak_first() {
     let mut greeting = [0; 11];
     stream.read_exact(&mut greeting).await.unwrap();
     assert_eq!(talk(&mut stream, b"QUIT\r\n").await.0, "221 bye\r\n");
-    // After that, nobody begins TLS or HTTP with a name of its own.
+    // After that, no client can begin TLS or HTTP with another name.
     for late in [real("bad.example"), b"GET / HTTP/1.1\r\nHost: bad.example\r\n\r\n".to_vec()] {
         let mut stream = net.divert(ONE, server.address).await;
         stream.read_exact(&mut greeting).await.unwrap();
@@ -97,7 +97,7 @@ async fn who_waits_is_looked_at_all_the_same() {
         let (text, reset) = hear(&mut stream).await;
         assert!(text.starts_with(heard) && reset == was_reset, "{name}: {text}");
     }
-    // A beginning that never becomes one thing or the other.
+    // A beginning that never becomes either.
     let hello = Duration::from_millis(100);
     let net = Net::with(Limits { hello, ..limits() }, None).await;
     net.set(ONE, rules(&["ok.example"], &[])).await;
@@ -144,7 +144,7 @@ async fn who_is_not_known_waits_and_is_refused() {
     stream.write_all(b"SSH-2.0-me\r\n").await.unwrap();
     stream.shutdown().await.unwrap();
     assert_eq!(hear(&mut stream).await.0, "one:-\n");
-    // A connection that no rule of the firewall has sent.
+    // A connection that no firewall rule has redirected.
     let mut stream = bound(ONE).connect(net.at(net.egress.ports().transparent)).await.unwrap();
     assert_eq!(talk(&mut stream, b"").await, (String::new(), true));
 }
