@@ -33,8 +33,8 @@ struct Served {
     forbidden: Mutex<Vec<String>>,
 }
 
-/// Starts a server. With `by_address`, it goes by the name it is asked for, if its address has
-/// several names.
+/// Starts a server that goes by the name it is asked for. With `by_address`, a connection to
+/// `ELSEWHERE` without a name counts as one to the forbidden name.
 async fn server(address: SocketAddrV4, served: Arc<Served>, by_address: bool) -> Server {
     Server::with(address, move |mut stream: TcpStream| {
         let served = Arc::clone(&served);
