@@ -1,4 +1,4 @@
-//! What this crate asks of whoever knows keys and buckets.
+//! The traits through which this crate asks for keys and buckets.
 
 use rustix::fd::OwnedFd;
 use std::fmt;
@@ -9,26 +9,27 @@ use zeroize::Zeroizing;
 
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Answers whose a key is.
+/// Looks up keys.
 pub trait Access: Send + Sync + 'static {
     fn find_key<'a>(&'a self, key_id: &'a str) -> Wait<'a, Result<Arc<dyn Caller>, Refused>>;
 }
 
-/// Whoever has a key, for one request. Only the secret is asked for before the signature was found to
-/// be right: ids of keys are known to many.
+/// The owner of a key, for one request. Only the secret is asked for before the signature is
+/// verified, because many people know the ids of keys.
 pub trait Caller: Send + Sync + 'static {
     fn secret(&self) -> &Secret;
 
-    /// Lets the request in. Answers whose share of all requests it is one of: all keys of an owner
-    /// have one share together.
+    /// Admits the request. Returns the owner whose share of all requests it counts against; all
+    /// keys of an owner share it.
     fn enter(&self) -> Result<String, Refused>;
 
-    /// Ends when a key that is good now is no longer: what it has begun ends with it.
+    /// Completes when a key that is valid now becomes invalid. Whatever was begun with the key is
+    /// then ended.
     fn outlived(&self) -> Wait<'static, ()>;
 
     fn open<'a>(&'a self, bucket: &'a str) -> Wait<'a, Result<Bucket, Refused>>;
 
-    /// The buckets that the key may open.
+    /// Lists the buckets that the key may open.
     fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>>;
 }
 
@@ -38,7 +39,7 @@ pub struct BucketEntry {
     pub created_at: Timestamp,
 }
 
-/// Not shown, and wiped when it is dropped.
+/// The secret of a key. It is never printed, and wiped on drop.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
@@ -58,14 +59,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The files behind a bucket.
+/// A bucket and the files behind it.
 #[derive(Debug, Clone)]
 pub struct Bucket {
-    /// The same for each request to the same files, and for no others.
+    /// Identifies the files: the same for all requests to them, and different for all others.
     pub id: String,
-    /// The folder that is mounted in sandboxes.
+    /// The folder, which is also mounted in sandboxes.
     pub files: Arc<OwnedFd>,
-    /// Whose new files are: the root user that sandboxes see.
+    /// The owner of new files: the user that is root within sandboxes.
     pub owner: Owner,
     pub may_write: bool,
 }
@@ -76,19 +77,19 @@ pub struct Owner {
     pub group: u32,
 }
 
-/// Why a key or a bucket is not to be had.
+/// Why a key or a bucket is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     #[error("there is no such key")]
     UnknownKey,
-    /// There is one, and it cannot be used for this; callers read why.
+    /// The key exists but cannot be used for this. Callers see the reason.
     #[error("{0}")]
     UnusableKey(String),
     #[error("there is no such bucket")]
     NoBucket,
     #[error("{0}")]
     Denied(String),
-    /// May be asked for again.
+    /// Trying again may help.
     #[error("{0}")]
     Unavailable(String),
     #[error("failed to look up a key or a bucket")]

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Bytes that are read from a file at once.
+/// How many bytes are read from a file at once.
 pub(crate) const PIECE: u64 = 512 << 10;
 
 pub(crate) fn of(bytes: impl Into<Bytes>) -> Body {
@@ -27,16 +27,16 @@ pub(crate) fn empty() -> Body {
     of(Bytes::new())
 }
 
-/// Reads a piece of a file that ends before `end`.
+/// Reads a piece of a file that ends at `end` at the latest.
 pub(crate) fn read(file: &File, at: u64, end: u64) -> io::Result<Bytes> {
     let length = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
     let mut piece = vec![0; length];
-    // A sandbox may have cut it shorter; what was announced cannot be sent any more.
+    // If a sandbox has truncated the file, the announced bytes cannot be sent any more.
     file.read_exact_at(&mut piece, at)?;
     Ok(piece.into())
 }
 
-/// Bytes of a file from `at` to `end`, after those that were read before.
+/// Sends `first`, and then the bytes of a file from `at` to `end`.
 pub(crate) fn of_file(first: Bytes, file: File, at: u64, end: u64) -> Body {
     let file = Arc::new(file);
     let rest = stream::unfold((Some(first), at), move |(first, at)| {
@@ -61,9 +61,9 @@ pub(crate) fn of_file(first: Bytes, file: File, at: u64, end: u64) -> Body {
     StreamBody::new(rest).boxed_unsync()
 }
 
-/// Keeps `guard` until the body was sent, and breaks it off when `outlived` says so, or when whoever
-/// reads it takes nothing for as long as `stall`: what it holds is then free for others, also while
-/// the connection is still there.
+/// Keeps `guard` until the body is sent. Aborts the body when `outlived` completes, or when the
+/// reader takes nothing for as long as `stall`: then what `guard` holds is free for others although
+/// the connection is still open.
 pub(crate) fn guarded<G: Send + 'static>(
     body: Body,
     guard: G,
@@ -71,7 +71,7 @@ pub(crate) fn guarded<G: Send + 'static>(
     outlived: impl FnOnce() -> Wait<'static, ()>,
 ) -> Body {
     if body.size_hint().exact().is_some() {
-        // It is in memory, and what it took was given back.
+        // It is in memory, so the guard is not needed any more.
         return body;
     }
     let (to, from) = mpsc::channel(1);
@@ -90,7 +90,7 @@ pub(crate) fn guarded<G: Send + 'static>(
         let frame = match from.recv().await {
             Some(frame) => frame,
             None if whole.load(Ordering::Acquire) => return None,
-            // So the reader learns that something is missing.
+            // This tells the reader that something is missing.
             None => Err(io::ErrorKind::ConnectionAborted.into()),
         };
         Some((frame, (from, whole)))
@@ -98,7 +98,7 @@ pub(crate) fn guarded<G: Send + 'static>(
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Hands over a body, piece by piece.
+/// Passes a body on, piece by piece.
 async fn send(
     mut body: Body,
     to: &mpsc::Sender<io::Result<Frame<Bytes>>>,
@@ -107,7 +107,7 @@ async fn send(
     loop {
         let place = tokio::time::timeout(stall, to.reserve()).await;
         let place = place.map_err(|_| io::ErrorKind::TimedOut)?;
-        // The reader has gone.
+        // The reader is gone.
         let Ok(place) = place else { return Ok(()) };
         match body.frame().await {
             Some(frame) => {
@@ -140,7 +140,7 @@ mod tests {
         let held = Arc::new(());
         let stall = Duration::from_secs(60);
         let mut body = guarded(endless(), Arc::clone(&held), stall, never);
-        // Who reads slowly goes on.
+        // A slow reader is not cut off.
         for _ in 0..5 {
             tokio::time::sleep(stall / 2).await;
             assert!(body.frame().await.unwrap().is_ok());

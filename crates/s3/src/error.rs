@@ -1,4 +1,4 @@
-//! What callers are told when something is refused: the codes and statuses that S3 clients know.
+//! Errors with the codes and statuses that S3 clients know.
 
 use crate::xml::Xml;
 use http::StatusCode;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 macro_rules! codes {
     ($($name:ident $text:literal $status:ident,)*) => {
-        /// The codes of S3 that are answered here, and a few for what only a folder can meet.
+        /// The codes of S3 that are used here, and a few for conditions that only folders have.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code { $($name),* }
 
@@ -68,7 +68,7 @@ codes! {
 pub struct Error {
     pub code: Code,
     pub message: Cow<'static, str>,
-    /// What only the log may say.
+    /// Details for the log only.
     pub cause: Option<std::io::Error>,
 }
 
@@ -98,7 +98,7 @@ impl Error {
         Self::new(Code::IncompleteBody, "The body ended before what was announced.")
     }
 
-    /// Something of ours broke. The log says what.
+    /// Reports an error of our own. Only the log says what it was.
     pub(crate) fn broken(cause: impl Into<std::io::Error>) -> Self {
         let message = "The server met an error of its own.";
         Self { code: Code::Internal, message: message.into(), cause: Some(cause.into()) }

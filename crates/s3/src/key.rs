@@ -1,14 +1,14 @@
-//! Names of objects, as far as a file can have them.
+//! Names of objects, restricted to those that a file can have.
 
 use crate::error::{Code, Error};
 
 const KEY_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
-/// Where the hidden folder lies inside the files, nobody reaches it by a key.
+/// The server's folder inside the files. Keys cannot lead into it.
 pub const HIDDEN_FOLDER: &str = ".holm-s3";
 
-/// A key that a path below a folder can be made of: no part is empty, `.` or `..`. With a slash at
-/// its end it is that of a folder.
+/// A key that can be used as a path below a folder: no part is empty, `.` or `..`. A key that ends
+/// with a slash names a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Key(String);
 
@@ -35,12 +35,12 @@ impl Key {
         self.0.ends_with('/')
     }
 
-    /// Below the root of the files, without a slash at its end.
+    /// Returns the path below the root of the files, without a slash at the end.
     pub(crate) fn path(&self) -> &str {
         self.0.strip_suffix('/').unwrap_or(&self.0)
     }
 
-    /// The folder it lies in, empty for the root, and its name there.
+    /// Returns the folder that contains it, which is empty for the root, and its name in there.
     pub(crate) fn split(&self) -> (&str, &str) {
         self.path().rsplit_once('/').unwrap_or(("", self.path()))
     }

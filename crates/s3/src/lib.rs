@@ -1,13 +1,14 @@
-//! Folders of this machine over the S3 protocol: the view of drives that programs have which speak S3
-//! and mount nothing.
+//! Serves folders of this machine over the S3 protocol: this is how programs that speak S3, and
+//! mount nothing, see drives.
 //!
-//! [`Service::handle`] takes a request and answers it. Who has a key and which folder is a bucket is
-//! asked of an [`Access`]; this crate knows neither databases nor workspaces. [`folder`] is the only
-//! module that touches the files, which sandboxes write at the same time and fill with traps.
+//! [`Service::handle`] takes a request and returns the answer. It asks an [`Access`] who owns a key
+//! and which folder belongs to a bucket; this crate knows neither databases nor workspaces.
+//! [`folder`] is the only module that touches the files. Sandboxes write these files at the same
+//! time, so nothing in them can be trusted.
 //!
-//! The way of a request: `route` finds bucket and key, `signature` holds it against the secret of its
-//! key, `payload` unwraps and checks its body, `ops` does what it asks for, `error` says what went
-//! wrong in the words of S3.
+//! The course of a request: `route` finds bucket and key, `signature` checks it against the secret
+//! of its key, `payload` unwraps and checks its body, `ops` does what it asks for, and `error`
+//! reports failures with S3's own codes.
 
 mod access;
 mod body;

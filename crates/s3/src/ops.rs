@@ -1,4 +1,4 @@
-//! What requests ask for, one file for each noun.
+//! The operations that requests ask for, with one file for each noun.
 
 mod copy;
 mod delete;
@@ -23,10 +23,10 @@ use http::{Response, StatusCode};
 use std::sync::Arc;
 use types::World;
 
-/// A request of a caller who is known, to a bucket that is open.
+/// A request of an authenticated caller to an open bucket.
 pub(crate) struct Call {
     pub(crate) parts: Parts,
-    /// As the caller named it.
+    /// The bucket's name in the request.
     pub(crate) bucket: String,
     pub(crate) query: Query,
     pub(crate) folder: Folder,
@@ -54,7 +54,7 @@ pub(crate) async fn bucket(
             list::page(call, name, act == BucketAct::ListV2).await
         }
         BucketAct::DeleteMany => delete::many(call, payload).await,
-        // Buckets are made with drives; this one is there.
+        // Buckets are created along with drives, and this one exists.
         BucketAct::Create => {
             let message = "The bucket is there: it is a drive of your workspace.";
             Err(Error::new(Code::BucketOwned, message))
@@ -84,7 +84,7 @@ pub(crate) async fn object(
     }
 }
 
-/// Runs what blocks.
+/// Runs blocking work on a thread for it.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -108,7 +108,7 @@ fn quoted(etag: &str) -> String {
     format!("\"{etag}\"")
 }
 
-/// Sets a field whose value is made here. One that cannot be said is left out.
+/// Sets a field to a value made here. A value that cannot be in a header is left out.
 fn set(response: &mut Response<Body>, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);

@@ -1,4 +1,4 @@
-//! Which bucket and key a request is about, and what it wants of them.
+//! Finds out which bucket and key a request is about, and what it asks for.
 
 use crate::error::{Code, Error};
 use crate::signature::decode;
@@ -17,7 +17,7 @@ impl Query {
     }
 }
 
-/// Where a request goes, decoded. Whether the key is one is looked at when the caller is known.
+/// The decoded target of a request. Whether the key is valid is checked once the caller is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Service,
@@ -79,7 +79,7 @@ pub(crate) enum ObjectAct {
     ListParts,
 }
 
-/// What S3 has below these names and a drive does not.
+/// Subresources that S3 has and drives do not.
 const NOT_HERE: [&str; 25] = [
     "accelerate",
     "acl",

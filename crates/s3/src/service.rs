@@ -1,4 +1,4 @@
-//! A request from its first byte to its answer.
+//! Handles a request from its first byte to its answer.
 
 use crate::access::{Access, Bucket, BucketEntry, Caller, Refused};
 use crate::body::{self, Body};
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use types::World;
 
-/// Letters of the id that each answer has.
+/// Length of the id that each answer gets.
 const REQUEST_ID: usize = 16;
 
 /// Serves buckets over the S3 protocol. Cheap to clone.
@@ -38,7 +38,7 @@ struct Inner {
     tidy: Tidy,
 }
 
-/// Put into the extensions of a request, it is told the key id when the signature was found right.
+/// An extension of a request. It is called with the key id once the signature is verified.
 #[derive(Clone)]
 pub struct Signed(pub Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -53,7 +53,7 @@ impl Service {
         Self(Arc::new(Inner { access, settings: Arc::new(settings), world, requests, locks, tidy }))
     }
 
-    /// Answers a request. It never fails: what goes wrong is an answer, too.
+    /// Answers a request. Failures are answers too.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -74,7 +74,7 @@ impl Service {
         if let Ok(id) = HeaderValue::from_str(&id) {
             headers.insert("x-amz-request-id", id);
         }
-        // Whoever opens an object in a browser does not make it a page of this server's.
+        // If someone opens an object in a browser, it must not act as a page of this server.
         headers.insert("content-security-policy", HeaderValue::from_static("sandbox"));
         headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
         response
@@ -86,7 +86,8 @@ impl Service {
         let bad_query = || Error::new(Code::InvalidUri, "The query cannot be read.");
         let query = read_query(&parts).ok_or_else(bad_query)?;
         let claim = Claim::read(&parts, query.clone(), world.now())?;
-        // Up to here a request waits for nothing but the key, and nobody can make that take longer.
+        // Up to here a request waits for nothing but the key lookup, which clients cannot make
+        // slower.
         let caller = access.find_key(&claim.key_id).await?;
         let chain = claim.check(&parts, caller.secret())?;
         let owner = caller.enter()?;

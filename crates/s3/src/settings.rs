@@ -1,36 +1,36 @@
-//! Every limit has a name.
+//! The limits of the service.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What stands before the bucket in paths, such as `/s3`: without a slash at its end.
+    /// What precedes the bucket in paths, such as `/s3`, without a slash at the end.
     pub base: String,
-    /// Requests that may go on at the same time, of all owners of keys and of one.
+    /// Requests in progress at the same time, in total and per owner of keys.
     pub requests_max: usize,
     pub requests_per_owner_max: usize,
-    /// Bytes of one object, and of what one request may bring.
+    /// Most bytes of an object, and of the content that one request can bring.
     pub object_bytes_max: u64,
     pub put_bytes_max: u64,
-    /// Parts of an upload other than the last have this many bytes or more.
+    /// Fewest bytes of a part, except for the last part of an upload, and most parts of an upload.
     pub part_bytes_min: u64,
     pub parts_max: u32,
-    /// Multipart uploads of one bucket that may be open, and how long one may stay open.
+    /// Open multipart uploads per bucket, and how long an upload may stay open.
     pub uploads_max: usize,
     pub upload_life: Duration,
-    /// How often the hidden folder is looked through for what was abandoned.
+    /// How often the hidden folder is searched for abandoned files.
     pub tidy_every: Duration,
-    /// Keys of one page of a list, and of one request that deletes many.
+    /// Most keys on a page of a list, and in a request that deletes many.
     pub keys_per_page_max: usize,
     pub delete_keys_max: usize,
-    /// Folders that one page of a list may look into; what is left is on the next page.
+    /// How many folders are read for a page of a list. The rest comes on the next page.
     pub list_folders_max: usize,
-    /// Bytes of a body of XML, and elements in it: each takes many times the memory of its bytes.
+    /// Most bytes and elements of an XML body. In memory, an element takes many times its bytes.
     pub xml_bytes_max: usize,
     pub xml_elements_max: usize,
-    /// Bytes of all `x-amz-meta-` names and values together.
+    /// Most bytes of all `x-amz-meta-` names and values together.
     pub metadata_bytes_max: usize,
-    /// How long the next MiB of a body may take to come, and the next piece of an answer to be taken.
+    /// Time for the next MiB of a body to arrive, and for the next piece of an answer to be taken.
     pub idle_max: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Removing what was abandoned: uploads that nobody completed, and names that a kill left.
+//! Removes what was abandoned: uploads that nobody completed, and files that a kill left behind.
 
 use crate::error::Error;
 use crate::folder::Folder;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use types::{Timestamp, World};
 
-/// Buckets of which the last look is remembered.
+/// Above this number of buckets, forget the ones that are due again anyway.
 const BUCKETS_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -17,8 +17,7 @@ pub(crate) struct Tidy {
 }
 
 impl Tidy {
-    /// Looks through the hidden folder of a bucket, at the first request to it and then from time to
-    /// time.
+    /// Searches the hidden folder of a bucket, on the first request to it and then periodically.
     pub(crate) async fn look(
         &self,
         bucket: &str,
@@ -40,7 +39,7 @@ impl Tidy {
         }
         let (folder, life) = (folder.clone(), settings.upload_life);
         let tidied = tokio::task::spawn_blocking(move || uploads::tidy(&folder, now, life)).await;
-        // A full disk, for one, keeps nobody from reading.
+        // This must not keep anyone from reading, for example if the disk is full.
         if let Err(error) = tidied.map_err(Error::from).and_then(|tidied| tidied) {
             tracing::warn!(bucket, %error, "what S3 clients abandoned could not be removed");
         }
