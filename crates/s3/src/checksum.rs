@@ -1,4 +1,4 @@
-//! Checksums that clients send with a body, before it or behind it.
+//! Checksums that clients send before or after a body.
 
 use crate::crc::Crc;
 use crate::error::{Code, Error};
@@ -20,7 +20,7 @@ const ALL: [Algorithm; 5] =
     [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
 
 impl Algorithm {
-    /// The header field of its value.
+    /// Returns the header field for its value.
     pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Crc32 => "x-amz-checksum-crc32",
@@ -36,7 +36,7 @@ impl Algorithm {
     }
 }
 
-/// A checksum and its value, as text.
+/// A checksum as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Checksum {
     pub(crate) algorithm: Algorithm,
@@ -44,7 +44,8 @@ pub(crate) struct Checksum {
 }
 
 impl Checksum {
-    /// The one that the header names. Several are refused: it would not be clear which counts.
+    /// Reads the checksum in the headers. Several are refused, because it would be unclear which
+    /// one counts.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, Error> {
         let mut found = None;
         for algorithm in ALL {
@@ -65,7 +66,7 @@ enum Sum {
     Digest(digest::Context),
 }
 
-/// Adds up as the body passes.
+/// A checksum that is computed while the body passes.
 pub(crate) struct Running {
     pub(crate) algorithm: Algorithm,
     sum: Sum,
@@ -97,7 +98,7 @@ impl Running {
         }
     }
 
-    /// Whether the body was what `announced` says.
+    /// Checks that the body has the announced checksum.
     pub(crate) fn check(self, announced: &str) -> Result<Checksum, Error> {
         let algorithm = self.algorithm;
         let Ok(bytes) = STANDARD.decode(announced.trim()) else {
@@ -112,7 +113,7 @@ impl Running {
     }
 }
 
-/// `Content-MD5`, as its bytes.
+/// Reads the bytes of `Content-MD5`.
 pub(crate) fn content_md5(headers: &HeaderMap) -> Result<Option<[u8; 16]>, Error> {
     let Some(value) = headers.get("content-md5") else { return Ok(None) };
     let bytes = STANDARD.decode(value.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());

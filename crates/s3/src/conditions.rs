@@ -1,4 +1,4 @@
-//! `If-Match` and its kin.
+//! `If-Match` and similar conditions.
 
 use crate::date;
 use crate::error::Error;
@@ -32,7 +32,7 @@ impl Tags {
     }
 }
 
-/// What a request asks of the object that is there.
+/// The conditions that a request puts on the existing object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     matches: Option<Tags>,
@@ -56,7 +56,7 @@ impl Conditions {
         )
     }
 
-    /// Those on the source of a copy.
+    /// Reads the conditions on the source of a copy.
     pub(crate) fn of_source(headers: &HeaderMap) -> Self {
         let names = [
             "x-amz-copy-source-if-match",
@@ -73,7 +73,7 @@ impl Conditions {
         Self {
             matches: matches.map(Tags::read),
             matches_none: none.map(Tags::read),
-            // As HTTP has it, what is no time is no condition.
+            // As HTTP demands, a time that cannot be read is ignored.
             modified_since: modified.and_then(date::parse_http),
             unmodified_since: unmodified.and_then(date::parse_http),
         }
@@ -93,7 +93,7 @@ impl Conditions {
         }
     }
 
-    /// Whether the object with this ETag, or none, may be replaced.
+    /// Checks whether the object with this ETag, or the absence of one, may be replaced.
     pub(crate) fn for_writing(&self, etag: Option<&str>) -> Result<(), Error> {
         match (&self.matches, etag) {
             (Some(_), None) => return Err(Error::no_key()),
@@ -106,7 +106,7 @@ impl Conditions {
         }
     }
 
-    /// Whether nothing may be there.
+    /// Returns whether the write must not replace anything.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.matches_none == Some(Tags::Any)
     }

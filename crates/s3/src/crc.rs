@@ -1,5 +1,5 @@
-//! The cyclic checksums that clients send beside bodies. All three are reflected, begin with ones
-//! and end inverted, so they differ in a polynomial and a width only.
+//! The CRCs that clients send with bodies. All three are reflected, start with ones and are
+//! inverted at the end, so they differ only in polynomial and width.
 
 pub(crate) const CRC32: u64 = 0xEDB8_8320;
 pub(crate) const CRC32C: u64 = 0x82F6_3B78;
@@ -7,7 +7,7 @@ pub(crate) const CRC64_NVME: u64 = 0x9A6C_9329_AC4B_C9B5;
 
 type Tables = [[u64; 256]; 8];
 
-/// What eight bytes in a row do to the register, by the place of each.
+/// Computes how a byte at each of eight places changes the register.
 const fn tables(polynomial: u64) -> Tables {
     let mut tables = [[0; 256]; 8];
     let mut byte = 0;
@@ -75,7 +75,7 @@ impl Crc {
         }
     }
 
-    /// Big-endian, as long as the register is wide.
+    /// Returns the checksum in big-endian order, as wide as the register.
     pub(crate) fn finish(&self) -> Vec<u8> {
         let bytes = (self.register ^ self.ones).to_be_bytes();
         if self.ones == u64::MAX { bytes.to_vec() } else { bytes[4..].to_vec() }

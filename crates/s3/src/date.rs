@@ -1,4 +1,4 @@
-//! Times as the header, the signature and XML write them.
+//! Times in the formats of headers, signatures and XML.
 
 use jiff::fmt::strtime;
 use types::Timestamp;
@@ -16,7 +16,7 @@ pub(crate) fn parse_http(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_ms(time.timestamp().as_millisecond()))
 }
 
-/// `20130524T000000Z`, nothing else.
+/// Parses `20130524T000000Z`, and no other format.
 pub(crate) fn parse_amz(text: &str) -> Option<Timestamp> {
     if text.len() != 16 {
         return None;
@@ -26,7 +26,7 @@ pub(crate) fn parse_amz(text: &str) -> Option<Timestamp> {
     Some(Timestamp::from_ms(time.timestamp().as_millisecond()))
 }
 
-/// With milliseconds, as lists of S3 have it.
+/// Writes a time with milliseconds, as in S3's lists.
 pub(crate) fn xml(time: Timestamp) -> String {
     time.to_string()
 }

@@ -1,4 +1,4 @@
-//! Header fields that are kept with an object, and those that ask for what is not here.
+//! Header fields that are stored with an object, and those that ask for something unsupported.
 
 use crate::error::{Code, Error};
 use http::request::Parts;
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 const META: &str = "x-amz-meta-";
 const DEFAULT_TYPE: &str = "binary/octet-stream";
-/// Bytes of the fields below together.
+/// Most bytes of the fields below together.
 const FIELDS_BYTES_MAX: usize = 1024;
 const KEPT: [&str; 6] = [
     "content-type",
@@ -16,7 +16,7 @@ const KEPT: [&str; 6] = [
     "content-language",
     "expires",
 ];
-/// To pass over these would be to promise what does not happen.
+/// Fields that are refused: ignoring them would promise something that does not happen.
 const NOT_HERE: [&str; 10] = [
     "x-amz-server-side-encryption",
     "x-amz-server-side-encryption-customer-algorithm",
@@ -30,7 +30,7 @@ const NOT_HERE: [&str; 10] = [
     "x-amz-grant-full-control",
 ];
 
-/// What a request wants to have kept.
+/// Returns the fields that a request wants to store with the object.
 pub(crate) fn to_keep(
     headers: &HeaderMap,
     metadata_max: usize,
@@ -65,7 +65,7 @@ pub(crate) fn to_keep(
     Ok(kept)
 }
 
-/// `aws-chunked` is how the body comes, not how the object is encoded.
+/// Removes `aws-chunked`, which describes the transfer of the body and not the object.
 fn without_chunks(value: &str) -> String {
     let parts = value.split(',').map(str::trim);
     let parts: Vec<&str> = parts
@@ -90,21 +90,21 @@ fn refuse_unknown(headers: &HeaderMap) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds what was kept to an answer.
+/// Adds the stored fields to an answer.
 pub(crate) fn restore(kept: &[(String, String)], answer: &mut HeaderMap) {
     answer.insert("content-type", HeaderValue::from_static(DEFAULT_TYPE));
     for (name, value) in kept {
         let name = HeaderName::from_bytes(name.as_bytes()).ok();
         let name =
             name.filter(|name| name.as_str().starts_with(META) || KEPT.contains(&name.as_str()));
-        // Whatever the file says of itself, no other field of an answer is made of it.
+        // Whatever is stored, only these fields of an answer are made from it.
         if let (Some(name), Ok(value)) = (name, HeaderValue::from_bytes(value.as_bytes())) {
             answer.insert(name, value);
         }
     }
 }
 
-/// Fields of an answer that the query of a signed request sets.
+/// Sets fields of an answer from the query of a signed request.
 pub(crate) fn override_by(query: &[(String, String)], answer: &mut HeaderMap) -> Result<(), Error> {
     for (name, value) in query {
         let Some(field) = name.strip_prefix("response-") else { continue };

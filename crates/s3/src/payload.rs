@@ -1,4 +1,4 @@
-//! The body of a request, taken out of what it is wrapped in and held against what was announced.
+//! Unwraps the body of a request and checks it against what was announced.
 
 mod chunks;
 
@@ -18,8 +18,8 @@ use std::io;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// So much of a body has to come within the time that it may stand still: a byte now and then is not
-/// going on.
+/// This much of a body must arrive within the time allowed for stalls: sending a byte now and then
+/// does not count as progress.
 const WINDOW: usize = 1 << 20;
 
 pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
@@ -28,12 +28,12 @@ pub(crate) type Incoming = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Payload {
     body: Incoming,
     idle_max: Duration,
-    /// How long is left to wait for the rest of a window, and how much of one has come.
+    /// How much time is left for the rest of the current window, and how much of it has arrived.
     patience: Duration,
     came: usize,
-    /// Ends when the caller may go on no longer.
+    /// Completes when the caller may no longer go on.
     outlived: Wait<'static, ()>,
-    /// What it has without its wrapping, if that was said.
+    /// The length without the wrapping, if it was announced.
     pub(crate) length: Option<u64>,
     read: u64,
     digest: Option<(digest::Context, String)>,
@@ -82,13 +82,13 @@ impl Payload {
         Ok(payload)
     }
 
-    /// The number of bytes, which a request that stores them has to say.
+    /// Returns the length, which a request that stores bytes must announce.
     pub(crate) fn needed_length(&self) -> Result<u64, Error> {
         self.length.ok_or_else(no_length)
     }
 
-    /// The next bytes. Who has read to the end has read what was signed and announced, or gets an
-    /// error.
+    /// Returns the next bytes, or `None` at the end. A body that does not match what was signed and
+    /// announced is an error, at the end at the latest.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             if let Some(chunks) = &mut self.chunks {
@@ -125,7 +125,7 @@ impl Payload {
             };
             let slow = |_| Error::new(Code::Timeout, "The body took too long to come.");
             let frame = frame.map_err(slow)?;
-            // The time in which it was written is not the sender's.
+            // The time that the caller takes to write it does not count against the sender.
             self.patience = self.patience.saturating_sub(asked.elapsed());
             match frame {
                 None => return Ok(None),
@@ -139,7 +139,7 @@ impl Payload {
                         }
                         return Ok(Some(bytes));
                     }
-                    // Trailers of HTTP are none of ours.
+                    // HTTP trailers are not used here.
                     Err(_) => {}
                 },
             }
@@ -182,14 +182,15 @@ impl Payload {
         Ok(())
     }
 
-    /// The checksum that came with the body, once it was read to its end.
+    /// Returns the verified checksum that came with the body. To be called after the end of the
+    /// body.
     pub(crate) fn checksum(&mut self) -> Result<Option<Checksum>, Error> {
         let Some((running, announced)) = self.checksum.take() else { return Ok(None) };
         let missing = || Error::new(Code::IncompleteBody, "The announced trailer did not come.");
         running.check(&announced.ok_or_else(missing)?).map(Some)
     }
 
-    /// All of it, for bodies that are read at once.
+    /// Reads the whole body into memory.
     pub(crate) async fn collect(mut self, bytes_max: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         while let Some(bytes) = self.next().await? {
@@ -228,7 +229,7 @@ fn number(headers: &HeaderMap, name: &'static str) -> Result<Option<u64>, Error>
     number.map(Some).ok_or_else(|| Error::argument(format!("{name} is not a number.")))
 }
 
-/// The checksum that comes behind the body.
+/// Returns the algorithm of the checksum that follows the body.
 fn trailer_field(headers: &HeaderMap) -> Result<Option<Algorithm>, Error> {
     let Some(value) = headers.get("x-amz-trailer") else { return Ok(None) };
     let unknown = || Error::argument("x-amz-trailer names a field that is not known here.");
@@ -245,7 +246,7 @@ mod tests {
 
     const STALL: Duration = Duration::from_secs(60);
 
-    /// A body that has so many bytes each time that some seconds have passed.
+    /// Returns a body that brings this many bytes each time after this many seconds.
     fn slow(bytes: usize, seconds: u64, times: usize) -> Payload {
         let pieces = stream::unfold(0, move |sent| async move {
             if sent == times {
@@ -288,7 +289,7 @@ mod tests {
         let mut came = 0;
         while let Some(piece) = payload.next().await.unwrap() {
             came += piece.len();
-            // What is done with it takes its own time.
+            // What the caller does with it takes its own time.
             tokio::time::sleep(STALL).await;
         }
         assert_eq!(came, WINDOW * 10);

@@ -1,8 +1,8 @@
-//! `Range` of reads.
+//! The `Range` header of reads.
 
 use crate::error::{Code, Error};
 
-/// The bytes that are wanted: where they begin, and how many.
+/// The bytes that are wanted: the first one, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u64,
@@ -17,7 +17,7 @@ enum Wanted {
 
 fn number(text: &str) -> Option<u64> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // A number that is too large is beyond the end of anything.
+    // A number that is too large is beyond any end.
     plain.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
@@ -33,8 +33,8 @@ fn wanted(text: &str) -> Option<Wanted> {
     }
 }
 
-/// What `text` asks for of something with `size` bytes; `None` for all of it: what is no range, or
-/// several, does not count.
+/// Reads a range for something of `size` bytes. Returns `None` for all of it: anything but a single
+/// valid range is ignored.
 pub(crate) fn read(text: &str, size: u64) -> Result<Option<Span>, Error> {
     let unsatisfiable =
         || Error::new(Code::InvalidRange, "The requested range is not within the object.");

@@ -1,7 +1,7 @@
-//! Signature Version 4: whether a request was made by whoever has the secret of a key.
+//! Signature Version 4: verifies that a request was made by someone with the secret of a key.
 //!
-//! A [`Claim`] is what a request says of itself; it is read without any secret, so that nobody is
-//! asked about a request that cannot be right. [`Claim::check`] holds it against the secret.
+//! A [`Claim`] is what a request says about itself. It is read without the secret, so that no key
+//! is looked up for a request that cannot be valid. [`Claim::check`] verifies it with the secret.
 
 mod canonical;
 mod chain;
@@ -15,7 +15,7 @@ pub(crate) use claim::{Claim, Payload};
 
 use ring::hmac;
 
-/// Encoded as signatures are.
+/// Encodes bytes in hexadecimal, as signatures are.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

@@ -1,4 +1,4 @@
-//! XML as S3 speaks it: answers are written, and two sorts of bodies are read.
+//! S3's XML: writes answers, and reads the two kinds of bodies that requests have.
 
 use crate::error::{Code, Error};
 use std::fmt::Write;
@@ -56,8 +56,8 @@ fn escape(text: &mut String, value: &str) {
             '<' => text.push_str("&lt;"),
             '>' => text.push_str("&gt;"),
             '"' => text.push_str("&quot;"),
-            // XML 1.0 has no way to say most of these. S3 writes them so, and asks clients to have
-            // keys encoded (`encoding-type=url`).
+            // XML 1.0 cannot express most of these. S3 writes them like this, and expects clients
+            // to ask for encoded keys (`encoding-type=url`).
             char if char.is_control() => {
                 let _ = write!(text, "&#x{:x};", u32::from(char));
             }
@@ -66,7 +66,7 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
-/// An element that was read. Attributes and prefixes of names are passed over.
+/// An element that was read. Attributes, and prefixes of names, are ignored.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Element {
     pub(crate) name: String,
@@ -75,7 +75,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// The text of the child with this name.
+    /// Returns the text of the child with this name.
     pub(crate) fn child(&self, name: &str) -> Option<&str> {
         self.children.iter().find(|child| child.name == name).map(|child| child.text.as_str())
     }
@@ -93,11 +93,11 @@ impl Element {
     }
 }
 
-/// Reads elements, text, comments and the five entities that XML itself has. Anything else, a
-/// document type above all, is refused.
+/// Reads elements, text, comments and the five entities of XML itself. Anything else is refused,
+/// above all a document type.
 struct Reader<'t> {
     rest: &'t str,
-    /// Elements that may still come.
+    /// How many elements may still follow.
     left: usize,
 }
 
@@ -109,7 +109,7 @@ impl<'t> Reader<'t> {
         self.rest.is_empty().then_some(root)
     }
 
-    /// Passes over white space, comments and what begins with `<?`.
+    /// Skips white space, comments and anything that begins with `<?`.
     fn misc(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start();
@@ -155,7 +155,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The name in a tag that opens, and whether it closes at once.
+    /// Reads an opening tag. Returns its name, and whether the element is empty.
     fn tag(&mut self) -> Option<(&'t str, bool)> {
         let inside = self.rest.strip_prefix('<')?;
         let end = tag_end(inside)?;
@@ -171,7 +171,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Where a tag ends: a `>` in the value of an attribute does not end it.
+/// Finds the end of a tag. A `>` in the value of an attribute does not end it.
 fn tag_end(inside: &str) -> Option<usize> {
     let mut quote = None;
     for (at, char) in inside.char_indices() {
@@ -254,7 +254,7 @@ mod tests {
             assert_eq!(read.unwrap_err().code, Code::MalformedXml, "{:.40}", bad);
         }
         assert!(Element::read(b"<a>\xff</a>", 10).is_err());
-        // An element of four bytes takes more than a hundred.
+        // An element of four bytes takes more than a hundred in memory.
         let wide = format!("<a>{}</a>", "<b/>".repeat(9));
         assert!(Element::read(wide.as_bytes(), 10).is_ok());
         assert!(Element::read(wide.as_bytes(), 9).is_err());

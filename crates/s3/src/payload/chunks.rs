@@ -1,19 +1,19 @@
-//! `aws-chunked`: `size[;chunk-signature=…]\r\n` bytes `\r\n`, …, `0[;…]\r\n` fields `\r\n`.
+//! Reads `aws-chunked`: `size[;chunk-signature=…]\r\n` bytes `\r\n`, …, `0[;…]\r\n` fields `\r\n`.
 
 use crate::error::{Code, Error};
 use crate::signature::{Chain, hex};
 use bytes::{Buf, Bytes, BytesMut};
 use ring::digest;
 
-/// Bytes of a line: the size of a chunk with its signature, or a field behind the last.
+/// Longest line: the size of a chunk with its signature, or a field after the last chunk.
 const LINE_MAX: usize = 1024;
 const FIELDS_MAX: usize = 16;
-/// A chunk of more is none that a client makes.
+/// Largest chunk. No client makes larger ones.
 const CHUNK_MAX: u64 = 5 << 30;
 
 pub(super) enum Event {
     Data(Bytes),
-    /// More bytes are needed, or all was read.
+    /// More bytes are needed, or everything was read.
     Wants,
 }
 
@@ -23,7 +23,7 @@ enum At {
         left: u64,
     },
     DataEnd,
-    /// Behind the chunk without bytes.
+    /// After the chunk without bytes.
     Fields,
     Done,
 }
@@ -31,7 +31,7 @@ enum At {
 pub(super) struct Chunks {
     at: At,
     buffer: BytesMut,
-    /// For signed chunks: the chain, the digest of the chunk that passes, its signature.
+    /// For signed chunks: the chain, the digest of the current chunk, and its signature.
     signed: Option<Signed>,
     trailer: bool,
     fields: Vec<(String, String)>,
@@ -50,7 +50,7 @@ impl Chunks {
         Self { at: At::Size, buffer: BytesMut::new(), signed, trailer, fields: Vec::new() }
     }
 
-    /// What came. It is asked for only when nothing of what came before is left to be read.
+    /// Adds bytes. Called only when everything before them has been read.
     pub(super) fn push(&mut self, bytes: Bytes) {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::from(bytes);
@@ -98,7 +98,7 @@ impl Chunks {
         }
     }
 
-    /// A line without its end, once it is there.
+    /// Returns a line without its end, once it is complete.
     fn line(&mut self) -> Result<Option<String>, Error> {
         let within = self.buffer.get(..LINE_MAX).unwrap_or(&self.buffer);
         let Some(end) = within.windows(2).position(|pair| pair == b"\r\n") else {
@@ -144,7 +144,7 @@ impl Chunks {
             return Err(malformed());
         }
         self.fields.push((name.trim().to_owned(), value.trim().to_owned()));
-        // The signature is the last, and behind it there is an empty line or nothing.
+        // The signature is the last field. An empty line may follow it.
         let signature = "x-amz-trailer-signature";
         if name.trim().eq_ignore_ascii_case(signature) {
             let (_, value) = self.fields.pop().ok_or_else(malformed)?;
@@ -164,9 +164,9 @@ impl Chunks {
         signed.chain.trailer(&text, signature)
     }
 
-    /// The fields behind the body, once all was read.
+    /// Returns the fields after the body, once everything was read.
     pub(super) fn finish(&self) -> Result<&[(String, String)], Error> {
-        // Some clients leave the last line end out.
+        // Some clients leave out the last end of line.
         let ended = matches!(self.at, At::Done | At::Fields) && self.buffer.is_empty();
         let unchecked = self.trailer && self.signed.is_some();
         if !ended {
@@ -241,7 +241,7 @@ mod tests {
         assert!(read(b"0\r\n\r\n", &[], false).is_ok());
     }
 
-    /// The body of the published example.
+    /// Returns the body of the published example.
     fn published() -> Vec<u8> {
         let (_, [first, second, end]) = published_chain();
         let (long, short) = ("a".repeat(65536), "a".repeat(1024));
@@ -260,7 +260,7 @@ mod tests {
         let body = published();
         assert_eq!(body.len(), 66824);
         assert_eq!(read(&body).unwrap().0, [b'a'; 66560]);
-        // Another byte, chunks in another order, the end too early, a chunk without its signature.
+        // A changed byte, chunks in another order, an early end, a chunk without its signature.
         let mut other = body.clone();
         other[40000] = b'b';
         assert_eq!(read(&other), Err(Code::SignatureMismatch));
@@ -270,7 +270,7 @@ mod tests {
         let (_, [.., end]) = published_chain();
         let short = format!("0;chunk-signature={end}\r\n\r\n");
         assert_eq!(read(short.as_bytes()), Err(Code::SignatureMismatch));
-        // A trailer that ought to be signed and is not.
+        // A trailer that should be signed but is not.
         let chunks = Chunks::new(Some(published_chain().0), true);
         assert_eq!(read_with(chunks, &body, &[]), Err(Code::SignatureMismatch));
     }

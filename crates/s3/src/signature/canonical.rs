@@ -1,4 +1,4 @@
-//! A request as it is signed.
+//! Brings a request into the form that is signed.
 
 use super::sha256_hex;
 use http::HeaderMap;
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const IN_PATH: &AsciiSet = &IN_QUERY.remove(b'/');
 
-/// As keys in paths are encoded.
+/// Encodes a key for a path.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, IN_PATH).to_string()
 }
 
-/// What was encoded with `%`. A `+` is one.
+/// Decodes percent-encoding. A `+` stays as it is.
 pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
-    // What is no escape is refused: it would be signed as one thing and read as another.
+    // An invalid escape is refused: it would be signed as one thing and read as another.
     let escapes = text.split('%').skip(1);
     let whole = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|b| b.is_ascii_hexdigit());
     if !escapes.into_iter().all(whole) {
@@ -25,7 +25,7 @@ pub(crate) fn decode(text: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(text).decode_utf8().ok()
 }
 
-/// The names and values of a query, decoded.
+/// Returns the decoded names and values of a query.
 pub(crate) fn query(parts: &Parts) -> Option<Vec<(String, String)>> {
     let pairs = parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     pairs
@@ -36,7 +36,7 @@ pub(crate) fn query(parts: &Parts) -> Option<Vec<(String, String)>> {
         .collect()
 }
 
-/// The host that the client asked for, in whichever version of HTTP.
+/// Returns the host that the client asked for, in any version of HTTP.
 fn host(parts: &Parts) -> Option<Cow<'_, str>> {
     match parts.headers.get(http::header::HOST) {
         Some(host) => Some(host.to_str().ok()?.into()),
@@ -44,14 +44,14 @@ fn host(parts: &Parts) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The values of one field, as they are signed.
+/// Returns the values of a header field as they are signed.
 fn field(parts: &Parts, name: &str) -> Option<String> {
     if name == "host" {
         return host(parts).map(Cow::into_owned);
     }
     let mut found = None::<String>;
     for value in parts.headers.get_all(name) {
-        // Most clients sign the bytes of texts that are not ASCII as they are.
+        // Most clients sign text that is not ASCII as its plain bytes.
         let value = std::str::from_utf8(value.as_bytes()).ok()?;
         let value: Vec<&str> = value.split(' ').filter(|word| !word.is_empty()).collect();
         let value = value.join(" ");
@@ -66,15 +66,15 @@ fn field(parts: &Parts, name: &str) -> Option<String> {
     found
 }
 
-/// The first field that has to be signed and is not.
+/// Returns the first field that must be signed but is not.
 pub(super) fn unsigned(headers: &HeaderMap, signed: &[String]) -> Option<String> {
     let names = headers.keys().map(http::HeaderName::as_str);
     let mut needed = names.filter(|name| name.starts_with("x-amz-"));
     needed.find(|name| !signed.iter().any(|signed| signed == name)).map(str::to_owned)
 }
 
-/// The text whose digest is signed, or `None` where a field that is named is not there, or nothing
-/// of it can be read.
+/// Returns the text whose digest is signed, or `None` if a signed field is missing or cannot be
+/// read.
 pub(super) fn request(
     parts: &Parts,
     query: &[(String, String)],
@@ -103,7 +103,7 @@ pub(super) fn request(
     Some(format!("{text}\n{}\n{payload}", signed.join(";")))
 }
 
-/// What is signed of a request.
+/// Returns the text that is signed.
 pub(super) fn string_to_sign(date: &str, scope: &str, request: &str) -> String {
     format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", sha256_hex(request.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! The signatures of a body's chunks: each is made over the one before.
+//! The signatures of a body's chunks, each of which covers the one before.
 
 use super::{hex, hmac, sha256_hex};
 use crate::error::{Code, Error};
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 pub(crate) struct Chain {
     key: Zeroizing<Vec<u8>>,
-    /// What stands between the algorithm and the signature before: date and scope.
+    /// What is between the algorithm and the previous signature: date and scope.
     place: String,
     before: String,
 }
@@ -17,14 +17,14 @@ impl Chain {
         Self { key: Zeroizing::new(key), place: format!("{date}\n{scope}"), before: seed }
     }
 
-    /// Holds the signature of the next chunk against the digest of its bytes.
+    /// Checks the signature of the next chunk, given the digest of its bytes.
     pub(crate) fn chunk(&mut self, digest: &str, signature: &str) -> Result<(), Error> {
         let (place, before, empty) = (&self.place, &self.before, sha256_hex(b""));
         let text = format!("AWS4-HMAC-SHA256-PAYLOAD\n{place}\n{before}\n{empty}\n{digest}");
         self.check(&text, signature)
     }
 
-    /// Holds the signature of the trailer against its fields, `name:value\n` each.
+    /// Checks the signature of the trailer, given its fields as `name:value\n` each.
     pub(crate) fn trailer(&mut self, fields: &str, signature: &str) -> Result<(), Error> {
         let digest = sha256_hex(fields.as_bytes());
         let (place, before) = (&self.place, &self.before);

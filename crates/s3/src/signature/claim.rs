@@ -1,4 +1,4 @@
-//! What a request says of who made it, and when.
+//! What a request says about who made it, and when.
 
 use super::canonical;
 use super::chain::Chain;
@@ -11,25 +11,25 @@ use subtle::ConstantTimeEq;
 use types::Timestamp;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// How far the clocks of a client and of this server may be apart.
+/// How far the clocks of a client and of this server may differ.
 const SKEW_S_MAX: i64 = 15 * 60;
 const EXPIRES_S_MAX: i64 = 7 * 24 * 3600;
 
-/// How a body is told to be what was signed.
+/// How the body is bound to the signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Payload {
-    /// It is not part of the signature.
+    /// The body is not signed.
     Unsigned,
     /// SHA-256 in lower-case hexadecimal.
     Digest(String),
-    /// In chunks, each signed or none, with header fields behind them or none.
+    /// In chunks, which may each be signed, and may be followed by header fields.
     Chunks { signed: bool, trailer: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Header,
-    /// An address that works for this many seconds.
+    /// A presigned URL, which is valid for this many seconds.
     Query {
         expires_s: i64,
     },
@@ -49,7 +49,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Reads a claim, and refuses one that is too old or too new to be looked at.
+    /// Reads a claim, and refuses one that is too old or too far in the future.
     pub(crate) fn read(
         parts: &Parts,
         query: Vec<(String, String)>,
@@ -179,7 +179,8 @@ impl Claim {
 
     fn check_signed(&self, parts: &Parts) -> Result<(), Error> {
         match canonical::unsigned(&parts.headers, &self.signed) {
-            // An address may be used with a digest that it does not bind: the body is held to it.
+            // A presigned URL may be used with a digest that is not among its signed fields. The
+            // body is still checked against it.
             Some(name) if name == "x-amz-content-sha256" && self.place != Place::Header => Ok(()),
             Some(name) => {
                 let message = format!("The header field {name} has to be signed.");
@@ -212,8 +213,8 @@ impl Claim {
         })
     }
 
-    /// Whether the secret made the signature. What it says of the body is for whoever reads that,
-    /// with the chain that the chunks of a body are signed in.
+    /// Verifies that the claim was signed with the secret. The body is checked later, by whoever
+    /// reads it, using the returned chain if it comes in signed chunks.
     pub(crate) fn check(&self, parts: &Parts, secret: &Secret) -> Result<Chain, Error> {
         let day = self.date.get(..8).unwrap_or_default();
         let scope = format!("{day}/{}/s3/aws4_request", self.region);

@@ -1,4 +1,4 @@
-//! The examples that AWS publishes for S3, with its example key.
+//! Tests with the examples that AWS publishes for S3, and its example key.
 
 use super::*;
 use crate::access::Secret;
@@ -97,8 +97,8 @@ fn the_published_address_works_until_it_expires() {
     assert_eq!(at(uri, THEN, &twice), Err(Code::InvalidRequest));
 }
 
-/// The chain of the published upload in chunks, and the signatures of its chunks: 65536 and 1024
-/// times `a`, and the end.
+/// Returns the chain of the published chunked upload, and the signatures of its chunks: 65536 and
+/// 1024 times `a`, and the end.
 pub(crate) fn published_chain() -> (Chain, [&'static str; 3]) {
     let seed = "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9";
     let names = "content-encoding;content-length;host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-storage-class";
