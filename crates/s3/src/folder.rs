@@ -1,9 +1,9 @@
-//! The files behind a bucket. Sandboxes write the same tree at the same time, and nobody trusts
-//! what is in it: every path is walked by the kernel without links and without leaving the tree
-//! ([`beneath`]), and only what was seen to be a regular file is opened.
+//! The files behind a bucket. Sandboxes write the same tree at the same time, so nothing in it is
+//! trusted: the kernel resolves every path without following links and without leaving the tree
+//! ([`beneath`]), and only what is known to be a regular file is opened.
 //!
-//! A file that is written has no name until it is whole and on the disk ([`Folder::draft`],
-//! [`Folder::publish`]), so a kill leaves the old one or the new one.
+//! A file has no name until it is complete and on disk ([`Folder::draft`], [`Folder::publish`]), so
+//! a kill leaves either the old file or the new one.
 
 mod publish;
 mod sheet;
@@ -27,18 +27,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock, Weak};
 use types::World;
 
-/// How often something is tried again that came between others' changes.
+/// How often to retry an operation that collides with other changes.
 const TRIES: usize = 64;
-/// Marks folders: that they are objects, or that they were made for the objects in them and go with
-/// the last. Folders that sandboxes made have none, and stay.
+/// Marks folders as objects, or as made for the objects in them, in which case they are removed
+/// with the last one. Folders that sandboxes made have no mark, and stay.
 const FOLDER_MARK: &str = "trusted.holm.s3.folder";
 const IS_OBJECT: &[u8] = b"object";
 const IS_PARENT: &[u8] = b"parent";
 const FOLDER_MODE: u32 = 0o755;
 const HIDDEN_MODE: Mode = Mode::from_raw_mode(0o700);
 
-/// Opens the hidden folder inside the files of a bucket, for what is not whole yet. Keys do not lead
-/// there, and lists do not show it; sandboxes can see it, and do with it what they like.
+/// Opens the hidden folder inside the files of a bucket, which holds what is incomplete. Keys do
+/// not lead into it and lists do not show it, but sandboxes can see and change it.
 fn open_hidden(files: impl AsFd) -> Result<Option<OwnedFd>, Error> {
     match open_folder(files, HIDDEN_FOLDER) {
         Ok(hidden) => Ok(Some(hidden)),
@@ -51,7 +51,7 @@ fn open_hidden(files: impl AsFd) -> Result<Option<OwnedFd>, Error> {
     }
 }
 
-/// Opens what lies at `path` below `root`, and nothing that a link or a mount leads to.
+/// Opens `path` below `root`, without following links or crossing mounts.
 fn beneath(root: impl AsFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH
         | ResolveFlags::NO_SYMLINKS
@@ -62,7 +62,7 @@ fn beneath(root: impl AsFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno>
     let mut tries = 0;
     loop {
         match rustix::fs::openat2(root.as_fd(), path, flags, Mode::empty(), resolve) {
-            // Something on the way was moved just now.
+            // Something on the path was moved just now.
             Err(Errno::AGAIN) if tries < TRIES => tries += 1,
             result => return result,
         }
@@ -73,18 +73,18 @@ fn open_folder(root: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
     beneath(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)
 }
 
-/// Whether this says that nothing of ours is there.
+/// Returns whether the error means that nothing of ours is there.
 fn is_absent(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG)
 }
 
-/// Lets the kernel find a descriptor by a path, whatever happens to the file's name.
+/// Returns a path by which the kernel finds a descriptor, whatever happens to the file's name.
 fn proc_path(fd: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// The locks of all buckets that are in use. Each bucket has its own: whoever waits for a slow drive
-/// while it has some keeps nobody waiting but those who use the same drive.
+/// The locks of all buckets in use. Each bucket has its own, so a request that holds some while it
+/// waits for a slow drive only delays requests to the same drive.
 #[derive(Default)]
 pub(crate) struct Locks(Mutex<HashMap<String, Weak<KeyLocks>>>);
 
@@ -94,7 +94,7 @@ impl Locks {
         if let Some(locks) = all.get(bucket).and_then(Weak::upgrade) {
             return locks;
         }
-        // There are never more than requests, and those that came since.
+        // There are never more entries than recent requests.
         all.retain(|_, locks| locks.strong_count() > 0);
         let locks = Arc::new(KeyLocks::new());
         all.insert(bucket.to_owned(), Arc::downgrade(&locks));
@@ -102,8 +102,8 @@ impl Locks {
     }
 }
 
-/// Changes of one key, one after the other, so that conditions hold when they take effect. Keys of a
-/// bucket share locks.
+/// Makes changes of a key happen one after another, so that conditions still hold when a change
+/// takes effect. Several keys share a lock.
 struct KeyLocks([Mutex<()>; 256]);
 
 impl KeyLocks {
@@ -120,15 +120,15 @@ impl KeyLocks {
     }
 }
 
-/// The place of a request among all. Work on files cannot be called back: it goes on when the caller
-/// has gone away, and is counted until it has ended.
+/// The place of a request in the limit on requests. Work on files cannot be cancelled: it goes on
+/// after the caller has gone, and counts until it has ended.
 pub(crate) type Turn = Arc<dyn Any + Send + Sync>;
 
-/// Cheap to clone. Its functions block.
+/// The files of a bucket. Cheap to clone. Its functions block.
 #[derive(Clone)]
 pub(crate) struct Folder {
     files: Arc<OwnedFd>,
-    /// Made for the first who writes: there may be no room for it, and whoever reads needs none.
+    /// Created by the first write: there may be no space for it, and reads do not need it.
     hidden: Arc<OnceLock<OwnedFd>>,
     owner: Owner,
     locks: Arc<KeyLocks>,
@@ -136,9 +136,9 @@ pub(crate) struct Folder {
     _turn: Turn,
 }
 
-/// An object that is there, at the moment it was looked at.
+/// An existing object, as it was when it was looked up.
 pub(crate) struct Object {
-    /// It can be asked about, not read.
+    /// Opened for queries only, not for reading.
     file: OwnedFd,
     pub(crate) facts: Facts,
     pub(crate) sheet: Sheet,
@@ -158,7 +158,7 @@ impl Object {
         self.is_folder
     }
 
-    /// Opens it for reading: this very file, also when its name has another by now.
+    /// Opens it for reading. This is the same file even if its name now belongs to another.
     pub(crate) fn open(&self) -> Result<File, Error> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = rustix::fs::open(proc_path(&self.file), flags, Mode::empty())?;
@@ -173,7 +173,7 @@ impl Folder {
         Self { files, hidden, owner, locks, world, _turn: turn }
     }
 
-    /// The hidden folder, made if it is missing.
+    /// Returns the hidden folder and creates it if it is missing.
     pub(crate) fn hidden(&self) -> Result<&OwnedFd, Error> {
         if self.hidden.get().is_none() {
             match rustix::fs::mkdirat(&*self.files, HIDDEN_FOLDER, HIDDEN_MODE) {
@@ -184,7 +184,7 @@ impl Folder {
         self.hidden_if_there()?.ok_or_else(|| Error::broken(Errno::NOENT))
     }
 
-    /// The hidden folder, for whoever only reads what is in it.
+    /// Returns the hidden folder, for callers that only read.
     pub(crate) fn hidden_if_there(&self) -> Result<Option<&OwnedFd>, Error> {
         if let Some(hidden) = self.hidden.get() {
             return Ok(Some(hidden));
@@ -207,7 +207,7 @@ impl Folder {
         }
     }
 
-    /// A file or a folder; `None` for all that is neither.
+    /// Looks up a file or a folder. Returns `None` for anything else.
     fn look(&self, path: &str) -> Result<Option<Object>, Errno> {
         look(&self.files, path)
     }
@@ -225,7 +225,7 @@ fn look(root: &OwnedFd, path: &str) -> Result<Option<Object>, Errno> {
     Ok(Some(Object { file, facts: Facts::of(&stat), sheet, is_folder }))
 }
 
-/// A file in the hidden folder, such as a part of an upload.
+/// Looks up a file in the hidden folder, such as a part of an upload.
 pub(crate) fn look_hidden(folder: &OwnedFd, name: &str) -> Result<Option<Object>, Error> {
     match look(folder, name) {
         Ok(found) => Ok(found.filter(|object| !object.is_folder)),
@@ -238,7 +238,7 @@ fn mark(folder: &impl AsRawFd) -> Result<Option<Vec<u8>>, Errno> {
     let mut value = [0; 16];
     match rustix::fs::getxattr(proc_path(folder), FOLDER_MARK, &mut value) {
         Ok(length) => Ok(value.get(..length).map(<[u8]>::to_vec)),
-        // One of more bytes is none of ours.
+        // A longer value is not one of ours.
         Err(Errno::NODATA | Errno::RANGE) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -260,7 +260,8 @@ mod tests {
     use std::time::Duration;
     use types::Timestamp;
 
-    /// A file system with so many inodes, which is mounted nowhere and ends with its descriptor.
+    /// Returns a file system with this many inodes. It is not mounted, and ends with its
+    /// descriptor.
     fn small(inodes: &str) -> OwnedFd {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
         fsconfig_set_string(context.as_fd(), "nr_inodes", inodes).unwrap();
@@ -285,7 +286,7 @@ mod tests {
         Folder::new(bucket, &Locks::default(), world, turn)
     }
 
-    /// All that a read does.
+    /// Does everything that a read does.
     #[track_caller]
     fn assert_readable(folder: &Folder) {
         let key = Key::new("file0").unwrap();
@@ -303,7 +304,7 @@ mod tests {
         let folder = folder(files);
         assert_readable(&folder);
         assert_eq!(folder.draft().unwrap_err().code, Code::StorageFull);
-        // It takes writes as soon as there is room.
+        // It takes writes as soon as there is space.
         let gone = Key::new("file1").unwrap();
         assert!(folder.remove(&gone, |_| Ok(())).unwrap());
         assert!(folder.remove(&Key::new("file2").unwrap(), |_| Ok(())).unwrap());
@@ -321,7 +322,7 @@ mod tests {
             wait.recv().unwrap();
             here.draft().map(drop)
         });
-        // As when its connection is closed.
+        // As if its connection were closed.
         drop(folder);
         assert_eq!(pool.held(), 1);
         go.send(()).unwrap();

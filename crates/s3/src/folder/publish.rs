@@ -1,4 +1,4 @@
-//! Writing: drafts without a name, and the moment in which one gets it.
+//! Writes files: a draft has no name, and gets one when it is complete.
 
 use super::{
     FOLDER_MODE, Facts, Folder, IS_OBJECT, IS_PARENT, Object, Sheet, TRIES, beneath, is_absent,
@@ -12,19 +12,19 @@ use rustix::io::Errno;
 use std::fs::File;
 
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
-/// What draft names in the hidden folder begin with, for the moment between two calls.
+/// Prefix of the temporary names that drafts have in the hidden folder between two system calls.
 pub(crate) const PASSING: &str = "passing-";
-/// Bytes of a draft that takes a while to reach the disk.
+/// Size from which a draft takes a while to reach the disk.
 const LARGE: i64 = 8 << 20;
-/// Letters of randomness in such names.
+/// Number of random characters in such names.
 const RANDOM: usize = 20;
 
 impl Folder {
-    /// A file without a name: it is gone with its descriptor.
+    /// Creates a file without a name, which disappears with its descriptor.
     pub(crate) fn draft(&self) -> Result<File, Error> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::openat(self.hidden()?, ".", flags, FILE_MODE)?;
-        // Whatever the umask says.
+        // Whatever the umask is.
         rustix::fs::fchmod(&file, FILE_MODE)?;
         self.give(&file)?;
         Ok(File::from(file))
@@ -35,16 +35,17 @@ impl Folder {
         rustix::fs::fchown(file, Some(user), Some(group))
     }
 
-    /// Brings a draft and its sheet to the disk.
+    /// Writes a draft and its sheet to the disk.
     pub(crate) fn finish(&self, draft: &File, sheet: &mut Sheet, etag: &str) -> Result<(), Error> {
         let now = self.world.now();
-        // The kernel's clock steps; no change by others comes at exactly this nanosecond.
+        // The kernel's clock has coarse steps; no change by others happens at exactly this
+        // nanosecond.
         let [low, middle, high, ..] = self.world.random_bytes::<4>();
         let random = i64::from(u32::from_le_bytes([low, middle, high, 0]) % 1_000_000);
         let ns = (now.ms().rem_euclid(1000)) * 1_000_000 + random;
         let time = Timespec { tv_sec: now.seconds(), tv_nsec: ns };
         if rustix::fs::fstat(draft)?.st_size > LARGE {
-            // So that little is left to be done between the seal and the name.
+            // So that little is left to do between the seal and the name.
             rustix::fs::fdatasync(draft)?;
         }
         rustix::fs::futimens(draft, &Timestamps { last_access: time, last_modification: time })?;
@@ -59,8 +60,8 @@ impl Folder {
         Ok(facts)
     }
 
-    /// Gives a finished draft the name of `key`, if `condition` agrees with what has it now, and if
-    /// nothing has it where it is `exclusive`. When this answers, the name is on the disk.
+    /// Gives a finished draft the name of `key`, if `condition` accepts the object that has it now.
+    /// With `exclusive`, nothing may have the name. Returns once the name is on disk.
     pub(crate) fn publish(
         &self,
         (draft, mut sheet, etag): (&File, Sheet, &str),
@@ -74,7 +75,7 @@ impl Folder {
             let held = self.locks.of(key.path());
             condition(self.find(key)?.as_ref())?;
             match self.place(draft, &folder, name, exclusive) {
-                // Others removed the folder meanwhile.
+                // Someone removed the folder in the meantime.
                 Err(Errno::NOENT) => continue,
                 // A sandbox was faster.
                 Err(Errno::EXIST) if exclusive => return Err(Error::condition()),
@@ -91,7 +92,8 @@ impl Folder {
         Err(Error::broken(Errno::AGAIN))
     }
 
-    /// To be called when a draft has its name: what it says of itself must still hold then.
+    /// Must be called when a draft has its name: seals it again if the seal no longer holds by
+    /// then.
     pub(crate) fn keep_sealed(
         &self,
         draft: &File,
@@ -102,13 +104,14 @@ impl Folder {
         if sheet.is_sealed(&facts) {
             return Ok(facts);
         }
-        // It took long. Nobody can have written to it and set its times in no time.
+        // Naming it took too long, so it is sealed again. A write by a sandbox would lead here too,
+        // but is assumed not to happen in the moment since it got its name.
         self.seal(draft, sheet, etag)?;
         rustix::fs::fsync(draft)?;
         Ok(Facts::of(&rustix::fs::fstat(draft)?))
     }
 
-    /// Puts a draft in the place of whatever has this name.
+    /// Puts a draft in place of whatever has this name.
     pub(crate) fn place(
         &self,
         draft: &File,
@@ -117,7 +120,7 @@ impl Folder {
         exclusive: bool,
     ) -> Result<(), Errno> {
         let passing = format!("{PASSING}{}", self.world.random_text(RANDOM));
-        // A draft was made in it.
+        // It exists, because the draft was created in it.
         let hidden = self.hidden.get().ok_or(Errno::BADF)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, proc_path(draft), hidden, passing.as_str(), follow)?;
@@ -129,7 +132,7 @@ impl Folder {
         renamed
     }
 
-    /// Makes a folder an object of its own.
+    /// Turns a folder into an object of its own.
     pub(crate) fn put_folder(
         &self,
         key: &Key,
@@ -145,7 +148,7 @@ impl Folder {
         Ok(rustix::fs::fsync(&folder)?)
     }
 
-    /// Opens a folder, and makes it and those above it where they are missing.
+    /// Opens a folder, creating it and its parents if they are missing.
     fn make_folders(&self, path: &str) -> Result<OwnedFd, Error> {
         match open_folder(&*self.files, path) {
             Err(Errno::NOENT) => {}
@@ -171,7 +174,7 @@ impl Folder {
     fn make_folder(&self, parent: &OwnedFd, name: &str) -> Result<(), Error> {
         match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(FOLDER_MODE)) {
             Ok(()) => {}
-            // Somebody else made it, or removed the one above; who looks again sees which.
+            // Someone else created it, or removed its parent; the caller looks again.
             Err(Errno::EXIST | Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(errno.into()),
         }
@@ -187,7 +190,8 @@ impl Folder {
         Ok(rustix::fs::fsync(parent)?)
     }
 
-    /// Removes an object, and the folders that were made for it alone. Says whether there was one.
+    /// Removes an object, and the folders that were only made for it. Returns whether there was
+    /// one.
     pub(crate) fn remove(
         &self,
         key: &Key,
@@ -215,7 +219,7 @@ impl Folder {
                 rustix::fs::fsync(&folder)
             });
         match removed {
-            // A folder since.
+            // It has become a folder.
             Err(Errno::ISDIR) => return Ok(false),
             removed => ignore_absent(removed)?,
         }
@@ -224,7 +228,7 @@ impl Folder {
         Ok(true)
     }
 
-    /// Removes a folder and those above it, as far as they are empty and were made by puts.
+    /// Removes a folder and its parents as long as they are empty and were made by puts.
     fn prune(&self, path: &str) -> Result<(), Error> {
         let mut path = path;
         while !path.is_empty() {

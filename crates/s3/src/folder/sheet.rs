@@ -1,8 +1,8 @@
-//! What is kept beside a file: its ETag, and what a client said of it. It lies in an attribute that
-//! only the server's machine can read and set, so nothing in a sandbox forges it.
+//! The sheet of a file: its ETag, and what a client stored with it. It is kept in an extended
+//! attribute that only the server's machine can read and set, so a sandbox cannot forge it.
 //!
-//! The ETag is bound to the state of the file in which it was taken ([`Seal`]). Whoever changes the
-//! file past us changes that state, and the file gets an ETag made of its state instead.
+//! The ETag is bound to the state that the file was in when it was computed ([`Seal`]). A change
+//! that bypasses this server changes that state, and then the ETag is made from the state instead.
 
 use crate::error::{Code, Error};
 use rustix::fs::{Stat, XattrFlags};
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use types::Timestamp;
 
 const NAME: &str = "trusted.holm.s3.sheet";
-/// What fits beside each other into the block that ext4 has for the attributes of a file.
+/// The size that fits into the block that ext4 has for all attributes of a file.
 const BYTES_MAX: usize = 3600;
-/// A file gets its name this soon after its sheet was written, or the sheet is written anew. Whoever
-/// changes the file after that is seen by the time of the change, which nobody can set.
+/// A file gets its name at most this long after its sheet was written, or else the sheet is written
+/// again. A later change to the file shows in its change time, which nobody can set.
 const NAMED_WITHIN_NS: i64 = 10_000_000_000;
 
 /// The state of a file.
@@ -57,10 +57,10 @@ struct Seal {
 pub(crate) struct Sheet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     seal: Option<Seal>,
-    /// Header fields that come back with the object: its type, and `x-amz-meta-…`.
+    /// Header fields to return with the object: its type, `x-amz-meta-…` and others.
     #[serde(default)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The field and the value of the checksum that the content came with.
+    /// Field and value of the checksum that the content came with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<(String, String)>,
 }
@@ -74,13 +74,14 @@ impl Sheet {
         Self { checksum, ..self }
     }
 
-    /// Of the file at this path, which must not lead through anything of a tenant's.
+    /// Reads the sheet of the file at this path, which must not lead through anything that a tenant
+    /// controls.
     pub(super) fn read(path: &str) -> Result<Self, Errno> {
         let mut value = vec![0; BYTES_MAX];
         match rustix::fs::getxattr(path, NAME, value.as_mut_slice()) {
             Ok(length) => {
                 let read = serde_json::from_slice(value.get(..length).unwrap_or_default());
-                // What a later release wrote in other words tells this one nothing.
+                // A sheet that a later release wrote in another format is ignored.
                 Ok(read.unwrap_or_default())
             }
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(Self::default()),
@@ -88,7 +89,7 @@ impl Sheet {
         }
     }
 
-    /// Binds the sheet to the file as it is now, with this ETag.
+    /// Binds the sheet, with this ETag, to the file as it is now.
     pub(super) fn seal(&mut self, etag: &str, facts: &Facts) {
         self.seal = Some(Seal {
             etag: etag.to_owned(),
@@ -123,13 +124,14 @@ impl Sheet {
         })
     }
 
-    /// Whether the file is still what it was written as.
+    /// Returns whether the file is still in the state it was sealed in.
     pub(crate) fn is_sealed(&self, facts: &Facts) -> bool {
         self.holds(facts).is_some()
     }
 
-    /// The ETag, without its quotes. That of a file which was written or changed past S3 ends in
-    /// `-0`, as no other does: clients that take an ETag for an MD5 know by the `-` that it is none.
+    /// Returns the ETag without its quotes. If the file was written or changed without S3, it ends
+    /// in `-0`, which no other does: the `-` tells clients that take an ETag for an MD5 that it is
+    /// none.
     pub(crate) fn etag(&self, facts: &Facts) -> String {
         if let Some(seal) = self.holds(facts) {
             return seal.etag.clone();
@@ -140,7 +142,7 @@ impl Sheet {
         format!("{}-0", digest.get(..32).unwrap_or(&digest))
     }
 
-    /// The checksum of the content, as long as it is that content.
+    /// Returns the checksum of the content, if the file still has that content.
     pub(crate) fn checksum(&self, facts: &Facts) -> Option<&(String, String)> {
         self.checksum.as_ref().filter(|_| self.is_sealed(facts))
     }

@@ -1,8 +1,8 @@
-//! All keys in order, from any of them on, without holding more names than a page has.
+//! Visits all keys in order, from any position on, without holding more names than a page has.
 //!
-//! Keys are ordered by their bytes, so that of a folder counts with its slash: `a.b` comes before
-//! `a/`. Of each folder the smallest names behind the position are kept while it is read once; when
-//! they are used up it is read again from there.
+//! Keys are ordered by their bytes, and the key of a folder includes its slash: `a.b` comes before
+//! `a/`. A folder is read once to keep the smallest names after the position; when these are used
+//! up, it is read again from there.
 
 use super::{Folder, is_absent, open_folder};
 use crate::error::Error;
@@ -11,18 +11,18 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType};
 use std::collections::BTreeSet;
 
-/// Names of one folder that are kept at once.
+/// How many names of a folder are kept at once.
 const BATCH: usize = if cfg!(test) { 3 } else { 1000 };
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Position {
     Start,
-    /// Behind this key.
+    /// After this key.
     After(String),
-    /// Behind all keys that begin so.
+    /// After all keys with this prefix.
     Past(String),
-    /// At the first key in the folder with this key, or behind.
+    /// At this folder's key, or at the first key after it.
     From(String),
 }
 
@@ -36,7 +36,7 @@ impl Position {
         }
     }
 
-    /// Whether a folder may have a key that is allowed.
+    /// Returns whether a folder may contain an allowed key.
     fn allows_below(&self, folder: &str) -> bool {
         match self {
             Self::Start => true,
@@ -46,32 +46,32 @@ impl Position {
     }
 }
 
-/// What was found: the key alone. Whoever shows it looks it up ([`Folder::find`]).
+/// A key that was found. To show it, look it up ([`Folder::find`]).
 pub(crate) struct Entry {
     pub(crate) key: Key,
 }
 
-/// What the one who is told of keys wants next.
+/// What the callback wants next.
 pub(crate) enum Found {
     Next,
-    /// Nothing more that begins so.
+    /// Skip all other keys with this prefix.
     Past(String),
     Stop,
 }
 
-/// One look at the keys that begin with a prefix.
+/// One walk over the keys with a prefix.
 pub(crate) struct Walk<'f> {
     folder: &'f Folder,
     prefix: String,
     pub(crate) position: Position,
-    /// Folders that may still be looked into.
+    /// How many folders may still be read.
     folders_left: usize,
 }
 
 enum End {
     All,
     Stopped,
-    /// The folders that may be looked into are used up; the position says where to go on.
+    /// No more folders may be read. The position says where to continue.
     Tired,
 }
 
@@ -85,12 +85,12 @@ impl<'f> Walk<'f> {
         Self { folder, prefix: prefix.to_owned(), position, folders_left: folders_max }
     }
 
-    /// Tells of keys in order until `found` stops it. Says whether there may be more.
+    /// Passes keys to `found` in order until it stops. Returns whether there may be more.
     pub(crate) fn run(
         &mut self,
         found: &mut impl FnMut(Entry) -> Result<Found, Error>,
     ) -> Result<bool, Error> {
-        // The folder that the prefix names whole holds all that begins with it.
+        // The innermost folder that the prefix names completely contains all keys with the prefix.
         let start = self.prefix.rfind('/').map_or(String::new(), |end| self.prefix[..=end].into());
         if !start.is_empty() && Key::new(&start).is_err() {
             return Ok(false);
@@ -103,7 +103,7 @@ impl<'f> Walk<'f> {
         Ok(!matches!(end, End::All))
     }
 
-    /// The key of a folder that is an object. Says whether to go on.
+    /// Visits the key of a folder, if it is an object. Returns whether to go on.
     fn own(
         &mut self,
         key: &str,
@@ -147,7 +147,7 @@ impl<'f> Walk<'f> {
             let batch = self.batch(path, last.as_deref())?;
             let whole = batch.len() < BATCH;
             for key in batch {
-                // What the keys before led to may have passed it.
+                // The position may already be past this key because of the keys before it.
                 let end = self.entry(&key, found)?;
                 if !matches!(end, End::All) {
                     return Ok(end);
@@ -184,8 +184,8 @@ impl<'f> Walk<'f> {
         Ok(if self.tell(key, found)? { End::All } else { End::Stopped })
     }
 
-    /// The first keys in a folder that are allowed and lie behind `last`: of files, and of folders
-    /// that may have such keys.
+    /// Returns the first allowed keys in a folder after `last`, including folders that may contain
+    /// allowed keys.
     fn batch(&self, path: &str, last: Option<&str>) -> Result<BTreeSet<String>, Error> {
         let mut kept = BTreeSet::new();
         let opened = open_folder(&*self.folder.files, path.strip_suffix('/').unwrap_or(path));
@@ -197,7 +197,7 @@ impl<'f> Walk<'f> {
         let mut names = Dir::read_from(&folder)?;
         while let Some(entry) = names.read() {
             let entry = entry?;
-            // A name that is no text cannot be said in XML.
+            // A name that is not UTF-8 cannot be expressed in XML.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if matches!(name, "." | "..") {
                 continue;
@@ -219,7 +219,7 @@ impl<'f> Walk<'f> {
     }
 
     fn fits(&self, key: &str) -> bool {
-        // Also keeps the hidden folder out, and what is too deep to have a key.
+        // Also excludes the hidden folder, and anything too deep to have a key.
         if Key::new(key).is_err() {
             return false;
         }
@@ -233,7 +233,7 @@ impl<'f> Walk<'f> {
 
 fn file_type(folder: &OwnedFd, name: &str, known: FileType) -> Option<FileType> {
     match known {
-        // Some file systems do not say.
+        // Some file systems do not report the type.
         FileType::Unknown => {
             let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             Some(FileType::from_raw_mode(stat.st_mode))
