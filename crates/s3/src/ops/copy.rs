@@ -17,14 +17,14 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// Bytes that are read at once for an MD5.
+/// How many bytes are read at once for an MD5.
 const PIECE: usize = 1 << 20;
 
-/// What is to be copied.
+/// The object to copy.
 pub(super) struct Source {
     pub(super) folder: Folder,
     pub(super) key: Key,
-    /// Whether it lies in the bucket that is written to.
+    /// Whether it is in the bucket that is written to.
     is_here: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn source(call: &Call) -> Result<Source, Error> {
 }
 
 impl Source {
-    /// The object, as it is now and as the conditions want it.
+    /// Returns the object, if it meets the conditions.
     pub(super) fn find(&self, conditions: &Conditions) -> Result<Object, Error> {
         let object = self.folder.find(&self.key)?.ok_or_else(Error::no_key)?;
         match conditions.for_reading(&object.etag(), object.facts.modified_at()) {
@@ -59,7 +59,7 @@ impl Source {
     }
 }
 
-/// A draft with bytes of an object in it, and their MD5.
+/// Copies bytes of an object into a draft. Returns it with its MD5.
 pub(super) fn draft_of(
     folder: &Folder,
     object: &Object,
@@ -142,14 +142,14 @@ fn write(
     Ok((etag, facts.modified_at()))
 }
 
-/// The bytes of the source that a part is made of.
+/// Returns which bytes of the source a part is made of.
 pub(super) fn span_of(call: &Call, size: u64) -> Result<Span, Error> {
     let Some(range) = text(&call.parts, "x-amz-copy-source-range") else {
         return Ok(Span { start: 0, length: size });
     };
     let bad = || Error::argument("x-amz-copy-source-range is not valid.");
     let span = range::read(range, size)?.ok_or_else(bad)?;
-    // Other than in reads, the whole range has to be there.
+    // Unlike in reads, the whole range has to exist.
     let last: u64 =
         range.rsplit_once('-').and_then(|(_, last)| last.parse().ok()).ok_or_else(bad)?;
     if last >= size {

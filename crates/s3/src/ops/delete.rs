@@ -1,4 +1,4 @@
-//! Removing objects.
+//! Removes objects.
 
 use super::{Call, blocking, empty, write::holding, xml};
 use crate::body::Body;
@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::xml::{Element, Xml};
 use http::{Response, StatusCode};
 
-/// Removes an object. One that is not there is gone as well.
+/// Removes an object. Succeeds if there is none.
 pub(super) async fn one(call: Call, key: Key) -> Result<Response<Body>, Error> {
     let conditions = Conditions::read(&call.parts.headers);
     blocking(move || call.folder.remove(&key, holding(&conditions))).await?;
@@ -52,7 +52,7 @@ pub(super) async fn many(call: Call, payload: Payload) -> Result<Response<Body>,
     Ok(xml(answer))
 }
 
-/// The keys of a request that deletes many, and whether it wants to hear of failures alone.
+/// Reads the keys from a request that deletes many, and whether only failures should be reported.
 fn read(body: &[u8], settings: &Settings) -> Result<(Vec<String>, bool), Error> {
     let malformed = |why: &'static str| Error::new(Code::MalformedXml, why);
     let root = Element::read(body, settings.xml_elements_max)?;

@@ -1,4 +1,4 @@
-//! Lists of keys, page by page.
+//! Lists keys page by page.
 
 use super::{Call, blocking, quoted, xml};
 use crate::body::Body;
@@ -20,8 +20,8 @@ struct Asked {
     encoded: bool,
 }
 
-/// An object of a page. Not open any more: a page with a descriptor for each would take those of
-/// others.
+/// An object on a page. It is no longer open: a page with a descriptor for each object would take
+/// descriptors away from other requests.
 struct Shown {
     key: String,
     etag: String,
@@ -73,7 +73,7 @@ impl Asked {
         Ok(Self { prefix, delimiter, keys_max, position, encoded })
     }
 
-    /// What the keys that begin as this one does are shown as.
+    /// Returns the common prefix that a key is shown as, if it has one.
     fn common(&self, key: &str) -> Option<String> {
         common(key, &self.prefix, &self.delimiter)
     }
@@ -92,7 +92,7 @@ fn common(key: &str, prefix: &str, delimiter: &str) -> Option<String> {
     Some(format!("{prefix}{}", rest.get(..end)?))
 }
 
-/// Behind a key that a caller names, or behind all that it stands for.
+/// Returns the position after a key that a caller names, or after all keys it stands for.
 fn behind(key: String, prefix: &str, delimiter: &str) -> Position {
     if key.is_empty() {
         Position::Start
@@ -125,12 +125,12 @@ fn position_of(token: &str) -> Option<Position> {
     }
 }
 
-/// The same for lists of the first version, which know keys alone.
+/// Writes a position as a marker for lists of version 1, which can only hold keys.
 fn marker_of(position: &Position) -> String {
     match position {
         Position::Start => String::new(),
         Position::After(key) | Position::Past(key) => key.clone(),
-        // Nothing is between this and the folder: `.` is the character before the slash.
+        // No key is between this and the folder: `.` is the character before the slash.
         Position::From(folder) => {
             format!("{}.\u{10ffff}", folder.strip_suffix('/').unwrap_or(folder))
         }
@@ -153,7 +153,7 @@ fn look(folder: &Folder, folders_max: usize, asked: &Asked) -> Result<Page, Erro
             page.prefixes.push(common.clone());
             return Ok(Found::Past(common));
         }
-        // It may have gone since.
+        // It may have been removed since.
         if let Some(object) = folder.find(&key)? {
             page.objects.push(Shown::new(key.as_str(), &object));
         }
@@ -245,7 +245,7 @@ mod tests {
         Folder::new(bucket, &Locks::default(), world, Arc::new(()))
     }
 
-    /// What S3 says of these keys, each once, in order.
+    /// Returns what S3 would list for these keys, each once and in order.
     fn expected(keys: &BTreeSet<String>, prefix: &str, delimiter: &str) -> BTreeSet<String> {
         let with_prefix = keys.iter().filter(|key| key.starts_with(prefix));
         with_prefix
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Tests are processes of their own, so nobody else opens anything.
+    /// Each test runs in its own process, so nothing else opens descriptors.
     #[test]
     fn a_page_holds_no_descriptors_of_its_objects() {
         let root = tempfile::tempdir().unwrap();
@@ -311,7 +311,7 @@ mod tests {
                 let Ok(key) = crate::key::Key::new(&name) else { continue };
                 let path = root.path().join(key.path());
                 if key.is_folder() {
-                    // Folders that a sandbox made are no objects.
+                    // Folders that a sandbox made are not objects.
                     let _ = fs::create_dir_all(path);
                 } else if fs::create_dir_all(path.parent().unwrap()).is_ok()
                     && !path.is_dir() && fs::write(&path, "x").is_ok()

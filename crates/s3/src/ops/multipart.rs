@@ -1,4 +1,4 @@
-//! Objects that come in parts.
+//! Uploads of objects in parts.
 
 use super::copy::{draft_of, source, span_of};
 use super::uploads::{self, Begin, Upload, no_upload};
@@ -113,7 +113,8 @@ pub(super) async fn complete(
         let conditions = Conditions::read(&call.parts.headers);
         let draft = (&draft, sheet, etag.as_str());
         call.folder.publish(draft, &target, conditions.is_exclusive(), holding(&conditions))?;
-        // After a kill here the object is whole, and the upload can be completed once more.
+        // If the server is killed here, the object is complete, and the upload can be completed
+        // again.
         uploads::remove(&call.folder, &id)?;
         Ok(etag)
     })
@@ -126,7 +127,7 @@ pub(super) async fn complete(
     Ok(xml(answer))
 }
 
-/// Numbers and ETags of the parts that are asked for.
+/// Reads the numbers and ETags of the requested parts.
 fn read_parts(body: &[u8], settings: &Settings) -> Result<Vec<(u32, String)>, Error> {
     let malformed = || Error::new(Code::MalformedXml, "The body names no parts, or too many.");
     let root = Element::read(body, settings.xml_elements_max)?;
@@ -154,8 +155,8 @@ fn find_part(upload: &Upload, (number, etag): &(u32, String)) -> Result<Object, 
     })
 }
 
-/// Refuses parts that do not make an object. One is looked at after the other: each that is open
-/// has a descriptor, of which all workspaces share what there are.
+/// Checks that the parts can make up an object. Looks at one after another, because an open part
+/// takes a descriptor, and all workspaces share those.
 fn check_parts(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(), Error> {
     let mut size = 0_u64;
     for (place, named) in wanted.iter().enumerate() {
@@ -172,7 +173,7 @@ fn check_parts(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result
     Ok(())
 }
 
-/// One draft with all parts in it. Where the file system shares blocks, nothing is copied.
+/// Joins all parts in a draft. Nothing is copied if the file system can share blocks.
 fn join(call: &Call, upload: &Upload, wanted: &[(u32, String)]) -> Result<(File, String), Error> {
     let (draft, mut md5) = (call.folder.draft()?, Md5::new());
     for named in wanted {
@@ -198,7 +199,7 @@ pub(super) async fn abort(call: Call, key: Key) -> Result<Response<Body>, Error>
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// How many entries a page has, and behind which number it begins.
+/// Returns how many entries a page has, and the number after which it begins.
 fn page_of(call: &Call, most: &str, after: &str) -> Result<(usize, u32), Error> {
     let bad = || Error::argument(format!("{most} or {after} is not a number."));
     let number = |name: &str| call.query.get(name).filter(|text| !text.is_empty()).map(str::parse);

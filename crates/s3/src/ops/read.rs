@@ -1,4 +1,4 @@
-//! Reading objects.
+//! Reads objects.
 
 use super::{Call, blocking, empty, quoted, set};
 use crate::body::{self, Body};
@@ -11,9 +11,9 @@ use crate::key::Key;
 use crate::range::{self, Span};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-/// What is left to do when conditions and ranges were looked at.
+/// What is left to do after conditions and ranges were checked.
 enum Wanted {
-    /// An answer without content.
+    /// Send an answer without content.
     Answer(Response<Body>),
     Content(Response<Body>, Span),
 }
@@ -88,7 +88,7 @@ fn wanted_range(
     size: u64,
 ) -> Result<Option<Span>, Error> {
     let Some(range) = text(&call.parts, "range") else { return Ok(None) };
-    // A part of something else than what the client has helps nobody.
+    // A part of something else than the client already has is no use to it.
     if let Some(same) = text(&call.parts, "if-range") {
         let is_same = same.trim_matches('"') == etag
             || date::parse_http(same).is_some_and(|at| at.seconds() == modified_at.seconds());
@@ -99,7 +99,7 @@ fn wanted_range(
     range::read(range, size)
 }
 
-/// The checksum of all of it, for clients that ask.
+/// Adds the checksum of the whole object, for clients that ask.
 fn checksum(call: &Call, object: &Object, response: &mut Response<Body>) {
     let asked = text(&call.parts, "x-amz-checksum-mode");
     if !asked.is_some_and(|mode| mode.eq_ignore_ascii_case("ENABLED")) {

@@ -1,6 +1,6 @@
-//! Multipart uploads in the hidden folder: `uploads/<id>/` with `begin`, which says what is to
-//! become of it, and a file for each part. The id begins with the time, so what is too old is known
-//! by its name, also where a kill left no more than the folder.
+//! Multipart uploads in the hidden folder. `uploads/<id>/` has a file `begin`, which says what the
+//! upload is for, and a file for each part. The id begins with the time, so an expired upload is
+//! recognized by its name even if a kill left only the folder.
 
 use crate::error::{Code, Error};
 use crate::folder::{Facts, Folder, Object, PASSING, Sheet, look_hidden};
@@ -16,13 +16,13 @@ use types::{Timestamp, World};
 
 const UPLOADS: &str = "uploads";
 const BEGIN: &str = "begin";
-/// Letters of randomness in an id.
+/// Number of random characters in an id.
 const RANDOM: usize = 24;
-/// Bytes of `begin`: a key and what is kept with it.
+/// Most bytes of `begin`, which holds a key and the header fields to store.
 const BEGIN_MAX: u64 = 16 << 10;
-/// Names of a folder that are looked at in one go: sandboxes may have filled it.
+/// How many names in a folder are read at once: sandboxes may have filled it.
 const NAMES_MAX: usize = 100_000;
-/// How old a name is that a kill left between two calls.
+/// Age at which a temporary name is considered left over from a kill.
 const PASSING_MAX: Duration = Duration::from_secs(3600);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,13 +31,13 @@ pub(super) struct Begin {
     pub(super) headers: Vec<(String, String)>,
 }
 
-/// An upload that is open.
+/// An open upload.
 pub(super) struct Upload {
     folder: OwnedFd,
     pub(super) begin: Begin,
 }
 
-/// One of a list.
+/// An upload in a list.
 pub(crate) struct Listed {
     pub(super) id: String,
     pub(super) key: String,
@@ -53,8 +53,8 @@ fn open_at(folder: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(folder, name, flags, Mode::empty())
 }
 
-/// The folder of all uploads, if there ever was one: whoever only looks makes nothing, because there
-/// may be no room for it.
+/// Opens the folder of all uploads, if there is one. It is not created here: there may be no space
+/// for it, and reads do not need it.
 fn find_all(folder: &Folder) -> Result<Option<OwnedFd>, Error> {
     let Some(hidden) = folder.hidden_if_there()? else { return Ok(None) };
     match open_at(hidden, UPLOADS) {
@@ -74,7 +74,7 @@ fn make_all(folder: &Folder) -> Result<OwnedFd, Error> {
     Ok(open_at(hidden, UPLOADS)?)
 }
 
-/// The time in an id, if it is one.
+/// Returns the time in an id, if it is a valid one.
 fn begun_at(id: &str) -> Option<Timestamp> {
     let (time, random) = id.split_once('-')?;
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -82,7 +82,7 @@ fn begun_at(id: &str) -> Option<Timestamp> {
     Some(Timestamp::from_ms(i64::from_str_radix(time, 16).ok().filter(|_| fits)?))
 }
 
-/// The names in a folder, no more than `most` of them.
+/// Returns at most `most` names in a folder.
 fn names(folder: &OwnedFd, most: usize) -> Result<Vec<String>, Error> {
     let (mut found, mut entries) = (Vec::new(), Dir::read_from(folder)?);
     while let Some(entry) = entries.read() {
@@ -96,7 +96,7 @@ fn names(folder: &OwnedFd, most: usize) -> Result<Vec<String>, Error> {
     Ok(found)
 }
 
-/// Makes an upload that is on the disk when this answers. The second value is its id.
+/// Creates an upload and returns its id. The upload is on disk then.
 pub(super) fn create(
     folder: &Folder,
     begin: &Begin,
@@ -120,7 +120,7 @@ pub(super) fn create(
     Ok(id)
 }
 
-/// Opens an upload of this key.
+/// Opens an upload for this key.
 pub(super) fn open(folder: &Folder, id: &str, key: &Key) -> Result<Upload, Error> {
     begun_at(id).ok_or_else(no_upload)?;
     let uploads = find_all(folder)?.ok_or_else(no_upload)?;
@@ -140,7 +140,7 @@ fn read_begin(upload: &OwnedFd) -> Result<Option<Begin>, Error> {
 }
 
 impl Upload {
-    /// Keeps a draft as a part. One with the same number is replaced.
+    /// Stores a draft as a part. It replaces a part with the same number.
     pub(super) fn keep(
         &self,
         folder: &Folder,
@@ -161,7 +161,7 @@ impl Upload {
         look_hidden(&self.folder, &name_of(number))
     }
 
-    /// Numbers of parts, in order.
+    /// Returns the numbers of the parts, in order.
     pub(super) fn numbers(&self, parts_max: u32) -> Result<Vec<u32>, Error> {
         let most = usize::try_from(parts_max).unwrap_or(usize::MAX).saturating_add(1);
         let names = names(&self.folder, most)?;
@@ -188,11 +188,11 @@ fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
         upload => upload?,
     };
-    // Parts may still come in until the folder is gone: then there is nothing to put them in.
+    // More parts may arrive until the folder is gone; after that they have no place to go.
     for _ in 0..8 {
         for name in names(&upload, NAMES_MAX)? {
             match rustix::fs::unlinkat(&upload, name.as_str(), AtFlags::empty()) {
-                // A folder is none of ours; it stays, in the way of nobody.
+                // A folder in there is not ours, so it stays. It does no harm.
                 Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -206,7 +206,7 @@ fn remove_from(uploads: &OwnedFd, id: &str) -> Result<(), Error> {
     Ok(rustix::fs::fsync(uploads)?)
 }
 
-/// The uploads that are open, by key and then by time.
+/// Lists the open uploads, by key and then by time.
 pub(crate) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, Error> {
     let Some(uploads) = find_all(folder)? else { return Ok(Vec::new()) };
     let mut listed = Vec::new();
@@ -221,7 +221,7 @@ pub(crate) fn list(folder: &Folder, uploads_max: usize) -> Result<Vec<Listed>, E
     Ok(listed)
 }
 
-/// Removes what is older than it may be.
+/// Removes uploads and temporary files that are too old.
 pub(crate) fn tidy(folder: &Folder, now: Timestamp, life: Duration) -> Result<(), Error> {
     let Some(hidden) = folder.hidden_if_there()? else { return Ok(()) };
     if let Some(uploads) = find_all(folder)? {

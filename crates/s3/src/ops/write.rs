@@ -1,4 +1,4 @@
-//! Writing objects.
+//! Writes objects.
 
 use super::{Call, blocking, empty, quoted};
 use crate::body::Body;
@@ -15,14 +15,14 @@ use md5::{Digest, Md5};
 use std::fs::File;
 use std::io::Write;
 
-/// Bytes that are gathered before they are written.
+/// How many bytes are collected before they are written.
 const GATHERED: usize = 1 << 20;
 
-/// A body that lies in a draft.
+/// A body that was received into a draft.
 pub(super) struct Received {
     pub(super) draft: File,
     pub(super) md5: [u8; 16],
-    /// Field and value of the checksum that it came with.
+    /// Field and value of the checksum that came with it.
     pub(super) checksum: Option<(String, String)>,
 }
 
@@ -45,7 +45,7 @@ impl Writing {
     }
 }
 
-/// Some of a body, and whether that was the rest.
+/// Collects some of a body. Also returns whether that was the rest.
 async fn gather(payload: &mut Payload) -> Result<(Vec<Bytes>, bool), Error> {
     let (mut pieces, mut bytes) = (Vec::new(), 0);
     while bytes < GATHERED {
@@ -60,7 +60,7 @@ async fn gather(payload: &mut Payload) -> Result<(Vec<Bytes>, bool), Error> {
     Ok((pieces, false))
 }
 
-/// Takes in a body that must be what was announced, and hands it to `then` where it may block.
+/// Receives a body, checks it against what was announced, and passes it to `then`, which may block.
 pub(super) async fn receive<T: Send + 'static>(
     folder: &Folder,
     mut payload: Payload,
@@ -118,7 +118,7 @@ pub(super) async fn put(call: Call, key: Key, payload: Payload) -> Result<Respon
     Ok(response)
 }
 
-/// The conditions of a write, as they are asked where it takes effect.
+/// Returns a check of a write's conditions, for the moment when the write takes effect.
 pub(super) fn holding(
     conditions: &Conditions,
 ) -> impl Fn(Option<&Object>) -> Result<(), Error> + '_ {
@@ -147,7 +147,7 @@ pub(super) fn stored(etag: &str) -> Response<Body> {
     response
 }
 
-/// Says the checksum that was held against the body.
+/// Adds the checksum that the body was checked against to an answer.
 pub(super) fn echo(response: &mut Response<Body>, checksum: Option<(String, String)>) {
     let Some((name, value)) = checksum else { return };
     let name = HeaderName::from_bytes(name.as_bytes());

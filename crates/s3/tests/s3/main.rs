@@ -1,4 +1,4 @@
-//! The S3 client of AWS, and requests that were tampered with, against a real folder.
+//! Tests with the S3 client of AWS, and with requests that were tampered with, on a real folder.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 mod place;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs one part of `client.py`, which ends with 0 if all was as it should be.
+/// Runs one part of `client.py`, which exits with 0 on success.
 fn client(endpoint: &str, root: &Path, part: &str) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3/client.py");
     let done = Command::new(place::python())
@@ -64,7 +64,7 @@ async fn what_a_key_has_begun_ends_with_it() {
     against_folder("revoked").await;
 }
 
-/// What the test below kills.
+/// The server process that the test below kills.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the server that another test starts and kills"]
 async fn server_process() {
@@ -91,7 +91,7 @@ fn a_kill_leaves_whole_objects_and_nothing_else() {
             }
         };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/s3/client.py");
-        // It writes until the server is gone, and says how often it was answered.
+        // It writes until the server is gone, and reports how often it got an answer.
         let mut writer = Command::new(place::python())
             .arg(script)
             .args(["writer", &endpoint, KEY, SECRET, BUCKET])

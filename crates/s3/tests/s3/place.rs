@@ -1,4 +1,4 @@
-//! A server over a temporary folder, in this process or in one that can be killed.
+//! A server for a temporary folder, in this process or in one that can be killed.
 
 use rustix::fd::OwnedFd;
 use s3::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Service, Settings, Wait};
@@ -14,7 +14,7 @@ pub(crate) const BUCKET: &str = "drv-data-ws_1";
 
 struct TestAccess(PathBuf);
 
-/// Whoever has a key, and the folder of all buckets.
+/// The owner of a key, with the folder of all buckets.
 struct TestCaller(PathBuf, Secret);
 
 impl TestCaller {
@@ -87,7 +87,7 @@ fn world() -> World {
     World::new(now, fill)
 }
 
-/// Serves the folder `root` below `/s3` until this process ends. Answers with the address.
+/// Serves the folder `root` at `/s3` until this process ends. Returns the address.
 pub(crate) async fn serve(root: &Path) -> String {
     let settings = Settings {
         base: "/s3".into(),
@@ -108,7 +108,7 @@ pub(crate) async fn serve(root: &Path) -> String {
                     async move { Ok::<_, std::convert::Infallible>(service.handle(request).await) }
                 });
                 let io = hyper_util::rt::TokioIo::new(stream);
-                // What clients break off is theirs.
+                // If a client breaks off, that is its own business.
                 let _ =
                     hyper::server::conn::http1::Builder::new().serve_connection(io, handler).await;
             });
@@ -117,11 +117,11 @@ pub(crate) async fn serve(root: &Path) -> String {
     address
 }
 
-/// A Python with the S3 client of AWS.
+/// Returns a Python with the S3 client of AWS.
 pub(crate) fn python() -> PathBuf {
     let house = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = house.join("target/s3-python");
-    // Tests are processes of their own, and only one of them may make it.
+    // Each test is a process of its own, and only one of them may create it.
     let lock = File::create(house.join("target/s3-python.lock")).unwrap();
     lock.lock().unwrap();
     let made = std::process::Command::new(house.join("tools/python-packages"))
