@@ -1,4 +1,4 @@
-//! The SHA-256 of what is stored.
+//! SHA-256 digests of what is stored.
 
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::fmt;
 
 const CHARACTERS: usize = 64;
 
-/// 64 hexadecimal digits in lower case.
+/// A digest as 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
@@ -20,7 +20,7 @@ impl Digest {
         use fmt::Write as _;
         let mut text = String::with_capacity(CHARACTERS);
         for byte in digest(&SHA256, content).as_ref() {
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         Self(text)

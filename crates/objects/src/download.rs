@@ -1,4 +1,4 @@
-//! Reading a stream part by part.
+//! Reads a stream part by part.
 
 use crate::{Error, Folder, Objects, PART_BYTES, Part};
 use bytes::{Buf, Bytes};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Parts that are fetched ahead of whoever reads. They wait in memory.
+/// How many parts are fetched ahead of the reader and kept in memory.
 const AHEAD: usize = 3;
 
-/// Gives a stream. A part that is not what was stored ends it with an error, and none of its bytes
-/// were read.
+/// A reader of a stream. A part that differs from what was stored ends the stream with an error
+/// before any of its bytes are read.
 #[derive(Debug)]
 pub struct Download {
     objects: Objects,

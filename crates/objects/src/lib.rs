@@ -1,17 +1,17 @@
-//! Streams of bytes at an S3 service, addressed by their content.
+//! Streams of bytes in an S3 service, addressed by their content.
 //!
 //! ```text
 //! PREFIX/FOLDER/DIGEST   a part of a stream, or the list of its parts
 //! ```
 //!
-//! A stream is cut into parts of [`PART_BYTES`]. Each is an object that is named after the SHA-256 of
-//! what it holds, and is published by a conditional put: what is there already is not written again,
-//! and nothing is ever overwritten. The list of the parts is an object like them, and its digest is
-//! the address of the stream. So memory is bounded however long a stream is, and a part is held
-//! against its digest before a byte of it is handed on.
+//! A stream is cut into parts of [`PART_BYTES`]. Each part is an object that is named after the
+//! SHA-256 of its content and written by a conditional put, so an existing object is not written
+//! again and nothing is ever overwritten. The list of the parts is such an object too, and its
+//! digest is the address of the stream. So memory is bounded however long a stream is, and a part
+//! is checked against its digest before any of its bytes are passed on.
 //!
-//! Folders share nothing, even where they hold the same: nobody can learn from a put what somebody
-//! else has stored.
+//! Folders share nothing, even if they hold the same content, so that a put does not reveal what
+//! someone else has stored.
 
 mod digest;
 mod download;
@@ -35,10 +35,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-/// What one request carries. Small enough that several fit into memory for each stream, large enough
-/// that requests are few.
+/// Size of a part, and so of most requests. Small enough that several fit into memory for each
+/// stream, large enough that few requests are needed.
 pub const PART_BYTES: usize = 8 << 20;
-/// Of a list of parts: beyond any that [`Upload`] makes of a stream of many terabytes.
+/// Largest list of parts, more than [`Upload`] makes for a stream of many terabytes.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// The service. Cheap to clone.
@@ -46,18 +46,18 @@ const LIST_BYTES_MAX: u64 = 64 << 20;
 pub struct Objects {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// Requests that carry parts, of all streams together.
+    /// Limits the requests that carry parts, for all streams together.
     slots: Arc<Semaphore>,
 }
 
-/// Where a stream lies: parts of names, each of letters, digits, hyphens and underscores.
+/// The place of a stream: one or more names, each made of letters, digits, hyphens and underscores.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Folder(Vec<String>);
 
-/// A stream that is there.
+/// A stream that was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Of the list of its parts.
+    /// The digest of the list of its parts.
     pub digest: Digest,
     pub size_bytes: u64,
 }
@@ -76,7 +76,7 @@ struct Part {
     size_bytes: u64,
 }
 
-/// Not the store, which would show its credentials.
+/// Leaves out the store, which would show its credentials.
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Objects").field("prefix", &self.prefix).finish_non_exhaustive()
@@ -84,7 +84,8 @@ impl fmt::Debug for Objects {
 }
 
 impl Folder {
-    /// `None` where a name has other characters, or none.
+    /// Creates a folder. Returns `None` if there is no name, or one has other characters or is
+    /// empty.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let good = |name: &str| {
             let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -100,30 +101,31 @@ impl Folder {
 }
 
 impl Objects {
-    /// Asks nobody yet: a service that is away keeps nobody from starting.
+    /// Opens the service. No request is made yet, so a service that is down does not prevent a
+    /// start.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let store = settings.connect().map_err(|error| Error::Settings(Box::new(error)))?;
         Ok(Self::new(Arc::new(store), &settings.prefix, settings.parallel))
     }
 
-    /// Of any service.
+    /// Uses any store.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, parallel: usize) -> Self {
         let slots = Arc::new(Semaphore::new(parallel.max(1)));
         Self { store, prefix: Path::from(prefix), slots }
     }
 
-    /// The same, all below one more name.
+    /// Returns the same service with another name added to the prefix.
     #[must_use]
     pub fn below(&self, name: &str) -> Self {
         Self { prefix: self.prefix.clone().join(PathPart::from(name)), ..self.clone() }
     }
 
-    /// Begins to store a stream. What writes to it must not be a thread of the runtime.
+    /// Begins to store a stream. Must not be written to from a thread of the runtime.
     pub fn put(&self, folder: Folder, runtime: Handle) -> Upload {
         Upload::new(self.clone(), folder, runtime)
     }
 
-    /// Begins to read a stream. What reads from it must not be a thread of the runtime.
+    /// Begins to read a stream. Must not be read from on a thread of the runtime.
     pub async fn get(
         &self,
         folder: Folder,
@@ -136,7 +138,7 @@ impl Objects {
         Ok(Download::new(self.clone(), folder, parts, runtime))
     }
 
-    /// Removes all that a folder holds. Without such a folder there is nothing to do.
+    /// Removes everything in a folder. Succeeds if there is no such folder.
     pub async fn remove(&self, folder: &Folder) -> Result<(), Error> {
         let found = self.store.list(Some(&self.folder(folder)));
         let paths = found.map_ok(|object| object.location).boxed();
@@ -148,14 +150,14 @@ impl Objects {
         removed.map(|done| done.map(drop).or_else(gone)).try_collect::<()>().await
     }
 
-    /// The folders of two names that there are.
+    /// Lists all folders that have two names.
     pub async fn folders(&self) -> Result<Vec<Folder>, Error> {
         let mut found = Vec::new();
         let above = self.store.list_with_delimiter(Some(&self.prefix)).await?;
         for one in above.common_prefixes {
             for path in self.store.list_with_delimiter(Some(&one)).await?.common_prefixes {
                 let names: Vec<_> = path.parts().map(|part| part.as_ref().to_owned()).collect();
-                // What others put there is theirs.
+                // Anything else under the prefix is not ours.
                 if let [.., above, name] = names.as_slice() {
                     found.extend(Folder::new([above.as_str(), name.as_str()]));
                 }
@@ -164,15 +166,15 @@ impl Objects {
         Ok(found)
     }
 
-    /// Stores a part, unless it is there.
+    /// Stores a part, unless it is already there.
     async fn write(&self, folder: &Folder, content: Bytes) -> Result<Part, Error> {
         let part = Part { digest: Digest::of(&content), size_bytes: content.len() as u64 };
         let path = self.path(folder, &part.digest);
         let once = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.store.put_opts(&path, content.into(), once).await {
             Ok(_) => Ok(part),
-            // An earlier try stored it: its name says what it holds. One that was cut short would
-            // not be seen before it is read.
+            // An earlier attempt stored it, and its name says what it should hold. If its content
+            // were damaged, that would only be noticed when it is read.
             Err(object_store::Error::AlreadyExists { .. }) => {
                 let there = self.store.head(&path).await?;
                 match there.size == part.size_bytes {
@@ -184,7 +186,7 @@ impl Objects {
         }
     }
 
-    /// A part, after it was held against its digest.
+    /// Reads a part and checks it against its digest.
     async fn read(&self, folder: &Folder, digest: &Digest, bytes_max: u64) -> Result<Bytes, Error> {
         let path = self.path(folder, digest);
         let found = self.store.get(&path).await?;

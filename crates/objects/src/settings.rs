@@ -1,35 +1,35 @@
-//! How the service is reached.
+//! How to reach the service.
 
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
-// With the TLS of this project, which `object_store` speaks then.
+// Enables the TLS of this project, which `object_store` then uses.
 use reqwest as _;
 use std::fmt;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Of connections: who does not answer within is away.
+/// Timeout for connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `https://host[:port]`, or `http://` where nobody listens on the way.
+    /// `https://host[:port]`, or `http://` if nobody can listen on the way.
     pub endpoint: String,
     pub bucket: String,
     pub region: String,
     pub key_id: String,
     pub secret: Secret,
-    /// What every key begins with.
+    /// The beginning of every key.
     pub prefix: String,
-    /// Requests that carry content at the same time.
+    /// How many requests may carry content at the same time.
     pub parallel: usize,
-    /// Of one request.
+    /// Timeout for one request.
     pub timeout: Duration,
-    /// After a request that failed.
+    /// How often a failed request is repeated.
     pub retries: usize,
 }
 
-/// Not shown to anybody.
+/// The secret of the key. It is never printed.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 

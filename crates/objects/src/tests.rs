@@ -48,7 +48,7 @@ fn folder(name: &str) -> Folder {
     Folder::new(["space", name]).unwrap()
 }
 
-/// More than two parts, and no two of them alike.
+/// Content of more than two parts, no two of which are alike.
 fn long() -> Vec<u8> {
     (0..2 * PART_BYTES + 77).map(|at| (at % 251) as u8 ^ (at >> 16) as u8).collect()
 }
@@ -81,7 +81,7 @@ fn folders_share_nothing() {
     assert_eq!(place.paths().len(), 4);
     place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
     assert_eq!(place.get(&folder("other"), &stored), Ok(b"the same".to_vec()));
-    // Once more is no failure.
+    // Removing it again is not a failure.
     place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
 }
 
@@ -134,7 +134,7 @@ fn folders_are_listed() {
     let mut found = place.runtime.block_on(place.objects.folders()).unwrap();
     found.sort();
     assert_eq!(found, [other, one]);
-    // What lies beside is nobody's of these.
+    // Folders next to the prefix are not listed.
     let beside = Objects { prefix: Path::from("kept/there"), ..place.objects.clone() };
     assert_eq!(place.runtime.block_on(beside.folders()).unwrap(), []);
 }

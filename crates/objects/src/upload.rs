@@ -1,4 +1,4 @@
-//! Storing a stream while it is written.
+//! Stores a stream while it is being written.
 
 use crate::{Error, Folder, Objects, PART_BYTES, Part, Parts, Stored};
 use bytes::Bytes;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Takes a stream. Whoever writes waits until one of the service's slots is free.
+/// A writer that stores a stream. Writing waits until one of the service's slots is free.
 ///
-/// What is dropped before [`Upload::finish`] leaves parts behind that no list names. The folder is
-/// removed by whoever made it, or the same stream is put again and finds them.
+/// If it is dropped before [`Upload::finish`], it leaves parts behind that no list names. Either
+/// the owner of the folder removes it, or the same stream is put again and uses them.
 #[derive(Debug)]
 pub struct Upload {
     objects: Objects,
@@ -29,7 +29,7 @@ impl Upload {
         Self { objects, folder, runtime, part: Vec::new(), size_bytes: 0, parts, sent }
     }
 
-    /// Answers when all is stored.
+    /// Waits until everything is stored.
     pub fn finish(mut self) -> Result<Stored, Error> {
         if !self.part.is_empty() {
             self.send()?;
@@ -44,11 +44,11 @@ impl Upload {
         Ok(Stored { digest: list.digest, size_bytes: self.size_bytes })
     }
 
-    /// Sends the part that is full, or the last one.
+    /// Sends the current part, which is full or the last one.
     fn send(&mut self) -> Result<(), Error> {
         let slot = Arc::clone(&self.objects.slots).acquire_owned();
         let slot = self.runtime.block_on(slot).map_err(|_| Error::Interrupted)?;
-        // What failed by now need not be followed by more.
+        // If a part has failed, there is no use in sending more.
         while self.sent.front().is_some_and(JoinHandle::is_finished) {
             self.take_in()?;
         }

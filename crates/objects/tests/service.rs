@@ -1,4 +1,5 @@
-//! A real service: conditional puts, parts, lists and failures over HTTP with signatures.
+//! Tests with a real service: conditional puts, parts, lists and failures over HTTP with
+//! signatures.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -30,7 +31,7 @@ fn settings(service: &SeaweedFs) -> Settings {
 
 impl Place {
     fn new() -> Self {
-        // Fails only when it was done before.
+        // Fails only if it was already done.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let service = SeaweedFs::start().unwrap();
         let objects = Objects::open(&settings(&service)).unwrap();
@@ -77,7 +78,7 @@ fn a_real_service_keeps_streams() {
     folders.sort();
     assert_eq!(folders, [folder("one"), folder("other")]);
 
-    // What it was given outlives its process. While it is away, that is said.
+    // What is stored survives a restart of the service. While it is down, an error says so.
     place.service.stop();
     let hasty =
         Settings { retries: 0, timeout: Duration::from_secs(2), ..settings(&place.service) };
@@ -90,7 +91,7 @@ fn a_real_service_keeps_streams() {
     place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
     let gone = place.get("one", &stored);
     assert!(matches!(gone, Err(Error::Gone(_))), "{gone:?}");
-    // This service shows folders that are empty for a while.
+    // This service shows empty folders for a while.
     let folders = place.runtime.block_on(place.objects.folders()).unwrap();
     assert!(folders.contains(&folder("other")), "{folders:?}");
     place.runtime.block_on(place.objects.remove(&folder("one"))).unwrap();
