@@ -29,6 +29,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+/// The ports to listen on. With 0 the machine chooses one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports {
     /// The proxy that programs are configured to use.
@@ -57,8 +58,8 @@ pub struct Limits {
     pub connections: admission::Limits,
     /// Name queries in progress, in total and per owner.
     pub questions: admission::Limits,
-    /// How many answers to name queries are remembered per instance. Later connections to these
-    /// addresses are judged by the names.
+    /// How many pairs of a name and its address are remembered of what an instance was told. Later
+    /// connections to the address are judged by the name.
     pub names: usize,
     /// Cached answers of name servers, shared by all instances.
     pub cached_names: usize,
@@ -100,7 +101,7 @@ pub struct Limits {
     pub unknown_wait: Duration,
     /// Time until the next name server is asked.
     pub nameserver: Duration,
-    /// How much longer than its answer is valid a name counts for its address.
+    /// How long a name still counts for its address after the answer has expired.
     pub names_grace: Duration,
 }
 

@@ -10,6 +10,7 @@ use types::models::TokenUsage;
 /// Members that only one dialect has. A writer that cannot express one reports it as a loss.
 pub type Others = Map<String, Value>;
 
+/// A request for an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chat {
     pub model: String,
@@ -41,6 +42,7 @@ pub struct Chat {
     pub others: Others,
 }
 
+/// One message of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     pub role: Role,
@@ -57,6 +59,7 @@ pub enum Role {
     Tool,
 }
 
+/// One part of a message, with members that only its dialect has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     pub content: Content,
@@ -95,6 +98,7 @@ pub enum Content {
     },
 }
 
+/// Where the content of an image, a file or audio is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Url(String),
@@ -107,6 +111,7 @@ pub enum Source {
     Id(String),
 }
 
+/// A call of a tool, which the model asks for and the caller makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
     pub id: String,
@@ -117,6 +122,7 @@ pub struct ToolCall {
     pub signature: Option<String>,
 }
 
+/// A tool that the model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
     pub name: String,
@@ -152,6 +158,7 @@ pub struct Reasoning {
     pub summary: Option<String>,
 }
 
+/// An answer. It has several choices if the request asked for them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
     pub id: String,

@@ -69,6 +69,7 @@ pub struct Translation {
 }
 
 impl Translation {
+    /// Translates a request. Returns the translation of the call, and the body for the provider.
     pub fn request<'n>(
         from: Dialect,
         to: Dialect,
@@ -124,6 +125,7 @@ impl Translation {
         Ok(written.to_string().into_bytes())
     }
 
+    /// Changes an answer to what the caller asked for.
     fn adapt(&self, answer: &mut Answer) {
         answer.created.get_or_insert(self.created);
         if answer.model.is_empty() {
@@ -142,6 +144,7 @@ impl Translation {
         fault_body(self.from, &recognized(self.to.words().read_fault(status, body)))
     }
 
+    /// Begins to translate an answer that arrives as a stream.
     pub fn stream(self) -> StreamTranslation {
         StreamTranslation {
             events: Events::new(self.bounds.event),

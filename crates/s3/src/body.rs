@@ -27,7 +27,7 @@ pub(crate) fn empty() -> Body {
     of(Bytes::new())
 }
 
-/// Reads a piece of a file that ends at `end` at the latest.
+/// Reads the next piece of a file, from `at` on and up to `end` at most.
 pub(crate) fn read(file: &File, at: u64, end: u64) -> io::Result<Bytes> {
     let length = usize::try_from((end - at).min(PIECE)).unwrap_or_default();
     let mut piece = vec![0; length];

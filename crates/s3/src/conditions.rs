@@ -79,6 +79,7 @@ impl Conditions {
         }
     }
 
+    /// Checks whether the object with this ETag and time is to be sent.
     pub(crate) fn for_reading(&self, etag: &str, modified_at: Timestamp) -> Verdict {
         let seconds = modified_at.seconds();
         match (&self.matches, self.unmodified_since) {

@@ -143,6 +143,7 @@ pub trait Words: Send + Sync {
     }
 }
 
+/// Reads the events of a provider's stream.
 pub trait StreamReader: Send {
     fn read(&mut self, event: &Event<'_>, deltas: &mut Vec<Delta>) -> Result<(), Unreadable>;
 

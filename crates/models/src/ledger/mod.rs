@@ -74,6 +74,7 @@ pub trait Books: Send + Sync {
 #[error("{0}")]
 pub struct BooksError(pub String);
 
+/// Where the journal is, and the limits and intervals of a ledger.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The folder of the journal. Only one process may use it at a time.

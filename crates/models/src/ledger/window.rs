@@ -7,7 +7,8 @@ use types::kinds::policy::Granularity;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 60 * MINUTE_MS;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// Largest step; 100,000 months are longer than an era of the calendar (400 years).
+/// Cap for the step, so that no window outgrows the range of dates. 100,000 months are more than
+/// 8,000 years.
 const STEP_MAX: i64 = 100_000;
 
 /// Returns the begin and the end of the window that contains `now`.

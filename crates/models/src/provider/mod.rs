@@ -94,6 +94,7 @@ impl Provider {
         &self.entry.display_name
     }
 
+    /// Decides how the provider takes an operation.
     pub fn native(&self, operation: Operation) -> Way {
         let speaks = self.entry.speaks();
         let way = |has: bool, other: bool| match (has, other) {
