@@ -1,4 +1,4 @@
-//! The command line: what there is, in the words of its help.
+//! The command line: all subcommands, documented by the text of their help.
 
 use crate::client::{Choice, Client};
 use crate::commands::{

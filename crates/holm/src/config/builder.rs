@@ -1,4 +1,4 @@
-//! What one build may take of the machine that makes it.
+//! What one build may use of the machine that runs it.
 
 use super::Config;
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Numbers that must not be zero.
+    /// Returns the numbers that must not be zero, with their keys.
     pub(super) fn counts(&self) -> [(&'static str, u64); 11] {
         [
             ("builder.sources_mb_max", self.sources_mb_max),
@@ -47,7 +47,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// Names of images, with the key that has each.
+    /// Returns all image names, each with the key that it was set by.
     pub(super) fn images(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let languages = [
             ("builder.python_image", &self.python_image),
@@ -59,7 +59,7 @@ impl Builder {
 }
 
 impl Config {
-    /// Of the builder of this machine.
+    /// Returns the settings for the builder on this machine.
     pub(crate) fn builder_settings(&self) -> host::BuildSettings {
         let builder = &self.builder;
         let mut settings = host::BuildSettings::new(self.data.folder.join("builds"));
@@ -76,7 +76,7 @@ impl Config {
         settings.cache_mounts_max = builder.kept_folders_max as usize;
         settings.log_bytes_max = builder.log_kb_max.saturating_mul(KIB);
         settings.has_network = builder.network;
-        // The queue decides how many there are and how long they take.
+        // The queue decides how many builds run at a time and how long one may take.
         settings.time_max = self.builds.timeout.0;
         settings.parallel_max = self.builds.slots as usize;
         settings.workspace_parallel_max = self.builds.workspace_slots as usize;

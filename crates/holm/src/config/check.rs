@@ -1,10 +1,10 @@
-//! What the types of the settings cannot say.
+//! Checks of the settings that their types cannot express.
 
 use super::{Config, Node, Role};
 use std::time::Duration;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-/// A value that cannot be used, and what would be right.
+/// A value that cannot be used, with a message that says what would be right.
 pub(super) struct Wrong {
     pub(super) key: &'static str,
     pub(super) message: String,
@@ -111,8 +111,8 @@ fn server(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A bare address has no hosts below it, so that it must differ as a whole from the one of the
-/// server's own pages.
+/// Checks the address of workloads' content. An IP address or `localhost` has no hosts below it, so
+/// its whole origin must differ from that of the server's own pages.
 fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
     const KEY: &str = "server.content_url";
     web_address(KEY, url)?;
@@ -139,7 +139,7 @@ fn counts(config: &Config) -> Result<(), Wrong> {
     }
 }
 
-/// What callers and the database meet.
+/// Counts that limit callers, the gateway and the database; none may be zero.
 fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
     vec![
         ("server.body_bytes_max", config.server.body_bytes_max as u64),
@@ -179,7 +179,7 @@ fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// What runs, is built and is kept.
+/// Counts for workloads, builds and stored data; none may be zero.
 fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
     vec![
         ("node.instances_max", config.node.instances_max.into()),
@@ -326,8 +326,8 @@ fn node(config: &Config) -> Result<(), Wrong> {
     }
 }
 
-/// The kernel knows ids below 2^32, of which the last means none; those below the first instance's
-/// are of this machine.
+/// Checks that all instances have user ids. Ids must be below 2^32 - 1 (the last one means "none"),
+/// and ids below those of the first instance belong to users of this machine.
 fn user_ids(node: &Node) -> Result<(), Wrong> {
     const KEY: &str = "node.first_uid";
     let each = u64::from(node::IDS_PER_INSTANCE);
@@ -389,7 +389,7 @@ fn builder(config: &Config) -> Result<(), Wrong> {
 }
 
 fn registry(config: &Config) -> Result<(), Wrong> {
-    // Room is taken in steps, of which each workspace needs a few.
+    // The registry reserves room in steps, and each workspace needs several of them.
     const LEAST_MB: u64 = 16;
     match config.registry.disk_mb {
         1..LEAST_MB => {
@@ -399,7 +399,8 @@ fn registry(config: &Config) -> Result<(), Wrong> {
     }
 }
 
-/// A name or an address, as callers compare it: without scheme, port and path.
+/// True for a host name or an IP address without scheme, port or path, which is what hosts are
+/// compared with.
 fn is_host(text: &str) -> bool {
     let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
     let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
@@ -408,7 +409,7 @@ fn is_host(text: &str) -> bool {
 
 fn builds(config: &Config) -> Result<(), Wrong> {
     let builds = &config.builds;
-    // It is renewed in quarters, by a loop that looks once a second.
+    // A build renews its lease when a quarter of it has passed, in a loop that runs once a second.
     if builds.lease.0 < Duration::from_secs(30) {
         return wrong("builds.lease", "must be at least 30s");
     }
@@ -458,7 +459,7 @@ fn regions(config: &Config) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What can be used, but is most likely a mistake.
+/// Returns values that are valid but most likely a mistake.
 pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
     let regions = config.placement.regions.iter().filter(|region| is_elsewhere(&region.name));
     let message = |name: &str| {
@@ -470,7 +471,7 @@ pub(super) fn doubts(config: &Config) -> Vec<Wrong> {
     regions.map(|region| Wrong { key: REGIONS, message: message(&region.name) }).collect()
 }
 
-/// `auto`, or of the form of `us-pdx-1`.
+/// True if a region is named `auto` or looks like `us-pdx-1`, as those of the hosted service do.
 fn is_elsewhere(region: &str) -> bool {
     let letters = |part: &str, count| {
         part.len() == count && part.bytes().all(|byte| byte.is_ascii_lowercase())
@@ -495,8 +496,8 @@ fn observability(config: &Config) -> Result<(), Wrong> {
         .map_or(Ok(()), |url| web_address("telemetry.otlp_endpoint", url))
 }
 
-/// The parser takes a lone word for the name of a part, so that a misspelt level would silence
-/// everything else.
+/// Checks the log level. The parser takes a lone word for the name of a module, so that a misspelt
+/// level would silence everything else.
 fn log_level(text: &str) -> Result<(), Wrong> {
     let lone_words_are_levels = text
         .split(',')

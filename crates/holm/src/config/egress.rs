@@ -1,4 +1,5 @@
-//! The way out of workloads: what the proxy may reach, and the addresses that traffic leaves with.
+//! Outgoing traffic of workloads: what the proxy may reach, and which addresses traffic leaves
+//! from.
 
 use super::{NameServer, Span, check::Wrong, layers};
 use control::EgressPool;
@@ -85,7 +86,8 @@ impl WayOut {
         EgressPool::read(self.addresses.iter().map(String::as_str))
     }
 
-    /// `usual` are the name servers of workloads. Reads the password of the proxy.
+    /// Makes the settings of the egress proxy and reads the upstream proxy's password from its
+    /// file. `usual` are the name servers of workloads, used unless the settings name others.
     pub(crate) fn settings(
         &self,
         data: &Path,

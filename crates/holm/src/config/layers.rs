@@ -1,7 +1,6 @@
-//! Settings laid over one another, each remembering where it was given.
+//! Layers of settings, each overriding the one below; every value remembers where it was set.
 //!
-//! The defaults double as the list of known keys and of their types: a key that they do not have is
-//! a mistake.
+//! The defaults also define which keys exist and what types they have: any other key is an error.
 
 use super::{Config, EXAMPLE, Error};
 use serde::de::Error as _;
@@ -12,12 +11,12 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-/// Variables with this start and two underscores further on are settings.
+/// Environment variables with this prefix and a double underscore after it are settings.
 const VARIABLE: &str = "HOLM_";
-/// A key this unlike a known one is not suggested.
+/// Least similarity to a known key at which that key is suggested.
 const LIKENESS_MIN: f64 = 0.7;
 
-/// All settings by dotted key, with the place that gave each.
+/// All settings by dotted key, each with the place where it was set.
 #[derive(Debug)]
 pub(crate) struct Layers {
     settings: BTreeMap<String, Setting>,
@@ -47,7 +46,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Takes `HOLM_SECTION__KEY`; other variables are not settings.
+    /// Reads `HOLM_SECTION__KEY`; variables of any other form are ignored.
     pub(crate) fn lay_variable(&mut self, name: &str, text: &str) -> Result<(), Error> {
         let Some(path) = name.strip_prefix(VARIABLE).filter(|path| path.contains("__")) else {
             return Ok(());
@@ -60,7 +59,7 @@ impl Layers {
         self.lay_text(key, text, "command line".to_owned())
     }
 
-    /// A text setting is taken as it stands; any other is read as a TOML value.
+    /// Takes the text literally if the setting is a string, else parses it as a TOML value.
     fn lay_text(&mut self, key: &str, text: &str, place: String) -> Result<(), Error> {
         let is_text = self.settings.get(key).is_some_and(|known| known.value.is_str());
         let value = if is_text {
@@ -102,7 +101,7 @@ impl Layers {
             .map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
     }
 
-    /// The settings as their structs.
+    /// Converts the settings into their structs.
     pub(crate) fn read(&self) -> Result<Config, Error> {
         let mut root = Table::new();
         for (key, setting) in &self.settings {
@@ -121,7 +120,7 @@ impl Layers {
         serde_path_to_error::deserialize(root).map_err(|error| {
             let path = error.path().to_string();
             let message = error.into_inner().message().trim().to_owned();
-            // A list is one setting; the path may lead into it.
+            // A list is one setting, but the error's path may point inside it.
             let within = |key: &&String| {
                 path.strip_prefix(key.as_str()).is_some_and(|rest| !rest.starts_with(is_word))
             };
@@ -133,7 +132,7 @@ impl Layers {
         })
     }
 
-    /// A mistake in the value of `key`, at the place that gave it.
+    /// Makes the error for a bad value of `key`, naming the place where it was set.
     pub(crate) fn wrong(&self, key: &str, message: String) -> Error {
         let place = self
             .settings
@@ -149,7 +148,7 @@ fn is_word(character: char) -> bool {
 
 fn last_parts_alike(a: &str, b: &str) -> f64 {
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_owned();
-    // A right key in the wrong section is a common slip, yet a weaker sign than the whole key.
+    // The right key in the wrong section is a common slip, but weaker evidence than a full match.
     strsim::jaro_winkler(&last(a), &last(b)) * 0.95
 }
 
@@ -165,7 +164,8 @@ fn noun(value: &Value) -> &'static str {
     }
 }
 
-/// The keys of a TOML text with their values and lines. A list is one value, whatever it holds.
+/// Returns the keys of a TOML text with their values and line numbers. A list is one value, even if
+/// it holds tables.
 fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error> {
     let line_of = |offset: usize| {
         text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1

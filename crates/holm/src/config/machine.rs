@@ -1,5 +1,4 @@
-//! Settings of the machine that runs instances: what it starts them with, what they share, and
-//! their images.
+//! Settings of the machine that runs instances: how they start, what they share, and their images.
 
 use super::layers;
 use crate::duration::Span;
@@ -58,7 +57,7 @@ impl Node {
     }
 }
 
-/// Who starts instances.
+/// What starts instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Backend {
@@ -66,7 +65,7 @@ pub(crate) enum Backend {
     Runc,
 }
 
-/// What instances may reach.
+/// What instances may reach by network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Egress {
@@ -85,14 +84,14 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Of the store that the server and the command line share: both must unpack layers for the
-    /// same overlays.
+    /// Returns the settings of the image store. The server and the command line share it, so both
+    /// must unpack layers for the same kind of overlay.
     pub(crate) fn settings() -> images::Settings {
         images::Settings { overlay: images::Overlay::User, ..images::Settings::default() }
     }
 }
 
-/// The registry of the workspaces' own images.
+/// The registry for the workspaces' own images.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Registry {

@@ -29,7 +29,7 @@ pub(crate) use work::{Callbacks, Deployments, Jobs, Runners};
 /// The commented file with every key and its default.
 pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
 
-/// Searched in this order when no path is given.
+/// Default locations of the settings file, searched in this order when no path is given.
 const PLACES: [&str; 2] = ["holm.toml", "/etc/holm/holm.toml"];
 
 #[derive(Debug, Clone, Deserialize)]
@@ -64,8 +64,8 @@ pub(crate) struct Config {
     pub(crate) logs: Logs,
     pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
-    /// What can be used, but is most likely a mistake: for `holm config check`, `holm doctor` and
-    /// the log.
+    /// Settings that are valid but most likely a mistake. Shown by `holm config check` and `holm
+    /// doctor`, and logged by the server.
     #[serde(skip)]
     pub(crate) warnings: Vec<String>,
 }
@@ -107,11 +107,11 @@ pub(crate) struct Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// The management interface.
+    /// Serves the management API.
     Api,
-    /// The way to running workloads.
+    /// Leads requests to running workloads.
     Gateway,
-    /// The machine that runs workloads.
+    /// Runs workloads on this machine.
     Node,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Data {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Store {
-    /// May hold a password.
+    /// May contain a password.
     #[serde(deserialize_with = "layers::text_or_none")]
     pub(crate) url: Option<String>,
     pub(crate) connections: usize,
@@ -197,11 +197,11 @@ pub(crate) struct Meter {
     pub(crate) roll_every: Span,
     pub(crate) pack_every: Span,
     pub(crate) points_max: usize,
-    /// Of a new installation, by billing dimension.
+    /// Prices of a new installation, by billing dimension.
     pub(crate) prices: BTreeMap<String, Price>,
 }
 
-/// US dollars for one unit: the text that was checked, so that no digit changes on its way.
+/// US dollars for one unit. Keeps the text as it was written, so that no digit changes on the way.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Price(pub(crate) String);
@@ -259,7 +259,7 @@ pub(crate) struct Gateway {
     pub(crate) body_bytes_max: u64,
 }
 
-/// The domains of the users' own.
+/// Custom domains of users.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Domains {
@@ -281,7 +281,7 @@ pub(crate) struct Acme {
     pub(crate) root: Option<PathBuf>,
 }
 
-/// An address, with a port where it is not the usual one.
+/// Address of a DNS server, with a port if that is not 53.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct NameServer(pub(crate) SocketAddr);
@@ -327,7 +327,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// What workloads print; what the server itself has to say is [`Log`].
+/// Output of workloads. The server's own log is [`Log`].
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Logs {
@@ -350,8 +350,8 @@ pub(crate) struct Telemetry {
     pub(crate) sample_ratio: f64,
 }
 
-/// Why the settings cannot be used. Every message names the key, where it stands and what would be
-/// right.
+/// Reasons why the settings cannot be used. Every message names the key, where it was set, and what
+/// would be right.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cannot read the settings file {}", .path.display())]
@@ -366,8 +366,8 @@ pub(crate) enum Error {
     WrongValue { place: String, key: String, message: String },
 }
 
-/// Reads the settings: the defaults, the file (`path`, else the first that exists), the
-/// environment, then `flags`.
+/// Reads the settings: the defaults, then the file (`path`, or the first default location that
+/// exists), then the environment, then `flags`.
 pub(crate) fn load(
     path: Option<&Path>,
     environment: impl Iterator<Item = (String, String)>,

@@ -1,11 +1,11 @@
-//! Models: which providers may be reached, and what requests to them may take.
+//! Models of providers: which hosts may be reached, and the limits of requests to them.
 
 use super::{Span, check::Wrong, layers};
 use gateway::ModelSettings;
 use serde::Deserialize;
 use std::path::PathBuf;
 
-/// A few calls with long names must fit.
+/// Smallest journal; a few calls with long names must fit.
 const JOURNAL_BYTES_LEAST: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Deserialize)]
@@ -143,7 +143,8 @@ impl Models {
         ]
     }
 
-    /// What is asked of providers beside the requests of callers.
+    /// Returns the limits of requests that the server itself sends to providers, apart from those
+    /// that it passes on.
     pub(crate) fn asking(&self) -> control::Models {
         control::Models {
             listed_for: self.list_life.0,
@@ -157,7 +158,7 @@ impl Models {
         }
     }
 
-    /// Limits and subjects in memory.
+    /// Returns how many limits and subjects are kept in memory.
     pub(crate) const fn accounts(&self) -> admission::Limits {
         admission::Limits {
             total: self.limit_accounts_max as u64,
@@ -165,7 +166,7 @@ impl Models {
         }
     }
 
-    /// Requests that wait for a limit.
+    /// Returns how many requests may wait for a limit.
     pub(crate) const fn waiting(&self) -> admission::Limits {
         admission::Limits {
             total: self.limit_waiting_max as u64,
@@ -173,8 +174,8 @@ impl Models {
         }
     }
 
-    /// Reads the file of authorities. The check of the settings has seen that the entries of `inside`
-    /// can be read.
+    /// Makes the settings of the models' gateway and reads the file of authorities. The check has
+    /// already made sure that the entries of `inside` can be parsed.
     pub(crate) fn settings(&self) -> std::io::Result<ModelSettings> {
         let share = |total: usize, share: usize| admission::Limits {
             total: total as u64,

@@ -1,4 +1,4 @@
-//! The object service for archives and snapshots that nobody uses.
+//! The object service that keeps archives and unused snapshots.
 
 use super::{Span, check::Wrong, layers};
 use serde::Deserialize;
@@ -37,7 +37,8 @@ impl std::fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// Without an endpoint there is no service, and nothing is asked of the rest.
+    /// Checks the settings. Without an endpoint there is no service, and the other keys do not
+    /// matter.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let wrong = |key, message: &str| Err(Wrong { key, message: message.to_owned() });
         let Some(endpoint) = &self.endpoint else { return Ok(()) };
@@ -73,7 +74,7 @@ impl Objects {
         }
     }
 
-    /// Who is to be asked, if anybody. Reads the secret.
+    /// Makes the settings of the service and reads its secret; `None` if no service is configured.
     pub(crate) fn settings(&self) -> std::io::Result<Option<objects::Settings>> {
         let Some(endpoint) = &self.endpoint else { return Ok(None) };
         let secret = match (&self.secret, &self.secret_file) {

@@ -1,4 +1,4 @@
-//! Snapshots, and drives over S3.
+//! Snapshots, and drives over the S3 protocol.
 
 use super::Span;
 use serde::Deserialize;

@@ -51,7 +51,7 @@ fn every_unknown_key_names_itself_its_line_and_the_nearest() {
     refused("[limits.quotas]\nunicorns = 1", &["`limits.quotas.unicorns`"]);
 }
 
-/// Takes each known key in turn, so that a new one cannot be left out.
+/// Uses the list of known keys, so that a new one cannot be forgotten.
 #[test]
 fn every_key_refuses_a_value_of_another_type_by_name() {
     for key in known_keys() {
@@ -68,7 +68,7 @@ fn every_key_can_come_from_the_environment() {
     for key in known_keys() {
         let name = format!("HOLM_{}", key.to_uppercase().replace('.', "__"));
         let error = load_with("", &[(&name, "\u{1}")]);
-        // Free text takes anything; all others name the variable.
+        // Free text accepts anything; every other key names the variable in its error.
         if let Err(error) = error {
             assert!(
                 error.to_string().contains(&name) || error.to_string().contains("go together"),
@@ -120,7 +120,7 @@ fn a_wrong_value_says_what_is_right() {
 
 #[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
-    // A list or a text may be empty, and these numbers and times may be nothing.
+    // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [
         "deployments.extra_idle",
         "deployments.last_idle",
@@ -181,7 +181,7 @@ fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
         ))
     };
     assert!(node(1_000_000_000, 4000).is_ok() && node(65_536, 65_502).is_ok());
-    // The last of 4,032 times 65,536 ids is the last but one of all.
+    // 4,032 instances of 65,536 ids each end one below the highest id.
     let last = u64::from(u32::MAX) - 4032 * 65_536;
     assert!(node(last, 4000).is_ok());
     for (first_uid, instances_max) in

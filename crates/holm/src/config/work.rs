@@ -1,4 +1,4 @@
-//! What goes on in the background: tasks, deployments, runners, callbacks.
+//! Background work: tasks, deployments, runners, callbacks.
 
 use super::Span;
 use serde::Deserialize;
@@ -84,7 +84,7 @@ impl Deployments {
     }
 }
 
-/// Runners for the workflows of a code host.
+/// Self-hosted runners for the workflows of a code host.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Runners {

@@ -1,8 +1,8 @@
-//! Where the server listens and where callers reach it: its own pages and the management interface,
-//! and apart from them what workspaces serve.
+//! Addresses the server listens on, and URLs at which callers reach it. Its own pages and the
+//! management API are kept apart from what workspaces serve.
 //!
-//! A name has hosts below it, each an origin of its own. Where there is none, content has another
-//! port.
+//! If the server has a domain name, workloads answer at hosts below it, each an origin of its own.
+//! Otherwise their content gets a separate port.
 
 use super::serve::Listener;
 use crate::config::{Config, Role};
@@ -12,23 +12,23 @@ use std::fs;
 use std::net::SocketAddr;
 use types::hosts;
 
-/// Hold the bound addresses while the server runs.
+/// Files that hold the bound addresses while the server runs.
 const ADDRESS_FILE: &str = "address";
 const CONTENT_ADDRESS_FILE: &str = "content-address";
 
-/// Where callers reach the server, without slashes at their ends.
+/// URLs at which callers reach the server, without trailing slashes.
 #[derive(Debug, Clone)]
 pub(crate) struct Urls {
-    /// The management interface and the server's own pages.
+    /// The management API and the server's own pages.
     pub(crate) public: String,
-    /// What workspaces serve: at hosts below it where it has a name, else by path.
+    /// Content of workspaces: at hosts below this one if the server has a name, else by path.
     pub(crate) content: String,
 }
 
 pub(super) struct Addresses {
     pub(super) urls: Urls,
     pub(super) own: SocketAddr,
-    /// The listener for content, where hosts cannot tell it from the server's own pages.
+    /// Listener for content, if hosts alone cannot separate it from the server's own pages.
     pub(super) content: Option<Listener>,
 }
 
@@ -50,8 +50,8 @@ impl Addresses {
             None => {
                 let listen =
                     content.as_ref().map_or_else(|| content_listen(config), Listener::address)?;
-                // A server that leads to no workloads took no free port; only that it is another
-                // one matters then.
+                // A server that does not lead to workloads opened no port for content; the port
+                // only has to differ from its own.
                 let port = if listen.port() == 0 { own.port() ^ 1 } else { listen.port() };
                 hosts::with_port(listener.scheme(), &public, port)
             }
@@ -65,9 +65,9 @@ impl Addresses {
         Ok(Self { urls: Urls { public, content: url }, own, content })
     }
 
-    /// Tells programs beside the server where it listens.
+    /// Writes the files that tell other programs on this machine where the server listens.
     pub(super) fn tell(&self, config: &Config) -> Result<(), Error> {
-        // One that was killed has left its own.
+        // A server that was killed left its files behind.
         forget(config);
         if let Some(content) = &self.content {
             write(config, CONTENT_ADDRESS_FILE, content.address()?)?;
@@ -76,7 +76,7 @@ impl Addresses {
     }
 }
 
-/// Where callers reach the server, unless it is told: on this machine.
+/// Returns the configured public URL, else one that works on this machine.
 fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
     match config.server.public_url.as_str() {
         "" if address.ip().is_unspecified() => format!("{scheme}://localhost:{}", address.port()),
@@ -85,7 +85,7 @@ fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
     }
 }
 
-/// Beside the server's own, unless the settings say otherwise.
+/// Returns the configured content address, else the next port after the server's own.
 fn content_listen(config: &Config) -> Result<SocketAddr, Error> {
     if let Some(told) = config.server.content_listen {
         return Ok(told);

@@ -1,9 +1,9 @@
-//! The server: assembly, listening, observation and the orderly end.
+//! The server: assembly, listening, observation and orderly shutdown.
 //!
-//! Order of the start: settings, log, ports, store, first start, machine, control plane, serve. The ports
-//! come before the store so that a second server by mistake ends before it touches data; callers
-//! that come early wait in the kernel's queue. Order of the end: `/ready` says 503, the ports
-//! close, requests in flight finish, traces are sent.
+//! Order at start: settings, log, ports, store, first start, machine, control plane, serving. Ports
+//! are opened before the store so that a second server, started by mistake, stops before it touches
+//! any data; callers that connect early wait in the kernel's queue. Order at shutdown: `/ready`
+//! answers 503, the ports close, requests in flight finish, traces are sent.
 
 mod acme;
 mod addresses;
@@ -72,7 +72,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     first_start::greet(&config, &store, &world, &addresses, greeting).await?;
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let ending = Ending::default();
-    // Before the machine gives anything: a server that is asked to end while it starts gives it back.
+    // Before the machine hands anything out, so that a server asked to stop while it starts gives
+    // it back.
     ending.follow_signals()?;
     let logs = assembly::logs(&config, &store);
     let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
@@ -112,7 +113,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let background = control::start(&control, &ending.draining);
     let sending = ending.draining.clone();
     let sender = tokio::spawn(async move { callbacks.run(sending).await });
-    // It never comes where the server was asked to end by now.
+    // Never becomes ready if the server was asked to stop in the meantime.
     ending.draining.run_until_cancelled(control::workloads::ready(&control)).await;
     let upkeep = Upkeep { store, auth, control, logs, world };
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
@@ -128,7 +129,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     };
     tokio::join!(content, listener.serve(front.clone(), ending.clone()));
     addresses::forget(&config);
-    // It ends with the draining, which is over; a failure in it was logged where it happened.
+    // Ends once draining has begun; failures inside were logged where they happened.
     let _ = background.await;
     let _ = sender.await;
     if let Some(ledger) = ledger {
@@ -140,7 +141,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     Ok(Exit::Success)
 }
 
-/// Follows what the operator gives, and orders what previews need.
+/// Follows the folder of certificates that the operator provides, and orders certificates for
+/// previews.
 fn keep_certificates(
     config: &Config,
     certificates: Arc<Certificates>,
@@ -160,7 +162,7 @@ fn keep_certificates(
     Ok(())
 }
 
-/// What needs tidying.
+/// What the hourly tidying works on.
 struct Upkeep {
     store: Store,
     auth: Auth,
@@ -170,7 +172,7 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    /// Removes what need not be kept, now and then. A failure is only late work.
+    /// Deletes expired data every hour. A failure only delays it.
     async fn tidy(self, draining: CancellationToken) {
         while draining.run_until_cancelled(tokio::time::sleep(TIDY_EVERY)).await.is_some() {
             let tidied = self.store.tidy(self.world.now()).await;

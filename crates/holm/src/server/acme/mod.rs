@@ -1,7 +1,7 @@
-//! Certificates from a certificate authority, by ACME: for the hosts that previews have below
-//! verified domains, and for no others, whatever name callers ask for.
+//! Certificates from a certificate authority that speaks ACME. They are made only for the hosts of
+//! previews below verified domains, whatever names callers ask for.
 //!
-//! One task owns the standing of each name:
+//! One task owns the state of each name:
 //!
 //! ```text
 //! wanted ──▶ Held (from the shelf) ──2/3 of its life──▶ Ordering ──▶ Held
@@ -28,7 +28,7 @@ use types::{Timestamp, World};
 
 const ORDERS_AT_ONCE: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// After a failure the pause doubles from the first to the longest.
+/// The pause after a failure doubles, from the first to the longest.
 const FIRST_PAUSE_S: i64 = 60;
 const LONGEST_PAUSE_S: i64 = 24 * 3600;
 const TRIES_MAX: u32 = 12;
@@ -89,20 +89,21 @@ impl Acme {
         }
     }
 
-    /// Begins the orders that are due.
+    /// Starts the orders that are due, and drops names that are no longer wanted.
     fn begin(&mut self, wanted: &BTreeSet<String>) {
         let gone: Vec<String> =
             self.standings.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
         for name in gone {
             self.certificates.remove_made(&name);
-            // One that is being ordered comes back here, and goes then.
+            // An order in progress puts its name back when it finishes; the name goes in a later
+            // round.
             if !matches!(self.standings.get(&name), Some(Standing::Ordering { .. })) {
                 self.standings.remove(&name);
             }
         }
         let now = self.world.now();
         for name in wanted {
-            // What is kept is shown at once, however many orders are under way.
+            // A stored certificate is used at once, however many orders are in progress.
             let standing = self.standings.get(name).copied().or_else(|| self.take_from_shelf(name));
             let has_place = self.orders.len() < ORDERS_AT_ONCE && !self.certificates.is_given(name);
             if let Some(tries) = due(standing, now).filter(|_| has_place) {
@@ -112,7 +113,7 @@ impl Acme {
         }
     }
 
-    /// What an earlier run has made.
+    /// Takes a certificate that an earlier run made and stored, unless it has expired.
     fn take_from_shelf(&mut self, name: &str) -> Option<Standing> {
         let pair = self.shelf.load(name)?;
         if pair.until <= self.world.now() {
@@ -155,12 +156,12 @@ impl Acme {
     }
 }
 
-/// The names that certificates are wanted for.
+/// Returns the names that certificates are wanted for.
 fn wanted(hosts: &HashMap<types::ids::ResourceId, Vec<String>>) -> BTreeSet<String> {
     hosts.values().flatten().filter(|host| is_dns_name(host)).cloned().collect()
 }
 
-/// How often an order that is due was tried before; `None` when none is due.
+/// Returns how often an order that is due was tried before; `None` if none is due.
 fn due(standing: Option<Standing>, now: Timestamp) -> Option<u32> {
     match standing {
         None => Some(0),

@@ -1,5 +1,5 @@
-//! One certificate from the authority. The proof that a name leads here is given on this server's
-//! own listener (TLS-ALPN-01), so no other port needs to be open.
+//! Ordering one certificate from the authority. The server proves that a name leads here on its own
+//! listener (TLS-ALPN-01), so no other port needs to be open.
 
 use super::shelf::Shelf;
 use crate::config;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// An authority that has not made up its mind by then is asked anew later.
+/// If the authority takes longer to decide, the order is given up and tried again later.
 const ORDER_MAX: Duration = Duration::from_secs(180);
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(500))
@@ -80,7 +80,7 @@ impl Authority {
         Ok(pair)
     }
 
-    /// The account of earlier runs, or a new one.
+    /// Signs in with the account of an earlier run, or makes a new one.
     async fn sign_in(&self) -> Result<Account, OrderError> {
         let builder = || match &self.root {
             Some(root) => Account::builder_with_root(root),
@@ -102,7 +102,7 @@ impl Authority {
     }
 }
 
-/// In PEM.
+/// A certificate chain and its key, in PEM.
 struct Made {
     chain: String,
     key: String,
@@ -141,7 +141,7 @@ async fn prove_and_fetch(
     Ok(Made { chain, key: key.serialize_pem() })
 }
 
-/// The certificate that answers a challenge; nobody else is shown it.
+/// Makes the certificate that answers a challenge. Only the authority is shown it.
 fn answer(name: &str, digest: &[u8]) -> Result<Arc<CertifiedKey>, OrderError> {
     let key = KeyPair::generate()?;
     let mut wish = CertificateParams::new([name.to_owned()])?;

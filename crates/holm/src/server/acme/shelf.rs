@@ -1,5 +1,5 @@
-//! Where certificates and the account at the authority are kept, for the eyes of the owner of the
-//! data only.
+//! Storage for certificates and the account at the authority, readable only by the owner of the
+//! data.
 
 use crate::server::tls::Pair;
 use files::Readers;
@@ -26,12 +26,13 @@ impl Shelf {
         Ok(Self(folder.to_owned()))
     }
 
-    /// The name was checked: it has no slashes.
+    /// Returns the file for a name. Names were checked and contain no slashes.
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.pem"))
     }
 
-    /// What cannot be used is made anew.
+    /// Loads a stored certificate; `None` if there is none or it is unusable, so that a new one is
+    /// made.
     pub(super) fn load(&self, name: &str) -> Option<Pair> {
         let text = std::fs::read(self.file(name)).ok()?;
         Pair::parse(&text, &text)
@@ -44,7 +45,7 @@ impl Shelf {
         files::replace(&self.file(name), Readers::Owner, text.as_bytes())
     }
 
-    /// The account at this authority; that at another is of no use.
+    /// Returns the account at this authority; one at another authority is of no use.
     pub(super) fn account(&self, directory: &str) -> Option<AccountCredentials> {
         let text = std::fs::read(self.0.join(ACCOUNT_FILE)).ok()?;
         let known: Known<AccountCredentials> = serde_json::from_slice(&text).ok()?;
