@@ -1,4 +1,4 @@
-//! Speaking to a Holm server over HTTP.
+//! The HTTP client of a Holm server.
 
 pub(crate) mod contexts;
 pub(crate) mod files;
@@ -25,18 +25,18 @@ use std::time::Duration;
 use target::Target;
 use types::World;
 
-/// The version of the interface that the command line is written for.
+/// The API version that the command line is written for.
 const VERSION: &str = "2026-04-28";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// For what copies files first.
+/// Time limit for requests that copy files before they are answered.
 const SLOW_ANSWER_TIMEOUT: Duration = Duration::from_secs(1800);
-/// A list longer than this is cut, with a note: narrow it with `-q`.
+/// Most pages of a list that are shown; after these a note tells the user to narrow it with `-q`.
 const PAGES_MAX: usize = 1000;
-/// A token is renewed when it has less left.
+/// A token with less time left than this is renewed first.
 const RENEW_BEFORE_S: i64 = 60;
 
-/// The choices that every command has.
+/// Options that every command accepts.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Choice {
     /// Address of the server, such as http://127.0.0.1:8700
@@ -47,13 +47,14 @@ pub(crate) struct Choice {
     pub(crate) workspace: Option<String>,
 }
 
-/// A server, a workspace and the right to use it.
+/// A server, a workspace and the credentials to use them.
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     workspace: Option<String>,
     credentials: Credentials,
-    /// Renewed sessions are written back only when they came from there.
+    /// True if the credentials come from the file of contexts, into which renewed sessions are then
+    /// written.
     from_file: bool,
     world: World,
 }
@@ -62,8 +63,8 @@ pub(crate) struct Client {
 pub(crate) type Query<'a> = &'a [(&'a str, &'a str)];
 
 impl Client {
-    /// Picks server and credentials: flags, then the environment, then the current context of `holm
-    /// login`.
+    /// Chooses server and credentials: from flags, then the environment, then the current context
+    /// of `holm login`.
     pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
         let contexts = Contexts::load()?;
         let context = contexts.current();
@@ -104,7 +105,7 @@ impl Client {
         self.workspace.as_deref()
     }
 
-    /// The credentials, renewed ones if they were renewed.
+    /// Returns the credentials, which may have been renewed since.
     pub(crate) fn into_credentials(self) -> Credentials {
         self.credentials
     }
@@ -117,7 +118,7 @@ impl Client {
         self.call(Method::GET, path, query, None).await
     }
 
-    /// Like `get`, but an object that is not there is no error.
+    /// Like `get`, but returns `None` if the object does not exist.
     pub(crate) async fn find(&mut self, path: &str) -> Result<Option<Value>, Error> {
         match self.get(path, &[]).await {
             Ok(value) => Ok(Some(value)),
@@ -136,13 +137,13 @@ impl Client {
         Ok(self.exchange(method, path, query, body).await?.1)
     }
 
-    /// Posts what the server may rightly take long for, as it does to copy files.
+    /// Posts a request that may take long, for example because the server copies files.
     pub(crate) async fn post_slow(&mut self, path: &str, body: &Value) -> Result<Value, Error> {
         let within = SLOW_ANSWER_TIMEOUT;
         Ok(self.exchange_within(within, Method::POST, path, &[], Some(body)).await?.1)
     }
 
-    /// The answer with its headers.
+    /// Sends a request and returns the answer with its headers.
     async fn exchange(
         &mut self,
         method: Method,
@@ -179,8 +180,8 @@ impl Client {
         Ok((headers, answer))
     }
 
-    /// All objects of a collection, page after page. Collections that answer a bare array have one
-    /// page.
+    /// Returns all objects of a collection, page by page. A collection answered as a bare array is
+    /// a single page.
     pub(crate) async fn list(
         &mut self,
         target: &Target,
@@ -208,7 +209,7 @@ impl Client {
         Ok(items)
     }
 
-    /// Opens a stream of events; its lines come as they are sent.
+    /// Opens a stream of events, whose lines are read as they arrive.
     pub(crate) async fn stream(&mut self, path: &str, query: Query<'_>) -> Result<Response, Error> {
         let request = self
             .request(Method::GET, path, query)
@@ -254,7 +255,7 @@ impl Client {
         Error::Unreachable { server: self.server(), source: source.without_url() }
     }
 
-    /// The bearer of requests; a session is renewed shortly before it ends.
+    /// Returns the bearer token for requests. A session is renewed shortly before it expires.
     pub(crate) async fn bearer(&mut self) -> Result<String, Error> {
         let now_s = self.world.now().seconds();
         let fresh = match &self.credentials {
@@ -314,7 +315,7 @@ pub(crate) fn http_client() -> Result<reqwest::Client, Error> {
         })
 }
 
-/// The base of the management interface for an address given with or without `/v0`.
+/// Returns the base URL of the management API for an address given with or without `/v0`.
 pub(crate) fn base(server: &str) -> Result<Url, Error> {
     let trimmed = server.trim_end_matches('/').trim_end_matches("/v0");
     match Url::parse(&format!("{trimmed}/v0/")) {
@@ -325,7 +326,7 @@ pub(crate) fn base(server: &str) -> Result<Url, Error> {
     }
 }
 
-/// The objects of an answer and the cursor of the next page, whichever of the shapes it has.
+/// Returns the objects of an answer and the cursor of the next page, whatever shape the answer has.
 fn page(answer: Value) -> (Vec<Value>, Option<String>) {
     match answer {
         Value::Array(items) => (items, None),

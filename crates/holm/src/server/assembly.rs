@@ -1,4 +1,4 @@
-//! From settings to a router.
+//! Assembly of the server's parts from the settings.
 
 use crate::config::{Config, Meter, Region};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use store::Store;
 use types::{KindName, World};
 
-/// What the control plane is made of beside settings and store.
+/// The parts of the control plane that this machine provides, if it does.
 #[derive(Clone)]
 pub(crate) struct Local {
     pub(crate) machine: Option<Arc<dyn Machine>>,
@@ -50,7 +50,7 @@ pub(crate) async fn control(
         .map_err(|source| Error::Store { act: "start the interface".into(), source })
 }
 
-/// Runners for the workflows of a code host.
+/// Opens the service that runs workflow jobs of a code host on Holm's runners.
 pub(crate) fn runners(config: &Config, control: &Control) -> Result<jobs::runners::Runners, Error> {
     let opened = control::workloads::runners(control, config.runners.settings());
     opened
@@ -77,7 +77,7 @@ pub(crate) async fn auth(
     auth.map_err(|source| Error::Store { act: "start authentication".into(), source })
 }
 
-/// Keeps what tasks print.
+/// Starts the store for what tasks and replicas print.
 pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
     let settings = jobs::logs::Settings {
         task_bytes_max: config.logs.task_bytes_max,
@@ -87,7 +87,8 @@ pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
     Logs::start(store.clone(), settings)
 }
 
-/// The check of the settings sees that the three come together.
+/// Returns the outside sign-in provider, if one is configured. The check of the settings makes sure
+/// that issuer, id and secret are set together.
 fn outside(config: &Config) -> Option<Provider> {
     Some(Provider {
         name: config.auth.oidc_name.clone(),
@@ -161,8 +162,8 @@ fn bill(meter: &Meter) -> control::Bill {
     }
 }
 
-/// What the operator offers, and where that says nothing of sandboxes or MCP servers, those of the
-/// project.
+/// Reads the operator's catalogue. If it lists no sandbox images or no MCP servers, those of the
+/// project are used.
 fn catalogue(config: &Config) -> Result<control::Catalogue, Error> {
     let mut catalogue = catalogue_file(config)?;
     let refused = |message: String| Error::Start { act: "read the hub".into(), message };
@@ -210,7 +211,8 @@ fn region(region: &Region) -> types::wire::Region {
 
 #[cfg(test)]
 mod tests {
-    /// The page has the file's shape in an example; nothing else says it to an operator.
+    /// The documentation is the only description of this file that operators have, so its example
+    /// must work.
     #[test]
     fn the_catalogue_of_the_documents_can_be_read() {
         let page = include_str!("../../../../docs/configuration.md");
@@ -226,7 +228,7 @@ mod tests {
             catalogue.public_ips["local"].ipv4_cidrs.as_deref(),
             Some(["192.0.2.0/28".to_owned()].as_slice())
         );
-        // A part that was added is not described yet.
+        // A new section of the catalogue would have to be documented and counted here.
         let parts: std::collections::BTreeMap<String, serde_json::Value> =
             serde_norway::from_str(example).unwrap();
         assert_eq!(parts.len(), 6);

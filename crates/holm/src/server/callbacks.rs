@@ -1,4 +1,4 @@
-//! Calls to the addresses that users give.
+//! Callbacks: requests to URLs that users give.
 
 use crate::config::Config;
 use crate::error::Error;

@@ -1,4 +1,4 @@
-//! Which connections are taken in, and whose they are.
+//! Admission of connections: which are accepted, and which client each belongs to.
 
 use super::readers::Readers;
 use crate::config::Config;
@@ -11,7 +11,7 @@ use types::Remote;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// One for all listeners, which share the places. Cheap to clone.
+/// Admits connections of all listeners, which share one set of limits. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     connections: Connections<Remote>,
@@ -38,10 +38,10 @@ impl Gate {
         Self { connections, trust_forwarded, first_request, readers, linger }
     }
 
-    /// `None` when the client has too many already.
+    /// Admits a connection; `None` if the client already has too many.
     pub(crate) fn admit(&self, peer: IpAddr) -> Option<Connection> {
         let remote = Remote::of(peer);
-        // A proxy stands for everybody behind it, and what is on this machine may be one.
+        // A proxy stands for everybody behind it, and a client on this machine may be a proxy.
         let one_client = !self.trust_forwarded && !remote.is_local();
         let admitted = self.connections.admit(one_client.then_some(&remote));
         admitted
@@ -49,7 +49,8 @@ impl Gate {
             .ok()
     }
 
-    /// Who sent a request: the only place that decides whether a header is believed in that.
+    /// Returns the sender of a request. No other place decides whether a forwarding header is
+    /// trusted.
     pub(crate) fn remote(&self, peer: IpAddr, headers: &HeaderMap) -> Remote {
         if !self.trust_forwarded {
             return Remote::of(peer);

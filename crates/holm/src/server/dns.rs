@@ -1,4 +1,4 @@
-//! Asks the DNS for the records of custom domains.
+//! DNS look-ups of records of custom domains.
 
 use crate::config;
 use control::domains::{Leads, Lookup, NoAnswer};
@@ -10,15 +10,15 @@ use hickory_resolver::{Resolver, TokioResolver};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A name server that has not answered by then is asked again, or another one.
+/// A name server that has not answered by then is asked again, or another one is.
 const ATTEMPT_MAX: Duration = Duration::from_secs(2);
 const ATTEMPTS: usize = 2;
-/// All that is asked about one name has this long.
+/// Time limit for all questions about one name.
 const QUESTION_MAX: Duration = Duration::from_secs(5);
-/// Records of one name that are looked at.
+/// Most records of one name and type that are read.
 const RECORDS_MAX: usize = 64;
 
-/// Without name servers it answers nothing, which keeps no server from starting.
+/// The resolver. If it cannot be opened, every look-up fails, but the server still starts.
 pub(crate) struct Dns(Option<TokioResolver>);
 
 impl Dns {
@@ -35,7 +35,7 @@ impl Dns {
             let options = builder.options_mut();
             options.timeout = ATTEMPT_MAX;
             options.attempts = ATTEMPTS;
-            // Who verifies has just changed the records.
+            // Users verify right after they change the records.
             options.cache_size = 0;
             options.use_hosts_file = ResolveHosts::Never;
             builder.build()
@@ -48,7 +48,7 @@ impl Dns {
         let no_servers =
             || no_answer("this server knows no name servers (domains.nameservers)".into());
         let resolver = self.0.as_ref().ok_or_else(no_servers)?;
-        // With its last dot it is whole: nothing is searched below the machine's own domain.
+        // The trailing dot makes the name absolute: the machine's search domains are not tried.
         let whole =
             Name::from_ascii(format!("{name}.")).map_err(|error| no_answer(error.to_string()))?;
         let questions = async {
@@ -103,7 +103,7 @@ impl Lookup for Dns {
     }
 }
 
-/// A long text comes in pieces that belong together.
+/// Returns the text of a TXT record. A long text is stored in pieces, which are joined.
 fn text(record: &Record) -> Option<String> {
     let RData::TXT(text) = &record.data else { return None };
     Some(String::from_utf8_lossy(&text.txt_data.concat()).into_owned())

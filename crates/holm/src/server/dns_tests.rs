@@ -7,7 +7,8 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use std::net::SocketAddr;
 use tokio::net::UdpSocket;
 
-/// A name server on loopback with a few names; it refuses to speak of `refused.org`.
+/// Starts a name server on loopback that knows a few names and refuses questions about
+/// `refused.org`.
 async fn name_server() -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();

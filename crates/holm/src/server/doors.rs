@@ -1,16 +1,16 @@
-//! Where workloads of this machine reach the server that runs them, although nothing else of the
-//! machine is open to them.
+//! Doors: the addresses at which workloads on this machine reach the server that runs them. Nothing
+//! else on the machine is open to them.
 
 use super::addresses::Urls;
 use reqwest::Url;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::Duration;
 
-/// A name that is not found by then opens nothing.
+/// A host name not resolved by then opens no door.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The addresses of this machine that the server's own URLs lead to. Everybody else reaches them,
-/// too; what leads to another machine is for that machine to decide.
+/// Returns the addresses on this machine that the server's own URLs lead to. Anybody else can reach
+/// them too. An address on another machine is not returned; that machine decides about it.
 pub(super) async fn of(urls: &Urls) -> Vec<SocketAddrV4> {
     let mut doors = Vec::new();
     for url in [&urls.public, &urls.content] {
@@ -29,7 +29,7 @@ pub(super) async fn of(urls: &Urls) -> Vec<SocketAddrV4> {
 async fn addresses(url: &str) -> Vec<SocketAddr> {
     let parsed = Url::parse(url).ok();
     let place = parsed.as_ref().and_then(|url| {
-        // Addresses of version 6 stand in brackets there.
+        // IPv6 addresses are in brackets in a URL.
         Some((url.host_str()?.trim_matches(['[', ']']), url.port_or_known_default()?))
     });
     let Some(place) = place else { return Vec::new() };
@@ -49,7 +49,8 @@ async fn addresses(url: &str) -> Vec<SocketAddr> {
     }
 }
 
-/// Loopback is the workload's own there. Nobody can listen at an address of another machine.
+/// True if the address belongs to this machine, which is found out by binding to it. Loopback does
+/// not count: inside a workload it is the workload's own.
 fn is_own(address: SocketAddrV4) -> bool {
     let ip = *address.ip();
     !ip.is_loopback() && !ip.is_unspecified() && UdpSocket::bind((IpAddr::V4(ip), 0)).is_ok()
@@ -71,7 +72,7 @@ mod tests {
             assert_eq!(of(&urls(elsewhere, elsewhere)).await, [], "{elsewhere}");
         }
         let route = UdpSocket::bind("0.0.0.0:0").unwrap();
-        // Nothing is sent: the machine only says from which address it would.
+        // Nothing is sent: connecting only makes the kernel choose a source address.
         if route.connect("192.0.2.77:9").is_err() {
             return;
         }

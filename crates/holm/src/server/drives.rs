@@ -1,4 +1,4 @@
-//! How the data plane has drives mounted: in the same process, by calls.
+//! Mounting of drives for the data plane, by direct calls to the control plane in this process.
 
 use control::{Control, drives};
 use gateway::{BoxFuture, Drives};

@@ -1,5 +1,5 @@
-//! How the data plane learns of routes, and the management side of requests that want replicas: in
-//! the same process, by calls.
+//! The link between control plane and data plane within one process: routes go one way, demand for
+//! replicas goes the other, by direct calls.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,10 +16,10 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
-/// The hosts below custom domains at which anything answers, as they change.
+/// The hosts that need certificates, by the object that answers there. Updated as routes change.
 pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
 
-/// Of the answer to a call that nobody waits for: what is kept to be told of.
+/// Most bytes that are kept of a workload's answer to an asynchronous call.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Local {
@@ -85,7 +85,7 @@ impl Edge for Local {
     }
 }
 
-/// A call as it was kept.
+/// Rebuilds the request of a stored call.
 fn request(call: &Call) -> Result<Request<Bytes>, MachineFault> {
     let unread = |error: &dyn std::error::Error| MachineFault(chain(error));
     let body = STANDARD.decode(&call.body).map_err(|error| unread(&error))?;
@@ -96,7 +96,7 @@ fn request(call: &Call) -> Result<Request<Bytes>, MachineFault> {
     request.body(body.into()).map_err(|error| unread(&error))
 }
 
-/// Whether the change concerns a host.
+/// Notes the hosts of a route, and returns whether they changed.
 fn note(all: &mut HashMap<ResourceId, Vec<String>>, change: &RouteChange) -> bool {
     let (id, hosts) = match change {
         RouteChange::Preview(route) => match &route.at {
@@ -149,7 +149,7 @@ mod tests {
         let mut all = HashMap::new();
         assert!(!note(&mut all, &at(&[])));
         assert!(note(&mut all, &at(&["A.example", "b.example"])));
-        // Routes are told again whenever a replica comes or goes.
+        // Routes are published again whenever a replica comes or goes.
         assert!(!note(&mut all, &at(&["a.example", "b.example"])));
         assert_eq!(all.values().flatten().collect::<Vec<_>>(), ["a.example", "b.example"]);
         assert!(note(&mut all, &at(&["b.example"])));

@@ -1,10 +1,11 @@
-//! The greeting: what a person or a program needs to begin, on standard output, and at the first
-//! start also in a file that only the owner of the data folder can read. It is nowhere else.
+//! The greeting: what a person or a program needs to begin. It is printed on standard output; the
+//! first start also writes it to a file that only the owner of the data folder can read. It is
+//! stored nowhere else.
 //!
-//! The file comes first, under a name of its own for as long as nothing is made; then one
-//! transaction makes what it says; then the file gets its name. So whoever kills the server in
-//! between loses no key: the next start finds either nothing made, and begins anew, or a file whose
-//! key works, and gives it its name.
+//! The file is first written under a temporary name, then one transaction creates what the file
+//! describes, and then the file gets its final name. So no key is lost if the server is killed in
+//! between: the next start finds either that nothing was created, and begins again, or a file whose
+//! key works, and renames it.
 
 use super::addresses::Addresses;
 use crate::commands::up::Greeting;
@@ -22,7 +23,8 @@ use types::World;
 
 const FILE: &str = "first-start.json";
 
-/// What the first start made, for programs: in the file, and in the line of `holm up --json`.
+/// What the first start created, for programs: the content of the file, and part of the line that
+/// `holm up --json` prints.
 #[derive(Serialize, Deserialize)]
 struct Made {
     account: String,
@@ -60,7 +62,7 @@ pub(crate) async fn greet(
     Ok(())
 }
 
-/// What was made, if it was this start that made it.
+/// Creates the first account. Returns what was created, or `None` if an earlier start did so.
 async fn make(
     config: &Config,
     store: &Store,
@@ -92,7 +94,7 @@ async fn make(
     Ok(None)
 }
 
-/// Decides what becomes of the file of a start that was cut off.
+/// Renames or removes the file of a start that was interrupted.
 async fn settle(store: &Store, file: &Kept) -> Result<(), auth::Error> {
     let Some(made) = file.prepared() else { return Ok(()) };
     if !setup::knows_key(store, &made.api_key).await? {
@@ -115,7 +117,7 @@ impl Made {
     }
 }
 
-/// The file, under its name and under the one that it has before anything is made.
+/// The file, under its final name and under the temporary one that it has first.
 struct Kept {
     path: PathBuf,
     new: PathBuf,
@@ -151,7 +153,7 @@ impl Kept {
     }
 }
 
-/// `runs`: whether this server runs workloads.
+/// Prints the greeting for a person. `runs` is true if this server runs workloads.
 fn introduce(made: &Made, public_url: &str, file: &Path, runs: bool) {
     let bold = |text: &str| term::styled(Style::Bold, text);
     term::say(format!("{} {public_url}\n", bold("Holm serves")));
@@ -184,12 +186,12 @@ fn introduce(made: &Made, public_url: &str, file: &Path, runs: bool) {
     );
 }
 
-/// This program as whoever started it called it, where a shell takes that as it is.
+/// Returns this program's name as it was called, if a shell needs no quoting for it, else `holm`.
 fn program() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_');
     let called = std::env::args().next().filter(|name| name.chars().all(is_plain));
     called.filter(|name| !name.is_empty()).unwrap_or_else(|| "holm".to_owned())
 }
 
-/// One line that lists the sandboxes: it works as soon as the server answers.
+/// A single command that lists the sandboxes; it works as soon as the server answers.
 const TRY_IT: &str = "npm install @blaxel/core && node -e 'import(\"@blaxel/core\").then(async b => console.log((await b.SandboxInstance.list()).data))'";

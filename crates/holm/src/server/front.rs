@@ -1,4 +1,4 @@
-//! The first question of both listeners: the management side or the data plane?
+//! The first decision for a request on either listener: control plane or data plane.
 
 use super::refusals::{Refusals, Seen};
 use axum::Router;
@@ -11,10 +11,10 @@ use hyper::body::Incoming;
 use std::convert::Infallible;
 use tower::ServiceExt;
 
-/// The body of a request.
+/// A request's body.
 type Asked = Lingering<Incoming>;
 
-/// All that answers requests. Cheap to clone.
+/// Everything that answers requests. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) router: Router,
@@ -23,7 +23,8 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Where the data plane takes the request, if it does.
+    /// Returns the address of the workload that a request is for; `None` if it is for the control
+    /// plane.
     async fn address_of(&self, request: &Request<Asked>) -> Option<Result<Address, BadAddress>> {
         let gateway = self.gateway.as_ref()?;
         let address = gateway.address_of(request)?;
@@ -39,7 +40,7 @@ impl Front {
         let seen = Seen::of(&request);
         let address = self.address_of(&request).await;
         let response = match &self.gateway {
-            // The listener for content leads to nothing of the server's own.
+            // The listener for content serves nothing of the server's own.
             Some(gateway) if is_content || address.is_some() => {
                 gateway.serve(request, address).await.map(Body::new)
             }

@@ -1,12 +1,12 @@
-//! Who may come in at the data plane: the same people and keys as at the management side, from the
-//! same memory.
+//! Access to the data plane. It accepts the same users and keys as the management API, and shares
+//! its cache of them.
 
 use auth::{Auth, Blame, Denied};
 use gateway::{BoxFuture, Caller, Guard, Refused};
 use tokio::sync::watch;
 use types::{KindName, Scope};
 
-/// What it takes to use a workload of a kind.
+/// Returns the scope needed to use a workload of this kind.
 fn scope(kind: KindName) -> Scope {
     match kind {
         KindName::Sandbox => Scope::SandboxesControl,
@@ -14,7 +14,7 @@ fn scope(kind: KindName) -> Scope {
         KindName::Function => Scope::FunctionsGet,
         KindName::Application => Scope::ApplicationsGet,
         KindName::Model => Scope::ModelsGet,
-        // None of them answers requests: it takes more than anybody has by accident.
+        // No other kind answers requests, so this asks for a right that nobody has by accident.
         _ => Scope::Admin,
     }
 }

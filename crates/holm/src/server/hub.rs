@@ -1,11 +1,11 @@
-//! What the project offers where the operator says nothing: the images that a sandbox can start from,
-//! which are those that it has recipes for, and the MCP servers of the hub.
+//! Defaults for an operator without a catalogue: the images that sandboxes can start from, which
+//! are those that the project has recipes for, and the MCP servers of the hub.
 
 use images::{Recipe, Reference};
 use types::parts::{Port, Protocol};
 use types::wire::{McpDefinition, SandboxDefinition};
 
-/// One file for each MCP server, as the operator's catalogue would have it.
+/// One file for each MCP server, in the format of the operator's catalogue.
 const SERVERS: [&str; 4] = [
     include_str!("../../hub/fetch.yaml"),
     include_str!("../../hub/postgres.yaml"),
@@ -17,10 +17,11 @@ pub(super) fn servers() -> Result<Vec<McpDefinition>, serde_norway::Error> {
     SERVERS.iter().map(|text| serde_norway::from_str(text)).collect()
 }
 
-/// Megabytes that a sandbox on one of them does well with.
+/// Default memory of a sandbox that starts from one of these images.
 const MEMORY_MB: i64 = 4096;
 
-/// Every recipe that makes something to start from. What others only begin with has no public name.
+/// Returns one definition for each recipe with a public name. Recipes without one only serve as a
+/// base for others.
 pub(super) fn definitions() -> Result<Vec<SandboxDefinition>, images::Error> {
     let recipes = Recipe::all()?;
     Ok(recipes

@@ -1,4 +1,4 @@
-//! The parts that run sandboxes and lead to them, as far as this process has them.
+//! The parts that run sandboxes and lead requests to them, if this process has those roles.
 
 use super::addresses::Urls;
 use super::assembly;
@@ -19,23 +19,23 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::World;
 
-/// Holds the name of this machine, made at its first start.
+/// File with the name of this machine, made at its first start.
 const NAME_FILE: &str = "machine";
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 const NAME_CHARACTERS: usize = 8;
 const GUEST: &str = "holm-guest";
 const NAMESERVER_PORT: u16 = 53;
 
-/// What this process has for sandboxes.
+/// The parts of this process that serve sandboxes.
 pub(crate) struct Sandboxes {
-    /// For the control plane.
+    /// What the control plane needs of them.
     pub(crate) local: assembly::Local,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) hosts: Option<Hosts>,
     host: Option<LocalMachine>,
 }
 
-/// Opens what the roles of this process need.
+/// Opens the parts that the roles of this process ask for.
 pub(crate) async fn open(
     config: &Config,
     auth: &Auth,
@@ -75,7 +75,7 @@ pub(crate) async fn open(
 }
 
 impl Sandboxes {
-    /// Removes what the machine was given for instances, if none is left.
+    /// Removes what was set up on the machine for instances, if no instance is left.
     pub(crate) async fn leave(self) {
         let Some(host) = self.host else { return };
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || host.leave()).await {
@@ -98,7 +98,8 @@ async fn open_host(
     opened.await.map_err(|error| cannot("run sandboxes on this machine", &error))?
 }
 
-/// Has the proxy listen that leads instances with rules out, unless nothing gets out.
+/// Starts the proxy that carries the outgoing traffic of instances with rules, unless instances
+/// have no way out at all.
 async fn open_egress(
     config: &Config,
     host: &LocalMachine,
@@ -116,8 +117,8 @@ async fn open_egress(
     let settings = settings.map_err(Error::io("read egress.proxy_password_file".to_owned()))?;
     let egress = match Egress::open(settings, world.clone()) {
         Ok(egress) => egress,
-        // Another server has it, whose instances share this one's addresses. What needs no proxy goes
-        // on all the same, as it did before there was one.
+        // Another server, whose instances have the same addresses as ours, listens there. Workloads
+        // that need no proxy still run, as they did before there was one.
         Err(egress::OpenError::Bind { address, port, source })
             if source.kind() == ErrorKind::AddrInUse =>
         {
@@ -138,7 +139,7 @@ async fn open_egress(
     Ok(())
 }
 
-/// Hosts that this server is reached by.
+/// Returns the host names of this server's URLs.
 fn hosts_of(urls: &Urls) -> Vec<String> {
     let host = |url: &String| {
         reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned))
@@ -146,7 +147,8 @@ fn hosts_of(urls: &Urls) -> Vec<String> {
     [&urls.public, &urls.content].into_iter().filter_map(host).collect()
 }
 
-/// Has archives kept at the object service, if there is one. It is not asked before it is needed.
+/// Connects the object service for archives, if there is one. Nothing is sent to it before it is
+/// needed.
 fn use_objects(config: &Config, host: &LocalMachine, world: &World) -> Result<(), Error> {
     let read = config.objects.settings();
     let read = read.map_err(Error::io("read the file of objects.secret_file".to_owned()))?;
@@ -171,17 +173,17 @@ async fn open_builder(
     opened.await.map_err(|error| cannot("build images on this machine", &error))?
 }
 
-/// Frees the room of images that nothing needs, now and then.
+/// Regularly frees the disk space of unused images.
 async fn tidy(host: LocalMachine) {
     loop {
         let host = host.clone();
-        // Its failures are logged where they happen.
+        // Failures are logged where they happen.
         let _ = tokio::task::spawn_blocking(move || host.tidy()).await;
         tokio::time::sleep(TIDY_EVERY).await;
     }
 }
 
-/// An error with its causes, and the way out.
+/// Makes an error that lists all causes and a hint at what to do.
 fn cannot(act: &str, error: &dyn std::error::Error) -> Error {
     let message = types::chain(error);
     let hint =
@@ -221,8 +223,8 @@ fn host_settings(
     })
 }
 
-/// Of the disk that is free at the start, the images that workspaces pull get one of so many parts,
-/// and those that they push another.
+/// The images that workspaces pull may take a quarter of the disk space that is free at the start,
+/// and those that they push another quarter, unless the settings say otherwise.
 const FREE_PART: u64 = 4;
 
 fn disk_mb(config: &Config, set: u64) -> Result<u64, Error> {
@@ -259,8 +261,8 @@ fn node_settings(
     })
 }
 
-/// The settings', else those of this machine that are not on its own loopback, where sandboxes
-/// cannot reach them.
+/// Returns the configured name servers, else those of this machine. Servers on loopback are left
+/// out, since sandboxes cannot reach them.
 fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
     if !wishes.nameservers.is_empty() {
         return wishes.nameservers.clone();
@@ -268,7 +270,7 @@ fn nameservers(wishes: &config::Node) -> Vec<IpAddr> {
     own_nameservers().into_iter().filter(|address| !address.is_loopback()).collect()
 }
 
-/// Those that this machine itself asks.
+/// Returns the name servers that this machine itself uses.
 fn own_nameservers() -> Vec<IpAddr> {
     let read = std::fs::read_to_string("/etc/resolv.conf");
     let text = read.unwrap_or_else(|error| {
@@ -279,7 +281,8 @@ fn own_nameservers() -> Vec<IpAddr> {
     lines.filter_map(|address| address.trim().parse().ok()).collect()
 }
 
-/// Made once and kept with the data, so that a server finds the instances of its earlier runs.
+/// Returns the name of this machine. It is made once and kept with the data, so that a server finds
+/// the instances of its earlier runs.
 fn name(data: &Path, world: &World) -> Result<String, Error> {
     let file = data.join(NAME_FILE);
     match std::fs::read_to_string(&file) {
@@ -290,7 +293,8 @@ fn name(data: &Path, world: &World) -> Result<String, Error> {
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let name = world.random_text(NAME_CHARACTERS);
-            // On disk before anything is named after it: what an earlier run left is found by it.
+            // Written before anything is named after it, since the next start uses it to find what
+            // is left.
             files::replace(&file, Readers::Anyone, name.as_bytes())
                 .map_err(Error::io(format!("write {}", file.display())))?;
             Ok(name)

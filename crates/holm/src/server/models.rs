@@ -1,4 +1,4 @@
-//! What serving models takes: the ledger of limits and usage, and what models cost.
+//! Setup for serving models: the ledger of limits and usage, and the price table.
 
 use crate::config::Config;
 use crate::error::Error;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 use store::Store;
 use types::World;
 
-/// Below the data folder.
+/// Folder of the ledger, below the data folder.
 const FOLDER: &str = "models";
-/// Tells one start of the machine from another.
+/// Identifies the current boot of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Lets models be served. The ledger is closed at the end, so that nothing of it is counted that was
-/// not used.
+/// Opens the ledger and lets the gateway serve models. The caller closes the ledger at shutdown, so
+/// that nothing is counted that was not used.
 pub(super) async fn open(
     config: &Config,
     store: &Store,
@@ -45,7 +45,7 @@ pub(super) async fn open(
     Ok(ledger)
 }
 
-/// Those that come with the program, with what the operator's file says instead or besides.
+/// Returns the built-in prices, extended and overridden by the operator's file.
 fn prices(file: Option<&Path>) -> Result<PriceTable, Error> {
     let builtin = PriceTable::builtin();
     let Some(file) = file else { return Ok(builtin.clone()) };

@@ -15,13 +15,13 @@ use tracing_subscriber::{Layer, fmt};
 /// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0];
-/// A collector that does not take spans in this time loses them; the server does not wait longer at
-/// its end.
+/// Time that a collector has to take spans. After that they are dropped, so that shutdown does not
+/// hang.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Histograms keep samples until this is done.
+/// How often histograms are drained; until then they keep all samples.
 const UPKEEP: Duration = Duration::from_secs(10);
 
-/// What is observed with, until the end of the process.
+/// Metrics and traces, open until the end of the process.
 pub(crate) struct Observation {
     pub(crate) metrics: Option<PrometheusHandle>,
     traces: Option<SdkTracerProvider>,
@@ -39,7 +39,7 @@ impl Observation {
         Ok(Self { metrics, traces })
     }
 
-    /// Sends what is still to be sent.
+    /// Sends the traces that are still queued.
     pub(crate) async fn finish(self) {
         let Some(traces) = self.traces else { return };
         let done =
@@ -73,7 +73,7 @@ fn start_log(config: &Config, tracer: Option<SdkTracer>) -> Result<(), Error> {
         .map_err(|error| wrong(error.to_string()))
 }
 
-/// A panic ends one request, not the server; it must still be seen.
+/// Logs panics. A panic ends only one request, but it must still be seen.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -82,7 +82,7 @@ fn log_panics() {
     }));
 }
 
-/// What `panic!` was called with: a literal or a formatted text.
+/// Returns the message of a panic, which is a literal or a formatted text.
 fn message_of(payload: &dyn std::any::Any) -> &str {
     let formatted = payload.downcast_ref::<String>().map(String::as_str);
     formatted.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
@@ -107,7 +107,7 @@ fn start_metrics() -> Result<PrometheusHandle, Error> {
     Ok(handle)
 }
 
-/// The exporter's client blocks, so it is made and used on threads of its own.
+/// Makes the exporter on a separate thread, since its client blocks.
 async fn exporter(endpoint: String, settings: Telemetry) -> Result<SdkTracerProvider, Error> {
     let made = tokio::task::spawn_blocking(move || make_exporter(&endpoint, &settings)).await;
     let wrong = |message: String| Error::Start {

@@ -1,5 +1,5 @@
-//! What surrounds every request, and the endpoints for those who watch the server: `/health`,
-//! `/ready`, `/metrics`.
+//! The layer around every request, and the endpoints for monitoring: `/health`, `/ready`,
+//! `/metrics`.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -18,7 +18,7 @@ use store::Store;
 use tokio_util::sync::CancellationToken;
 use types::ErrorBody;
 
-/// A store that has not answered by then is not ready.
+/// If the store takes longer than this, the server is not ready.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
@@ -29,19 +29,19 @@ pub(crate) struct Probes {
     pub(crate) request_timeout: Duration,
 }
 
-/// Puts the probes beside `api`, and the guard around both.
+/// Adds the probes to `api` and wraps both in the guard.
 pub(crate) fn surround(api: Router, probes: Probes) -> Router {
     let own = Router::new().route("/health", get(health)).route("/ready", get(ready));
     let own = if probes.metrics.is_some() { own.route("/metrics", get(metrics)) } else { own };
     own.with_state(probes.clone()).merge(api).layer(middleware::from_fn_with_state(probes, guard))
 }
 
-/// The process is alive: it can answer.
+/// Answers that the process is alive.
 async fn health() -> Response {
     Json(json!({"status": "alive", "version": env!("CARGO_PKG_VERSION")})).into_response()
 }
 
-/// The process wants requests: its store answers and it is not about to end.
+/// Answers whether the process wants requests: its store answers and it is not about to stop.
 async fn ready(State(probes): State<Probes>) -> Response {
     if probes.draining.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "draining"})))
@@ -62,7 +62,7 @@ async fn metrics(State(probes): State<Probes>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-/// Bounds the time until an answer starts, turns a panic into an answer, and ends event streams
+/// Limits the time until an answer starts, turns a panic into an answer, and ends event streams
 /// when draining.
 async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -> Response {
     let long = api::LongRequest::default();
@@ -84,7 +84,7 @@ async fn guard(State(probes): State<Probes>, mut request: Request, next: Next) -
     }
 }
 
-/// What does not come in time, unless it was said that it will take longer, is given up.
+/// Waits for the answer; `None` if it is late, unless the handler announced that it takes longer.
 async fn in_time<T>(
     limit: Duration,
     long: api::LongRequest,

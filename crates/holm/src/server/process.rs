@@ -1,15 +1,15 @@
-//! What the process asks of the kernel for itself.
+//! Settings that the process asks of the kernel for itself.
 
 use rustix::fs::Mode;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit, umask,
 };
 
-/// Nobody else on the machine may read what we write.
+/// New files are readable by their owner only.
 const PRIVATE: Mode = Mode::from_raw_mode(0o077);
 
-/// Keeps secrets in memory out of core files and debuggers, and allows as many files as the machine
-/// lets us have. Each is worth having and none is needed, so a kernel that refuses is only noted.
+/// Keeps secrets in memory out of core files and debuggers, and raises the limit of open files as
+/// far as allowed. All of this helps but none of it is essential, so a refusal is only logged.
 pub(crate) fn prepare() {
     umask(PRIVATE);
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {

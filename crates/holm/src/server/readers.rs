@@ -1,9 +1,10 @@
-//! Answers that nobody reads on, and what they hold.
+//! Answers whose client has stopped reading, and the resources they hold.
 //!
-//! Nothing asks a body for more while its reader takes nothing, over HTTP/1.1 as over HTTP/2. So what
-//! it holds, a place of a workspace, a replica, a connection to a provider, would be held for as long
-//! as a client likes. Here each answer that comes in pieces is let go once its reader has taken nothing
-//! for too long, though its connection is still there. One that waits for its next piece is not.
+//! While a client reads nothing, the HTTP layer does not poll the body, over HTTP/1.1 as over
+//! HTTP/2. Without this module a client could hold whatever the body holds (a place of its
+//! workspace, a replica, a connection to a provider) for as long as it likes. Here each answer that
+//! comes in pieces is dropped once its reader has taken nothing for too long, even if the
+//! connection is still there. An answer that is itself waiting for its next piece is left alone.
 
 use admission::Busy;
 use axum::body::{Body, Bytes};
@@ -17,16 +18,16 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// The time that a reader has is looked at so often.
+/// Number of checks within the time that a reader has.
 const ROUNDS: u32 = 4;
-/// In the place of a round: the reader waits, not the answer.
+/// Used in place of a round: the reader waits for the answer's next piece.
 const AWAITED: u64 = 0;
 
 #[derive(Debug, thiserror::Error)]
 #[error("nobody read on for too long")]
 struct Unread;
 
-/// All answers of this server that come in pieces. Cheap to clone.
+/// All answers of this server that come in several pieces. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers(Arc<Shared>);
 
@@ -48,13 +49,13 @@ impl Readers {
         }))
     }
 
-    /// Keeps the connection busy until the answer is over or nobody reads on.
+    /// Wraps an answer. Its connection counts as busy until the answer ends or is dropped.
     pub(crate) fn watch(&self, response: Response, busy: Busy) -> Response {
         let readers = self.clone();
         response.map(|body| Body::new(Answer::Begun(Held { body, busy: Some(busy) }, readers)))
     }
 
-    /// Looks after readers until the server ends.
+    /// Drops stalled answers until the server ends.
     pub(crate) async fn look_after(self) {
         loop {
             tokio::time::sleep(self.0.stall / ROUNDS).await;
@@ -68,13 +69,13 @@ impl Readers {
 
     fn end_stalled(&self) -> u64 {
         let round = self.0.round.fetch_add(1, Ordering::Relaxed) + 1;
-        // They end without the lock, since they take themselves off the list.
+        // Dropped without holding the lock, since each removes itself from the list.
         let open: Vec<_> = self.0.open.lock().values().filter_map(Weak::upgrade).collect();
         let stalled = open.iter().filter(|open| open.is_unread_since(round, ROUNDS.into()));
         stalled.filter(|open| open.held.lock().take().is_some()).count() as u64
     }
 
-    /// `held` has given a piece, and more may come.
+    /// Registers an answer that has given its first piece and may have more.
     fn open(&self, held: Held) -> Arc<Open> {
         let shared = Arc::clone(&self.0);
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -91,17 +92,17 @@ struct Held {
 }
 
 enum Answer {
-    /// Most answers are one piece, and over with it.
+    /// Most answers are a single piece and never get further than this.
     Begun(Held, Readers),
     Open(Arc<Open>),
 }
 
-/// An answer that comes in pieces.
+/// An answer that comes in several pieces.
 struct Open {
     id: u64,
-    /// The round in which its reader got the last piece.
+    /// Round in which the reader got the last piece.
     given: AtomicU64,
-    /// `None`: it was let go.
+    /// `None` once the answer was dropped for lack of a reader.
     held: Mutex<Option<Held>>,
     shared: Arc<Shared>,
 }
@@ -198,7 +199,7 @@ mod tests {
         Connections::<Remote>::new(places).admit(None).unwrap().begin()
     }
 
-    /// Pieces that hold `held` until they are over.
+    /// Makes a body of pieces that keeps `held` until it ends.
     fn pieces(held: &Arc<()>, of: impl stream::Stream<Item = Bytes> + Send + 'static) -> Body {
         use stream::StreamExt;
         let held = Arc::clone(held);
@@ -217,7 +218,7 @@ mod tests {
         let (readers, held) = (readers(), Arc::new(()));
         let endless = pieces(&held, stream::repeat(PIECE));
         let mut body = readers.watch(Response::new(endless), busy()).into_body();
-        // Who reads slowly goes on.
+        // A slow reader is not cut off.
         for _ in 0..5 {
             assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), PIECE);
             assert_eq!(rounds(&readers, ROUNDS), 0);

@@ -1,9 +1,9 @@
-//! The log of what was refused for want of credentials, rights or room, and of workloads that did
-//! not answer.
+//! The log of requests refused for lack of credentials, rights or capacity, and of workloads that
+//! did not answer.
 //!
-//! Its target is `refusals`, so that `log.level` chooses: `info,refusals=warn` leaves out what
-//! callers did, and `info,refusals=off` all of it. Strangers can cause such lines, so there is a
-//! limit to them.
+//! Its target is `refusals`, so `log.level` can filter it: `info,refusals=warn` leaves out refusals
+//! that callers caused, and `info,refusals=off` leaves out all of them. Strangers can cause these
+//! lines, so their rate is limited.
 
 use crate::config::Log;
 use http::{Method, Request, Response, Uri};
@@ -15,11 +15,11 @@ use types::error::Refusal;
 
 const TARGET: &str = "refusals";
 const REQUEST_ID: &str = "x-request-id";
-/// These paths hold no secret and tell what was wanted; of others, the name of the operation is
-/// told.
+/// Paths with these prefixes contain no secrets and are logged as they are. For all others, only
+/// the name of the operation is logged.
 const PLAIN_PATHS: [&str; 3] = ["/oauth/", "/v0/oauth/", "/login/"];
 
-/// Bytes of a text that may be as long as its caller likes.
+/// Longest text logged of those that a caller can make as long as it likes.
 const TEXT_BYTES_MAX: usize = 256;
 
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct Refusals {
     started: Instant,
 }
 
-/// What of a request is needed when it turns out to be refused.
+/// What is remembered of a request in case it is refused.
 pub(crate) struct Seen {
     from: Option<Remote>,
     method: Method,
@@ -64,8 +64,8 @@ impl Refusals {
         let operation = refusal.operation.as_deref().or_else(|| plain(seen.uri.path())).map(short);
         let request_id = response.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
         let (reason, status_code) = (refusal.reason, status.as_u16());
-        // Its text may hold what a caller chose: as a field it is quoted, so that it cannot begin a
-        // line of its own.
+        // The message may contain text from the caller. As a field it is quoted, so it cannot start
+        // a new line in the log.
         let message = short(&refusal.message);
         if status.is_server_error() {
             tracing::warn!(target: TARGET, status = status_code, reason, from, method, operation, request_id, why = message, "failed");
@@ -85,7 +85,7 @@ fn short(text: &str) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-/// Counts the lines of each second.
+/// Limits the lines per second, and counts those left out.
 #[derive(Debug)]
 struct Lines {
     per_second: u32,
@@ -96,7 +96,7 @@ struct Lines {
 
 struct Admitted {
     line: bool,
-    /// Of seconds that are over.
+    /// Lines left out in earlier seconds.
     left_out: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Listening, connections and the orderly end.
+//! Listening, connections and orderly shutdown.
 
 use crate::config;
 use crate::error::Error;
@@ -20,17 +20,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-/// Of an answer, held for a client that does not read it.
+/// Most bytes buffered of one answer for a client that does not read.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Requests that one HTTP/2 connection may have open.
+/// Most open requests on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
-/// Requests of one HTTP/2 connection that were taken back before they were looked at, and that were
-/// wrong: with more, the connection is ended.
+/// An HTTP/2 connection is closed when it has more than this many requests that were reset before
+/// they were looked at, or that were malformed.
 const RESETS_PENDING_MAX: usize = 20;
 const RESETS_LOCAL_MAX: usize = 256;
-/// Bytes of the headers of a request; the URL counts.
+/// Most bytes of a request's headers, including its URL.
 const HEADER_BYTES_MAX: usize = 64 << 10;
-/// After a failed `accept`, such as for want of file descriptors, wait before the next.
+/// Pause after a failed `accept`, for example because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Listener {
@@ -43,7 +43,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Without certificates it speaks plain HTTP.
+    /// Opens the listener. Without certificates it speaks plain HTTP.
     pub(crate) async fn bind(
         settings: &config::Server,
         certificates: Option<&Arc<Certificates>>,
@@ -62,7 +62,7 @@ impl Listener {
         })
     }
 
-    /// Another one for what workspaces serve. Both share the places for connections.
+    /// Opens a second listener for what workspaces serve. Both share the limits on connections.
     pub(crate) async fn for_content(&self, listen: SocketAddr) -> Result<Self, Error> {
         let tcp = TcpListener::bind(listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {listen} (server.content_listen)")))?;
@@ -78,12 +78,12 @@ impl Listener {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Serves until the end begins, then lets the requests in flight finish within the limit.
+    /// Serves until draining begins, then lets requests in flight finish within the time limit.
     pub(crate) async fn serve(self, front: Front, ending: Ending) {
         let Ending { draining, hurried } = ending;
         let graceful = GracefulShutdown::new();
         while let Some((stream, peer)) = self.accept(&draining).await {
-            // Whoever has too many connections finds this one closed.
+            // A client with too many connections finds this one closed.
             let Some(taken) = self.gate.admit(peer.ip()) else { continue };
             let connection = Connection {
                 front: front.clone(),
@@ -106,8 +106,8 @@ impl Listener {
         }
     }
 
-    /// The next connection, however many there are: who has to make room is for the gate to say.
-    /// `None` when draining.
+    /// Accepts the next connection, however many are open: the gate decides who has to make room.
+    /// Returns `None` once draining.
     async fn accept(&self, draining: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
         loop {
             match draining.run_until_cancelled(self.tcp.accept()).await? {
@@ -133,9 +133,10 @@ struct Connection {
 }
 
 impl Connection {
-    /// Whoever sends no whole request in time is let go, wherever it stopped: in the handshake, in
-    /// the line that tells the version, or in the headers. So is a stranger in whose place another
-    /// comes. The version alone would be waited for without end, and the headers of HTTP/2 too.
+    /// Serves the connection, and closes it if no whole request comes in time, wherever the client
+    /// stopped: in the TLS handshake, in the line with the HTTP version, or in the headers. A
+    /// stranger is also closed when its place is needed for another. The HTTP library itself has no
+    /// time limit for the version line or for HTTP/2 headers.
     async fn run_while_welcome(self, stream: TcpStream, taken: admission::Connection) {
         let first_request = self.gate.first_request;
         let closed = |why: &'static str| {
@@ -150,12 +151,12 @@ impl Connection {
     }
 
     async fn run(self, stream: TcpStream) {
-        // Answers are small and awaited: do not hold them back to fill packets.
+        // Answers are small and awaited, so they are not held back to fill packets.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else { return self.speak(stream).await };
         let handshake = tokio::time::timeout(self.header_timeout, tls.accept(stream));
         match self.draining.clone().run_until_cancelled(handshake).await {
-            // Whoever challenges has seen all in the handshake.
+            // A certificate authority has seen all that it needs in the handshake.
             Some(Ok(Ok(stream)))
                 if stream.get_ref().1.alpn_protocol() == Some(CHALLENGE_PROTOCOL) => {}
             Some(Ok(Ok(stream))) => self.speak(stream).await,
@@ -190,29 +191,30 @@ impl Connection {
             extensions.insert(remote);
             extensions.insert(taken.clone());
             let (front, readers, request) = (front.clone(), readers.clone(), linger.over(request));
-            // Called inside: a future that is made here and awaited there is held twice, and is large.
+            // Must be called inside the block: a future made outside and awaited inside would be
+            // stored twice, and this one is large.
             async move { front.answer(request).await.map(|response| readers.watch(response, busy)) }
         });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-        // A client that went away is its own business.
+        // Clients may go away whenever they like.
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(error, "connection ended early");
         }
     }
 }
 
-/// How far the end of the server has come.
+/// How far shutdown has come.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ending {
-    /// No new requests; those in flight may finish.
+    /// No new requests are accepted; those in flight may finish.
     pub(crate) draining: CancellationToken,
-    /// Somebody asked twice: what is in flight is cut off.
+    /// The server was asked to stop a second time: requests in flight are cut off.
     pub(crate) hurried: CancellationToken,
 }
 
 impl Ending {
-    /// Follows SIGTERM and SIGINT. From here on both are heard, so that whoever is told that the
-    /// server is ready can ask it to end in order, however busy the machine is.
+    /// Listens for SIGTERM and SIGINT. Both are caught once this returns, so whoever is told that
+    /// the server is ready can ask for an orderly shutdown, however busy the machine is.
     pub(crate) fn follow_signals(&self) -> Result<(), Error> {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| signal(kind).map_err(Error::io("listen for signals"));

@@ -1,5 +1,5 @@
-//! Opening the store with the settings of the server: for the server and for the commands that work
-//! on its data.
+//! Opening the store with the server's settings, for the server and for commands that work on its
+//! data.
 
 use crate::config::Config;
 use crate::error::Error;
@@ -13,7 +13,7 @@ const DATABASE_FILE: &str = "holm.db";
 const KEY_FILE: &str = "seal.keys";
 
 impl Config {
-    /// The file of the keys that seal secrets.
+    /// Returns the file of the keys that seal secrets.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.store.key_file.clone().unwrap_or_else(|| self.data.folder.join(KEY_FILE))
     }
@@ -34,14 +34,15 @@ impl Config {
     }
 }
 
-/// Makes the data folder, for the eyes of its owner only.
+/// Makes the data folder, accessible by its owner only.
 pub(crate) fn make_folder(config: &Config) -> Result<(), Error> {
     let folder = &config.data.folder;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
     made.map_err(Error::io(format!("make the data folder {}", folder.display())))
 }
 
-/// For commands that work on what is there: a fresh key would open none of its secrets.
+/// Checks that the key file exists, for commands that work on existing data: a new key could not
+/// open its secrets.
 pub(crate) fn must_have_keys(config: &Config) -> Result<(), Error> {
     let file = config.key_file();
     std::fs::metadata(&file).map(drop).map_err(Error::io(format!(

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
-/// Writes a pair for a name, and answers its certificate.
+/// Writes a pair of files for a name, and returns the certificate.
 fn write(folder: &Path, file: &str, name: &str) -> Vec<u8> {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new([name.to_owned()]).unwrap().self_signed(&key).unwrap();
     std::fs::write(folder.join(format!("{file}.key")), key.serialize_pem()).unwrap();
-    // The certificate comes last: with it the pair is there.
+    // The certificate is written last, because a pair is read once its certificate is there.
     std::fs::write(folder.join(format!("{file}.crt")), certificate.pem()).unwrap();
     certificate.der().to_vec()
 }
@@ -24,7 +24,7 @@ fn settings(folder: &Path) -> Config {
     load(None, std::iter::empty(), &flags).unwrap()
 }
 
-/// The certificate that a caller of this name is shown.
+/// Returns the certificate that is shown to a client asking for this name.
 async fn shown(
     certificates: &Arc<Certificates>,
     name: &str,
@@ -48,7 +48,7 @@ async fn shown(
     seen.0.lock().take()
 }
 
-/// Notes the certificate and trusts none.
+/// A verifier that notes the certificate and trusts none.
 #[derive(Debug)]
 struct See(parking_lot::Mutex<Option<Vec<u8>>>);
 
@@ -98,7 +98,7 @@ mod see {
 const WEB: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 fn prepare() {
-    // Fails only when it was done before.
+    // Fails only if it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 

@@ -1,4 +1,4 @@
-//! How the data plane has tunnels made: in the same process, by calls.
+//! Tunnels for the data plane, by direct calls to the control plane in this process.
 
 use control::{Control, tunnels};
 use gateway::{BoxFuture, Tunnels};

@@ -1,5 +1,5 @@
-//! Certificates that the operator puts into a folder: `{name}.crt` with `{name}.key`. In names of
-//! files `_` stands for the `*` of a wildcard.
+//! Certificates that the operator puts into a folder, as `{name}.crt` with `{name}.key`. In file
+//! names `_` stands for the `*` of a wildcard.
 
 use super::{Certificates, Pair};
 use crate::error::Error;
@@ -13,17 +13,17 @@ use tokio_util::sync::CancellationToken;
 use types::parts::names::is_dns_name;
 
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Certificates of one folder; further ones are not read.
+/// Most certificates read from one folder; any others are ignored.
 const CERTIFICATES_MAX: usize = 10_000;
 
 pub(crate) struct Folder {
     path: PathBuf,
-    /// What was read last.
+    /// What each pair looked like when it was last read.
     seen: BTreeMap<String, Print>,
     given: HashMap<String, Arc<CertifiedKey>>,
 }
 
-/// When and how long the two files of a name were.
+/// Modification time and length of a name's certificate and key files.
 type Print = [Option<(SystemTime, u64)>; 2];
 
 impl Folder {
@@ -36,7 +36,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Takes over what changes in the folder.
+    /// Applies changes in the folder until the server ends.
     pub(crate) async fn follow(
         mut self,
         certificates: Arc<Certificates>,
@@ -54,7 +54,8 @@ impl Folder {
         }
     }
 
-    /// Reads what has changed. A pair that cannot be used leaves what was there before.
+    /// Reads what has changed, and returns whether anything did. A new pair that cannot be used
+    /// does not replace the one before it.
     fn look(&mut self) -> io::Result<bool> {
         let prints = self.prints()?;
         if prints == self.seen {

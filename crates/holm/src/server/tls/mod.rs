@@ -1,4 +1,4 @@
-//! TLS by name: which certificate a caller is shown. Decided from memory.
+//! TLS by name: the choice of certificate for each caller, made from memory.
 
 mod folder;
 mod pair;
@@ -16,17 +16,17 @@ use tokio_rustls::TlsAcceptor;
 pub(crate) use folder::Folder;
 pub(crate) use pair::Pair;
 
-/// The protocol of callers that check whether a name is served here before they sign a certificate
-/// for it.
+/// ALPN protocol of certificate authorities that check whether a name is served here before they
+/// sign a certificate for it.
 pub(crate) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// All certificates of this listener.
+/// All certificates of the server.
 pub(crate) struct Certificates {
     own: Arc<CertifiedKey>,
     table: RwLock<Table>,
 }
 
-/// By name in lower case; `*.example.org` is for every name right below.
+/// Certificates by name in lower case; `*.example.org` covers every name directly below.
 #[derive(Default)]
 struct Table {
     given: HashMap<String, Arc<CertifiedKey>>,
@@ -35,7 +35,7 @@ struct Table {
 }
 
 impl Certificates {
-    /// `None`: the server speaks plain HTTP.
+    /// Reads the server's own certificate; `None` if none is set and the server speaks plain HTTP.
     pub(crate) fn open(settings: &config::Server) -> Result<Option<Arc<Self>>, Error> {
         let (Some(certificate), Some(key)) = (&settings.tls_certificate, &settings.tls_key) else {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Certificates {
         TlsAcceptor::from(Arc::new(settings))
     }
 
-    /// Puts these in the place of all that were given before.
+    /// Replaces all certificates from the operator's folder.
     pub(crate) fn give(&self, given: HashMap<String, Arc<CertifiedKey>>) {
         self.table.write().given = given;
     }
@@ -119,7 +119,7 @@ impl Drop for Challenge {
     }
 }
 
-/// The wildcard that a name falls under.
+/// Returns the wildcard that covers a name.
 fn above(name: &str) -> String {
     name.split_once('.').map_or_else(String::new, |(_, above)| format!("*.{above}"))
 }

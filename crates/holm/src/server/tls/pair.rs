@@ -10,7 +10,7 @@ use types::Timestamp;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
-/// Larger files are no certificates.
+/// Larger files cannot be certificates.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) struct Pair {
@@ -26,7 +26,7 @@ impl Pair {
         })
     }
 
-    /// The texts must not be shown: one of them is the key.
+    /// Parses a pair. Errors must not quote the texts, because one of them is the key.
     pub(crate) fn parse(chain: &[u8], key: &[u8]) -> Result<Self, String> {
         let chain = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<Vec<_>, _>>()
