@@ -1,4 +1,5 @@
-//! Where the command line keeps the servers and credentials it knows: `~/.config/holm/config.yaml`.
+//! The file in which the command line keeps known servers and credentials:
+//! `~/.config/holm/config.yaml`.
 
 use crate::error::Error;
 use files::Readers;
@@ -37,7 +38,7 @@ pub(crate) enum Credentials {
         client_id: String,
         client_secret: String,
     },
-    /// From the device flow. `expires_at` is in seconds since 1970.
+    /// Made by the device flow. `expires_at` is in seconds since 1970.
     Session {
         access_token: String,
         refresh_token: String,
@@ -55,7 +56,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The variable that names another folder for the file.
+/// Variables that name the base of the configuration folder, with the folder below each.
 const FOLDER_VARIABLES: [(&str, &str); 2] = [("XDG_CONFIG_HOME", "holm"), ("HOME", ".config/holm")];
 
 impl Contexts {
@@ -91,7 +92,7 @@ impl Contexts {
         })
     }
 
-    /// Replaces the file in one step; nobody else may read it.
+    /// Replaces the file atomically. Only its owner may read it.
     pub(crate) fn save(&self) -> Result<(), Error> {
         let file = Self::file()?;
         let act = || format!("write {}", file.display());

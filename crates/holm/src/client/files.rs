@@ -1,4 +1,4 @@
-//! Files of a sandbox, over its interface.
+//! Files of a sandbox, over its HTTP API.
 
 use super::workload::{Workload, file_segment, refusal, segment};
 use crate::error::Error;
@@ -14,22 +14,22 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::sleep;
 
-/// Files up to this size go in one request; larger ones in parts of it. Published clients do the
-/// same.
+/// Files up to this size are sent in one request, larger ones in parts of this size. Published
+/// clients do the same.
 const PART_BYTES: usize = 5 << 20;
 const PARTS_AT_ONCE: usize = 3;
-/// The interface numbers no more.
+/// Most parts that the sandbox's API accepts for one file.
 const PARTS_MAX: u32 = 10_000;
 const TRIES: u32 = 3;
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What is at a path.
+/// Content of a path.
 pub(crate) enum Found {
     File(Response),
     Folder(Listing),
 }
 
-/// What a folder holds, one level deep. The names are the sandbox's, and may be anything.
+/// Content of a folder, one level deep. The names come from the sandbox and may contain anything.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Listing {
     #[serde(default)]
@@ -41,7 +41,8 @@ pub(crate) struct Listing {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// Octal digits: the mode of a file, and for links and the like the kind besides.
+    /// Octal digits: the mode of a plain file; for links and other special files, the mode with the
+    /// type of the file.
     #[serde(default)]
     pub(crate) permissions: String,
     #[serde(default)]
@@ -57,7 +58,7 @@ const PERMISSION_BITS: u32 = 0o777;
 const MODE_BITS: u32 = 0o7777;
 
 impl Entry {
-    /// The permissions of a plain file; nothing for links, sockets and devices.
+    /// Returns the permissions of a plain file; `None` for links, sockets and devices.
     pub(crate) fn mode(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.permissions, 8).ok()?;
         (mode <= MODE_BITS).then_some(mode & PERMISSION_BITS)
@@ -68,7 +69,7 @@ impl Workload {
     pub(crate) async fn open(&self, path: &str) -> Result<Found, Error> {
         let response = self.find_path(path).await?;
         let response = response.ok_or_else(|| self.no_file(path))?;
-        // Only files are attachments.
+        // Only files are sent as attachments.
         if response.headers().contains_key(header::CONTENT_DISPOSITION) {
             return Ok(Found::File(response));
         }
@@ -77,7 +78,7 @@ impl Workload {
         listing.map(Found::Folder).map_err(|_| self.odd("the listing is not JSON"))
     }
 
-    /// What a folder holds; nothing when there is no folder.
+    /// Lists a folder; `None` if there is no folder at this path.
     pub(crate) async fn list(&self, path: &str) -> Result<Option<Listing>, Error> {
         match self.find_path(path).await? {
             None => Ok(None),
@@ -112,7 +113,8 @@ impl Workload {
         self.ask_again(request).await.map(drop)
     }
 
-    /// Writes a file of any length. `sent` is told of each piece that has arrived.
+    /// Writes a file of any length. `sent` is called with the length of each piece that has
+    /// arrived.
     pub(crate) async fn put_file(
         &self,
         path: &str,
@@ -154,8 +156,8 @@ impl Workload {
         done
     }
 
-    /// Gives up what is not complete. What stays is only in the way, and there is a reason already
-    /// why it is given up, so failures are not told.
+    /// Aborts unfinished uploads. What they leave behind is merely untidy, and the error that led
+    /// here is reported already, so failures are ignored.
     pub(crate) async fn abort_uploads(&self) {
         let uploads = std::mem::take(&mut *self.uploads.lock());
         for id in uploads {
@@ -221,7 +223,8 @@ impl Workload {
         Ok((number, etag, content.len() as u64))
     }
 
-    /// Asks what may be asked twice, a few times while the sandbox cannot be reached.
+    /// Sends a request that is safe to repeat, and repeats it a few times while the sandbox cannot
+    /// be reached.
     async fn ask_again<F>(&self, request: impl Fn() -> F) -> Result<Response, Error>
     where
         F: Future<Output = Result<RequestBuilder, Error>>,
@@ -240,7 +243,7 @@ impl Workload {
     }
 }
 
-/// Up to one part; less only at the end.
+/// Reads one part. It is shorter than the maximum only at the end of the content.
 async fn read_part(content: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, Error> {
     let mut part = Vec::new();
     let read = content.take(PART_BYTES as u64).read_to_end(&mut part).await;
@@ -248,7 +251,7 @@ async fn read_part(content: &mut (impl AsyncRead + Unpin)) -> Result<Bytes, Erro
     Ok(part.into())
 }
 
-/// Form data with a file.
+/// Multipart form data with one file.
 struct Form {
     boundary: String,
     body: Bytes,
@@ -256,7 +259,7 @@ struct Form {
 
 impl Form {
     fn new(workload: &Workload, content: &[u8], mode: Option<u32>) -> Self {
-        // Random, so that no content holds it.
+        // Random, so that no content can contain it.
         let boundary = URL_SAFE_NO_PAD.encode(workload.world.random_bytes::<24>());
         Self { body: form_body(&boundary, content, mode).into(), boundary }
     }

@@ -1,17 +1,17 @@
-//! Lines of an answer that goes on while it is read.
+//! Reading lines of a streamed answer.
 
 use reqwest::Response;
 use std::time::Duration;
 
-/// A longer line is none of ours; no more than this is held.
+/// Longest accepted line, which also limits the buffer. Holm sends no longer ones.
 const LINE_BYTES_MAX: usize = 8 << 20;
 
-/// Why there are no more lines.
+/// Reasons why there are no more lines.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// The answer is complete.
     Ended,
-    /// The connection broke, or nothing came for too long.
+    /// The connection broke, or nothing arrived for too long.
     Cut,
     TooLong,
 }
@@ -19,7 +19,7 @@ pub(crate) enum Stopped {
 pub(crate) struct Lines {
     response: Response,
     split: Split,
-    /// How long silence may last.
+    /// Longest silence before the connection counts as cut.
     silence_max: Option<Duration>,
 }
 
@@ -28,7 +28,7 @@ impl Lines {
         Self { response, split: Split::default(), silence_max }
     }
 
-    /// The next line, without its end.
+    /// Returns the next line without its line break.
     pub(crate) async fn next(&mut self) -> Result<String, Stopped> {
         loop {
             if let Some(line) = self.split.next() {
@@ -53,11 +53,11 @@ impl Lines {
     }
 }
 
-/// Bytes that come in pieces, as lines.
+/// Splits bytes that arrive in pieces into lines.
 #[derive(Default)]
 struct Split {
     held: Vec<u8>,
-    /// Up to here there is no end of a line.
+    /// Everything before this position is known to contain no line break.
     searched: usize,
 }
 
@@ -78,7 +78,7 @@ impl Split {
         Some(String::from_utf8_lossy(&line).into_owned())
     }
 
-    /// A last line without an end.
+    /// Returns a last line that has no line break.
     fn rest(&mut self) -> Option<String> {
         self.searched = 0;
         let rest = std::mem::take(&mut self.held);

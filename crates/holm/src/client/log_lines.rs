@@ -1,4 +1,4 @@
-//! The lines that workloads and builds print, from the server's memory of them.
+//! Log lines of workloads and builds, as stored by the server.
 
 use super::Client;
 use crate::error::Error;
@@ -7,15 +7,15 @@ use std::collections::HashMap;
 use types::Timestamp;
 
 pub(crate) const ALL_SEVERITIES: &str = "all,UNKNOWN,TRACE,DEBUG,INFO,WARNING,ERROR,FATAL";
-/// Lines can arrive late, so each look reaches back a little over the one before.
+/// Each request starts this much before the end of the last one, since lines can arrive late.
 const OVERLAP_S: i64 = 30;
 const PAGE: usize = 1000;
 const PAGES_MAX: usize = 100;
 
-/// Whose lines, and which of them.
+/// Selection of lines.
 #[derive(Debug, Default)]
 pub(crate) struct Ask {
-    /// In the plural.
+    /// Plural name of the kind.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
     pub(crate) severity: String,
@@ -32,7 +32,7 @@ pub(crate) struct Line {
     pub(crate) message: String,
 }
 
-/// Looks again and again, and answers what is new.
+/// Polls for log lines and returns those that are new.
 pub(crate) struct Tail {
     asked: Ask,
     start: Timestamp,
@@ -44,7 +44,7 @@ impl Tail {
         Self { asked, start, seen: Vec::new() }
     }
 
-    /// What has come until `end`, oldest first.
+    /// Returns new lines from before `end`, oldest first.
     pub(crate) async fn read(
         &mut self,
         end: Timestamp,
@@ -52,15 +52,15 @@ impl Tail {
     ) -> Result<Vec<Line>, Error> {
         let lines = fetch(&self.asked, self.start, end, client).await?;
         let new = fresh(&lines, &self.seen).cloned().collect();
-        // The first moment stays the bound: what is older was not asked for.
+        // Never earlier than the original start, since older lines were not asked for.
         self.start = self.start.max(end.plus_s(-OVERLAP_S));
         self.seen = lines;
         Ok(new)
     }
 }
 
-/// Those that were not seen as often. Tasks that print the same in the same moment are as many
-/// lines.
+/// Returns the lines that occur more often than they were seen. Tasks that print the same text at
+/// the same moment count as separate lines.
 fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Line> {
     let mut counts: HashMap<&Line, usize> = HashMap::new();
     seen.iter().for_each(|line| *counts.entry(line).or_default() += 1);
@@ -73,7 +73,7 @@ fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Li
     })
 }
 
-/// All lines of the window, oldest first.
+/// Returns all lines in the time window, oldest first.
 async fn fetch(
     asked: &Ask,
     start: Timestamp,
@@ -134,7 +134,7 @@ fn lines_of(answer: &Value, name: &str) -> Vec<Line> {
     logs.into_iter().flatten().map(line).collect()
 }
 
-/// The endpoint takes whole seconds of UTC without a zone.
+/// Formats a time for the endpoint, which takes whole seconds in UTC without a zone.
 fn without_zone(time: Timestamp) -> String {
     time.to_string().chars().take("2026-04-16T09:30:00".len()).collect()
 }

@@ -1,4 +1,4 @@
-//! Asking on while a server is away: it may be started anew.
+//! Requests that are repeated while the server is away, for example while it restarts.
 
 use super::Client;
 use crate::error::Error;
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(500);
 
 impl Client {
-    /// Like `get_patiently`, but an object that is not there is no error.
+    /// Like `get_patiently`, but returns `None` if the object does not exist.
     pub(crate) async fn find_patiently(&mut self, path: &str) -> Result<Option<Value>, Error> {
         match self.get_patiently(path).await {
             Err(Error::Answer { status: StatusCode::NOT_FOUND, .. }) => Ok(None),

@@ -1,4 +1,4 @@
-//! Processes of a sandbox: starting one and following what it prints, over cut connections.
+//! Processes of a sandbox: starting one, and following its output even if connections break.
 
 use super::lines::{Lines, Stopped};
 use super::workload::{Workload, segment};
@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use types::instance::Stream;
 
-/// A sandbox says something every five seconds. Without a word for this long the connection is
-/// taken for cut.
+/// A sandbox sends something every five seconds. After this long without anything the connection
+/// counts as cut.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// How long a sandbox that cannot be reached is asked again.
+/// How long to retry while a sandbox cannot be reached.
 const PATIENCE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
 
-/// A process by the number that the sandbox gave it.
+/// A process, by the id that the sandbox gave it.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: String,
@@ -34,14 +34,14 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// As shells tell it.
+    /// Returns the exit status as shells report it.
     pub(crate) fn number(&self) -> u8 {
         let signal = self.signal.map(|signal| signal.saturating_add(128));
         u8::try_from(signal.unwrap_or(self.exit_code)).unwrap_or(u8::MAX)
     }
 }
 
-/// A line of the stream.
+/// One line of the stream.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
@@ -66,8 +66,8 @@ impl Workload {
         Ok(Process { pid })
     }
 
-    /// Passes on all that the process prints, each byte once, until it has ended. `out` answers
-    /// an error when nobody reads any more.
+    /// Passes all output of the process to `out`, each byte once, until the process has ended.
+    /// `out` returns an error when nobody reads the output any more.
     pub(crate) async fn follow(
         &self,
         process: &Process,
@@ -93,7 +93,7 @@ impl Workload {
         }
     }
 
-    /// Nothing when the stream was cut.
+    /// Follows one connection; `None` if it was cut.
     async fn follow_once(
         &self,
         process: &Process,
@@ -111,7 +111,7 @@ impl Workload {
                 Err(Stopped::Ended | Stopped::Cut) => return Ok(None),
                 Err(Stopped::TooLong) => return Err(self.odd("a line of the stream has no end")),
             };
-            // The last line of a stream that was cut may be half of one; it comes again.
+            // The last line of a cut stream may be incomplete; it is sent again.
             let Ok(line) = serde_json::from_str::<Line>(&text) else { return Ok(None) };
             if let Some(end) = self.take(&line, out)? {
                 return Ok(Some(end));
@@ -152,7 +152,7 @@ impl Workload {
         Ok(End { exit_code, signal: number(&view, "signal") })
     }
 
-    /// Asks a process to end. One that has ended already is as good.
+    /// Asks a process to end. It is fine if the process has ended already.
     pub(crate) async fn end(&self, process: &Process, ask: Ask) -> Result<(), Error> {
         let kill = match ask {
             Ask::Stop => "",
@@ -166,7 +166,7 @@ impl Workload {
     }
 }
 
-/// Whether asking again may help.
+/// True if repeating the request may help.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } => true,

@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The name under which the server knows the command line.
+/// Id under which the server knows the command line.
 const CLIENT_ID: &str = "holm";
 const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// RFC 8628: what a client waits when told to slow down, beside the interval.
+/// Added to the interval when the server says to slow down (RFC 8628).
 const SLOW_DOWN_S: u64 = 5;
 
-/// What the person needs to confirm a device.
+/// What a person needs to confirm a device.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Device {
     device_code: String,
@@ -57,7 +57,7 @@ pub(crate) async fn start_device(http: &reqwest::Client, base: &Url) -> Result<D
     serde_json::from_value(answer).map_err(|error| not_holm(base, &error.to_string()))
 }
 
-/// Asks until the person has confirmed or refused, or the code has expired.
+/// Polls until the person has confirmed or refused, or the code has expired.
 pub(crate) async fn wait_for_device(
     http: &reqwest::Client,
     base: &Url,
@@ -93,7 +93,7 @@ pub(crate) async fn renew(
     let (status, answer) = post(http, base, "oauth/token", &body).await?;
     match status {
         StatusCode::OK => read_tokens(base, answer, now_s),
-        // The session was ended or has expired: only signing in again helps.
+        // The session was ended or has expired, so the user must sign in again.
         StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => Err(Error::NotSignedIn),
         _ => Err(refused(status, &answer)),
     }
@@ -114,7 +114,7 @@ pub(crate) async fn client_credentials(
     }
 }
 
-/// Reads `id:secret`, plain or in the base64 form that the published clients use.
+/// Reads `id:secret`, either plain or in base64 as the published clients write it.
 pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
     let decoded = match text.split_once(':') {
         Some(_) => text.to_owned(),
@@ -128,7 +128,7 @@ pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
 }
 
 fn read_tokens(base: &Url, answer: Value, now_s: i64) -> Result<Credentials, Error> {
-    // The parser's message may quote the answer, which holds tokens.
+    // The parser's message may quote the answer, which contains tokens.
     let tokens: Tokens = serde_json::from_value(answer)
         .map_err(|_| not_holm(base, "the token answer lacks a member"))?;
     Ok(tokens.session(now_s))
@@ -159,7 +159,7 @@ fn not_holm(base: &Url, message: &str) -> Error {
     Error::NotHolm { server: base.to_string(), message: message.to_owned() }
 }
 
-/// Ends a session at the server.
+/// Ends a session on the server.
 pub(crate) async fn revoke(
     http: &reqwest::Client,
     base: &Url,

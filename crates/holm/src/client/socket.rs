@@ -1,4 +1,4 @@
-//! WebSockets to a workload.
+//! WebSockets to workloads.
 
 use super::workload::{Workload, refusal};
 use crate::error::Error;
@@ -11,11 +11,11 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 pub(crate) type Socket = WebSocketStream<Upgraded>;
 
-/// A message of a terminal is much smaller.
+/// Largest accepted message; a terminal's messages are much smaller.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 impl Workload {
-    /// The credentials go in a header: an address is written into logs.
+    /// Opens a WebSocket. The credentials go into a header, because addresses end up in logs.
     pub(crate) async fn socket(&self, path: &str) -> Result<Socket, Error> {
         let key = STANDARD.encode(self.world.random_bytes::<16>());
         let request = self.request(Method::GET, path).await?;

@@ -1,27 +1,27 @@
-//! From words on the command line to addresses.
+//! Translation of words on the command line into API paths.
 
 use super::kinds::{KINDS, Kind, Place, find, unknown};
 use crate::error::Error;
 
-/// What words such as `sandbox box previews main` point at.
+/// The object or list that words such as `sandbox box previews main` mean.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) kind: &'static Kind,
-    /// Path of the collection, below the interface's base.
+    /// Path of the collection, relative to the API's base URL.
     pub(crate) collection: String,
-    /// One object of it, or all.
+    /// Name of one object, or `None` for the whole list.
     pub(crate) name: Option<String>,
 }
 
 impl Target {
-    /// Path of one object of the collection.
+    /// Returns the path of one object in the collection.
     pub(crate) fn object(&self, name: &str) -> Result<String, Error> {
         Ok(format!("{}/{}", self.collection, encode_name(self.kind, name)?))
     }
 }
 
-/// Follows kinds and names alternately. The first word may also hold several steps:
-/// `sandboxes/box/previews`.
+/// Resolves words that alternate between kinds and names. The first word may contain several steps,
+/// as in `sandboxes/box/previews`.
 pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
     let (first, rest) = words
         .split_first()
@@ -44,8 +44,8 @@ pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
     Ok(target)
 }
 
-/// The kind that the name of one means below an object: snapshots of the workspace are those of a
-/// sandbox there.
+/// Returns the kind that a word means below another object: `snapshots` below a sandbox means that
+/// sandbox's, not the workspace's.
 fn below(kind: &'static Kind, above: &'static Kind) -> &'static Kind {
     let of_it = |other: &&Kind| matches!(other.place, Place::Below { of, segment } if segment == kind.name() && of.contains(&above.name()));
     match kind.place {
@@ -67,8 +67,8 @@ fn needs_parent(kind: &Kind) -> Error {
     Error::Usage(format!("{} are below {above}: write `{above} NAME {}`", kind.name(), kind.name()))
 }
 
-/// A name as a part of a path. Images are named `type/name`, so their slash stays. Parts such as
-/// `..` would name another object once the address is put in order, so they are refused.
+/// Encodes a name as part of a path. Images are named `type/name`, so their slash stays. Parts such
+/// as `..` are refused, because URL normalisation would turn the path into that of another object.
 fn encode_name(kind: &Kind, name: &str) -> Result<String, Error> {
     if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
         return Err(Error::Usage(format!("`{name}` cannot be a name")));

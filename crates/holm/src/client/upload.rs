@@ -1,4 +1,4 @@
-//! Sending sources: asking for an address, and putting the archive there.
+//! Upload of sources: asking for an address, and sending the archive there.
 
 use super::{Client, Query, message_of};
 use crate::error::Error;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 const ADDRESS: &str = "x-blaxel-upload-url";
 const PIECE_BYTES: usize = 256 << 10;
-/// For 4 GiB over a slow line.
+/// Long enough for 4 GiB over a slow line.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(6 * 3600);
 const ARCHIVE: &str = "application/zip";
 
-/// Where an archive goes. Whoever knows it may put one there, so it is never shown.
+/// URL to which an archive is uploaded. Anybody who knows it may upload, so it is never shown.
 pub(crate) struct UploadAddress(Url);
 
 impl fmt::Debug for UploadAddress {
@@ -27,7 +27,7 @@ impl fmt::Debug for UploadAddress {
 }
 
 impl Client {
-    /// Like `call`, with the address for sources that comes with the answer, if one does.
+    /// Like `call`, but also returns the upload address if the answer has one.
     pub(crate) async fn call_for_upload(
         &mut self,
         method: Method,
@@ -39,7 +39,7 @@ impl Client {
         Ok((answer, address(&headers)))
     }
 
-    /// Puts an archive, without credentials: the address is the right to do so.
+    /// Uploads an archive. No credentials are sent, since knowing the address is enough.
     pub(crate) async fn upload(
         &self,
         address: &UploadAddress,
@@ -78,7 +78,7 @@ impl Client {
         if status == StatusCode::OK {
             return Ok(());
         }
-        // A text that cannot be read is as good as none: the status is told.
+        // If the text cannot be read, the status is still reported.
         let text = response.text().await.unwrap_or_default();
         Err(Error::Answer { status, message: message_of(status, &text) })
     }

@@ -1,4 +1,4 @@
-//! Speaking to a workload itself, past the management interface: a sandbox, an agent, a function.
+//! Requests to workloads themselves (sandboxes, agents, functions) through the data plane.
 
 use super::target::Target;
 use super::{Client, message_of};
@@ -14,14 +14,14 @@ use tokio::sync::Mutex;
 use types::World;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A workload may think for so long before it says something; the platform waits no longer.
+/// Longest silence of a workload before it answers; the server does not wait longer either.
 const SILENCE_MAX: Duration = Duration::from_secs(15 * 60);
-/// Nothing larger is read of an answer that is one JSON object.
+/// Largest accepted JSON answer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// What stands in a path as it is.
+/// Encodes everything in a path segment but unreserved characters.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A workload and the right to use it. Requests may go to it at the same time.
+/// A workload and the credentials to use it. Supports concurrent requests.
 pub(crate) struct Workload {
     client: Mutex<Client>,
     http: reqwest::Client,
@@ -29,13 +29,13 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     workspace: Option<String>,
     pub(crate) world: World,
-    /// Uploads in parts that are not complete.
+    /// Unfinished multipart uploads.
     pub(super) uploads: parking_lot::Mutex<HashSet<String>>,
 }
 
 impl Workload {
-    /// Asks the server for the address. A redirection of the workload's is an answer like any
-    /// other: whoever follows it would show its credentials wherever it leads.
+    /// Asks the server for the workload's address. Redirects from the workload are returned as they
+    /// are, because following one would send the credentials wherever it leads.
     pub(crate) async fn find(mut client: Client, target: &Target) -> Result<Self, Error> {
         let name = target.name.clone().unwrap_or_default();
         let object = client.get(&target.object(&name)?, &[]).await?;
@@ -56,7 +56,7 @@ impl Workload {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_MAX)
             .redirect(Policy::none())
-            // Upgrades to WebSocket exist in this version only.
+            // Only HTTP/1.1 can upgrade to a WebSocket.
             .http1_only()
             .user_agent(concat!("holm/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -80,7 +80,8 @@ impl Workload {
         &self.url
     }
 
-    /// A request with the caller's credentials. `path` is encoded already and begins with a slash.
+    /// Starts a request with the caller's credentials. `path` must be encoded already and begin
+    /// with a slash.
     pub(crate) async fn request(
         &self,
         method: Method,
@@ -89,7 +90,7 @@ impl Workload {
         self.request_below(method, "", path).await
     }
 
-    /// The same for a path that somebody else made up, which must not lead out of `place`.
+    /// Like `request`, but for a path from elsewhere, which must not lead out of `place`.
     pub(crate) async fn request_below(
         &self,
         method: Method,
@@ -98,7 +99,7 @@ impl Workload {
     ) -> Result<RequestBuilder, Error> {
         let url = below(&format!("{}{place}", self.url), path)?;
         let bearer = self.client.lock().await.bearer().await?;
-        // `Authorization` is left to the workload, which may have its own.
+        // `Authorization` is left free, since the workload may use it for itself.
         let request = self
             .http
             .request(method, url)
@@ -109,12 +110,12 @@ impl Workload {
         })
     }
 
-    /// The answer, whatever its status.
+    /// Returns the answer, whatever its status.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
         request.send().await.map_err(|source| self.unreachable(source))
     }
 
-    /// The answer, if it is one of success.
+    /// Returns the answer if it was successful.
     pub(crate) async fn ask(&self, request: RequestBuilder) -> Result<Response, Error> {
         let response = self.send(request).await?;
         if response.status().is_success() {
@@ -123,7 +124,7 @@ impl Workload {
         Err(refusal(response).await)
     }
 
-    /// The answer as JSON.
+    /// Returns the answer as JSON.
     pub(crate) async fn ask_json(&self, request: RequestBuilder) -> Result<Value, Error> {
         let mut response = self.ask(request).await?;
         let mut body = Vec::new();
@@ -145,7 +146,8 @@ impl Workload {
     }
 }
 
-/// Addresses are put in order before they are sent, which `..` could use to leave.
+/// Joins place and path. URLs are normalised before they are sent, so `..` could lead out of the
+/// place; that is refused.
 fn below(place: &str, path: &str) -> Result<Url, Error> {
     let refused = || Error::Usage(format!("`{path}` cannot be part of an address"));
     let parse = |text: &str| Url::parse(text).map_err(|_| refused());
@@ -156,21 +158,21 @@ fn below(place: &str, path: &str) -> Result<Url, Error> {
     if inside && same { Ok(url) } else { Err(refused()) }
 }
 
-/// What an answer without success says.
+/// Makes an error of an unsuccessful answer.
 pub(crate) async fn refusal(response: Response) -> Error {
     let status = response.status();
-    // A text that cannot be read is as good as none: the status is told.
+    // If the text cannot be read, the status is still reported.
     let text = response.text().await.unwrap_or_default();
     Error::Answer { status, message: message_of(status, &text) }
 }
 
-/// Any text as one segment of a path.
+/// Encodes any text as one path segment.
 pub(crate) fn segment(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// The path of a file as one segment, so that nothing on the way puts it in order. What does not
-/// begin at the root or at home begins with `./`, or a file called `tree` would be another operation.
+/// Encodes a file's path as one segment, so that no proxy normalises it. A relative path gets `./`
+/// in front, or a file called `tree` would be taken for another operation.
 pub(crate) fn file_segment(path: &str) -> String {
     match path.chars().next() {
         Some('/' | '~') => segment(path),

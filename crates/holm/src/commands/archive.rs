@@ -1,4 +1,4 @@
-//! `holm archive` and `holm unarchive`: sandboxes that are kept without running.
+//! `holm archive` and `holm unarchive`: sandboxes whose files are kept while they do not run.
 
 use super::deploy::follow::{reason, status_of};
 use super::progress;
@@ -13,9 +13,9 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Keeps the files of a sandbox, and gives back its instance and memory
+/// Archives a sandbox: keeps its files, frees its instance and memory
 ///
-/// Memory and processes are not kept. Waits until it is archived.
+/// Processes and memory are not kept. Waits until the sandbox is archived.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     sandbox: String,
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     timeout: Span,
 }
 
-/// Brings an archived sandbox back with its files
+/// Restores an archived sandbox with its files
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackArgs {
     sandbox: String,
@@ -33,7 +33,7 @@ pub(crate) struct BackArgs {
     timeout: Span,
 }
 
-/// Where a sandbox is on its way to.
+/// A transition of a sandbox and how it is shown.
 struct Way {
     act: &'static str,
     message: &'static str,

@@ -1,4 +1,4 @@
-//! `holm backup`: all state in one file, while the server runs.
+//! `holm backup`: saves all state to one file while the server runs.
 
 use super::config::Place;
 use super::progress;
@@ -11,14 +11,14 @@ use crate::world;
 use std::path::PathBuf;
 use store::Store;
 
-/// Saves all state into one file, while the server runs
+/// Saves all state to one file, while the server runs
 ///
-/// Every value is of one moment. Restore it with `holm restore`, into SQLite or PostgreSQL.
+/// The file is a consistent snapshot. Restore it with `holm restore`, into SQLite or PostgreSQL.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// New file to write
     file: PathBuf,
-    /// With the keys that open the secrets: keep such a file as safe as the keys themselves
+    /// Include the keys that open the secrets; keep such a file as safe as the keys themselves
     #[arg(long)]
     with_keys: bool,
     #[command(flatten)]

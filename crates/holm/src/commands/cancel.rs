@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Cancels an execution of a job
 ///
-/// Tasks that run are left to end; no others are started.
+/// Running tasks finish; no others are started.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What to cancel: job

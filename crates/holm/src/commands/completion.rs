@@ -1,4 +1,4 @@
-//! `holm completion`: scripts that complete commands in a shell.
+//! `holm completion`: scripts for command completion in a shell.
 
 use crate::cli::Cli;
 use crate::error::Error;
@@ -6,9 +6,9 @@ use crate::exit::Exit;
 use crate::term;
 use clap::CommandFactory;
 
-/// Prints a script that completes commands in a shell
+/// Prints a script for command completion in a shell
 ///
-/// bash: `source <(holm completion bash)`. zsh: put it into a file `_holm` of a folder of $fpath.
+/// bash: `source <(holm completion bash)`. zsh: write it to a file `_holm` in a folder of $fpath.
 /// fish: `holm completion fish > ~/.config/fish/completions/holm.fish`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

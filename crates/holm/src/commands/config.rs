@@ -19,21 +19,21 @@ pub(crate) struct Args {
 enum Act {
     /// Prints the commented file with every setting and its default
     Example,
-    /// Says whether the settings can be used, and what in them is most likely a mistake
+    /// Checks whether the settings are valid, and points out likely mistakes
     Check,
 }
 
-/// Where the settings are.
+/// Location of the settings file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Place {
-    /// File of settings; ./holm.toml or /etc/holm/holm.toml otherwise, if there is one
+    /// Settings file; by default ./holm.toml or /etc/holm/holm.toml, if one exists
     #[arg(short, long, global = true, env = "HOLM_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
 impl Place {
     pub(crate) fn load(&self, flags: &[(&str, String)]) -> Result<Config, Error> {
-        // Variables that are not UTF-8 cannot be settings of ours.
+        // Variables that are not UTF-8 cannot be Holm's settings.
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });

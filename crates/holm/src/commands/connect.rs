@@ -8,8 +8,8 @@ use crate::terminal::{self, Ask};
 
 /// Opens a terminal in a sandbox
 ///
-/// Ctrl-P Ctrl-Q leaves it and lets what runs go on; a terminal that nobody looks at is closed after
-/// ten minutes. It ends when its shell ends.
+/// Ctrl-P Ctrl-Q detaches and leaves programs running; a terminal that nobody watches is closed
+/// after ten minutes. The command ends when the shell ends.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm connect box
@@ -18,13 +18,13 @@ use crate::terminal::{self, Ask};
 pub(crate) struct Args {
     /// Name of the sandbox
     sandbox: String,
-    /// Name of the terminal; one of its own otherwise
+    /// Name of the terminal session to share; a new one by default
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    /// Program to run on a new terminal; the sandbox chooses otherwise
+    /// Program for a new terminal; by default the sandbox chooses
     #[arg(long, value_name = "PROGRAM")]
     shell: Option<String>,
-    /// Folder in which a new terminal begins
+    /// Working folder of a new terminal
     #[arg(short = 'C', long, value_name = "FOLDER")]
     workdir: Option<String>,
 }

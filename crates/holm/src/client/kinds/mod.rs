@@ -1,4 +1,4 @@
-//! What the command line knows of each kind: its names, its address, its columns and how it is
+//! Kinds of objects as the command line knows them: names, addresses, columns and how each is
 //! written.
 
 mod table;
@@ -8,9 +8,9 @@ pub(crate) use table::KINDS;
 
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// All names that are understood; the first is shown.
+    /// All accepted names; the first is shown to users.
     pub(crate) names: &'static [&'static str],
-    /// `kind` in documents, for the kinds that can be applied.
+    /// Value of `kind` in documents, for kinds that can be applied.
     pub(crate) document: Option<&'static str>,
     pub(crate) place: Place,
     pub(crate) write: Write,
@@ -21,7 +21,7 @@ pub(crate) struct Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
     Root(&'static str),
-    /// Below an object of one of the kinds `of`.
+    /// Below an object of one of the kinds in `of`.
     Below {
         of: &'static [&'static str],
         segment: &'static str,
@@ -31,17 +31,17 @@ pub(crate) enum Place {
 /// How `holm apply` writes an object of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// Made when missing, else replaced as a whole.
+    /// Created if missing, else replaced as a whole.
     Upsert,
-    /// Made when missing, else left alone.
+    /// Created if missing, else left alone.
     CreateOnly,
-    /// Each document makes another one.
+    /// Created anew by each document.
     Append,
-    /// Not by documents.
+    /// Not writable by documents.
     Never,
 }
 
-/// A column of a table: its heading, and the places where kinds keep the value.
+/// A column of a table: its heading, and the JSON pointers at which kinds keep the value.
 #[derive(Debug)]
 pub(crate) struct Column {
     pub(crate) heading: &'static str,
@@ -52,13 +52,13 @@ pub(crate) struct Column {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     Text,
-    /// A time, shown as how long ago.
+    /// A time, shown as its age.
     Age,
     /// Bytes.
     Size,
-    /// How many items a list has.
+    /// Number of items in a list.
     Count,
-    /// An array of tables with tags: the newest tag.
+    /// Array of tags: the newest one.
     Tag,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
         self.names.first().copied().unwrap_or_default()
     }
 
-    /// How many objects a list asks for at once: the most that the interface allows.
+    /// Returns the page size for lists, which is the most that the API allows.
     pub(crate) fn page(&self) -> &'static str {
         match self.name() {
             "executions" | "schedules" | "schedule-executions" => "100",
@@ -81,7 +81,7 @@ pub(crate) fn find(word: &str) -> Result<&'static Kind, Error> {
     KINDS.iter().find(|kind| kind.names.contains(&word.as_str())).ok_or_else(|| unknown(&word))
 }
 
-/// The kind of a document.
+/// Finds the kind that a document's `kind` names.
 pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
     KINDS
         .iter()
@@ -111,7 +111,7 @@ mod tests {
         assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
-    /// Whoever adds a kind to the interface gets to know here that the command line lacks it.
+    /// Fails for whoever adds a kind to the API and forgets the command line.
     #[test]
     fn every_list_of_the_interface_can_be_shown() {
         let text = include_str!("../../../../../docs/openapi.json");
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// Lists that have commands of their own, or that belong to an object as its members do.
+    /// Lists with commands of their own, or that are shown as part of another object.
     const NOT_SHOWN: &[&str] = &[
         "/deliveries",
         "/share",

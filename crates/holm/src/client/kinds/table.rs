@@ -1,4 +1,4 @@
-//! All kinds of the command line, with the names and columns that people see.
+//! All kinds of the command line, with the names and columns that users see.
 
 use super::{Column, Form, Kind, Place, Write};
 
@@ -24,7 +24,7 @@ const DISPLAY: Column = column("DISPLAY NAME", &["/metadata/displayName", "/disp
 const URL: Column = column("URL", &["/metadata/url"]);
 const REVISION: Column = column("REVISION", &["/spec/revision/active"]);
 
-/// What answers requests at an address of its own.
+/// Kinds that answer requests at an address of their own.
 const DEPLOYMENT: &[Column] = &[WORKSPACE, NAME, STATUS, REVISION, IMAGE, URL, CREATED];
 const WORKLOAD: &[Column] = &[WORKSPACE, NAME, IMAGE, REGION, STATUS, CREATED];
 const SNAPSHOT: &[Column] = &[
@@ -268,7 +268,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ],
     ),
     shown(&["snapshots", "snapshot"], "snapshots", SNAPSHOT),
-    // Those of one sandbox: `sandbox box snapshots` leads here too.
+    // Snapshots of one sandbox; `sandbox box snapshots` leads here too.
     below(&["sandbox-snapshots"], &["sandboxes"], "snapshots", SNAPSHOT),
     below(
         &["executions", "execution", "exec"],

@@ -1,4 +1,4 @@
-//! Finding and reading YAML documents.
+//! Reading of YAML documents.
 
 use crate::client::kinds;
 use crate::client::target::{Target, resolve};
@@ -10,13 +10,13 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Larger files are taken for mistakes.
+/// Larger files are assumed to be a mistake.
 const FILE_BYTES_MAX: u64 = 32 << 20;
-/// Folders deeper than this are not entered; it also ends loops of links.
+/// Greatest depth of folders that are read, which also ends loops of symbolic links.
 const DEPTH_MAX: usize = 32;
 const AUTO_GENERATED: &str = "x-blaxel-auto-generated";
 
-/// One object to be, and where it was written.
+/// The wanted state of one object, and where it was written.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) body: Value,
@@ -44,7 +44,8 @@ impl Document {
         self.text("/metadata/name").ok_or_else(|| self.wrong("`metadata.name` is missing"))
     }
 
-    /// The collection that the object belongs to. Objects below others name them in their metadata.
+    /// Returns the collection that the object belongs to. Objects below others name their parents
+    /// in their metadata.
     pub(crate) fn target(&self) -> Result<Target, Error> {
         let name = self.text("/kind").ok_or_else(|| self.wrong("`kind` is missing"))?;
         let kind = kinds::find_document(name).ok_or_else(|| {
@@ -62,7 +63,7 @@ impl Document {
         resolve(&words)
     }
 
-    /// Objects with code ask for an address to upload it to.
+    /// Returns query parameters. Objects with source code ask for an address to upload it to.
     pub(crate) fn query(&self) -> Vec<(&'static str, &'static str)> {
         let labels = self.body.pointer("/metadata/labels");
         let generated = labels
@@ -72,7 +73,7 @@ impl Document {
     }
 }
 
-/// The kinds above a kind, outermost first, with the member of the metadata that names them.
+/// Returns the kinds above a kind, outermost first, with the metadata member that names each.
 fn above(document: &str) -> &'static [(&'static str, &'static str)] {
     match document {
         "Preview" => &[("sandboxes", "resourceName")],
@@ -87,7 +88,7 @@ fn known_kinds() -> String {
     kinds::KINDS.iter().filter_map(|kind| kind.document).collect::<Vec<_>>().join(", ")
 }
 
-/// All documents of the files and folders, in the order of their names.
+/// Reads all documents of the files and folders, in the order of their names.
 pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, Error> {
     let mut documents = Vec::new();
     for path in paths {
@@ -110,7 +111,7 @@ pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, 
     Ok(documents)
 }
 
-/// The documents right in a folder, of which there may be none.
+/// Reads the documents directly inside a folder; there may be none.
 pub(crate) fn read_folder(folder: &Path) -> Result<Vec<Document>, Error> {
     let mut documents = Vec::new();
     read_path(folder, false, 0, &mut documents)?;
@@ -152,7 +153,7 @@ fn read_path(
     Ok(())
 }
 
-/// The documents of one text; empty ones are left out.
+/// Splits a text into documents, without empty ones.
 pub(crate) fn split(name: &str, text: &str) -> Result<Vec<Document>, Error> {
     let mut documents = Vec::new();
     for (at, part) in serde_norway::Deserializer::from_str(text).enumerate() {

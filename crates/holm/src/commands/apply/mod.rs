@@ -1,4 +1,4 @@
-//! `holm apply`: makes the objects of YAML documents, or brings them up to date.
+//! `holm apply`: creates or updates the objects of YAML documents.
 
 mod documents;
 pub(crate) mod substitute;
@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use substitute::Secrets;
 
-/// Makes or updates the objects of YAML documents
+/// Creates or updates the objects of YAML documents
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -29,13 +29,13 @@ pub(crate) struct Args {
     secret: Vec<String>,
 }
 
-/// Where the documents are.
+/// Location of the documents.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Source {
     /// File or folder of YAML documents; `-` is standard input
     #[arg(short, long, required = false, value_name = "FILE")]
     filename: Vec<PathBuf>,
-    /// Folders with all folders below them
+    /// Include all folders below a folder
     #[arg(short = 'R', long)]
     recursive: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) fn read(source: &Source) -> Result<Vec<Document>, Error> {
     documents::read(&source.filename, source.recursive)
 }
 
-/// What became of an object.
+/// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Created,
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The documents of a folder; none where there is no folder or nothing in it.
+/// Reads the documents of a folder; none if there is no such folder.
 pub(crate) fn read_folder(folder: &Path, secrets: &Secrets) -> Result<Vec<Document>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -91,7 +91,7 @@ pub(crate) fn read_folder(folder: &Path, secrets: &Secrets) -> Result<Vec<Docume
     Ok(documents)
 }
 
-/// Applies what can be applied. `say` is told what became of each.
+/// Applies all documents, going on after failures. `say` is called with the outcome of each.
 pub(crate) async fn apply_all(
     documents: &[Document],
     client: &mut Client,
@@ -137,7 +137,7 @@ async fn write_named(
         Some(before) if target.kind.write == Write::CreateOnly => Ok((Outcome::Kept, before)),
         Some(before) => {
             match client.call(Method::PUT, &path, &document.query(), Some(&document.body)).await {
-                // Gone or not replaceable since we looked: make it anew.
+                // Deleted, or not replaceable after all, since we looked: create it.
                 Err(Error::Answer {
                     status: StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED,
                     ..
@@ -148,7 +148,7 @@ async fn write_named(
             }
         }
         None => match create(target, document, client).await {
-            // Somebody else made it since we looked.
+            // Created by somebody else since we looked.
             Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
                 let after = client
                     .call(Method::PUT, &path, &document.query(), Some(&document.body))
@@ -164,7 +164,8 @@ async fn create(target: &Target, document: &Document, client: &mut Client) -> Re
     client.call(Method::POST, &target.collection, &document.query(), Some(&document.body)).await
 }
 
-/// Whether two answers show the same wish; times, events and status belong to the server.
+/// True if both objects have the same user-set fields. Times, events and status belong to the
+/// server.
 fn same_wish(before: &Value, after: &Value) -> bool {
     ["/spec", "/metadata/displayName", "/metadata/labels", "/metadata/externalId"]
         .iter()

@@ -1,4 +1,4 @@
-//! `${secrets.NAME}` in documents, so that they can be shared without what must stay secret.
+//! `${secrets.NAME}` in documents, so that they can be shared without their secrets.
 
 use super::Document;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 pub(crate) const OPEN: &str = "${secrets.";
 
-/// Values by name: `--secret`, then the files, then the environment.
+/// Secrets by name, from `--secret`, then from files, then from the environment.
 #[derive(Default)]
 pub(crate) struct Secrets {
     given: BTreeMap<String, String>,
@@ -39,8 +39,8 @@ impl Secrets {
         Ok(Self { given })
     }
 
-    /// Fills the texts of a document, after it was parsed: a value can hold anything and changes no
-    /// structure.
+    /// Fills in a document's secrets. This happens after parsing, so a value may contain anything
+    /// and cannot change the structure.
     pub(crate) fn fill(&self, document: &mut Document) -> Result<(), Error> {
         let mut body = document.body.take();
         let filled = self.fill_value(&mut body);
@@ -52,7 +52,7 @@ impl Secrets {
         })
     }
 
-    /// With the name that has no value as the error.
+    /// Fills in the texts of a value. The error is the name of the missing secret.
     pub(crate) fn fill_value(&self, value: &mut Value) -> Result<(), String> {
         match value {
             Value::String(text) => {
@@ -80,18 +80,18 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// The values that were given, but not those of the environment.
+    /// Returns the values that were given, without those from the environment.
     pub(crate) fn given(&self) -> impl Iterator<Item = (&str, &str)> {
         self.given.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn value(&self, name: &str) -> Option<String> {
-        // `env::var` panics in no case, but a name with `=` or NUL can never be set.
+        // Names with `=` or NUL cannot be set, so `env::var` just finds nothing.
         self.given.get(name).cloned().or_else(|| std::env::var(name).ok())
     }
 }
 
-/// One line of an env file: `NAME=VALUE`, optional `export`, quotes around the value, `#` comments.
+/// Parses one line of an env file: `NAME=VALUE`, with optional `export`, quotes and `#` comments.
 fn parse_line(line: &str) -> Result<Option<(String, String)>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {

@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 
 /// Talks with an agent or a model
 ///
-/// To an agent each line is sent as `{"inputs": "…"}`, and it is told that all lines are of one
-/// conversation. A model is sent the whole conversation each time, in the dialect of OpenAI, whoever its
-/// provider is. The answer is shown as it comes. Ctrl-C ends an answer, Ctrl-D the conversation.
+/// Each line is sent to an agent as `{"inputs": "…"}`, with the id of the conversation. A model
+/// gets the whole conversation each time, in the OpenAI format, whatever its provider. Answers are
+/// shown as they arrive. Ctrl-C stops an answer, Ctrl-D ends the conversation.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm chat helper
@@ -29,33 +29,33 @@ use tokio::sync::mpsc;
 pub(crate) struct Args {
     /// Name of the agent or the model
     name: String,
-    /// It is a model, also where an agent has the same name
+    /// Talk to the model of this name, even if there is an agent with it
     #[arg(long)]
     model: bool,
-    /// What a model is told before the conversation
+    /// Instructions for a model, sent before the conversation
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Say this alone, and end
+    /// Send this message, show the answer and exit
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
-    /// Id of the conversation; a new one otherwise
+    /// Id of the conversation to continue; a new one by default
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
 }
 
 const THREAD: &str = "X-Blaxel-Thread-Id";
 const THREAD_CHARS: usize = 24;
-/// Lines that wait to be said.
+/// Most typed lines that wait to be sent.
 const LINES_MAX: usize = 16;
 
-/// Who answers.
+/// The agent or model that answers.
 enum Partner {
     Agent { agent: Workload, thread: String },
     Model(model::Conversation),
 }
 
 impl Partner {
-    /// An agent of this name, or else a model.
+    /// Finds an agent of this name, or else a model.
     async fn find(args: &Args, mut client: Client) -> Result<Self, Error> {
         let agent = resolve(&["agents".into(), args.name.clone()])?;
         let is_model = args.model || args.system.is_some();
@@ -106,7 +106,7 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
         let said = say(&mut partner, &line).await;
         match (said, is_terminal) {
             (Ok(Exit::Success), _) | (Ok(Exit::Interrupted), true) => {}
-            // A person may try again; a program that talks wants to know.
+            // A person can try again; a script has to see the failure.
             (Err(error), true) => {
                 term::note(format!("{} {error}", term::styled_note(Style::Bad, "error:")))
             }
@@ -118,12 +118,12 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
 fn prompt() {
     use io::Write;
     let mut err = io::stderr();
-    // A prompt that cannot be shown is no reason to end.
+    // Failing to show the prompt is no reason to stop.
     let _ = write!(err, "{} ", term::styled_note(Style::Bold, ">")).and_then(|()| err.flush());
 }
 
-/// What is typed. A thread of its own reads, since a read cannot be given up; it ends with the
-/// program.
+/// Returns the lines that are typed. A separate thread reads them, since a blocking read cannot be
+/// cancelled; it ends with the program.
 fn lines() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A conversation with a model, in the dialect of OpenAI.
+//! A conversation with a model, in the OpenAI format.
 
 use super::THREAD;
 use crate::characters::Characters;
@@ -8,14 +8,14 @@ use crate::term;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// An event, or an answer without events, may be so long.
+/// Longest accepted event, or answer without events.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
 pub(super) struct Conversation {
     model: Workload,
-    /// Lets requests stay with one of several models.
+    /// Lets the server keep sending requests to the same one of several models.
     thread: String,
-    /// All that was said, of which the model remembers nothing.
+    /// The whole conversation, since the model itself remembers nothing.
     messages: Vec<Value>,
 }
 
@@ -25,7 +25,8 @@ impl Conversation {
         Self { model, thread, messages: messages.into_iter().collect() }
     }
 
-    /// Says a message and shows the answer. What is interrupted or fails was never said.
+    /// Sends a message and shows the answer. An interrupted or failed exchange leaves no trace in
+    /// the conversation.
     pub(super) async fn ask(&mut self, message: &str) -> Result<(), Error> {
         let asked = json!({"role": "user", "content": message});
         let messages: Vec<_> = self.messages.iter().chain([&asked]).collect();
@@ -64,12 +65,12 @@ impl Conversation {
     }
 }
 
-/// Takes the text out of an answer, which comes in events, or as one object where a provider does not
-/// stream.
+/// Extracts the text of an answer, which arrives as events, or as one object from providers that do
+/// not stream.
 #[derive(Default)]
 struct Reader {
     characters: Characters,
-    /// A line that is not complete, or all that came where nothing is an event.
+    /// An incomplete line, or everything so far if the answer is not made of events.
     held: String,
     is_events: bool,
 }
@@ -83,7 +84,7 @@ impl Reader {
             let is_event = ["data:", "event:", "id:", "retry:", ":"];
             let is_event = is_event.iter().any(|field| line.starts_with(field));
             if !is_event && !self.is_events && !line.is_empty() {
-                // One object, over several lines.
+                // A single object that spans several lines.
                 break;
             }
             self.is_events |= is_event;
@@ -111,7 +112,7 @@ impl Reader {
     }
 }
 
-/// What a line of events adds to what is shown.
+/// Returns the text that one line of an event adds.
 fn event(line: &str) -> Result<String, String> {
     let Some(data) = line.strip_prefix("data:") else { return Ok(String::new()) };
     let data = data.trim();

@@ -1,15 +1,15 @@
-//! What an agent says, as text. Agents answer in events, in lines of JSON or in plain text, and many
-//! do not tell which by the type of the answer, so its beginning decides.
+//! Rendering of an agent's answer as text. Agents answer with events, lines of JSON or plain text,
+//! and many do not declare which in the content type, so the beginning of the answer decides.
 
 use crate::characters::Characters;
 use serde_json::Value;
 
-/// Members that hold the text, in the order in which they are looked for.
+/// Members that hold the text, in order of preference.
 const MEMBERS: [&str; 9] =
     ["content", "text", "delta", "output", "message", "response", "answer", "result", "outputs"];
-/// Deeper texts are shown as JSON.
+/// Text nested deeper than this is shown as JSON.
 const DEPTH_MAX: usize = 6;
-/// The names of fields of an event; one of them begins such an answer.
+/// Field names of events. An answer that begins with one of them consists of events.
 const FIELDS: [&str; 5] = ["data:", "event:", "id:", "retry:", ":"];
 const LAST_EVENT: &str = "[DONE]";
 
@@ -26,14 +26,14 @@ enum Form {
 pub(super) struct Render {
     form: Form,
     characters: Characters,
-    /// What is not shown yet: the beginning of a line.
+    /// Text not shown yet, such as the beginning of a line.
     held: String,
-    /// The data of an event that is not complete.
+    /// Data of an incomplete event.
     event: Vec<String>,
 }
 
 impl Render {
-    /// What a piece of the answer adds to what is shown.
+    /// Takes a piece of the answer and returns the text to show for it.
     pub(super) fn take(&mut self, piece: &[u8]) -> String {
         let text = self.characters.take(piece);
         self.held.push_str(&text);
@@ -47,7 +47,7 @@ impl Render {
         }
     }
 
-    /// What is left at the end.
+    /// Returns the remaining text at the end.
     pub(super) fn finish(&mut self) -> String {
         let rest = self.characters.finish();
         self.held.push_str(&rest);
@@ -92,7 +92,7 @@ impl Render {
     }
 }
 
-/// Nothing is decided before there is enough to tell.
+/// Decides on the form of an answer, or `Unknown` until enough of it has arrived.
 fn form_of(begin: &str) -> Form {
     let begin = begin.trim_start();
     if FIELDS.iter().any(|field| begin.starts_with(field)) {
@@ -106,7 +106,7 @@ fn form_of(begin: &str) -> Form {
     }
 }
 
-/// A line that is no JSON is shown as it is.
+/// Returns the text of a line of JSON. A line that is not JSON is shown as it is.
 fn json_line(line: &str) -> String {
     match serde_json::from_str::<Value>(line) {
         Ok(value) => text_of(&value, 0).unwrap_or_default(),
@@ -115,7 +115,7 @@ fn json_line(line: &str) -> String {
     }
 }
 
-/// The data of an event may be text as it is.
+/// Returns the text of an event's data, which may be plain text.
 fn said(data: &str) -> String {
     match serde_json::from_str::<Value>(data) {
         Ok(value @ (Value::Object(_) | Value::String(_))) => text_of(&value, 0).unwrap_or_default(),
@@ -123,7 +123,8 @@ fn said(data: &str) -> String {
     }
 }
 
-/// The text in a value; what has none is shown as JSON, unless it is only about the conversation.
+/// Finds the text in a value. Objects without any are left out, since they are only about the
+/// conversation; other values inside are shown as JSON.
 fn text_of(value: &Value, depth: usize) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
