@@ -1,4 +1,4 @@
-//! `holm delete`: objects by name, or those of a file.
+//! `holm delete`: deletes objects by name, or those in a file of documents.
 
 use super::apply::{self, Source};
 use crate::client::Client;
@@ -11,7 +11,7 @@ use reqwest::Method;
 
 /// Deletes objects
 ///
-/// For a kind below an object write its path: `holm delete sandboxes/box/previews main`.
+/// For a kind below another object, write its path: `holm delete sandboxes/box/previews main`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Kind, such as `sandbox`
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     names: Vec<String>,
     #[command(flatten)]
     source: Source,
-    /// An object that is not there is no error
+    /// Do not fail if an object does not exist
     #[arg(long)]
     ignore_missing: bool,
 }
@@ -64,13 +64,14 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
 
 type Named = (String, &'static kinds::Kind, String);
 
-/// The objects of the documents, the last first: what came later may need what came before.
+/// Returns the objects of the documents in reverse order, since later ones may depend on earlier
+/// ones.
 fn targets_of_file(source: &Source) -> Result<Vec<Named>, Error> {
     let documents = apply::read(source)?;
     let mut targets = Vec::with_capacity(documents.len());
     for document in documents.iter().rev() {
         let target = document.target()?;
-        // The server named those: they go with what they are below.
+        // The server named these; they are deleted together with their parent.
         if target.kind.write == Write::Append {
             continue;
         }

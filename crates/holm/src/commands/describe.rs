@@ -1,4 +1,4 @@
-//! `holm describe`: one object in words, with what happened to it.
+//! `holm describe`: shows one object in detail, with its events.
 
 use crate::client::kinds::Kind;
 use crate::client::target::{self, Target};
@@ -11,7 +11,7 @@ use crate::world;
 use serde_json::Value;
 use types::Timestamp;
 
-/// Shows one object with its events and, where it has some, its revisions
+/// Shows one object with its events and, if it has any, its revisions
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm describe agent helper
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The columns of its kind, one below the other.
+/// Returns the columns of the kind, one per line.
 fn head(kind: &Kind, object: &Value, now: Timestamp) -> String {
     let row = output::row(kind, object, now);
     let wide = kind.columns.iter().map(|column| column.heading.len()).max().unwrap_or_default();
@@ -66,7 +66,7 @@ fn indented(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// As `holm revisions` shows them.
+/// Returns the revisions as `holm revisions` shows them.
 async fn revisions(
     target: &Target,
     name: &str,
@@ -84,7 +84,7 @@ async fn revisions(
     Ok((!revisions.is_empty()).then(shown))
 }
 
-/// The oldest first, as they are kept.
+/// Returns a table of events, oldest first.
 fn table_of(events: &[Value], now: Timestamp) -> String {
     if events.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! `holm drive`: drives in sandboxes that run.
+//! `holm drive`: drives in running sandboxes.
 
 use crate::client::workload::Workload;
 use crate::client::{Client, target};
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 const PATH: &str = "/drives/mount";
 
-/// Mounts drives in sandboxes while they run
+/// Mounts drives in running sandboxes
 ///
-/// A drive is a folder that many sandboxes share. `holm get drives` shows those that there are.
+/// A drive is a folder that several sandboxes can share. `holm get drives` lists the existing ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm drive mount files box /mnt/files
@@ -33,22 +33,22 @@ enum Command {
     Mount {
         drive: String,
         sandbox: String,
-        /// Where in the sandbox; made if it is missing
+        /// Path in the sandbox; made if it is missing
         path: String,
-        /// The folder of the drive; all of it otherwise
+        /// Folder of the drive; by default all of it
         #[arg(long, value_name = "FOLDER")]
         folder: Option<String>,
         /// Forbid the sandbox to write there
         #[arg(long)]
         read_only: bool,
     },
-    /// Takes a drive from a sandbox
+    /// Unmounts a drive in a sandbox
     Unmount {
         sandbox: String,
-        /// Where in the sandbox
+        /// Path in the sandbox
         path: String,
     },
-    /// Shows the drives that a sandbox has
+    /// Shows the drives mounted in a sandbox
     Mounts {
         sandbox: String,
         /// How to show them
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
         }
         Command::Unmount { sandbox, path } => {
             let sandbox = find(client, &sandbox).await?;
-            // One step of the address, as the published command line sends it.
+            // A single path segment, as the published command line sends it.
             let place = utf8_percent_encode(path.trim_start_matches('/'), NON_ALPHANUMERIC);
             let request = sandbox.request(Method::DELETE, &format!("{PATH}/{place}")).await?;
             sandbox.ask_json(request).await?;

@@ -12,9 +12,9 @@ use types::instance::Stream;
 
 /// Runs a command in a sandbox
 ///
-/// What it prints comes while it runs, standard output and standard error apart, and its exit code
-/// is this program's. Several words are a program and its arguments; a single word is a line for
-/// the shell.
+/// Output is shown as it is printed, with standard output and standard error kept apart, and the
+/// exit code becomes this program's. Several words are a program and its arguments; a single word
+/// is a line for the shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm exec box uname -a
@@ -25,18 +25,18 @@ use types::instance::Stream;
 pub(crate) struct Args {
     /// Name of the sandbox
     sandbox: String,
-    /// What to run
+    /// The command to run
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
-    /// A variable for the command. `NAME` alone takes the value that it has here, which nobody else
-    /// on this machine sees
+    /// A variable for the command. `NAME` alone takes the value from your environment, where no
+    /// other user of this machine can see it
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// Folder to run it in; the working directory of the image otherwise. `-w` with a path from the
-    /// root is the same
+    /// Folder to run it in; by default the working directory of the image. `-w` with an absolute
+    /// path means the same
     #[arg(short = 'C', long, value_name = "FOLDER")]
     workdir: Option<String>,
-    /// Give it standard input, which is read to its end first: use -t to type to a command
+    /// Pass standard input to it, after reading all of it; use -t to type to a command
     #[arg(short, long)]
     interactive: bool,
     /// Run it on a terminal, as `holm connect` does
@@ -66,8 +66,8 @@ pub(crate) async fn run(mut args: Args, choice: &Choice) -> Result<Exit, Error> 
     follow(&sandbox, &process).await
 }
 
-/// `-w` is the workspace in all commands, and the folder in other tools like this one. No workspace
-/// begins with a slash, so what does is the folder.
+/// In all commands `-w` is the workspace, but in similar tools it is the folder. Names of
+/// workspaces never begin with a slash, so a value that does is the folder.
 fn with_folder(args: &mut Args, choice: &Choice) -> Choice {
     let mut choice = choice.clone();
     if let Some(folder) = choice.workspace.take_if(|name| name.starts_with('/')) {
@@ -87,7 +87,7 @@ fn variables(
             None => (text.as_str(), here(text)),
         };
         if name.is_empty() {
-            // Its text may be a secret, so it is not repeated.
+            // The text may contain a secret, so it is not repeated.
             return Err(Error::Usage("--env must be NAME=VALUE or NAME".into()));
         }
         let value = value.ok_or_else(|| Error::Usage(format!("`{name}` is not set here")))?;
@@ -96,8 +96,8 @@ fn variables(
     given.iter().map(read).collect()
 }
 
-/// The interface has no standard input for processes, so it becomes a file that the command alone
-/// holds open.
+/// Prepares standard input. The API has none for processes, so it becomes a file that is unlinked
+/// as soon as the command has it open.
 async fn with_input(sandbox: &Workload, command: &str) -> Result<String, Error> {
     let name = format!("/tmp/.holm-input-{}", sandbox.world.random_text(20));
     sandbox.put_file(&name, 0o600, tokio::fs::File::from_std(stdin()?), &|_| {}).await?;
@@ -120,7 +120,8 @@ fn print(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Ctrl-C asks the command to end, a second one kills it, a third leaves it alone.
+/// Shows the output until the command ends. Ctrl-C asks the command to end, a second one kills it,
+/// a third leaves it running.
 async fn follow(sandbox: &Workload, process: &Process) -> Result<Exit, Error> {
     let mut out = print;
     let following = sandbox.follow(process, &mut out);
@@ -132,7 +133,7 @@ async fn follow(sandbox: &Workload, process: &Process) -> Result<Exit, Error> {
             end = &mut following => return match end {
                 Ok(_) if asked > 0 => Ok(Exit::Interrupted),
                 Ok(end) => Ok(Exit::Program(end.number())),
-                // Whoever read the output has gone, so the command has nobody to work for.
+                // Nobody reads the output any more, so there is no reason for the command to go on.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
                     sandbox.end(process, Ask::Stop).await?;
                     Ok(Exit::Program(141))

@@ -1,4 +1,4 @@
-//! `holm fork`: a sandbox or an application that begins with the files of a sandbox.
+//! `holm fork`: makes a sandbox or an application from the files of a sandbox.
 
 use super::progress;
 use crate::client::Client;
@@ -10,10 +10,10 @@ use crate::output::{self, Format};
 use crate::term;
 use serde_json::{Value, json};
 
-/// Makes a sandbox or an application of a sandbox's files
+/// Makes a sandbox or an application from a sandbox's files
 ///
-/// As they are now, or as a snapshot has them. Memory and processes are not among them. An
-/// application that is there gets one more revision.
+/// Starts from its present files, or from those of a snapshot, without memory and processes. An
+/// existing application gets a new revision.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm fork sbx/box sbx/second
@@ -24,19 +24,19 @@ pub(crate) struct Args {
     source: String,
     /// sbx/NAME or app/NAME
     target: String,
-    /// Id or name of a snapshot of the sandbox to begin with
+    /// Id or name of the sandbox's snapshot to start from
     #[arg(long)]
     snapshot: Option<String>,
-    /// On which the program listens
+    /// Port that the program listens on
     #[arg(long)]
     port: Option<u16>,
-    /// Percent of the requests that go to the revision of an application that is there
+    /// Percentage of requests that go to the new revision of an existing application
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=100))]
     traffic: Option<u8>,
-    /// Megabytes of memory, if other than those of the sandbox
+    /// Memory in megabytes; by default that of the sandbox
     #[arg(long)]
     memory: Option<u32>,
-    /// How to show the answer; not at all otherwise
+    /// How to show the answer; by default not at all
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Kind and name of `sbx/box`.
+/// Returns kind and name of a word such as `sbx/box`.
 fn named(word: &str) -> Result<(Target, String), Error> {
     let target = resolve(&[word.to_owned()])?;
     match target.name.clone() {

@@ -1,4 +1,4 @@
-//! `holm get`: objects of any kind.
+//! `holm get`: shows objects of any kind.
 
 use crate::client::Client;
 use crate::client::target::{Target, resolve};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Shows objects
 ///
-/// KIND is a kind such as `sandboxes` or `sbx`; kinds below an object are named after it:
+/// KIND is a kind such as `sandboxes` or `sbx`. For kinds below another object, name that first:
 /// `holm get sandbox box previews`, `holm get job nightly executions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -23,32 +23,32 @@ pub(crate) struct Args {
     /// How to show them; `json` is always a list
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
-    /// Show them again at each change, until interrupted
+    /// Show them again whenever they change, until interrupted
     #[arg(long)]
     watch: bool,
-    /// Only those whose name or labels contain this text
+    /// Only those with this text in their name or labels
     #[arg(short, value_name = "TEXT")]
     query: Option<String>,
-    /// Only those in this state, such as DEPLOYED; several with commas
+    /// Only those with this status, such as DEPLOYED; separate several with commas
     #[arg(long)]
     status: Option<String>,
-    /// Order
+    /// Order of the list
     #[arg(long, value_parser = ["createdAt:desc", "createdAt:asc", "name:asc", "name:desc"])]
     sort: Option<String>,
     /// Only those with this external id
     #[arg(long, value_name = "ID")]
     external_id: Option<String>,
-    /// Secrets in clear text, if your role allows
+    /// Show secrets in clear text, if your role allows it
     #[arg(long)]
     show_secrets: bool,
 }
 
-/// How often a server without a change stream is asked again.
+/// How often a server without a change stream is polled.
 const POLL: Duration = Duration::from_secs(2);
-/// Changes that come in a burst are shown once.
+/// Changes that come in a burst are shown together.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// `snapshots BOX` means those of the sandbox, unless it is the id of one.
+/// Reads `snapshots BOX` as the snapshots of that sandbox, unless BOX is the id of a snapshot.
 fn of_sandbox(words: &[String]) -> Vec<String> {
     match words {
         [kind, name]
@@ -107,11 +107,11 @@ fn show(args: &Args, target: &Target, items: &[Value]) {
     term::say(output::render(target.kind, items, args.output, world::system().now()));
 }
 
-/// How a watcher learns that something changed.
+/// How the command learns of changes.
 enum Changes {
-    /// The server tells.
+    /// The server sends them.
     Told(reqwest::Response),
-    /// The server has no change stream for us: ask again and again.
+    /// The server offers us no change stream, so it is polled.
     Polled,
 }
 
@@ -126,8 +126,8 @@ async fn open_changes(client: &mut Client) -> Result<Changes, Error> {
     }
 }
 
-/// Waits until something may have changed. A stream that ended is opened again, after which
-/// everything is read anew, so nothing is missed in between.
+/// Waits until something may have changed. If the stream ends it is opened again, and then
+/// everything is read again, so nothing is missed in between.
 async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, Error> {
     let Changes::Told(mut response) = changes else {
         tokio::time::sleep(POLL).await;
@@ -135,7 +135,7 @@ async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, E
     };
     loop {
         match response.chunk().await {
-            // Comment lines keep the connection open and tell nothing.
+            // Comment lines only keep the connection open.
             Ok(Some(chunk)) if !chunk.windows(5).any(|part| part == b"data:") => {}
             Ok(Some(_)) => {
                 tokio::time::sleep(SETTLE).await;

@@ -1,8 +1,8 @@
-//! A folder of this machine into which a sandbox's files are written.
+//! A local folder into which a sandbox's files are written.
 //!
-//! The names come from the sandbox, which may be hostile, so each is one plain part of a path, and
-//! each step is taken from the folder before it without following links: whatever the names are
-//! and whatever changes meanwhile, nothing outside the folder is written.
+//! The names come from the sandbox, which may be hostile. So each name must be a single plain path
+//! component, and each step is opened relative to the folder before it without following links:
+//! whatever the names are, and whatever changes meanwhile, nothing outside the folder is written.
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, unlinkat};
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One part of a path.
+/// A single path component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name(String);
 
@@ -38,12 +38,13 @@ pub(super) struct Destination {
 const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
 impl Destination {
-    /// The folder that the caller named, where links are the caller's own.
+    /// Opens the folder that the caller named. Links in its path are the caller's own and are
+    /// followed.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self { folder: Arc::new(open(path, FOLDER, Mode::empty())?) })
     }
 
-    /// A folder in this one, made when it is missing.
+    /// Opens a folder inside this one, making it if it is missing.
     pub(super) fn enter(&self, name: &Name) -> io::Result<Self> {
         match mkdirat(&self.folder, name.as_str(), Mode::from_raw_mode(0o755)) {
             Err(error) if error != rustix::io::Errno::EXIST => return Err(error.into()),
@@ -53,7 +54,8 @@ impl Destination {
         Ok(Self { folder: Arc::new(folder) })
     }
 
-    /// A file that takes its name when it is whole. `unique` tells apart those under way.
+    /// Starts a file that gets its name once it is complete. `unique` distinguishes files being
+    /// written at the same time.
     pub(super) fn begin(&self, name: &Name, unique: &str) -> io::Result<Draft> {
         let draft = format!(".holm-{unique}");
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW;
@@ -68,7 +70,7 @@ impl Destination {
     }
 }
 
-/// Removed again unless it was finished.
+/// A file being written, which is removed again unless it was finished.
 pub(super) struct Draft {
     folder: Arc<OwnedFd>,
     pub(super) file: File,
@@ -77,7 +79,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Takes the place of what has the name, if that is no folder. A link is replaced, not followed.
+    /// Gives the file its name, replacing whatever has it except a folder. A link is replaced, not
+    /// followed.
     pub(super) fn finish(mut self, mode: u32) -> io::Result<()> {
         rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
         if let Some(draft) = &self.draft {
@@ -91,7 +94,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(draft) = &self.draft {
-            // Only in the way when it stays.
+            // A leftover is only untidy.
             let _ = unlinkat(&self.folder, draft.as_str(), AtFlags::empty());
         }
     }
@@ -105,7 +108,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// Writes a file at such a path, as a copy would.
+    /// Writes a file at this path, as a copy would.
     fn put(root: &Path, path: &[&str]) -> Option<()> {
         let (last, folders) = path.split_last()?;
         let mut folder = Destination::open(root).ok()?;

@@ -1,4 +1,4 @@
-//! Out of a sandbox.
+//! Copying from a sandbox.
 
 use super::destination::{Destination, Name};
 use super::place::{join, means_content, name_of, parent, plain};
@@ -16,7 +16,7 @@ const AT_ONCE: usize = 4;
 const TRIES: u32 = 3;
 const UNIQUE_CHARS: usize = 12;
 const USUAL_MODE: u32 = 0o644;
-/// What one copy may hold; more is taken for a sandbox that makes it up.
+/// Most entries in one copy; with more, the sandbox is assumed to be making them up.
 const ENTRIES_MAX: usize = 500_000;
 const DEPTH_MAX: usize = 128;
 
@@ -41,7 +41,8 @@ pub(super) async fn download(sandbox: &Workload, from: &str, to: &Path) -> Resul
     }
 }
 
-/// A folder takes the file under its own name; any other path is its new name.
+/// Finds where a file goes: into `to` under its own name if that is a folder, else `to` is its new
+/// name.
 fn place_of_file(to: &Path, name: Option<Name>) -> Result<(Destination, Name), Error> {
     let unnamed = || Error::Usage(format!("{} is no name for a file", to.display()));
     if to.is_dir() {
@@ -52,7 +53,7 @@ fn place_of_file(to: &Path, name: Option<Name>) -> Result<(Destination, Name), E
     Ok((open(folder.unwrap_or(Path::new(".")))?, last))
 }
 
-/// A folder that is there takes it under its own name; otherwise it is made.
+/// Finds where a folder goes: into `to` under its own name if that exists, else `to` is made.
 fn place_of_folder(to: &Path, name: Option<Name>) -> Result<Destination, Error> {
     match (to.is_dir(), name) {
         (true, Some(name)) => open(to)?.enter(&name).map_err(blocked(&to.join(name.as_str()))),
@@ -72,15 +73,15 @@ fn blocked(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     Error::io(format!("write {} (links in the destination are not followed)", path.display()))
 }
 
-/// The permissions of a single file are told by the folder that it is in.
+/// Looks up the permissions of a single file, which only the listing of its folder has.
 async fn mode_of(sandbox: &Workload, path: &str) -> u32 {
-    // Where that cannot be listed, the usual ones do.
+    // If that cannot be listed, default permissions are used.
     let listing = sandbox.list(parent(path)).await.ok().flatten().unwrap_or_default();
     let entry = listing.files.iter().find(|entry| Some(entry.name.as_str()) == name_of(path));
     entry.and_then(|entry| entry.mode()).unwrap_or(USUAL_MODE)
 }
 
-/// A file that is to be fetched, and where to.
+/// A file to fetch, and its destination.
 struct Remote {
     path: String,
     folder: Destination,
@@ -108,7 +109,7 @@ async fn download_folder(
         for name in plan.take(sandbox, &path, &folder, listing, depth)? {
             let path = join(&path, name.as_str());
             let below = folder.enter(&name).map_err(blocked(Path::new(&path)))?;
-            // Gone since it was listed, or a folder no more.
+            // Deleted since it was listed, or no longer a folder.
             let Some(listing) = sandbox.list(&path).await? else { continue };
             waiting.push((path, below, listing, depth + 1));
         }
@@ -122,7 +123,7 @@ async fn download_folder(
 }
 
 impl Plan {
-    /// Notes the files of a listing; answers the folders.
+    /// Adds the files of a listing to the plan, and returns its folders.
     fn take(
         &mut self,
         sandbox: &Workload,
@@ -158,7 +159,7 @@ impl Plan {
     }
 }
 
-/// Fetches one file; from its beginning again if the connection breaks.
+/// Fetches one file, starting over if the connection breaks.
 async fn fetch(
     sandbox: &Workload,
     file: &Remote,
@@ -184,7 +185,7 @@ async fn fetch(
     }
 }
 
-/// How much came; with an error also how much came before it.
+/// Receives one file. Returns its length, or an error with the number of bytes received before it.
 async fn receive(
     sandbox: &Workload,
     file: &Remote,

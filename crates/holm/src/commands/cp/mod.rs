@@ -1,4 +1,4 @@
-//! `holm cp`: copies files and folders into a sandbox and out of it.
+//! `holm cp`: copies files and folders to and from sandboxes.
 
 mod destination;
 mod download;
@@ -14,11 +14,11 @@ use crate::{output, term};
 use place::{Place, below};
 use std::path::PathBuf;
 
-/// Copies files and folders into a sandbox, and out of it
+/// Copies files and folders to and from a sandbox
 ///
-/// A folder that is there takes what is copied into it; any other path is the new name. `FOLDER/.`
-/// is what the folder holds. Files keep their permissions; links that lead out of a folder, and links
-/// in a sandbox, are left out and named.
+/// Anything copied to an existing folder is put inside it; any other path is the new name.
+/// `FOLDER/.` means the content of the folder. Files keep their permissions. Links that lead out of
+/// a folder, and links in a sandbox, are skipped with a note.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm cp ./src box:/app              # becomes /app/src, if /app is there
@@ -26,13 +26,13 @@ use std::path::PathBuf;
   holm cp box:/app/result.csv .
   holm cp box:notes ./notes           # relative to the working directory of the image")]
 pub(crate) struct Args {
-    /// What to copy: a path here, or SANDBOX:PATH
+    /// Source: a local path, or SANDBOX:PATH
     from: String,
-    /// Where to: a path here, or SANDBOX:PATH
+    /// Destination: a local path, or SANDBOX:PATH
     to: String,
 }
 
-/// What was copied.
+/// Size of a finished copy.
 pub(crate) struct Copied {
     files: u64,
     bytes: u64,
@@ -45,7 +45,7 @@ impl Copied {
     }
 }
 
-/// Of what was left out, so many are named.
+/// Most skipped files that are listed by name.
 const NAMED_MAX: usize = 10;
 
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
     let sandbox = Workload::find(client, &target).await?;
     let copied = tokio::select! {
         copied = copy.run(&sandbox) => copied?,
-        // What is half copied here goes with the copy that is given up.
+        // Dropping the copy removes local files that are incomplete.
         () = ends.next() => {
             sandbox.abort_uploads().await;
             return Ok(Exit::Interrupted);
@@ -65,14 +65,14 @@ pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// What is copied where.
+/// Source and destination of a copy.
 pub(crate) enum Copy {
     In { from: PathBuf, there: String, to: String },
     Out { there: String, from: String, to: PathBuf },
 }
 
 impl Copy {
-    /// `what` is at the end that is not here: a sandbox, or a volume.
+    /// Reads both ends. `what` is the kind of the remote end: a sandbox, or a volume.
     pub(crate) fn read(from: &str, to: &str, what: &str) -> Result<Self, Error> {
         match (Place::read(from)?, Place::read(to)?) {
             (Place::Here(from), Place::There { name: there, path: to }) => {
@@ -90,20 +90,20 @@ impl Copy {
         }
     }
 
-    /// The name of what is not here.
+    /// Returns the name of the remote end.
     pub(crate) fn there(&self) -> &str {
         match self {
             Self::In { there, .. } | Self::Out { there, .. } => there,
         }
     }
 
-    /// The same with paths that begin in a folder.
+    /// Returns the same copy with the remote path inside a folder.
     pub(crate) fn below(self, folder: &str) -> Result<Self, Error> {
         Ok(match self {
             Self::In { from, there, to } => Self::In { from, there, to: below(folder, &to)? },
             Self::Out { there, from, to } => {
                 let path = below(folder, &from)?;
-                // The top has no name to be copied under.
+                // The top folder has no name that it could be copied under.
                 let from = if path == folder { format!("{path}/.") } else { path };
                 Self::Out { there, from, to }
             }

@@ -1,9 +1,9 @@
-//! The two ends of a copy.
+//! Source and destination of a copy.
 
 use crate::error::Error;
 use std::path::PathBuf;
 
-/// Where something is copied from or to.
+/// One end of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     Here(PathBuf),
@@ -11,8 +11,8 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// `box:/path` is in a sandbox or a volume. A path of this machine with a colon in it has a slash before:
-    /// `./a:b`.
+    /// Reads one end. `box:/path` is in a sandbox or a volume. A local path that contains a colon
+    /// must have a slash or dot before it: `./a:b`.
     pub(super) fn read(text: &str) -> Result<Self, Error> {
         match text.split_once(':') {
             Some((name, path)) if !name.is_empty() && !name.contains(['/', '.']) => {
@@ -25,19 +25,19 @@ impl Place {
     }
 }
 
-/// The last part of a path that names something.
+/// Returns the last component of a path, if it is a name.
 pub(super) fn name_of(path: &str) -> Option<&str> {
     let last = path.trim_end_matches('/').rsplit('/').next()?;
     (!matches!(last, "" | "." | ".." | "~")).then_some(last)
 }
 
-/// Whether the content of a folder is meant rather than the folder: `folder/.`, or a path that ends
-/// in no name.
+/// True if a path means the content of a folder, not the folder itself: `folder/.`, or a path that
+/// does not end in a name.
 pub(super) fn means_content(path: &str) -> bool {
     name_of(path).is_none() || path.trim_end_matches('/').ends_with("/.")
 }
 
-/// The folder whose content is meant, without what says so.
+/// Returns the folder without a `/.` at its end.
 pub(super) fn plain(path: &str) -> &str {
     match path.trim_end_matches('/').strip_suffix("/.") {
         Some("") => "/",
@@ -46,7 +46,7 @@ pub(super) fn plain(path: &str) -> &str {
     }
 }
 
-/// A path below another, of a sandbox.
+/// Joins a folder in a sandbox and a name.
 pub(super) fn join(folder: &str, name: &str) -> String {
     match folder {
         "." | "" => name.to_owned(),
@@ -54,7 +54,8 @@ pub(super) fn join(folder: &str, name: &str) -> String {
     }
 }
 
-/// A path in a folder that it does not leave. The folder itself has no `/` at its end.
+/// Joins a folder and a path that must not leave it. The result for the folder itself does not end
+/// in `/`.
 pub(super) fn below(folder: &str, path: &str) -> Result<String, Error> {
     if path.split('/').any(|part| part == "..") {
         return Err(Error::Usage(format!("`{path}` leads out of the volume")));
@@ -66,7 +67,7 @@ pub(super) fn below(folder: &str, path: &str) -> Result<String, Error> {
     }
 }
 
-/// The folder that a path of a sandbox is in.
+/// Returns the folder that contains a path in a sandbox.
 pub(super) fn parent(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) => "/",

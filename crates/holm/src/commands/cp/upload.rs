@@ -1,4 +1,4 @@
-//! From here into a sandbox.
+//! Copying into a sandbox.
 
 use super::place::{join, means_content, name_of};
 use super::{Copied, tell_left_out};
@@ -11,13 +11,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tokio::fs::File;
 
-/// Files that are on their way at the same time.
+/// Number of files sent at the same time.
 const AT_ONCE: usize = 4;
 
 pub(super) async fn upload(from: &Path, sandbox: &Workload, to: &str) -> Result<Copied, Error> {
     let about = from.metadata().map_err(Error::io(format!("read {}", from.display())))?;
     let shown = from.to_string_lossy();
-    // A folder that is there takes what is copied into it, as with other tools.
+    // An existing folder receives the copy inside it, as with other tools.
     let into = to.ends_with('/') || sandbox.list(to).await?.is_some();
     let target = match name_of(&shown).filter(|_| into && !means_content(&shown)) {
         Some(name) => join(to, name),
@@ -37,7 +37,7 @@ async fn upload_folder(from: &Path, sandbox: &Workload, to: &str) -> Result<Copi
     tell_left_out(&found.left_out);
     let mode = from.metadata().map_err(Error::io(format!("read {}", from.display())))?;
     sandbox.make_folder(to, mode.permissions().mode() & 0o777).await?;
-    // Folders first, so that each has its own permissions.
+    // Folders come first, so that each gets its own permissions.
     for folder in found.entries.iter().filter(|entry| entry.kind == Kind::Folder) {
         sandbox.make_folder(&join(to, &folder.path), folder.mode).await?;
     }

@@ -1,4 +1,4 @@
-//! What may be said of a deployment on the command line.
+//! Command-line options of `holm deploy`.
 
 use crate::duration::Span;
 use crate::output::Format;
@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 /// Deploys the project of a folder
 ///
-/// Reads `blaxel.toml`, packs the folder, uploads it, shows the log of the build and prints the
-/// address once the project serves. What served before serves on until then.
+/// Reads `blaxel.toml`, packs and uploads the folder, shows the log of the build, and prints the
+/// address once the project serves. The previous version keeps serving until then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm deploy
@@ -19,40 +19,40 @@ pub(crate) struct Args {
     /// Folder of the project
     #[arg(default_value = ".")]
     pub(super) folder: PathBuf,
-    /// Name; that of `blaxel.toml` or of the folder otherwise
+    /// Name; by default that in `blaxel.toml`, or that of the folder
     #[arg(short, long)]
     pub(super) name: Option<String>,
-    /// agent, function, job, sandbox, application or volume-template; that of `blaxel.toml`
-    /// otherwise, or sandbox
+    /// agent, function, job, sandbox, application or volume-template; by default that in
+    /// `blaxel.toml`, or sandbox
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     pub(super) kind: Option<String>,
-    /// Folder below, whose `blaxel.toml` and `Dockerfile` are meant
+    /// Folder inside the project whose `blaxel.toml` and `Dockerfile` to use
     #[arg(short, long, value_name = "FOLDER")]
     pub(super) directory: Option<String>,
     /// File of NAME=VALUE lines for the program; the server seals them
     #[arg(short, long, value_name = "FILE")]
     pub(super) env_file: Vec<PathBuf>,
-    /// A secret for the program. `NAME` alone takes the value that it has here, which nobody else on
-    /// this machine sees
+    /// A secret for the program. `NAME` alone takes the value from your environment, where no other
+    /// user of this machine can see it
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(super) secrets: Vec<String>,
-    /// File of NAME=VALUE lines for the build alone
+    /// File of NAME=VALUE lines that only the build gets
     #[arg(long, value_name = "FILE")]
     pub(super) build_env_file: Vec<PathBuf>,
-    /// Credentials of registries: the file that `docker login` writes
+    /// File of registry credentials, as `docker login` writes it
     #[arg(long, value_name = "FILE")]
     pub(super) docker_config: Option<PathBuf>,
     /// Credentials of one registry, HOST=USER, with the password in HOLM_REGISTRY_PASSWORD;
-    /// HOST=USER:PASSWORD can be seen by others on this machine
+    /// HOST=USER:PASSWORD can be seen by other users of this machine
     #[arg(long, value_name = "HOST=USER")]
     pub(super) registry_cred: Vec<String>,
-    /// Also deploy the projects that `blaxel.toml` names in folders below
+    /// Also deploy the projects in subfolders that `blaxel.toml` names
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,
-    /// Build nothing: take the image that the object has
+    /// Build nothing; keep the image that the object has
     #[arg(long)]
     pub(super) skip_build: bool,
-    /// Allow what is not finished on the server's side
+    /// Allow features that the server marks as experimental
     #[arg(long)]
     pub(super) experimental: bool,
     /// Only print the request
@@ -61,10 +61,10 @@ pub(crate) struct Args {
     /// How long to wait
     #[arg(long, default_value = "1h", value_name = "LENGTH")]
     pub(super) timeout: Span,
-    /// Do not ask before it begins
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(super) yes: bool,
-    /// How to show what was deployed; the address alone otherwise
+    /// How to show what was deployed; by default only its address
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Format,
 }

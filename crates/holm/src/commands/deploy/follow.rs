@@ -1,4 +1,4 @@
-//! Following a deployment to its end, with the log of its build.
+//! Waiting for a deployment to finish, while showing the log of its build.
 
 use super::poller::{Guard, Verdict};
 use crate::client::Client;
@@ -15,24 +15,24 @@ use tokio::time::{Instant, sleep};
 use types::Timestamp;
 
 const POLL: Duration = Duration::from_secs(1);
-/// Lines of an end come a little after it.
+/// The last log lines arrive a little after the build ends.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// What is followed.
+/// The deployment to follow.
 pub(crate) struct Followed<'a> {
-    /// Where the object is asked for.
+    /// API path of the object.
     pub(crate) path: &'a str,
-    /// Whether it is there by now.
+    /// True if the object exists already.
     pub(crate) is_there: bool,
-    /// For messages: kind and name.
+    /// Kind and name, for messages.
     pub(crate) what: &'a str,
-    /// Whose lines, if a build prints some.
+    /// Which log lines to show, if a build prints some.
     pub(crate) log: Option<Ask>,
     pub(crate) since: Timestamp,
     pub(crate) timeout: Duration,
 }
 
-/// Waits until what was asked for serves; answers the object.
+/// Waits until the requested version serves, and returns the object.
 pub(crate) async fn to_the_end(
     followed: Followed<'_>,
     mut guard: Guard,
@@ -47,7 +47,7 @@ pub(crate) async fn to_the_end(
             return Err(Error::Failed(format!("{} was deleted meanwhile", followed.what)));
         }
         was_there |= object.is_some();
-        // An image is not there before its build begins.
+        // An image does not exist before its build begins.
         let object = object.unwrap_or_default();
         let status = status_of(&object);
         screen.status(status);
@@ -82,13 +82,13 @@ fn why(verdict: Verdict, what: &str, status: &str, object: &Value) -> String {
     }
 }
 
-/// Images have their status elsewhere.
+/// Returns the status of an object. Images keep theirs elsewhere than other kinds.
 pub(crate) fn status_of(object: &Value) -> &str {
     let places = ["/status", "/metadata/status"];
     places.iter().find_map(|at| object.pointer(at)?.as_str()).unwrap_or_default()
 }
 
-/// What the last event of a failure says.
+/// Returns the message of the last event that says why it failed.
 pub(crate) fn reason(object: &Value) -> Option<String> {
     let events = object.get("events")?.as_array()?;
     let text = |event: &Value, name: &str| {
@@ -100,7 +100,7 @@ pub(crate) fn reason(object: &Value) -> Option<String> {
     failures.chain(events.last()).find_map(|event| text(event, "message"))
 }
 
-/// A spinner with the status, and the log above it; lines where there is no terminal.
+/// A spinner with the status and the log above it, or plain lines if there is no terminal.
 struct Screen {
     bar: ProgressBar,
     shown: String,
@@ -124,7 +124,8 @@ impl Screen {
         self.bar.set_message(status);
     }
 
-    /// A log that cannot be read now may be at the next look, and is no reason to stop waiting.
+    /// Shows new log lines. If the log cannot be read now, the next round may succeed; that is no
+    /// reason to stop waiting.
     async fn lines(&mut self, client: &mut Client) {
         let Some(tail) = &mut self.tail else { return };
         let Ok(lines) = tail.read(world::system().now().plus_s(1), client).await else { return };

@@ -57,7 +57,7 @@ fn order(plan: &Plan) -> Order {
     if plan.kind.is_created_first() { Order::Create } else { Order::Replace }
 }
 
-/// The request without its secrets, and what would be packed.
+/// Returns the request without its secrets, and the list of files to pack.
 fn shown(plan: &Plan) -> Result<Value, Error> {
     let placeholder = json!({"spec": {"runtime": {"image": "(the one that it has)"}}});
     let body = masked(&plan.object(Some(&placeholder))?);
@@ -82,7 +82,7 @@ fn shown(plan: &Plan) -> Result<Value, Error> {
     Ok(request)
 }
 
-/// Asks a person, where there is one.
+/// Asks for confirmation if there is somebody to ask.
 fn agreed(plans: &[Plan], client: &Client) -> Result<bool, Error> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);
@@ -158,7 +158,7 @@ fn say_address(object: &Value) {
     }
 }
 
-/// How many of what was left out are named.
+/// Most skipped files that are listed by name.
 const NAMED_MAX: usize = 10;
 
 pub(crate) fn tell(sources: &crate::project::pack::Sources, what: &str) {

@@ -1,4 +1,4 @@
-//! From a folder and flags to what is asked of the server.
+//! Planning: from a folder and flags to the requests to send.
 
 use super::flags::Args;
 use crate::client::target::{Target, resolve};
@@ -21,15 +21,15 @@ pub(super) struct Plan {
     pub(super) kind: Deployed,
     pub(super) name: String,
     pub(super) target: Target,
-    /// Without an image when that of the object is to stay, which only the server knows.
+    /// Its image is missing if the object keeps its image, which only the server knows.
     pub(super) wish: Wish,
-    /// What is uploaded, if something is built.
+    /// Sources to upload, if something is built.
     pub(super) sources: Option<Sources>,
-    /// Other objects that the project brings along.
+    /// Documents of other objects that the project needs.
     pub(super) documents: Vec<Document>,
 }
 
-/// All that the object says, but its image.
+/// The object to deploy, except for its image.
 pub(super) struct Wish {
     manifest: Manifest,
     wishes: Wishes,
@@ -38,12 +38,12 @@ pub(super) struct Wish {
 }
 
 impl Plan {
-    /// `agent helper`, for messages.
+    /// Returns kind and name for messages, such as `agent helper`.
     pub(super) fn what(&self) -> String {
         format!("{} {}", self.kind.name(), self.name)
     }
 
-    /// The object to send. `before` is the one that is there.
+    /// Returns the object to send. `before` is the existing one, if any.
     pub(super) fn object(&self, before: Option<&Value>) -> Result<Value, Error> {
         let Wish { manifest, wishes, envs, image } = &self.wish;
         let image = match image {
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// What people wrote on the object beside what a deployment says.
+/// Keeps the names and labels that users gave the object.
 fn keep_labels(object: &mut Value, before: &Value) {
     for member in ["displayName", "externalId"] {
         if let Some(kept) = before.pointer(&format!("/metadata/{member}")) {
@@ -79,7 +79,7 @@ fn keep_labels(object: &mut Value, before: &Value) {
     }
 }
 
-/// The project of the folder, and with `--recursive` those below it.
+/// Plans the project in the folder and, with `--recursive`, those in subfolders.
 pub(super) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
     let root = args.folder.as_path();
     if !root.is_dir() {
@@ -109,7 +109,7 @@ pub(super) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
     Ok(plans)
 }
 
-/// A folder below, by its words.
+/// Checks that a path leads to a subfolder, by its components alone.
 fn inner(folder: &Path) -> Result<&Path, Error> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if folder.components().all(plain) {
@@ -118,13 +118,14 @@ fn inner(folder: &Path) -> Result<&Path, Error> {
     Err(Error::Usage(format!("{} is not below the folder of the project", folder.display())))
 }
 
-/// What is said over the manifest.
+/// Settings that override the manifest.
 struct Said<'a> {
     name: Option<&'a str>,
     kind: Option<&'a str>,
 }
 
-/// `root` is packed; `below` in it has the files of the project, if they are not at its top.
+/// Plans one deployment. `root` is packed; `below` is the subfolder with the project's own files,
+/// if they are not at the top.
 fn plan(
     args: &Args,
     said: &Said<'_>,
@@ -175,7 +176,7 @@ fn plan(
     })
 }
 
-/// Names are words of small letters, digits and hyphens.
+/// Derives a name from that of the folder: lower-case letters, digits and hyphens.
 fn name_of(folder: &Path) -> Result<String, Error> {
     let unnamed = || Error::Usage("the project has no name: give it with --name".into());
     let full = folder.canonicalize().map_err(Error::io(format!("read {}", folder.display())))?;

@@ -1,12 +1,12 @@
-//! What the statuses mean that are seen after a deployment was asked for.
+//! Interpretation of the statuses seen after a deployment was requested.
 //!
-//! A status may be older than what was asked: the object serves while its next revision is built,
-//! and a failure of the last time stays until the new work begins. So an end counts only when it can
-//! be the end of this.
+//! A status may be older than the request: the object serves while its next revision is built, and
+//! an old failure is shown until new work begins. So a final status counts only if it can be the
+//! result of this deployment.
 
 use std::time::Duration;
 
-/// For so long a failure that was there before may still be the old one.
+/// For this long, a failure that was there before may still be the old one.
 const STALE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, PartialEq, Eq)]
@@ -14,23 +14,23 @@ pub(crate) enum Verdict {
     Wait,
     Deployed,
     Failed,
-    /// It was turned off or deleted meanwhile.
+    /// It was deactivated or deleted meanwhile.
     Gone,
 }
 
 /// Follows the statuses of one deployment.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Sources were uploaded, so a build has to come first.
+    /// True if sources were uploaded, so that a build has to come first.
     uploaded: bool,
     before: Before,
-    /// A status of work that goes on was seen.
+    /// True once a status of work in progress was seen.
     worked: bool,
-    /// The status that is waited for.
+    /// The status to wait for.
     wanted: &'static str,
 }
 
-/// What the object was before the deployment was asked for.
+/// State of the object before the deployment was requested.
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     status: Option<String>,
@@ -52,13 +52,13 @@ impl Guard {
         Self { uploaded, before, worked: false, wanted: "DEPLOYED" }
     }
 
-    /// Of an image, which is built and not deployed.
+    /// Returns a guard for an image, which is only built, not deployed.
     pub(crate) fn of_image(before: Before) -> Self {
         Self { wanted: "BUILT", ..Self::new(true, before) }
     }
 
     pub(crate) fn see(&mut self, status: &str, image: Option<&str>, since: Duration) -> Verdict {
-        // A build that nobody saw has left another image.
+        // A different image means that a build finished between two requests.
         self.worked |= self.uploaded && image.is_some() && image != self.before.image.as_deref();
         match status {
             wanted if wanted == self.wanted => {

@@ -1,4 +1,4 @@
-//! Asking for an object, and sending its sources.
+//! Sending an object to the server, and then its sources.
 
 use crate::client::target::Target;
 use crate::client::upload::UploadAddress;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// After each failure of an upload; one more try than there are of them.
+/// Pauses after failed uploads. There is one more try than there are pauses.
 const WAITS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(2),
@@ -22,19 +22,19 @@ const WAITS: [Duration; 4] = [
     Duration::from_secs(8),
 ];
 
-/// How far a deployment has come, for whoever stops waiting for it.
+/// Progress of a deployment, for a message when the user stops waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// The server was not asked for anything.
+    /// Nothing was sent yet.
     Prepared,
-    /// It waits for sources that it does not have as a whole.
+    /// The server waits for the rest of the sources.
     Uploading,
-    /// All is said, and it goes on by itself.
+    /// Everything was sent, and the server continues by itself.
     Begun,
 }
 
 impl Phase {
-    /// What an interruption leaves behind. `look` is the command that shows it.
+    /// Says what an interruption leaves behind. `look` is the command that shows it.
     pub(crate) fn left(self, what: &str, look: &str) -> String {
         match self {
             Self::Prepared => format!("nothing of {what} was sent"),
@@ -46,7 +46,7 @@ impl Phase {
     }
 }
 
-/// One request that may come with an address for sources.
+/// A request whose answer may have an upload address.
 pub(crate) struct Submission<'a> {
     pub(crate) target: &'a Target,
     pub(crate) name: &'a str,
@@ -55,14 +55,14 @@ pub(crate) struct Submission<'a> {
     pub(crate) order: Order,
 }
 
-/// What is tried first.
+/// Which requests to try, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Replaced, and made when it is not there.
+    /// Replace the object, or create it if it does not exist.
     Replace,
-    /// Made, and replaced when it is there.
+    /// Create the object, or replace it if it exists.
     Create,
-    /// Only made.
+    /// Only create it.
     CreateOnly,
 }
 
@@ -89,7 +89,7 @@ impl Submission<'_> {
         }
     }
 
-    /// Sends the archive. Each address works once, so each try asks for another.
+    /// Uploads the archive. An address works only once, so each try asks for a new one.
     pub(crate) async fn send_with(
         &self,
         archive: &File,
@@ -131,7 +131,7 @@ fn is_other_way(method: &Method, status: StatusCode) -> bool {
     }
 }
 
-/// An archive that is refused for what it is will be refused again.
+/// True if another try may help. An archive refused for its content would be refused again.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } => true,

@@ -1,4 +1,4 @@
-//! Following the upload of a volume template to its version.
+//! Waiting for the upload of a volume template to become a version.
 
 use crate::client::Client;
 use crate::commands::progress;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 const POLL: Duration = Duration::from_millis(500);
 
-/// Waits until what was uploaded is a version. `asked` is the answer that came with the address.
+/// Waits until the upload has become a version. `asked` is the answer that had the upload address.
 pub(super) async fn to_the_end(
     asked: &Value,
     path: &str,

@@ -1,4 +1,5 @@
-//! What this machine has once, and how much of it sandboxes and one workspace get by the settings.
+//! Finite resources of this machine, and what sandboxes and one workspace get of them under the
+//! current settings.
 
 use super::Finding;
 use crate::config::{Config, Role};
@@ -6,7 +7,8 @@ use crate::output::size;
 use std::fs::read_to_string;
 
 const MIB: u64 = 1 << 20;
-/// Of the default size. A machine with room for fewer is a machine to try things on.
+/// Default memory of a sandbox. A machine without room for one of them is only good for
+/// experiments.
 const SANDBOX_MB_DEFAULT: u64 = 4_096;
 const TERMINALS: &str = "/proc/sys/kernel/pty/max";
 const CONNECTIONS: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
@@ -91,11 +93,11 @@ fn terminals(limits: &node::Limits) -> Finding {
     }
 }
 
-/// The firewall's table is the machine's. Sandboxes that are full of connections are few, as a
-/// rule.
+/// Checks the table of connections, which the whole machine shares. Few sandboxes use all the
+/// connections they may have.
 fn connections(limits: &node::Limits) -> Finding {
     const CHECK: &str = "connections";
-    /// So many full sandboxes should fit.
+    /// The table should have room for this many sandboxes using all their connections.
     const FULL_WISHED: u64 = 64;
     let Some(table) = number(CONNECTIONS) else {
         return Finding::ok(

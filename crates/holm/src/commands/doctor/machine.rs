@@ -1,16 +1,16 @@
-//! The kernel and the programs of this machine. What only running workloads needs is never worse
-//! than a warning: the management interface works without.
+//! Checks of the kernel and of installed programs. If only running workloads needs something, its
+//! absence is just a warning, since the management API works without it.
 
 use super::Finding;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::Path;
 
-/// Older kernels lack parts of cgroup v2 and of mount handling that workloads need.
+/// Older kernels lack features of cgroup v2 and of mounts that workloads need.
 const KERNEL_MIN: (u32, u32) = (5, 15);
 const OPEN_FILES_WISHED: u64 = 65_536;
 const MEMORY_WISHED_KIB: u64 = 1 << 20;
-/// A clock before this was never set.
+/// A clock before this year was never set.
 const PLAUSIBLE_YEAR: &str = "2026";
 
 pub(super) fn look() -> Vec<Finding> {
@@ -20,12 +20,12 @@ pub(super) fn look() -> Vec<Finding> {
     findings
 }
 
-/// What the node itself finds when it tries.
+/// Returns what the node finds when it tries each feature.
 fn instances() -> Vec<Finding> {
     node::probe().into_iter().map(finding).collect()
 }
 
-/// How the disk of the data folder makes snapshots.
+/// Checks how snapshots can be made on the disk of the data folder.
 pub(super) fn clones(folder: &Path) -> Finding {
     finding(node::probe_clones(folder))
 }

@@ -1,4 +1,4 @@
-//! `holm doctor`: what this machine can and cannot do, and how to mend it.
+//! `holm doctor`: checks what this machine can do, and says how to fix problems.
 
 mod limits;
 mod machine;
@@ -12,12 +12,12 @@ use crate::output;
 use crate::term::{self, Style};
 use serde::Serialize;
 
-/// Says what this machine can and cannot do, and how to mend it
+/// Checks what this machine can do, and says how to fix problems
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// For programs: a list of objects
+    /// Print a JSON list, for programs
     #[arg(long)]
     json: bool,
 }
@@ -26,13 +26,13 @@ pub(crate) struct Args {
 #[serde(rename_all = "lowercase")]
 enum Health {
     Ok,
-    /// Works, with less than there could be.
+    /// Works, but not as well as it could.
     Warn,
-    /// The server cannot run like this.
+    /// The server cannot run in this state.
     Fail,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,

@@ -1,4 +1,4 @@
-//! What the settings point at: folders, files, the database and the port.
+//! Checks of what the settings refer to: folders, files, the database and the port.
 
 use super::{Finding, Health};
 use crate::config::Config;
@@ -79,7 +79,7 @@ fn key_file(file: &Path) -> Finding {
     }
 }
 
-/// Whether only the owner may use a file or folder.
+/// Checks that only the owner can use a file or folder.
 fn private(check: &'static str, path: &Path, mode: u32, wished: u32) -> Finding {
     if mode & 0o077 == 0 {
         return Finding::ok(check, path.display().to_string());
@@ -123,7 +123,7 @@ async fn database(config: &Config) -> Finding {
             "write postgres://user:password@host/database",
         );
     };
-    // A socket folder comes as the parameter `host` or percent-encoded in the place of the host.
+    // A socket folder is given as the parameter `host`, or percent-encoded as the host.
     let folder = url
         .query_pairs()
         .find(|(name, value)| name == "host" && value.starts_with('/'))
@@ -156,13 +156,13 @@ async fn database(config: &Config) -> Finding {
     }
 }
 
-/// What would be lost with the server of the database.
+/// Checks what would be lost if the database server failed.
 async fn standby(config: &Config) -> Option<Finding> {
     let looked =
         tokio::time::timeout(ANSWER_TIMEOUT, store::replication(config.store_settings())).await;
     match looked {
         Ok(Ok(found)) => found.map(standby_finding),
-        // Neither error shows the address, which may hold a password.
+        // Neither error shows the URL, which may contain a password.
         Ok(Err(error)) => {
             let cause = std::error::Error::source(&error)
                 .map(|cause| format!(": {cause}"))
@@ -204,7 +204,7 @@ fn standby_finding(found: Replication) -> Finding {
     }
 }
 
-/// The service of `[objects]`, if there is one. The server starts without it.
+/// Checks the service of `[objects]`, if configured. The server starts without it, too.
 async fn objects(config: &Config) -> Option<Finding> {
     const CHECK: &str = "object service";
     let remedy = "mend the settings below [objects]; until then nothing is archived or fetched";

@@ -6,17 +6,17 @@ use crate::term;
 use images::{Config, Naming, Store};
 use std::path::PathBuf;
 
-/// Of a root filesystem, which says nothing of itself.
+/// For a root filesystem, which has no configuration of its own.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Imports images from a file or folder
 ///
-/// It may be an OCI layout (a folder or its archive), what `docker save` writes, or the archive of
-/// a root filesystem. Archives may be packed with gzip or zstd.
+/// It can be an OCI layout (a folder or its archive), the output of `docker save`, or an archive of
+/// a root filesystem. Archives can be compressed with gzip or zstd.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     path: PathBuf,
-    /// Name of the image, instead of the names that the archive says
+    /// Name of the image, instead of the names in the archive
     #[arg(long)]
     name: Option<String>,
 }

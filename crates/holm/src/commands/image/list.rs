@@ -8,10 +8,10 @@ use images::{Listed, Recipe, Reference, Store};
 
 const DIGEST_DIGITS: usize = 12;
 
-/// Lists the images of this machine
+/// Lists the images on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// For programs: a list of objects
+    /// Print a JSON list, for programs
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args, store: &Store) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Its own name before those that the public hub has for it.
+/// Returns an image's names, with the recipe's own before those from the public hub.
 fn names(image: &Listed) -> Vec<String> {
     let recipe = |name: &Reference| {
         Recipe::of(name).ok().flatten().is_some_and(|recipe| recipe.name == *name)

@@ -8,21 +8,21 @@ use images::{Builder, Recipe, Store};
 use std::path::Path;
 use std::time::Instant;
 
-/// Debian's release that images are made of.
+/// Debian release that images are made from.
 const SUITE: &str = "bookworm";
 const DEFAULT: &str = "holm/base";
 
-/// Makes images of recipes: of the project by name, or of your own by file
+/// Makes images from recipes: the project's by name, or your own by file
 ///
-/// What they begin with is made before. What has not changed since is not made again.
+/// Base images are made first. Whatever has not changed is not made again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Names such as `holm/vite`, or files of recipes ending in `.toml`; holm/base if none is given
+    /// Names such as `holm/vite`, or recipe files ending in `.toml`; by default holm/base
     names: Vec<String>,
-    /// All recipes of the project
+    /// Make all recipes of the project
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Server of Debian's packages, instead of Debian's own
+    /// Mirror of Debian's packages to use instead of Debian's own server
     #[arg(long, value_name = "URL")]
     mirror: Option<String>,
 }

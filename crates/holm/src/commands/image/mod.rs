@@ -1,4 +1,4 @@
-//! `holm image`: the images of this machine, also while a server runs on them.
+//! `holm image`: manages the images of this machine, even while a server uses them.
 
 mod import;
 mod list;
@@ -13,14 +13,14 @@ use crate::exit::Exit;
 use crate::server::setup;
 use images::{Reference, Store};
 
-/// Makes, lists, imports, pulls and removes the images of this machine
+/// Makes, lists, imports, pulls and removes images on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
     act: Act,
     #[command(flatten)]
     place: Place,
-    /// Folder of everything that Holm keeps, instead of `data.folder`
+    /// Data folder, instead of `data.folder`
     #[arg(long, global = true, value_name = "FOLDER")]
     data: Option<String>,
 }
@@ -37,7 +37,7 @@ enum Act {
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let flags: Vec<_> = args.data.into_iter().map(|folder| ("data.folder", folder)).collect();
     let config = args.place.load(&flags)?;
-    // Everything but a download is work for processor and disk.
+    // All but downloads use processor and disk, and would block the runtime.
     let work = move || {
         let store = open(&config)?;
         match args.act {
@@ -61,7 +61,7 @@ fn name(text: &str) -> Result<Reference, Error> {
     text.parse().map_err(|error| Error::Usage(format!("`{text}`: {error}")))
 }
 
-/// An error with its causes.
+/// Makes an error that lists all its causes.
 fn failed(act: &str, error: &dyn std::error::Error) -> Error {
     Error::Start { act: act.to_owned(), message: types::chain(error) }
 }

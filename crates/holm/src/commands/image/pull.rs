@@ -14,7 +14,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Args {
     /// Name such as `debian:12` or `registry.example.org/team/app:v2`
     name: String,
-    /// Configuration file of Docker's clients, with who we are to the registry
+    /// Docker configuration file with credentials for the registry
     #[arg(long, value_name = "FILE")]
     docker_config: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use images::{Error as Broken, Store};
 
 /// Removes an image, with all its names
 ///
-/// Sandboxes that run on it go on. A server gives back the space when nothing needs the layers any
+/// Running sandboxes keep working. The server frees the disk space once nothing uses the layers any
 /// more.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

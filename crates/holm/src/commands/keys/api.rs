@@ -1,4 +1,4 @@
-//! API keys: of one's own, or of a service account.
+//! API keys of the user or of a service account.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -7,50 +7,50 @@ use crate::term;
 use reqwest::Method;
 use serde_json::{Map, Value};
 
-/// Makes an API key, and prints it this once
+/// Creates an API key, and shows it only once
 ///
-/// With --models or --budget it is for models alone: it opens nothing else of the server.
+/// With --models or --budget the key works only for models, and for nothing else on the server.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm keys create --name laptop
   holm keys create --models gpt,claude --budget 5 --per month
   holm keys create --models '' --requests 1000 --per day   # all models")]
 pub(super) struct Create {
-    /// What to call it
+    /// Name of the key
     #[arg(long, default_value = "")]
     name: String,
-    /// When it expires, such as 30d; never otherwise
+    /// Time until it expires, such as 30d; by default never
     #[arg(long, value_name = "LENGTH")]
     expires_in: Option<String>,
-    /// Models that it opens, with commas; an empty text stands for all
+    /// Models that it may use, separated by commas; an empty text means all
     #[arg(long, value_name = "NAMES")]
     models: Option<String>,
-    /// US dollars that may be spent with it in each window, such as 5 or 0.50
+    /// US dollars that it may spend in each window, such as 5 or 0.50
     #[arg(long, value_name = "DOLLARS")]
     budget: Option<String>,
-    /// Requests that may be made with it in each window
+    /// Requests that it may make in each window
     #[arg(long, value_name = "COUNT")]
     requests: Option<i64>,
-    /// Tokens, in and out, that may be used with it in each window
+    /// Input and output tokens that it may use in each window
     #[arg(long, value_name = "COUNT")]
     tokens: Option<i64>,
     /// The window: minute, hour, day or month (UTC)
     #[arg(long, value_name = "WINDOW", default_value = "month")]
     per: String,
-    /// Windows that count as one
+    /// Number of such windows that count as one
     #[arg(long, value_name = "COUNT")]
     step: Option<i64>,
-    /// Id of the service account whose key it is; your own otherwise
+    /// Id of the service account that owns the key; by default you own it
     #[arg(long, value_name = "ID")]
     service_account: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
-    /// Id of a service account, for its keys
+    /// Id of a service account, to list its keys
     #[arg(long, value_name = "ID")]
     service_account: Option<String>,
-    /// For programs
+    /// Print JSON, for programs
     #[arg(long)]
     json: bool,
 }
@@ -59,12 +59,12 @@ pub(super) struct List {
 pub(super) struct Revoke {
     /// Id of the key
     id: String,
-    /// Id of the service account whose key it is
+    /// Id of the service account that owns the key
     #[arg(long, value_name = "ID")]
     service_account: Option<String>,
 }
 
-/// Where the keys of somebody are.
+/// Returns the path of the keys of the user or of a service account.
 fn place(service_account: Option<&str>) -> Result<String, Error> {
     match service_account {
         None => Ok("api_keys".to_owned()),
@@ -72,7 +72,7 @@ fn place(service_account: Option<&str>) -> Result<String, Error> {
     }
 }
 
-/// Ids are plain; anything else would lead elsewhere.
+/// Checks an id for use in a path. Ids are plain text; anything else could change the path.
 fn segment(id: &str) -> Result<&str, Error> {
     let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     match !id.is_empty() && id.chars().all(plain) {
@@ -121,7 +121,7 @@ fn body(args: &Create) -> Value {
     Value::Object(body)
 }
 
-/// What a key opens, in words.
+/// Describes what a key may be used for.
 fn meaning(key: &Value) -> String {
     let models = match key["models"].as_array() {
         None => return "opens all that its owner may do; it is not shown again".to_owned(),

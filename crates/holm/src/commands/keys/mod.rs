@@ -23,15 +23,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// Makes a new key and brings all secrets under it
+    /// Makes a new key, and encrypts all secrets with it
     ///
-    /// A running server does it itself. Keep a copy of the key file: without it no secret can be
-    /// read.
+    /// If a server is running, it does the work. Keep a copy of the key file: without it no secret
+    /// can be read.
     Rotate,
     Create(api::Create),
     /// Lists your API keys
     List(api::List),
-    /// Revokes an API key, at once
+    /// Revokes an API key at once
     Revoke(api::Revoke),
 }
 
@@ -56,7 +56,7 @@ async fn rotate_here(place: Place, choice: &Choice) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// Rotates in the database, or asks the server that has it open.
+/// Rotates the keys in the database, or asks the server to do so if it has the database open.
 async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error> {
     match setup::open_store(config).await {
         Ok(store) => {
