@@ -1,4 +1,4 @@
-//! `holm login`: remembers a server and credentials for it.
+//! `holm login`: stores a server and credentials for it.
 
 use crate::client::contexts::{Context, Contexts, Credentials};
 use crate::client::{self, Choice, Client, sign_in};
@@ -11,10 +11,10 @@ use std::io::{BufRead, IsTerminal};
 
 /// Signs in to a server and remembers it
 ///
-/// Without a flag it shows a code to confirm in a browser.
+/// Without options, it shows a code to confirm in a browser.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Workspace to use; asked for when there are several
+    /// Workspace to use; if there are several, you are asked
     #[arg(value_name = "WORKSPACE")]
     name: Option<String>,
     /// Sign in with an API key, read from HOLM_API_KEY or standard input
@@ -24,12 +24,12 @@ pub(crate) struct Args {
     /// input
     #[arg(long)]
     client_credentials: bool,
-    /// Name under which to remember it; the address otherwise
+    /// Name for this server and account; by default the address
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
 
-/// What is asked when nothing names a server: the address of `holm up` without settings.
+/// Default server, which is where `holm up` listens without settings.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8700";
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
@@ -82,7 +82,8 @@ async fn credentials(args: &Args, server: &str) -> Result<Credentials, Error> {
     session
 }
 
-/// Secrets are not taken from arguments, which other users of the machine can see.
+/// Reads a secret from the environment or standard input, never from arguments, which other users
+/// of the machine can see.
 fn secret(variable: &str, what: &str) -> Result<String, Error> {
     if let Some(value) = std::env::var(variable).ok().filter(|value| !value.is_empty()) {
         return Ok(value);

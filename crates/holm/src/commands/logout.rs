@@ -9,7 +9,7 @@ use crate::term;
 /// Forgets the server and credentials in use
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Forget all of them
+    /// Forget all servers and credentials
     #[arg(long)]
     all: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     contexts.save()?;
     for context in gone {
         if let Credentials::Session { refresh_token, .. } = &context.credentials {
-            // The server may be gone for good; the session then ends by itself.
+            // If the server is gone for good, the session expires by itself.
             let (http, base) = (client::http_client()?, client::base(&context.server)?);
             if sign_in::revoke(&http, &base, refresh_token).await.is_err() {
                 term::note(format!(

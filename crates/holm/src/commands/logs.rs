@@ -1,4 +1,4 @@
-//! `holm logs`: what a workload wrote, and how its build went.
+//! `holm logs`: shows the output of workloads and their builds.
 
 use crate::client::Client;
 use crate::client::kinds;
@@ -25,31 +25,31 @@ pub(crate) struct Args {
     /// Task of the execution
     #[arg(value_name = "TASK")]
     task: Option<String>,
-    /// Go on showing what is written
+    /// Keep showing new lines
     #[arg(short, long)]
     follow: bool,
-    /// How far to look back, such as 30m; an hour, or 15 minutes with --follow
+    /// How far to look back, such as 30m; by default an hour, or 15 minutes with --follow
     #[arg(long, alias = "period", value_name = "LENGTH")]
     since: Option<Span>,
-    /// First moment, such as 2026-04-16T09:30:00Z
+    /// Start of the time window, such as 2026-04-16T09:30:00Z
     #[arg(long, conflicts_with = "since", value_name = "TIME")]
     start: Option<Timestamp>,
-    /// Moment to stop at
+    /// End of the time window
     #[arg(long, conflicts_with = "follow", value_name = "TIME")]
     end: Option<Timestamp>,
-    /// Only lines with this text
+    /// Only lines that contain this text
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// Only these, with commas: TRACE, DEBUG, INFO, WARNING, ERROR, FATAL, UNKNOWN
+    /// Only these levels, separated by commas: TRACE, DEBUG, INFO, WARNING, ERROR, FATAL, UNKNOWN
     #[arg(long, value_name = "NAMES", default_value = ALL_SEVERITIES)]
     severity: String,
-    /// Only lines of this trace
+    /// Only lines of the trace with this id
     #[arg(long, value_name = "ID")]
     trace: Option<String>,
-    /// Only the messages, without times
+    /// Show only messages, without times
     #[arg(long)]
     raw: bool,
-    /// For programs: each line as a JSON object with `timestamp`, `severity` and `message`
+    /// Print each line as a JSON object with `timestamp`, `severity` and `message`
     #[arg(long, conflicts_with = "raw")]
     json: bool,
 }
@@ -64,7 +64,7 @@ impl Args {
     }
 }
 
-/// How a line is shown.
+/// How lines are shown.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     Text,
@@ -75,7 +75,7 @@ enum Form {
 const KINDS: [&str; 6] = ["agents", "applications", "functions", "jobs", "models", "sandboxes"];
 const LOOK_BACK: Span = Span(Duration::from_secs(3600));
 const LOOK_BACK_FOLLOWING: Span = Span(Duration::from_secs(900));
-/// The server keeps no more; a longer window would only be slow.
+/// Longest time window. The server keeps no older logs, and longer windows would just be slow.
 const WINDOW_MAX: Span = Span(Duration::from_secs(3 * 86_400));
 const POLL: Duration = Duration::from_secs(2);
 
@@ -126,7 +126,7 @@ fn show(line: &Line, form: Form) {
         }
         Form::Text => {}
     }
-    // OpenTelemetry's numbers: 13 to 16 are warnings, 17 and more are errors.
+    // OpenTelemetry's severity numbers: 13 to 16 are warnings, 17 and above are errors.
     let style = match line.severity {
         17.. => Some(Style::Bad),
         13..=16 => Some(Style::Warning),

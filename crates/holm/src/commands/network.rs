@@ -1,4 +1,4 @@
-//! `holm network`: what a sandbox may reach.
+//! `holm network`: rules for what a sandbox may reach.
 
 use crate::client::Client;
 use crate::client::target::{Target, resolve};
@@ -16,8 +16,9 @@ const BYPASS: &str = "bypass";
 
 /// Shows and changes what a sandbox may reach
 ///
-/// A change holds when the command ends, also for what is connected already. PATTERN is a domain,
-/// `*.domain` for those below it, `*` for all, an address or a block of them, `METHOD:domain/path`.
+/// A change is in effect when the command returns, even for open connections. PATTERN is a domain,
+/// `*.domain` for everything below it, `*` for everything, an IP address or range, or
+/// `METHOD:domain/path`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm network show box
@@ -42,19 +43,19 @@ enum Command {
         #[arg(short, long, value_enum, default_value_t)]
         output: Format,
     },
-    /// Lets a sandbox reach what the patterns say, and nothing that no pattern allows
+    /// Allows a sandbox to reach what matches the patterns, and nothing that no pattern allows
     Allow {
         sandbox: String,
         #[arg(required = true, value_name = "PATTERN")]
         patterns: Vec<String>,
     },
-    /// Keeps a sandbox from what the patterns say
+    /// Forbids a sandbox to reach what matches the patterns
     Block {
         sandbox: String,
         #[arg(required = true, value_name = "PATTERN")]
         patterns: Vec<String>,
     },
-    /// Takes patterns from all lists of a sandbox
+    /// Removes patterns from all lists of a sandbox
     Drop {
         sandbox: String,
         #[arg(required = true, value_name = "PATTERN")]
@@ -94,7 +95,7 @@ async fn read(client: &mut Client, sandbox: &str) -> Result<(Target, Value), Err
     Ok((target, object))
 }
 
-/// Takes patterns from every list in both of its places.
+/// Removes patterns from every list, in both places where lists can be.
 fn drop_all(network: &mut Value, patterns: &[String]) {
     let is_one = |entry: &Value| patterns.iter().any(|pattern| entry == pattern);
     let drop = |list: Option<&mut Value>| {
@@ -123,7 +124,7 @@ fn show(spec: &Value, format: Format) {
     term::say(output::lines(&heading, shown));
 }
 
-/// Each rule, in the order in which they decide.
+/// Returns all rules, in the order in which they are applied.
 fn rows(network: &Value, vpc: Option<&str>) -> Vec<(&'static str, String)> {
     let texts = |list: &Value| -> Vec<String> {
         let entries = list.as_array().into_iter().flatten();

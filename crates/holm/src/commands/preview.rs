@@ -1,4 +1,4 @@
-//! `holm preview`: an address for a port of a sandbox.
+//! `holm preview`: gives a port of a sandbox a public address.
 
 use crate::client::target::resolve;
 use crate::client::{Client, kinds};
@@ -9,7 +9,7 @@ use crate::{term, world};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Gives a port of a sandbox an address, and prints it
+/// Creates an address for a port of a sandbox, and prints it
 ///
 /// Without --public a caller needs a token: `holm get sandbox NAME preview PREVIEW tokens`.
 #[derive(Debug, clap::Args)]
@@ -26,13 +26,13 @@ pub(crate) struct Args {
     /// Answer everybody, without a token
     #[arg(long)]
     public: bool,
-    /// Name of the preview; made of the port otherwise
+    /// Name of the preview; by default made from the port
     #[arg(long)]
     name: Option<String>,
-    /// First word of its host
+    /// First word of its host name
     #[arg(long, value_name = "WORD")]
     prefix: Option<String>,
-    /// How to show it; the address alone otherwise
+    /// How to show it; by default only the address
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let preview = match made {
         Err(Error::Answer { status: StatusCode::CONFLICT, message }) => {
             let there = client.find(&target.object(&name)?).await?;
-            // The same again is what was asked for; another one is not taken away.
+            // Asking for the same again succeeds; a different preview of this name is left alone.
             match there.filter(|there| is_same(there, &spec)) {
                 Some(there) => there,
                 None => return Err(Error::Answer { status: StatusCode::CONFLICT, message }),

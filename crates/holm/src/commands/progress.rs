@@ -1,4 +1,4 @@
-//! Showing that something takes its time; only on a terminal.
+//! Progress bars and spinners, shown only on a terminal.
 
 use crate::term;
 use images::{Digest, Progress, Step};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(120);
-/// Of a digest, as others show them.
+/// Digits of a digest to show, as other tools do.
 const DIGITS: usize = 12;
 
 pub(crate) fn spinner(message: &'static str) -> ProgressBar {
@@ -19,7 +19,7 @@ pub(crate) fn spinner(message: &'static str) -> ProgressBar {
     bar
 }
 
-/// A count of work whose end is not known beforehand.
+/// Returns a counter for work of unknown size.
 pub(crate) fn counter(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::no_length().with_message(message);
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}: {human_pos}") {
@@ -28,7 +28,7 @@ pub(crate) fn counter(message: &'static str) -> ProgressBar {
     bar
 }
 
-/// A share of a whole, with a message of what came of it so far.
+/// Returns a bar for a share of a whole, with a message about the results so far.
 pub(crate) fn share(whole: u64) -> ProgressBar {
     let bar = ProgressBar::new(whole);
     if let Ok(style) =
@@ -39,7 +39,7 @@ pub(crate) fn share(whole: u64) -> ProgressBar {
     bar
 }
 
-/// The steps of making images, one bar for each image.
+/// Bar for the steps of making images.
 pub(crate) struct Steps {
     bar: ProgressBar,
     shown: Cell<usize>,
@@ -73,20 +73,20 @@ impl Steps {
         self.bar.set_message(step.what.to_owned());
     }
 
-    /// Answers how many steps there were.
+    /// Clears the bar and returns the number of steps shown.
     pub(crate) fn finish(self) -> usize {
         self.bar.finish_and_clear();
         self.shown.get()
     }
 }
 
-/// The tasks of an execution as a bar, or as lines where there is no terminal.
+/// Shows the tasks of an execution as a bar, or as lines if there is no terminal.
 pub(crate) struct Tasks {
     bar: ProgressBar,
     last: RefCell<Option<(Instant, String)>>,
 }
 
-/// A line for each change would be too many.
+/// Shortest time between two lines; one for each change would be too many.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 impl Tasks {
@@ -95,7 +95,7 @@ impl Tasks {
         let form = "{prefix} [{bar:30}] {human_pos} of {human_len} {elapsed} {per_sec} {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(form) {
             let rate = |state: &ProgressState, w: &mut dyn fmt::Write| {
-                // What cannot be written is only not shown.
+                // A failed write just shows no rate.
                 let _ = write!(w, "{:.1}/s", state.per_sec());
             };
             bar.set_style(style.with_key("per_sec", rate).progress_chars("=> "));
@@ -120,7 +120,7 @@ impl Tasks {
         }
     }
 
-    /// Says something above the bar.
+    /// Prints a line above the bar.
     pub(crate) fn note(&self, line: &str) {
         self.bar.suspend(|| term::note(line));
     }
@@ -144,7 +144,7 @@ fn comma(rest: &str) -> &'static str {
     if rest.is_empty() { "" } else { ", " }
 }
 
-/// The layers of an image on their way here, one bar for each.
+/// Bars for the layers of an image being downloaded, one for each.
 pub(crate) struct Layers {
     all: MultiProgress,
     bars: Mutex<HashMap<Digest, ProgressBar>>,
@@ -156,7 +156,7 @@ impl Layers {
     }
 
     pub(crate) fn show(&self, progress: Progress) {
-        // Bars are only shown: one that was lost in a panic is no reason for another.
+        // Bars are only decoration, so a panic that poisoned the lock does not matter.
         let mut bars = self.bars.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Layer { layer, bytes, here } => {
@@ -185,12 +185,12 @@ impl Layers {
     }
 
     pub(crate) fn finish(self) {
-        // A terminal that went away does not matter any more.
+        // It does not matter if the terminal is gone.
         let _ = self.all.clear();
     }
 }
 
-/// Bytes on their way, as a bar.
+/// Bar for a transfer in bytes.
 pub(crate) struct Bytes {
     bar: ProgressBar,
 }
@@ -210,7 +210,7 @@ impl Bytes {
         self.bar.inc(bytes);
     }
 
-    /// What has to come again.
+    /// Takes back bytes that have to be transferred again.
     pub(crate) fn take_back(&self, bytes: u64) {
         self.bar.set_position(self.bar.position().saturating_sub(bytes));
     }

@@ -1,4 +1,4 @@
-//! `holm push`: makes an image of a project, without running it.
+//! `holm push`: builds an image of a project without running it.
 
 use super::deploy::follow::{Followed, status_of, to_the_end};
 use super::deploy::poller::{Before, Guard};
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::cell::Cell;
 use std::path::PathBuf;
 
-/// Builds the project of a folder as an image of the workspace, or takes one from a registry
+/// Builds the project in a folder as an image of the workspace, or copies one from a registry
 ///
 /// Prints the reference of the image, such as `agent/helper:3f9c0a`. Nothing is run.
 #[derive(Debug, clap::Args)]
@@ -34,16 +34,16 @@ pub(crate) struct Args {
     /// Folder of the project
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Name; that of `blaxel.toml` otherwise
+    /// Name; by default that in `blaxel.toml`
     #[arg(short, long)]
     name: Option<String>,
-    /// agent, function, job, sandbox or application; that of `blaxel.toml` otherwise, or sandbox
+    /// agent, function, job, sandbox or application; by default that in `blaxel.toml`, or sandbox
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// An image of a registry, in place of the folder
+    /// Image in a registry to copy, instead of building the folder
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// Credentials of registries: the file that `docker login` writes
+    /// File of registry credentials, as `docker login` writes it
     #[arg(long, value_name = "FILE")]
     docker_config: Option<PathBuf>,
     /// Credentials of one registry, HOST=USER, with the password in HOLM_REGISTRY_PASSWORD
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     /// How long to wait
     #[arg(long, default_value = "1h", value_name = "LENGTH")]
     timeout: Span,
-    /// How to show the image; its reference alone otherwise
+    /// How to show the image; by default only its reference
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -124,7 +124,7 @@ async fn build(
     to_the_end(followed, guard, client).await
 }
 
-/// What runs the image: its newest tag, or what the server calls it.
+/// Returns the reference to run: that in the answer, or else the newest tag.
 fn reference(kind: Deployed, name: &str, image: &Value) -> String {
     if let Some(reference) = image.get("image").and_then(Value::as_str) {
         return reference.to_owned();

@@ -1,4 +1,4 @@
-//! `holm requests`: how many requests deployments have had, and how long they took.
+//! `holm requests`: request counts and latencies of deployments.
 
 use crate::client::{Client, kinds, target};
 use crate::commands::usage::window;
@@ -10,24 +10,24 @@ use serde_json::Value;
 use std::time::Duration;
 use types::wire::{RequestAnswer, RequestCounts, WorkloadRequests};
 
-/// Shows how many requests deployments have had, how many failed, and how long they took
+/// Shows how many requests deployments had, how many failed, and how long they took
 ///
-/// All that there was since the server started, or of a time. The server keeps the last hour
-/// minute by minute, unless it is set otherwise. Times are upper bounds.
+/// Counts from the start of the server, or within a time window. By default the server keeps counts
+/// by the minute for the last hour. Latencies are upper bounds.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm requests
   holm requests agent helper --since 10m
   holm requests app --watch")]
 pub(crate) struct Args {
-    /// agent, application or function; all three otherwise
+    /// agent, application or function; by default all three
     kind: Option<String>,
-    /// Names; all of the kind otherwise
+    /// Names; by default all of the kind
     names: Vec<String>,
-    /// Begin: how long ago, such as 10m, or a time such as 2026-04-16T09:30:00Z
+    /// Start of the window: an age such as 10m, or a time such as 2026-04-16T09:30:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// End, not included; now otherwise
+    /// End of the window, not included; by default now
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// How to show them
@@ -39,11 +39,11 @@ pub(crate) struct Args {
 }
 
 const COUNTED: [&str; 3] = ["agents", "applications", "functions"];
-/// The server takes no more names at a time.
+/// Most names that the server accepts in one request.
 const NAMES_AT_ONCE: usize = 20;
 const POLL: Duration = Duration::from_secs(2);
 
-/// A deployment with its numbers.
+/// A deployment and its counts.
 struct Line {
     kind: &'static str,
     name: String,
@@ -79,7 +79,7 @@ fn kinds_of(word: Option<&str>) -> Result<Vec<&'static str>, Error> {
     )))
 }
 
-/// The ends of the window as the interface takes them. How long ago is read anew at each look.
+/// Ends of the window in the form of the API. Ages are converted anew for each request.
 struct Window {
     start: Option<String>,
     end: Option<String>,
@@ -151,7 +151,7 @@ fn show(lines: &[Line], format: Format) {
 }
 
 impl Line {
-    /// The whole, then each revision where several serve.
+    /// Returns a row for the whole, then one for each revision if several serve.
     fn rows(&self) -> Vec<Vec<String>> {
         let front = |revision: &str, replicas: String| {
             [self.kind, &self.name, revision, &replicas].map(term::harmless).to_vec()

@@ -12,8 +12,8 @@ use store::Store;
 
 /// Fills an empty database from a backup
 ///
-/// The backup may come from SQLite or PostgreSQL. A damaged or newer one is refused before anything
-/// is written.
+/// The backup can come from SQLite or PostgreSQL. A backup that is damaged, or from a newer
+/// version, is refused before anything is written.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File that `holm backup` wrote

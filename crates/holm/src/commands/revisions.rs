@@ -1,4 +1,4 @@
-//! `holm revisions`: what a deployment was before.
+//! `holm revisions`: lists the revisions of a deployment.
 
 use crate::client::{Client, target};
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::{term, world};
 
 /// Shows the revisions of an agent, application, function, job or model
 ///
-/// `holm rollback` has an earlier one serve again.
+/// Use `holm rollback` to make an earlier one serve again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm revisions agent helper

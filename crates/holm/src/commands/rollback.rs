@@ -1,4 +1,4 @@
-//! `holm rollback`: has an earlier revision serve again.
+//! `holm rollback`: makes an earlier revision serve again.
 
 use super::deploy::follow::{reason, status_of};
 use super::progress;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Has an earlier revision serve again
+/// Makes an earlier revision serve again
 ///
-/// Waits until it does; what serves now serves on until then.
+/// Waits until it does. The current revision keeps serving until then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm rollback agent helper             # the one that served before
@@ -26,12 +26,12 @@ pub(crate) struct Args {
     /// agent, application, function, job or model
     kind: String,
     name: String,
-    /// Id of the revision; the one that served before otherwise
+    /// Id of the revision; by default the one that served before
     revision: Option<String>,
     /// How long to wait
     #[arg(long, default_value = "15m", value_name = "LENGTH")]
     timeout: Span,
-    /// How to show what serves then; not at all otherwise
+    /// How to show the result; by default not at all
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -75,7 +75,8 @@ fn is(revision: &Value, what: &str) -> bool {
     revision.get(what).is_some_and(|is| is == true)
 }
 
-/// The named one, or the one that served before; else the newest that does not serve.
+/// Chooses the named revision, or the one that served before, or else the newest that does not
+/// serve.
 fn choose(revisions: &[Value], wanted: Option<&str>) -> Result<String, Error> {
     if let Some(wanted) = wanted {
         let ids: Vec<_> = revisions.iter().filter_map(id_of).collect();

@@ -1,4 +1,4 @@
-//! `holm snapshot`: the files of a sandbox as they are now.
+//! `holm snapshot`: takes snapshots of sandboxes.
 
 use super::progress;
 use crate::client::Client;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// Takes a snapshot of a sandbox
 ///
-/// It has the files of the sandbox, not its memory and processes, and outlives it.
+/// A snapshot has the sandbox's files, not its memory and processes, and outlives the sandbox.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm snapshot box --name before
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
   holm fork sbx/box sbx/second --snapshot before")]
 pub(crate) struct Args {
     sandbox: String,
-    /// What to call it; each of a sandbox has another
+    /// Name, which no other snapshot of the sandbox may have
     #[arg(long)]
     name: Option<String>,
-    /// How to show it; only its id otherwise
+    /// How to show it; by default only its id
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

@@ -1,4 +1,4 @@
-//! `holm token`: a bearer for other programs.
+//! `holm token`: prints a bearer token for other programs.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use crate::term;
 pub(crate) struct Args {}
 
 pub(crate) async fn run(Args {}: Args, mut client: Client) -> Result<Exit, Error> {
-    // A token that the server does not take would only fail later and further away.
+    // Checked here, since a bad token would only fail later and elsewhere.
     match client.workspace().map(str::to_owned) {
         Some(workspace) => client.get(&format!("workspaces/{workspace}"), &[]).await?,
         None => client.get("workspaces", &[]).await?,

@@ -12,16 +12,16 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// What this process does; repeat for several
+    /// Role of this process; repeat for several
     #[arg(long = "role", value_enum, value_name = "ROLE")]
     roles: Vec<Role>,
     /// Address and port to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Folder of everything that Holm keeps
+    /// Data folder
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// Where callers reach this server
+    /// Address at which callers reach this server
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Print the address, and at the first start the key, as one line of JSON
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// For whom it is printed what the server is reached by.
+/// Form in which the server prints how to reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Greeting {
     Text,
@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     server::run(config, greeting).await
 }
 
-/// A process that only seems to serve is worse than one that does not start.
+/// Refuses roles that are not supported: not to start is better than only seeming to serve.
 fn served(roles: &[Role]) -> Result<(), Error> {
     if roles.contains(&Role::Api) {
         return Ok(());

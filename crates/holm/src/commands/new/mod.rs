@@ -1,4 +1,4 @@
-//! `holm new`: the beginning of a project.
+//! `holm new`: starts a project from a template.
 
 mod templates;
 
@@ -10,10 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use templates::{TEMPLATES, Template};
 
-/// Begins a project in a new folder
+/// Starts a project in a new folder
 ///
-/// The project has a `blaxel.toml`, a `Dockerfile` and one small program without dependencies:
-/// `holm serve` runs it here, `holm deploy` on the server.
+/// The project has a `blaxel.toml`, a `Dockerfile` and one small program without dependencies. Run
+/// it on this machine with `holm serve`, and on the server with `holm deploy`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm new agent helper
@@ -23,12 +23,12 @@ pub(crate) struct Args {
     /// agent, function (an MCP server), application, job or sandbox
     #[arg(required_unless_present = "list")]
     kind: Option<String>,
-    /// Folder to make, whose name is that of the project; called after the kind otherwise
+    /// Folder to make, which names the project; by default the name of the kind
     folder: Option<PathBuf>,
     /// Language: python or node
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
-    /// Only list what there is
+    /// Only list the templates
     #[arg(long)]
     list: bool,
 }
@@ -70,7 +70,7 @@ fn choose(kind: &str, language: Option<&str>) -> Result<&'static Template, Error
     found.ok_or_else(known)
 }
 
-/// Names are words of small letters, digits and hyphens.
+/// Returns the project's name, which may have lower-case letters, digits and hyphens.
 fn name_of(folder: &Path) -> Result<String, Error> {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -89,7 +89,7 @@ fn name_of(folder: &Path) -> Result<String, Error> {
     Err(Error::Usage(message))
 }
 
-/// Only into a folder that is empty or not there: what somebody wrote is never written over.
+/// Writes the files, but only into an empty or new folder, so that nothing is ever overwritten.
 fn write(template: &Template, folder: &Path, name: &str) -> Result<(), Error> {
     let act = |path: &Path| Error::io(format!("write {}", path.display()));
     fs::create_dir_all(folder).map_err(act(folder))?;

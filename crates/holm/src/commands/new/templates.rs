@@ -1,6 +1,6 @@
-//! The projects that this program brings along. They need nothing but what the base image has.
+//! Built-in project templates. They need only what the base image contains.
 
-/// A file: its path and its text, in which `{{name}}` stands for the name of the project.
+/// A file's path and text. `{{name}}` in the text stands for the name of the project.
 type File = (&'static str, &'static str);
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ macro_rules! template {
     };
 }
 
-/// The first of a kind is the usual one.
+/// The first template of each kind is the default.
 pub(super) const TEMPLATES: &[Template] = &[
     template!("agent", "python", "agent-python", "main.py"),
     template!("agent", "node", "agent-node", "main.js"),

@@ -1,4 +1,4 @@
-//! One request from here to a port of a sandbox, and its answer back.
+//! Forwarding of one request to a port of a sandbox, and of its answer.
 
 use crate::client::workload::Workload;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use reqwest::Body;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Of a single connection, or about who asks, which the sandbox is told anew.
+/// Headers that belong to a single connection, or that are set anew for the sandbox.
 static NOT_PASSED: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -23,16 +23,16 @@ static NOT_PASSED: [HeaderName; 9] = [
     header::UPGRADE,
 ];
 
-/// What the gateway adds where workloads share an origin. Here each port is an origin of its own,
-/// and the page would only lose its cookies and its storage.
+/// Policy that the gateway adds to pages of workloads that share an origin. Here each port is an
+/// origin of its own, so the policy would only cost the page its cookies and storage.
 const CONFINED: &str =
     "sandbox allow-scripts allow-forms allow-modals allow-popups allow-downloads";
 
-/// A way from a port here to one there.
+/// The link from a local port to one of the sandbox.
 pub(super) struct Forward {
     pub(super) sandbox: Arc<Workload>,
     pub(super) port: u16,
-    /// Whether it listens to this machine alone.
+    /// True if it listens on a loopback address only.
     pub(super) is_local: bool,
 }
 
@@ -79,7 +79,7 @@ impl Forward {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
                 headers.insert(header::UPGRADE, protocol);
                 tokio::spawn(async move {
-                    // Either side ends the exchange by going away.
+                    // The exchange ends when either side goes away.
                     let (Ok(here), Ok(mut there)) = (taken.await, response.upgrade().await) else {
                         return;
                     };
@@ -92,7 +92,8 @@ impl Forward {
         Ok(answer)
     }
 
-    /// What the sandbox answers as if it answered at the root, where the caller takes it to be.
+    /// Rewrites headers of an answer as if the sandbox served at the root, since that is what the
+    /// caller sees.
     fn back(&self, headers: HeaderMap) -> HeaderMap {
         let mut headers = passed(headers);
         let place = format!("{}/port/{}", path_of(self.sandbox.url()), self.port);
@@ -133,7 +134,8 @@ fn passed(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// A page of somebody else's can have its own name lead to this machine. Its requests still name it.
+/// True if a request's `Host` is a name of this machine. A malicious page can make its own domain
+/// resolve to this machine (DNS rebinding), but its requests still have that domain in `Host`.
 fn names_this_machine(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let Some(authority) = host.and_then(|host| host.parse::<Authority>().ok()) else {

@@ -1,4 +1,4 @@
-//! `holm port-forward`: ports of a sandbox as ports of this machine.
+//! `holm port-forward`: makes ports of a sandbox available on this machine.
 
 mod forward;
 
@@ -21,10 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// Makes ports of a sandbox ports of this machine
+/// Makes ports of a sandbox available on this machine
 ///
-/// HTTP and WebSocket pass, with your credentials. Other protocols over TCP, such as those of
-/// databases, cannot: the interface of sandboxes has no way for them.
+/// HTTP and WebSocket are forwarded with your credentials. Other TCP protocols, such as those of
+/// databases, cannot be: the sandboxes' API does not support them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm port-forward box 3000            # http://127.0.0.1:3000
@@ -32,17 +32,17 @@ use tokio::time::sleep;
 pub(crate) struct Args {
     /// Name of the sandbox
     sandbox: String,
-    /// LOCAL:REMOTE, or one number for both; without LOCAL a free port is taken
+    /// LOCAL:REMOTE, or one number for both; without LOCAL, any free port
     #[arg(required = true, value_name = "[LOCAL:]REMOTE")]
     ports: Vec<String>,
-    /// Address to listen on. Whoever reaches it reaches the sandbox with your credentials
+    /// Address to listen on. Anybody who can reach it can use the sandbox with your credentials
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     address: IpAddr,
 }
 
-/// More connections wait to be accepted.
+/// Further connections wait to be accepted.
 const CONNECTIONS_MAX: usize = 256;
-/// After a failure to accept, which lack of memory or descriptors causes.
+/// Pause after `accept` fails, for example for lack of memory or file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -79,7 +79,7 @@ fn read(text: &str) -> Result<(u16, u16), Error> {
 async fn listen(listener: TcpListener, forward: Arc<Forward>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(place) = room.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             sleep(PAUSE).await;

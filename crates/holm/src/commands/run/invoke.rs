@@ -1,4 +1,4 @@
-//! `holm run agent …`: a request to a workload.
+//! `holm run agent …`: sends a request to a workload.
 
 use super::{Args, read_file};
 use crate::characters::Characters;
@@ -41,7 +41,7 @@ pub(super) async fn run(args: Args, kind: &'static Kind, client: Client) -> Resu
     print(&workload, response).await
 }
 
-/// A sub-path with the parameters behind it.
+/// Returns the path with the query parameters.
 fn path(args: &Args) -> Result<String, Error> {
     let path = args.path.clone().unwrap_or_default();
     if !path.is_empty() && !path.starts_with(['/', '?']) {
@@ -63,12 +63,12 @@ fn headers(given: &[String]) -> Result<Vec<(HeaderName, HeaderValue)>, Error> {
         let (name, value) = text.split_once(':')?;
         Some((name.trim().parse().ok()?, value.trim().parse().ok()?))
     };
-    // Its text may be a secret, so it is not repeated.
+    // The text may contain a secret, so it is not repeated.
     let wrong = || Error::Usage("--header must be NAME:VALUE".into());
     given.iter().map(|text| read(text).ok_or_else(wrong)).collect()
 }
 
-/// Agents and functions are called, all others are looked at, unless something is sent.
+/// Returns the method: by default POST if data is sent or the kind is meant to be called, else GET.
 fn method(args: &Args, kind: &Kind) -> Result<Method, Error> {
     match &args.method {
         Some(method) => Method::from_bytes(method.to_ascii_uppercase().as_bytes())
@@ -79,7 +79,7 @@ fn method(args: &Args, kind: &Kind) -> Result<Method, Error> {
     }
 }
 
-/// The answer as it comes: exact bytes for programs, harmless text for a terminal.
+/// Prints the answer as it arrives: exact bytes for programs, harmless text for a terminal.
 async fn print(workload: &Workload, mut response: Response) -> Result<Exit, Error> {
     let (is_terminal, mut characters) = (io::stdout().is_terminal(), Characters::default());
     let mut ends_line = true;
@@ -91,7 +91,7 @@ async fn print(workload: &Workload, mut response: Response) -> Result<Exit, Erro
         }
         let mut out = io::stdout().lock();
         if out.write_all(&piece).and_then(|()| out.flush()).is_err() {
-            // Whoever read has gone, as `head` does.
+            // The reader has closed the pipe, as `head` does.
             return Ok(Exit::Success);
         }
     }

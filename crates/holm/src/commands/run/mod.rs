@@ -1,4 +1,4 @@
-//! `holm run`: executes a job and follows it, or sends a request to what answers some.
+//! `holm run`: runs a job and follows it, or sends a request to a workload.
 
 mod invoke;
 mod status;
@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-/// Executes a job, or sends a request to an agent, function, application, model or sandbox
+/// Runs a job, or sends a request to an agent, function, application, model or sandbox
 ///
-/// Of a job it prints the id of the execution. On a terminal, and with --wait, it stays until the
-/// execution has ended and shows how far it is; the exit code then is 0 when it succeeded, 1 when it
-/// failed and 13 when it was cancelled. Of all others it prints the answer as it comes.
+/// For a job it prints the id of the execution. On a terminal, and with --wait, it then shows
+/// progress until the execution has ended; the exit code is 0 if it succeeded, 1 if it failed and
+/// 13 if it was cancelled. For other kinds it prints the answer as it arrives.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm run job nightly --data '[{\"city\": \"Bonn\"}]'
@@ -28,45 +28,46 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// What to run: job, agent, function, application, model or sandbox
     kind: String,
-    /// Its name
+    /// Name of the object
     name: String,
-    /// What to send, as JSON. For a job `{"tasks": [{"key": "value"}, …]}`, or the list of tasks alone
+    /// Data to send, as JSON. For a job `{"tasks": [{"key": "value"}, …]}`, or only the list of
+    /// tasks
     ///
-    /// Without it a job has one task, without arguments.
+    /// Without data, a job has one task without arguments.
     #[arg(short, long, value_name = "JSON", conflicts_with = "file")]
     data: Option<String>,
-    /// File with the same; `-` is standard input
+    /// File with the data; `-` is standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A variable set over those of the job. Others on this machine can see it: put secrets into
-    /// `env` of the file
+    /// A variable that overrides the job's. Other users of this machine can see it, so put secrets
+    /// into `env` of the file
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Megabytes of each task, at most those of the job
+    /// Memory of each task in megabytes, at most that of the job
     #[arg(long, value_name = "MB")]
     memory: Option<i64>,
-    /// An id of your own for the execution
+    /// Id for the execution
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Fail when there is no room for it now
+    /// Fail if there is no free capacity now
     #[arg(long)]
     no_queue: bool,
-    /// Stay until the execution has ended
+    /// Wait until the execution has ended
     #[arg(long, conflicts_with = "detach")]
     wait: bool,
-    /// Do not stay, also on a terminal
+    /// Do not wait, even on a terminal
     #[arg(long)]
     detach: bool,
-    /// Where to, below the address of what is asked
+    /// Path below the address of the workload
     #[arg(long, value_name = "PATH", help_heading = FOR_REQUESTS)]
     path: Option<String>,
-    /// Method of the request; POST for agents, functions and models, and with data
+    /// Method of the request; by default POST for agents, functions and models, and if data is sent
     #[arg(long, help_heading = FOR_REQUESTS)]
     method: Option<String>,
     /// A header of the request
     #[arg(long, value_name = "NAME:VALUE", help_heading = FOR_REQUESTS)]
     header: Vec<String>,
-    /// A parameter of the query
+    /// A query parameter
     #[arg(long, value_name = "NAME=VALUE", help_heading = FOR_REQUESTS)]
     params: Vec<String>,
 }
@@ -143,7 +144,7 @@ fn body(args: &Args) -> Result<Value, Error> {
         let env = env.as_object_mut().ok_or_else(wrong)?;
         for variable in &args.env {
             let parts = variable.split_once('=').filter(|(name, _)| !name.is_empty());
-            // Its text may be a secret, so it is not repeated.
+            // The text may contain a secret, so it is not repeated.
             let (name, value) =
                 parts.ok_or_else(|| Error::Usage("--env must be NAME=VALUE".into()))?;
             env.insert(name.to_owned(), value.into());
@@ -162,7 +163,7 @@ fn read_file(file: &Path) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A request, or the tasks of one.
+/// Reads a request, or only its list of tasks.
 fn read_data(place: &str, text: &str) -> Result<Map<String, Value>, Error> {
     let wrong = |message: String| Error::Document { place: place.to_owned(), message };
     match serde_json::from_str(text) {

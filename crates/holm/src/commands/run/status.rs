@@ -1,9 +1,9 @@
-//! What an answer says of an execution.
+//! The status of an execution, as read from the API.
 
 use crate::exit::Exit;
 use serde_json::Value;
 
-/// How far an execution is.
+/// Progress of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) word: String,
@@ -31,12 +31,12 @@ impl Status {
         }
     }
 
-    /// Tasks that have ended for good.
+    /// Returns the number of tasks that have finally ended.
     pub(super) fn ended(&self) -> u64 {
         self.succeeded + self.failed + self.cancelled
     }
 
-    /// The exit code, once the execution has ended.
+    /// Returns the exit code once the execution has ended.
     pub(super) fn exit(&self) -> Option<Exit> {
         match self.word.as_str() {
             "succeeded" | "completed" => Some(Exit::Success),
@@ -46,7 +46,7 @@ impl Status {
         }
     }
 
-    /// All but how many have succeeded, which is said elsewhere.
+    /// Lists all counts but that of successes, which is shown elsewhere.
     pub(super) fn counts(&self) -> String {
         let counts = [
             (self.running, "running"),
@@ -62,7 +62,7 @@ impl Status {
         told.join(", ")
     }
 
-    /// All in one line, such as `running: 3 of 20 succeeded, 4 running`.
+    /// Returns everything in one line, such as `running: 3 of 20 succeeded, 4 running`.
     pub(super) fn line(&self) -> String {
         let counts = self.counts();
         let comma = if counts.is_empty() { "" } else { ", " };
@@ -75,7 +75,7 @@ pub(super) fn task_has_ended(task: &Value) -> bool {
     status.is_some_and(|status| ["succeeded", "failed", "cancelled"].contains(&status))
 }
 
-/// A task that has failed.
+/// A failed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) task: String,
@@ -83,7 +83,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Of a task, if it failed.
+    /// Reads the failure of a task; `None` if it did not fail.
     pub(super) fn read(task: &Value) -> Option<Self> {
         if task.get("status")?.as_str()? != "failed" {
             return None;

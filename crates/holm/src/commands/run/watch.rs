@@ -1,4 +1,4 @@
-//! Following an execution to its end: a bar on a terminal, lines elsewhere.
+//! Waiting for an execution to end, with a bar on a terminal and lines elsewhere.
 
 use super::status::{self, Failure, Status};
 use crate::client::Client;
@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 const POLL: Duration = Duration::from_millis(500);
-/// Failures that are told one by one.
+/// Most failures that are shown one by one.
 const FAILURES_TOLD: usize = 20;
-/// Pages of tasks that one look for new failures reads.
+/// Most pages of tasks that are read in one round.
 const TASK_PAGES: usize = 10;
 
-/// What is followed.
+/// The execution to follow.
 pub(super) struct Execution {
     pub(super) job: String,
     pub(super) id: String,
@@ -27,7 +27,7 @@ pub(super) async fn to_the_end(execution: &Execution, client: &mut Client) -> Re
     let watching = watch(execution, client);
     tokio::select! {
         exit = watching => exit,
-        // A failure to hear of signals is no reason to stop watching, so only a signal ends it.
+        // If signals cannot be listened for, watching goes on; only a real signal ends it.
         Ok(()) = tokio::signal::ctrl_c() => {
             let Execution { job, id, .. } = execution;
             term::note(format!(
@@ -73,17 +73,17 @@ fn finish(status: &Status, told: &Told, exit: Exit) {
     term::note(format!("{}:{counts}", term::styled_note(style, word)));
 }
 
-/// Failures that were told.
+/// Failures that were shown.
 #[derive(Default)]
 struct Told {
     tasks: HashSet<String>,
-    /// Of how many failures there was a look.
+    /// The number of failures when tasks were last read.
     looked_at: u64,
-    /// The first page on which not all tasks had ended.
+    /// Cursor of the first page with tasks that had not ended.
     from: String,
 }
 
-/// What cannot be told now is told at the next look.
+/// Shows new failures. If they cannot be read now, the next round tries again.
 async fn tell_failures(
     execution: &Execution,
     told: &mut Told,

@@ -1,5 +1,5 @@
-//! Whether the files of a project have changed. They are looked at again and again: a project has
-//! few, and this way needs nothing of the file system.
+//! Detection of changes in a project's files. The files are polled, since a project has few of them
+//! and polling works on every file system.
 
 use crate::error::Error;
 use crate::project::folder::Entry;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
 const LOOK: Duration = Duration::from_millis(500);
-/// Changes come in a burst; so long nothing must have changed after one.
+/// How long nothing may change before a burst of changes counts as over.
 const QUIET: Duration = Duration::from_millis(200);
 
 pub(super) struct Changes {
@@ -24,7 +24,7 @@ impl Changes {
         Ok(Self { folder: folder.to_owned(), seen: look(folder)? })
     }
 
-    /// Waits until a file was changed, made or removed.
+    /// Waits until a file was changed, added or removed.
     pub(super) async fn next(&mut self) -> Result<(), Error> {
         loop {
             sleep(LOOK).await;

@@ -21,11 +21,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-/// Runs the project of a folder on this machine
+/// Runs the project in a folder on this machine
 ///
-/// Runs `[entrypoint] dev` of `blaxel.toml`, else `prod`, else the usual script of `package.json`,
-/// else `main.py` or `main.js`, with the variables that it would find on the server: HOST, PORT,
-/// BL_NAME, BL_TYPE and BL_WORKSPACE, those of `[env]` and those of `.env`.
+/// Runs `[entrypoint] dev` of `blaxel.toml`, or `prod`, or the usual script of `package.json`, or
+/// `main.py` or `main.js`. The program gets the variables that it would have on the server (HOST,
+/// PORT, BL_NAME, BL_TYPE and BL_WORKSPACE), and those of `[env]` and `.env`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm serve --watch
@@ -40,10 +40,10 @@ pub(crate) struct Args {
     /// Address for the program to listen on
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
-    /// Start it again whenever a file changes
+    /// Restart it whenever a file changes
     #[arg(long, alias = "hotreload")]
     watch: bool,
-    /// File of NAME=VALUE lines for the program; `.env` of the folder otherwise
+    /// File of NAME=VALUE lines for the program; by default `.env` in the folder
     #[arg(short, long, value_name = "FILE")]
     env_file: Vec<PathBuf>,
 }
@@ -71,7 +71,7 @@ enum Next {
     End(Exit),
 }
 
-/// Waits until the program has to be started again, or is not to run any more.
+/// Waits until the program has to be restarted, or the command should end.
 async fn attend(
     group: &mut Group,
     changes: &mut Option<Changes>,
@@ -99,7 +99,7 @@ async fn change(changes: &mut Option<Changes>) -> Result<(), Error> {
     }
 }
 
-/// As shells tell it.
+/// Returns the exit status as shells report it.
 fn number(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| signal.saturating_add(128));
     signal.or(status.code()).and_then(|number| u8::try_from(number).ok()).unwrap_or(u8::MAX)
@@ -144,7 +144,7 @@ fn folder_name(folder: &Path) -> Option<String> {
     folder.canonicalize().ok()?.file_name()?.to_str().map(str::to_owned)
 }
 
-/// The one that is chosen, if one is; nothing is asked of a server.
+/// Returns the chosen workspace, if any, without asking a server.
 fn workspace(choice: &Choice) -> Result<Option<String>, Error> {
     if let Some(name) = &choice.workspace {
         return Ok(Some(name.clone()));

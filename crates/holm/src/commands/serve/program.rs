@@ -1,4 +1,4 @@
-//! What a project runs, and the process that does.
+//! The program of a project: what to run, and its processes.
 
 use crate::error::Error;
 use crate::project::manifest::Manifest;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// What asked programs to end get for it.
+/// How long programs have to end once asked.
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A line for the shell: what `blaxel.toml` says, or what the files of the folder suggest.
+/// Returns the shell command: what `blaxel.toml` says, or what the files in the folder suggest.
 pub(super) fn line(folder: &Path, manifest: &Manifest) -> Result<String, Error> {
     let entry = &manifest.entrypoint;
     if let Some(line) = entry.dev.as_ref().or(entry.prod.as_ref()) {
@@ -45,14 +45,14 @@ pub(super) fn line(folder: &Path, manifest: &Manifest) -> Result<String, Error> 
     })
 }
 
-/// The first of the usual scripts that a package has.
+/// Returns the first of the usual scripts that a package has.
 fn script(file: &Path) -> Option<&'static str> {
     let text = std::fs::read_to_string(file).ok()?;
     let package: serde_json::Value = serde_json::from_str(&text).ok()?;
     ["dev", "start", "prod"].into_iter().find(|name| package["scripts"].get(name).is_some())
 }
 
-/// A program with all that it starts, as one group of processes.
+/// A program and all its children, as one process group.
 pub(super) struct Group {
     child: Child,
     id: Option<Pid>,
@@ -66,7 +66,8 @@ impl Group {
     ) -> Result<Self, Error> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(line).current_dir(folder).envs(variables).stdin(Stdio::null());
-        // Ctrl-C reaches this program alone, which then ends the group in order.
+        // In a group of its own, so that Ctrl-C reaches only this program, which then ends the
+        // group cleanly.
         let child = command.process_group(0).spawn().map_err(Error::io(format!("run `{line}`")))?;
         let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         Ok(Self { child, id })
@@ -76,10 +77,10 @@ impl Group {
         self.child.wait().await.map_err(Error::io("wait for the program"))
     }
 
-    /// Asks all of it to end, and ends what has not done so in time.
+    /// Asks all processes of the group to end, and kills those that do not in time.
     pub(super) async fn end(mut self) {
         let Some(id) = self.id else { return };
-        // A group that has gone needs no signal.
+        // A group that is gone needs no signal.
         let _ = kill_process_group(id, Signal::TERM);
         let until = Instant::now() + GRACE;
         let _ = timeout(GRACE, self.child.wait()).await;
@@ -90,7 +91,7 @@ impl Group {
     }
 }
 
-/// Waits until nothing of the group is left, or for so long.
+/// Waits until the group is gone, but no longer than `until`.
 async fn gone(id: Pid, until: Instant) {
     while test_kill_process_group(id).is_ok() && Instant::now() < until {
         sleep(LOOK).await;

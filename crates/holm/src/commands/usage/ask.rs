@@ -1,4 +1,4 @@
-//! Asking the server for usage, page after page.
+//! Requests for usage, page by page.
 
 use super::Scope;
 use crate::client::Client;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use types::Timestamp;
 use types::wire::AccountMetrics;
 
-/// A server that never comes to an end is not asked for ever.
+/// Most pages that are read, in case a server never ends.
 const PAGES_MAX: usize = 100_000;
 
-/// What is asked.
+/// What to ask for.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) from: Timestamp,
@@ -20,7 +20,7 @@ pub(crate) struct Question {
     pub(crate) scope: Scope,
 }
 
-/// The account that is named, or the only one that the caller can mean.
+/// Returns the named account, or the only one that the caller can mean.
 pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String, Error> {
     if let Some(account) = &scope.account {
         let plain =
@@ -47,7 +47,7 @@ pub(crate) async fn account(scope: &Scope, client: &mut Client) -> Result<String
     }
 }
 
-/// Asks for all pages and gives each to `take`.
+/// Reads all pages and passes each to `take`.
 pub(crate) async fn pages(
     account: &str,
     question: &Question,

@@ -1,4 +1,4 @@
-//! Rows as comma-separated values, as RFC 4180 has them.
+//! Rows as comma-separated values, in the format of RFC 4180.
 
 use super::export::Row;
 use csv::{Terminator, Writer, WriterBuilder};
@@ -47,7 +47,7 @@ impl<W: Write> Csv<W> {
     }
 }
 
-/// What a spreadsheet would take for a formula is shown as a text.
+/// Quotes texts that a spreadsheet would take for a formula.
 pub(super) fn guarded(text: &str) -> Cow<'_, str> {
     match text.starts_with(['=', '+', '-', '@', '\t']) {
         true => Cow::Owned(format!("'{text}")),
@@ -80,7 +80,7 @@ mod tests {
         String::from_utf8(csv.finish().unwrap()).unwrap()
     }
 
-    /// The cells of all lines, read as the standard says.
+    /// Parses the cells of all lines.
     fn cells(text: &str) -> Vec<Vec<String>> {
         let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
         let record = |record: csv::StringRecord| record.iter().map(str::to_owned).collect();
