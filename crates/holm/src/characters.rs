@@ -1,13 +1,13 @@
-//! Bytes that come in pieces, as text.
+//! Decoding of UTF-8 that arrives in pieces.
 
-/// Keeps the beginning of a character back until the rest comes.
+/// Decoder that keeps an incomplete character until the rest arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Characters {
     unfinished: Vec<u8>,
 }
 
 impl Characters {
-    /// All whole characters. Bytes that can be none become replacements.
+    /// Returns all complete characters. Invalid bytes become replacement characters.
     pub(crate) fn take(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.unfinished);
         bytes.extend_from_slice(piece);
@@ -16,7 +16,7 @@ impl Characters {
             text.push_str(chunk.valid());
             let invalid = chunk.invalid();
             let ends = invalid.as_ptr_range().end == bytes.as_ptr_range().end;
-            // What may still become a character, at the end.
+            // An incomplete character at the end.
             let unfinished =
                 std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
             match invalid {
@@ -28,7 +28,7 @@ impl Characters {
         text
     }
 
-    /// What is left when nothing comes any more.
+    /// Returns what is left at the end of the input.
     pub(crate) fn finish(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Lengths of time as people write them in settings and flags: a number and a unit.
+//! Lengths of time in settings and flags, written as a number and a unit.
 
 use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
 
-/// Longer ones are taken for mistakes.
+/// Longer times are assumed to be mistakes.
 const LONGEST_DAYS: u64 = 36_500;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Why a command failed, and what to do next.
+//! Reasons why a command failed, and what to do next.
 
 use crate::config;
 use crate::exit::Exit;
@@ -6,10 +6,10 @@ use std::io;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The words of the command line make no sense, whatever there is.
+    /// The command line makes no sense, whatever exists.
     #[error("{0}")]
     Usage(String),
-    /// They do, but what they name is not there.
+    /// The command line makes sense, but what it names does not exist.
     #[error("{0}")]
     Absent(String),
     #[error("{0}")]
@@ -40,7 +40,7 @@ pub(crate) enum Error {
     Several { failed: usize, all: usize, exit: Exit },
     #[error("{0}")]
     NotServed(String),
-    /// What was waited for has failed, for a reason of its own.
+    /// The command waited for something that then failed for reasons of its own.
     #[error("{0}")]
     Failed(String),
 }
@@ -69,7 +69,7 @@ impl Error {
         }
     }
 
-    /// What the person may do about it.
+    /// Returns advice on what the user can do.
     pub(crate) fn next(&self) -> Option<String> {
         let next = match self {
             Self::NotSignedIn => "run `holm login`, or set HOLM_URL and HOLM_API_KEY",

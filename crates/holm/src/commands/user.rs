@@ -1,4 +1,4 @@
-//! `holm user`: people, when nobody can sign in any more.
+//! `holm user`: helps users who can no longer sign in.
 
 use super::config::Place;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::term;
 use crate::world;
 use std::io::BufRead;
 
-/// Helps people who cannot sign in
+/// Helps users who can no longer sign in
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -19,9 +19,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// Sets the password of a person
+    /// Sets a user's password
     ///
-    /// A new one is made and printed, unless one is given. With SQLite stop the server first.
+    /// By default a new password is generated and printed. With SQLite, stop the server first.
     Password {
         email: String,
         /// Read the password from standard input instead
@@ -30,9 +30,9 @@ enum Act {
     },
 }
 
-/// Length of a generated password: 100 random bits.
+/// Length of a generated password, which is 100 random bits.
 const LENGTH: usize = 20;
-/// Who the change log names.
+/// Name of the actor in the change log.
 const ACTOR: &str = "holm user password";
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {

@@ -1,4 +1,4 @@
-//! `holm version`.
+//! `holm version`: prints the version.
 
 use crate::error::Error;
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! `holm volume`: what volumes hold.
+//! `holm volume`: copies the content of volumes.
 
 use super::cp::{Copied, Copy};
 use crate::client::workload::Workload;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Copies files into volumes and out of them
+/// Copies files to and from volumes
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -24,28 +24,28 @@ enum Act {
     Cp(CpArgs),
 }
 
-/// Copies files and folders into a volume, and out of it
+/// Copies files and folders to and from a volume
 ///
-/// Through the sandbox that mounts the volume, or else one that is made for as long as the copy
-/// takes. Paths mean what they mean to `holm cp`, from the top of the volume on.
+/// Uses the sandbox that mounts the volume, or a temporary one. Paths work as with `holm cp`, and
+/// start at the top of the volume.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm volume cp ./data disk:/           # becomes /data in the volume
   holm volume cp ./data/. disk:/         # what is in data
   holm volume cp disk:/results ./results")]
 struct CpArgs {
-    /// What to copy: a path here, or VOLUME:PATH
+    /// Source: a local path, or VOLUME:PATH
     from: String,
-    /// Where to: a path here, or VOLUME:PATH
+    /// Destination: a local path, or VOLUME:PATH
     to: String,
-    /// Image of the sandbox that is made for the copy, if one is; the server's own otherwise
+    /// Image of the temporary sandbox, if one is needed; by default the server chooses
     #[arg(long)]
     image: Option<String>,
 }
 
-/// Where a volume is in a sandbox that is made for a copy.
+/// Mount path of the volume in a temporary sandbox.
 const MOUNT_PATH: &str = "/volume";
-/// Whoever is killed in the middle leaves the sandbox for no longer.
+/// Life of the temporary sandbox, in case this program is killed before it deletes it.
 const TTL: &str = "6h";
 const MEMORY_MB: u32 = 256;
 const UNIQUE_CHARS: usize = 10;
@@ -72,11 +72,11 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     }
 }
 
-/// The sandbox through which a volume is reached.
+/// The sandbox through which the volume is accessed.
 struct Way {
     sandbox: String,
     mount_path: String,
-    /// Made for this copy, with this object.
+    /// The object of the temporary sandbox, if one is made for this copy.
     made: Option<Value>,
 }
 
@@ -153,7 +153,7 @@ impl Way {
         }
     }
 
-    /// Gives the volume back, if this copy took it.
+    /// Deletes the temporary sandbox, which releases the volume.
     async fn leave(self, client: &mut Client) {
         if self.made.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! `holm workspaces`: the workspaces of the caller, and which one is in use.
+//! `holm workspaces`: lists the user's workspaces, and switches between them.
 
 use super::login;
 use crate::client::Client;

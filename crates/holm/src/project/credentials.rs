@@ -1,4 +1,4 @@
-//! Credentials of registries, in the form that `docker login` writes.
+//! Credentials for registries, in the format that `docker login` writes.
 
 use crate::error::Error;
 use base64::Engine;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const PASSWORD: &str = "HOLM_REGISTRY_PASSWORD";
 
-/// The file, with what the flags add to it; nothing without either.
+/// Returns the file with the credentials from flags added, or `None` if neither is given.
 pub(crate) fn docker_config(
     file: Option<&Path>,
     given: &[String],
@@ -20,7 +20,7 @@ pub(crate) fn docker_config(
     if let Some(file) = file {
         let text =
             std::fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
-        // The parser's message may quote the file.
+        // The parser's message may quote the file, which contains credentials.
         config = serde_json::from_str(&text).map_err(|_| Error::Document {
             place: file.display().to_string(),
             message: "is not what `docker login` writes".into(),
@@ -34,10 +34,10 @@ pub(crate) fn docker_config(
     Ok(Some(Value::to_string(&config)))
 }
 
-/// `HOST=USER:PASSWORD`, or `HOST=USER` with the password in a variable.
+/// Parses `HOST=USER:PASSWORD`, or `HOST=USER` with the password in the environment.
 fn read(text: &str, password: Option<&str>) -> Result<(String, String), Error> {
     let parts = text.split_once('=').filter(|(host, user)| !host.is_empty() && !user.is_empty());
-    // Its text may be a secret, so it is not repeated.
+    // The text may contain a secret, so it is not repeated.
     let wrong = || Error::Usage("--registry-cred must be HOST=USER:PASSWORD or HOST=USER".into());
     let (host, user) = parts.ok_or_else(wrong)?;
     if user.contains(':') {

@@ -1,4 +1,4 @@
-//! What a folder of this machine holds, all the way down.
+//! Recursive listing of a local folder.
 
 use crate::error::Error;
 use std::fs::{self, Metadata};
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A folder with more is taken for a mistake, such as `/`.
+/// Most entries in a folder; with more, it is assumed to be a mistake, such as `/`.
 const ENTRIES_MAX: usize = 500_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Below the root, with `/` between the parts.
+    /// Path relative to the root, with `/` as separator.
     pub(crate) path: String,
     pub(crate) full: PathBuf,
     pub(crate) kind: Kind,
@@ -27,9 +27,9 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// A folder comes before what it holds; otherwise in the order of the names.
+    /// Folders come before their content; otherwise sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// What was left out, and why.
+    /// Skipped paths, with the reason for each.
     pub(crate) left_out: Vec<(PathBuf, &'static str)>,
 }
 
@@ -43,9 +43,9 @@ impl Walk {
     }
 }
 
-/// Lists `root`, without what `ignored` says of a path below it. A link to a file in the same folder
-/// counts as the file; any other is left out, since a folder that somebody else wrote could name
-/// any file of this machine.
+/// Lists `root`, except for paths that are `ignored`. A link to a file inside the folder counts as
+/// that file. All other links are skipped, since a folder that somebody else wrote could point to
+/// any file on this machine.
 pub(crate) fn walk(root: &Path, ignored: &dyn Fn(&str, Kind) -> bool) -> Result<Walk, Error> {
     let act = || Error::io(format!("read {}", root.display()));
     let inside = root.canonicalize().map_err(act())?;
@@ -54,7 +54,7 @@ pub(crate) fn walk(root: &Path, ignored: &dyn Fn(&str, Kind) -> bool) -> Result<
     while let Some((path, full)) = waiting.pop() {
         let mut names = names(&full).map_err(Error::io(format!("read {}", full.display())))?;
         names.sort_unstable();
-        // The last that is put on the pile is looked at first.
+        // The stack is popped from its end, so folders are pushed in reverse order.
         let mut folders = Vec::new();
         for name in names {
             let full = full.join(&name);
@@ -76,7 +76,7 @@ pub(crate) fn walk(root: &Path, ignored: &dyn Fn(&str, Kind) -> bool) -> Result<
                     found.left_out.push((full, why));
                 }
                 Ok(_) => {}
-                // Gone since it was listed.
+                // Deleted since it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => {
                     return Err(Error::Io { act: format!("read {}", full.display()), source });

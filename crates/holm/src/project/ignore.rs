@@ -1,7 +1,7 @@
-//! Which files of a project stay here: the patterns of `.blaxelignore`, in the words of
-//! `.gitignore`.
+//! Files of a project that are not uploaded: the patterns in `.blaxelignore`, which work like those
+//! of `.gitignore`.
 
-/// What no project wants to send. A line `!dist` in `.blaxelignore` sends it all the same.
+/// Always ignored, unless `.blaxelignore` says otherwise, for example with a line `!dist`.
 const USUAL: [&str; 11] = [
     ".blaxel",
     ".git",
@@ -23,9 +23,9 @@ pub(crate) struct Ignore {
 
 #[derive(Debug)]
 struct Rule {
-    /// Parts of the path; `**` stands for any number of them.
+    /// Components of the pattern; `**` matches any number of path components.
     parts: Vec<String>,
-    /// Not ignored after all.
+    /// True if the pattern un-ignores what it matches.
     back: bool,
     folders_only: bool,
 }
@@ -36,8 +36,7 @@ impl Ignore {
         Self { rules }
     }
 
-    /// Whether a path is left out, whose parts are separated by `/`. The last rule that matches
-    /// decides.
+    /// True if a path, with `/` as separator, is ignored. The last matching rule decides.
     pub(crate) fn matches(&self, path: &str, is_folder: bool) -> bool {
         let parts: Vec<_> = path.split('/').collect();
         let matching =
@@ -58,7 +57,7 @@ impl Rule {
         };
         let folders_only = line.ends_with('/');
         let line = line.trim_end_matches('/');
-        // A slash within ties a pattern to the root; without one it holds at any depth.
+        // A slash inside a pattern ties it to the root; without one it matches at any depth.
         let tied = line.contains('/');
         let line = line.trim_start_matches('/');
         let mut parts: Vec<_> =
@@ -73,7 +72,8 @@ impl Rule {
     }
 }
 
-/// Looks at each pair of a pattern's and a path's beginning once, so that no pattern takes long.
+/// Matches a path. Each pair of a pattern prefix and a path prefix is checked once, so no pattern
+/// can take long.
 fn matches(pattern: &[String], path: &[&str]) -> bool {
     let mut reached = vec![false; path.len() + 1];
     reached[0] = true;
@@ -90,7 +90,7 @@ fn matches(pattern: &[String], path: &[&str]) -> bool {
     reached[path.len()]
 }
 
-/// `*` stands for any characters of a name, `?` for one.
+/// Matches a single component: `*` stands for any characters, `?` for one.
 fn matches_name(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let mut reached = vec![false; name.len() + 1];

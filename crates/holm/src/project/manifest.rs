@@ -1,4 +1,4 @@
-//! `blaxel.toml`: what a project says of itself.
+//! `blaxel.toml`, the manifest of a project.
 
 use crate::duration::Span;
 use crate::error::Error;
@@ -17,7 +17,7 @@ pub(crate) struct Manifest {
     pub(crate) name: Option<String>,
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
-    /// The folder in which the project is, if it is not this one.
+    /// Folder of the project, if it is not this one.
     pub(crate) directory: Option<String>,
     pub(crate) env: BTreeMap<String, Value>,
     pub(crate) runtime: Map<String, Value>,
@@ -28,12 +28,12 @@ pub(crate) struct Manifest {
     pub(crate) volumes: Option<Vec<Value>>,
     pub(crate) github_runner: Option<Value>,
     pub(crate) port: Option<u16>,
-    /// Megabytes of a volume of the template that does not say.
+    /// Default size in megabytes of volumes made from a volume template.
     pub(crate) default_size: Option<i64>,
-    /// An image of a registry, in place of sources.
+    /// Image in a registry to use instead of sources.
     pub(crate) image: Option<String>,
     pub(crate) entrypoint: Entrypoint,
-    /// Further projects in folders of this one, by kind and name.
+    /// Further projects in subfolders, by kind and name.
     agent: BTreeMap<String, Package>,
     function: BTreeMap<String, Package>,
     job: BTreeMap<String, Package>,
@@ -44,7 +44,7 @@ pub(crate) struct Manifest {
     other: BTreeMap<String, Value>,
 }
 
-/// How the program of a project is started.
+/// Commands that start the program of a project.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entrypoint {
@@ -58,14 +58,14 @@ struct Package {
     path: Option<String>,
 }
 
-/// Read by the server, which finds them in the archive, or by other programs.
+/// Keys that the server reads from the archive, or that other programs read.
 const FOR_OTHERS: [&str; 6] = ["build", "models", "agents", "functions", "protocol", "workspace"];
 
-/// What `blaxel.toml` says in words and the interface in seconds.
+/// Keys with a text such as `2m` in `blaxel.toml`, which the API takes in seconds.
 const SECONDS: [&str; 1] = ["timeout"];
 
 impl Manifest {
-    /// A folder without one says nothing.
+    /// Reads the manifest of a folder. Without a file, all values are defaults.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let file = folder.join(FILE);
         let text = match fs::read_to_string(&file) {
@@ -94,13 +94,13 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// What nobody understands: mistyped, or of a later release.
+    /// Returns keys that nobody understands: misspelt, or from a later release.
     pub(crate) fn unknown(&self) -> impl Iterator<Item = &str> {
         let names = self.other.keys().map(String::as_str);
         names.filter(|name| !FOR_OTHERS.contains(name))
     }
 
-    /// The projects in folders of this one: kind, name and folder.
+    /// Returns the projects in subfolders: kind, name and folder of each.
     pub(crate) fn packages(&self) -> Vec<(&'static str, &str, PathBuf)> {
         let kinds = [
             ("agent", &self.agent),
@@ -119,7 +119,7 @@ impl Manifest {
     }
 }
 
-/// A trigger may have its timeout beside its configuration.
+/// Moves the timeout of a trigger into its configuration, where the API expects it.
 fn settle_trigger(trigger: &mut Map<String, Value>) -> Result<(), String> {
     let outside = trigger.remove("timeout");
     let wrong = || "`triggers.configuration` must be a table".to_owned();

@@ -1,4 +1,4 @@
-//! A folder with somebody's project in it: what it holds, what it asks for, and how it travels.
+//! A folder with a user's project: its content, its manifest, and how it is packed and deployed.
 
 pub(crate) mod credentials;
 pub(crate) mod folder;

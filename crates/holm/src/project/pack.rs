@@ -1,4 +1,4 @@
-//! A project as an archive, for the server to build.
+//! Packing of a project into an archive, for the server to build.
 
 use super::folder::{Entry, Kind, Walk, walk};
 use super::ignore::Ignore;
@@ -8,24 +8,24 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What goes into an archive.
+/// Content of an archive.
 pub(crate) struct Sources {
     pub(crate) entries: Vec<Entry>,
     pub(crate) left_out: Vec<(PathBuf, &'static str)>,
-    /// Files that are not in the folder as they are here: name and content. They replace those of
-    /// the same name.
+    /// Extra files, as name and content, that replace files with the same name in the folder.
     pub(crate) added: Vec<(&'static str, Vec<u8>)>,
 }
 
 const IGNORE_FILE: &str = ".blaxelignore";
 const SECRET_MODE: u32 = 0o600;
 const USUAL_MODE: u32 = 0o644;
-/// What has credentials in it comes from flags, never from a file that happens to lie there.
+/// Files with credentials are only made from flags, never taken from a folder in which they happen
+/// to be.
 pub(crate) const DOCKER_CONFIG: &str = ".docker/config.json";
 pub(crate) const BUILD_ENVIRONMENT: &str = ".env.build";
 
 impl Sources {
-    /// What a folder holds, without what is ignored.
+    /// Reads a folder, except for what is ignored.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let file = folder.join(IGNORE_FILE);
         let text = match fs::read_to_string(&file) {
@@ -43,7 +43,7 @@ impl Sources {
         Self::of(folder, found)
     }
 
-    /// All that a folder holds, but one file at its top.
+    /// Reads everything in a folder, except for one file at its top.
     pub(crate) fn read_all(folder: &Path, without: &str) -> Result<Self, Error> {
         Self::of(folder, walk(folder, &|path, _| path == without)?)
     }
@@ -68,8 +68,8 @@ impl Sources {
         self.entries.iter().filter(|entry| entry.kind == Kind::File).count() + self.added.len()
     }
 
-    /// Writes the archive into a file that nobody else can open and that goes with its handle. Whoever
-    /// waits can stop waiting after each file.
+    /// Writes the archive to a temporary file without a name, which is deleted when it is closed.
+    /// The task yields after each file, so that it can be cancelled.
     pub(crate) async fn pack(&self) -> Result<File, Error> {
         let out = tempfile::tempfile().map_err(Error::io("make a temporary file"))?;
         let mut zip = Zip::new(io::BufWriter::new(out));
@@ -108,7 +108,7 @@ mod tests {
         runtime.block_on(sources.pack()).unwrap()
     }
 
-    /// Name, mode and content of what an archive holds, by its central directory.
+    /// Returns name, mode and content of each entry in the central directory.
     fn unpack(mut file: File) -> Vec<(String, u32, Vec<u8>)> {
         let mut bytes = Vec::new();
         file.rewind().unwrap();

@@ -1,11 +1,11 @@
-//! From a project to the object that the server is asked for.
+//! The API object that is made from a project.
 
 use super::manifest::Manifest;
 use crate::commands::apply::substitute::{OPEN, Secrets};
 use crate::error::Error;
 use serde_json::{Map, Value, json};
 
-/// What is deployed.
+/// Kind of what is deployed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deployed {
     Agent,
@@ -13,20 +13,20 @@ pub(crate) enum Deployed {
     Job,
     Sandbox,
     Application,
-    /// Files that volumes begin with. Nothing of it runs.
+    /// Files that volumes start with. Nothing in it is run.
     VolumeTemplate,
 }
 
-/// Which image an object runs.
+/// Image that an object runs.
 #[derive(Debug, Clone)]
 pub(crate) enum Image {
-    /// The one that is built from what is uploaded.
+    /// Built from the uploaded sources.
     Built,
-    /// One that is there, with the credentials of its registry.
+    /// An existing image, with credentials for its registry.
     Named { image: String, docker_config: Option<String>, skip_build: bool },
 }
 
-/// What flags say over the project.
+/// Settings from flags that apply to the whole project.
 #[derive(Debug, Default)]
 pub(crate) struct Wishes {
     pub(crate) name: String,
@@ -35,13 +35,13 @@ pub(crate) struct Wishes {
 
 const AUTO_GENERATED: &str = "x-blaxel-auto-generated";
 const EXPERIMENTAL: &str = "x-blaxel-experimental";
-/// Credentials of the person who deploys, which no workload should have.
+/// Credentials of the user who deploys, which no workload should get.
 const NEVER_SENT: [&str; 2] = ["BL_API_KEY", "HOLM_API_KEY"];
 const APPLICATION_MEMORY_MB: i64 = 2048;
 const MASK: &str = "***";
 
 impl Deployed {
-    /// The published command line takes a project for a sandbox when it does not say.
+    /// Parses a type. The default is sandbox, as in the published command line.
     pub(crate) fn read(word: Option<&str>) -> Result<Self, Error> {
         match word.unwrap_or("sandbox").to_ascii_lowercase().as_str() {
             "agent" | "agents" => Ok(Self::Agent),
@@ -55,7 +55,7 @@ impl Deployed {
         }
     }
 
-    /// As [`Self::read`], and what has files and no program.
+    /// Like [`Self::read`], but also accepts volume templates, which have files and no program.
     pub(crate) fn read_all(word: Option<&str>) -> Result<Self, Error> {
         match word.map(str::to_ascii_lowercase).as_deref() {
             Some("volume-template" | "volumetemplate" | "vt") => Ok(Self::VolumeTemplate),
@@ -74,7 +74,7 @@ impl Deployed {
         }
     }
 
-    /// How documents write the kind.
+    /// Returns the value of `kind` in documents.
     fn document(self) -> &'static str {
         match self {
             Self::Agent => "Agent",
@@ -86,14 +86,16 @@ impl Deployed {
         }
     }
 
-    /// These answer 409 to what is there and are replaced then; all others are replaced first.
+    /// True for kinds whose creation answers 409 if the object exists, after which it is replaced.
+    /// All others are replaced first.
     pub(crate) fn is_created_first(self) -> bool {
         matches!(self, Self::Sandbox | Self::Application)
     }
 }
 
-/// The variables of the program: those of the files and flags, and those of the project, whose texts
-/// may name them. What came from a file or a flag may be secret, so the server seals it.
+/// Returns the variables for the program: those from files and flags, and those from the project,
+/// which may refer to the former. Values from files and flags may be secret, so they are marked for
+/// the server to encrypt.
 pub(crate) fn environment(manifest: &Manifest, secrets: &Secrets) -> Result<Vec<Value>, Error> {
     let mut all: Map<String, Value> = secrets
         .given()
@@ -122,7 +124,7 @@ pub(crate) fn environment(manifest: &Manifest, secrets: &Secrets) -> Result<Vec<
     Ok(kept.map(|(_, variable)| variable).collect())
 }
 
-/// The object, as it is sent.
+/// Returns the object to send.
 pub(crate) fn object(
     kind: Deployed,
     manifest: &Manifest,
@@ -171,7 +173,7 @@ fn workload(kind: Deployed, manifest: &Manifest, envs: Vec<Value>, image: &Image
     set("region", manifest.region.clone().map(Value::from));
     set("volumes", manifest.volumes.clone().map(Value::from));
     set("githubRunner", manifest.github_runner.clone());
-    // Without any the old ones are to go, which is what null says.
+    // If there are no triggers, null removes those of the existing object.
     let triggers = manifest.triggers.iter().cloned().map(Value::Object).collect::<Vec<_>>();
     set("triggers", Some(if triggers.is_empty() { Value::Null } else { triggers.into() }));
     Value::Object(spec)
@@ -181,7 +183,7 @@ fn application(manifest: &Manifest, envs: Vec<Value>, image: &Image) -> Value {
     let memory = manifest.runtime.get("memory").cloned();
     let mut revision =
         json!({"envs": envs, "memory": memory.unwrap_or_else(|| APPLICATION_MEMORY_MB.into())});
-    // A revision must name one; that of a build is not known yet.
+    // A revision must have an image, but that of a build is not known yet.
     revision["image"] = match image {
         Image::Named { image, .. } => image.as_str().into(),
         Image::Built => "".into(),
@@ -196,14 +198,14 @@ fn application(manifest: &Manifest, envs: Vec<Value>, image: &Image) -> Value {
     spec
 }
 
-/// The image of an object that is there.
+/// Returns the image of an existing object.
 pub(crate) fn image_of(object: &Value) -> Option<&str> {
     let places = ["/spec/runtime/image", "/spec/image", "/spec/revisions/0/image"];
     let text = |at: &&str| object.pointer(at).and_then(Value::as_str);
     places.iter().find_map(text).filter(|image| !image.is_empty())
 }
 
-/// The object without what is secret in it, to be shown.
+/// Returns the object with its secrets masked, to be shown.
 pub(crate) fn masked(object: &Value) -> Value {
     let mut shown = object.clone();
     hide(&mut shown);

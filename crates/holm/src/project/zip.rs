@@ -1,7 +1,7 @@
-//! Writes zip archives.
+//! Writing of zip archives.
 //!
-//! Times are left out, so that the same content is the same archive. Sizes stand before the content
-//! they are of, which is why the output has to be able to go back.
+//! Timestamps are left out, so that equal content makes equal archives. Sizes are stored before the
+//! content, so the output must support seeking back.
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
@@ -10,20 +10,20 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 const LOCAL: u32 = 0x0403_4b50;
 const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
-/// Names are UTF-8.
+/// Flags of an entry: its name is UTF-8.
 const FLAGS: u16 = 0x0800;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const VERSION: u16 = 20;
-/// Permissions are those of Unix.
+/// "Made by" field: permissions are Unix permissions.
 const MADE_BY: u16 = 3 << 8 | VERSION;
-/// The first day that the format knows.
+/// 1980-01-01, the first day of the format.
 const DAY: u16 = 1 << 5 | 1;
 const REGULAR: u32 = 0o100_000;
 const FOLDER: u32 = 0o040_000;
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The plain form of the format counts no further.
+/// Limits of the format without its 64-bit extension.
 pub(crate) const FILES_MAX: usize = 65_000;
 const BYTES_MAX: u64 = u32::MAX as u64 - 1;
 
@@ -135,14 +135,14 @@ impl Record {
         let mut fields = Fields::default();
         fields.u32(CENTRAL).u16(MADE_BY).u16(VERSION).u16(FLAGS).u16(self.method).u16(0).u16(DAY);
         fields.u32(self.crc).u32(self.packed).u32(self.size).u16(self.name_length()?);
-        // No further field, no comment, the first disk, no attribute within.
+        // No extra field, no comment, first disk, no internal attributes.
         fields.u16(0).u16(0).u16(0).u16(0).u32(self.mode << 16).u32(self.at);
         fields.0.extend_from_slice(self.name.as_bytes());
         Ok(fields.0)
     }
 }
 
-/// Numbers, the lowest byte first.
+/// Writer for little-endian numbers.
 #[derive(Default)]
 struct Fields(Vec<u8>);
 

@@ -1,5 +1,5 @@
-//! A command on a terminal. The interface opens shells only, so the command is typed to one, and
-//! what is shown begins and ends with marks that the shell prints.
+//! A command on a terminal. The API can only open shells, so the command is typed into one, and the
+//! shell prints marks before and after its output.
 
 use super::{Ask, Over, attach, check, new_session};
 use crate::client::workload::Workload;
@@ -9,11 +9,11 @@ use crate::shell;
 use crate::term;
 use serde_json::{Map, Value};
 
-/// A control character that terminals ignore and programs have no use for.
+/// A control character that terminals ignore and programs do not use.
 const MARK: char = '\u{1e}';
-/// A terminal takes no longer line.
+/// Terminals accept no longer lines.
 const LINE_BYTES_MAX: usize = 4000;
-/// Digits of an exit code.
+/// Most digits of an exit code.
 const CODE_CHARS_MAX: usize = 3;
 
 pub(crate) async fn command(
@@ -37,9 +37,9 @@ pub(crate) async fn command(
     })
 }
 
-/// What a command prints, between two marks. The second mark has its exit code.
+/// Finds the output of a command between two marks. The second mark contains its exit code.
 pub(super) struct Framed {
-    /// What is typed to the shell, until it is.
+    /// The line to type into the shell, until it was typed.
     line: Option<String>,
     place: Place,
 }
@@ -47,7 +47,7 @@ pub(super) struct Framed {
 enum Place {
     Before,
     Within,
-    /// The characters of the exit code so far.
+    /// Digits of the exit code so far.
     Code(String),
     After(u8),
 }
@@ -62,7 +62,7 @@ impl Framed {
             Ok(format!("export {name}={}; ", shell::quoted(value.as_str().unwrap_or_default())))
         };
         let exports = variables.iter().map(set).collect::<Result<String, Error>>()?;
-        // The shell in the middle stays when Ctrl-C ends the command, and tells how it ended.
+        // The intermediate shell survives when Ctrl-C ends the command, and reports the exit code.
         let inner = "trap : INT QUIT; (eval \"unset HOLM_COMMAND; $HOLM_COMMAND\"); \
                      printf '\\036%d\\036' \"$?\"";
         let line = format!(
@@ -70,7 +70,7 @@ impl Framed {
             shell::quoted(command),
             shell::quoted(inner)
         );
-        // The editor of a shell would take other control characters for keys.
+        // The shell's line editor would interpret other control characters.
         let typed = |c: char| !c.is_control() || c == '\r';
         if line.len() > LINE_BYTES_MAX || !line.chars().all(typed) {
             let message = "the command is too long for a terminal, or has control characters; put it into a file with `holm cp`";
@@ -90,7 +90,7 @@ impl Framed {
         }
     }
 
-    /// What is to be shown of an output.
+    /// Returns the part of the output that is to be shown.
     pub(super) fn take(&mut self, output: &str) -> String {
         let mut shown = String::with_capacity(output.len());
         for c in output.chars() {
@@ -109,7 +109,8 @@ impl Framed {
     }
 }
 
-/// A mark that the command itself printed has no exit code behind it, and is shown.
+/// Reads a character after a mark. A mark printed by the command itself has no exit code after it,
+/// and is shown.
 fn read_code(mut code: String, c: char, shown: &mut String) -> Place {
     match (c, code.parse()) {
         (MARK, Ok(code)) => Place::After(code),

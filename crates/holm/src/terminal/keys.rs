@@ -1,22 +1,22 @@
-//! What is typed, on its way to a terminal elsewhere.
+//! Typed input on its way to a remote terminal.
 
 use crate::characters::Characters;
 
-/// Ctrl-P, then Ctrl-Q: leaves the terminal, as in other tools.
+/// Ctrl-P, then Ctrl-Q: detaches from the terminal, as in similar tools.
 const DETACH: [u8; 2] = [0x10, 0x11];
 
-/// What came of what was typed.
+/// Result of processing typed input.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Typed {
-    /// To be passed on.
+    /// Text to send.
     pub(super) text: String,
     pub(super) detach: bool,
 }
 
-/// Finds the sequence that leaves, and makes whole characters of bytes.
+/// Finds the detach sequence, and joins bytes into whole characters.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// The first key of the sequence was the last one.
+    /// True if the last key was the first of the detach sequence.
     begun: bool,
     characters: Characters,
 }
@@ -29,7 +29,7 @@ impl Keys {
                 (true, byte) if byte == DETACH[1] => {
                     return Typed { text: self.characters.take(&passed), detach: true };
                 }
-                // A second one passes the first on and may begin the sequence itself.
+                // A second Ctrl-P sends the first one, and may itself begin the sequence.
                 (begun, byte) if byte == DETACH[0] => {
                     if begun {
                         passed.push(DETACH[0]);

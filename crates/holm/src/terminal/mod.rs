@@ -1,4 +1,4 @@
-//! A terminal in a sandbox, seen through this one.
+//! A terminal in a sandbox, shown in the user's own.
 
 mod command;
 mod keys;
@@ -26,39 +26,39 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-/// What is asked of the sandbox.
+/// Parameters of a terminal in a sandbox.
 pub(crate) struct Ask {
     pub(crate) session: String,
     pub(crate) shell: Option<String>,
     pub(crate) workdir: Option<String>,
 }
 
-/// Why a connection to a terminal is over.
+/// Reason why the connection to a terminal ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Over {
-    /// The shell has ended.
+    /// The shell has exited.
     Ended,
     Detached,
-    /// This program was asked to end.
+    /// This program was asked to stop.
     Asked,
-    /// The connection broke; the terminal is still there.
+    /// The connection broke; the terminal still exists.
     Cut,
 }
 
 const TRIES: u32 = 8;
 const RETRY: Duration = Duration::from_millis(500);
-/// Something goes over an idle connection this often, so that nothing on the way forgets it.
+/// Interval of pings on an idle connection, so that proxies do not drop it.
 const PING: Duration = Duration::from_secs(25);
 const SESSION_CHARS: usize = 16;
-/// Larger inputs are cut; the sandbox takes no longer message.
+/// Longest input message that the sandbox accepts; longer input is split.
 const INPUT_CHARS: usize = 8 << 10;
 
-/// A name that nobody guesses: whoever knows it sees the terminal.
+/// Returns a name that cannot be guessed, since anybody who knows it can see the terminal.
 pub(crate) fn new_session(sandbox: &Workload) -> String {
     sandbox.world.random_text(SESSION_CHARS)
 }
 
-/// A terminal needs one here.
+/// Checks that this program has a terminal itself.
 pub(crate) fn check() -> Result<(), Error> {
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
         return Ok(());
@@ -80,13 +80,13 @@ pub(crate) async fn connect(sandbox: &Workload, ask: &Ask) -> Result<Exit, Error
     })
 }
 
-/// Shows the terminal until it is over, over as many connections as it takes.
+/// Shows the terminal until it ends, reconnecting as often as necessary.
 async fn attach(
     sandbox: &Workload,
     ask: &Ask,
     framed: Option<Framed>,
 ) -> Result<(Over, Option<Framed>), Error> {
-    // Before the terminal is taken over, so that a refusal is told on one that works.
+    // Connects before the local terminal is switched to raw mode, so that errors are readable.
     let mut socket = sandbox.socket(&path(ask)).await?;
     let raw = Raw::enter()?;
     let mut seat = Seat::new(framed)?;
@@ -99,7 +99,7 @@ async fn attach(
             over => break over,
         }
     };
-    // A sandbox that has gone needs no farewell.
+    // A sandbox that is gone needs no close message.
     let _ = socket.close(None).await;
     if over != Over::Ended {
         raw::reset().map_err(Error::io("write to the terminal"))?;
@@ -108,7 +108,7 @@ async fn attach(
     Ok((over, seat.framed))
 }
 
-/// Nothing when this program was asked to end meanwhile.
+/// Connects again; `None` if this program was asked to stop meanwhile.
 async fn reconnect(
     sandbox: &Workload,
     ask: &Ask,
@@ -122,7 +122,7 @@ async fn reconnect(
         }
         match sandbox.socket(&path(ask)).await {
             Ok(socket) => {
-                // What is shown again begins on a clean screen.
+                // The sandbox sends the screen again, which needs a clear one.
                 raw::show(b"\x1b[H\x1b[2J").map_err(Error::io("write to the terminal"))?;
                 return Ok(Some(socket));
             }
@@ -147,13 +147,13 @@ fn path(ask: &Ask) -> String {
     path
 }
 
-/// This side of the terminal, which outlives connections.
+/// The local side of the terminal, which outlives connections.
 struct Seat {
     typed: mpsc::Receiver<Vec<u8>>,
     keys: Keys,
     resized: Signal,
     ends: Ends,
-    /// For a command, what tells its output from that of the shell that starts it.
+    /// For a single command: separates its output from that of the shell that starts it.
     framed: Option<Framed>,
 }
 
@@ -169,7 +169,7 @@ impl Seat {
         })
     }
 
-    /// Passes on both ways until the connection is over.
+    /// Passes data in both directions until the connection ends.
     async fn sit(&mut self, socket: &mut Socket) -> Result<Over, Error> {
         let mut ping = interval_at(Instant::now() + PING, PING);
         if let Some(line) = self.framed.as_mut().and_then(Framed::take_line)
@@ -207,7 +207,7 @@ impl Seat {
         }
     }
 
-    /// Whether the command has ended.
+    /// Shows a message. Returns true once the command has ended.
     fn show(&mut self, text: &str) -> Result<bool, Error> {
         let message: Value = serde_json::from_str(text).unwrap_or_default();
         let said = |kind: &str| message.get("type").is_some_and(|said| said == kind);
@@ -227,14 +227,15 @@ impl Seat {
     }
 }
 
-/// The end of a shell is closed without a reason; servers on the way that go down give one.
+/// Interprets a close message. When the shell ends there is no reason code; servers in between that
+/// shut down send one.
 fn closed(frame: Option<&CloseFrame>) -> Over {
     let normal =
         frame.is_none_or(|frame| matches!(frame.code, CloseCode::Normal | CloseCode::Status));
     if normal { Over::Ended } else { Over::Cut }
 }
 
-/// Passes on what was typed. A connection that fails is only told as such.
+/// Sends typed text. The error only means that the connection failed.
 async fn say(socket: &mut Socket, text: &str) -> Result<(), ()> {
     let mut rest = text;
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! This program's own terminal, handed through as it is.
+//! The user's own terminal in raw mode.
 
 use crate::error::Error;
 use rustix::stdio::{stdin, stdout};
@@ -6,12 +6,12 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetat
 use std::io::{self, Read, Write};
 use tokio::sync::mpsc;
 
-/// Pieces of input that wait to be sent. What is typed beyond it waits in the terminal.
+/// Most pieces of input waiting to be sent. Further input waits in the terminal.
 const PIECES_MAX: usize = 64;
 const PIECE_BYTES: usize = 4 << 10;
 
-/// Every key is passed on, none has a meaning here. What was before comes back when it is dropped,
-/// which is also when the program fails.
+/// Raw mode: all keys are passed on. The old mode is restored on drop, so also when the program
+/// fails.
 pub(super) struct Raw {
     before: Termios,
 }
@@ -30,16 +30,16 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // A terminal that has gone away needs nothing back.
+        // A terminal that is gone needs no restoring.
         let _ = tcsetattr(stdin(), OptionalActions::Now, &self.before);
     }
 }
 
-/// What a program elsewhere may have left on: the other screen, a hidden cursor, mouse and paste
-/// reports, colours.
+/// Turns off modes that a remote program may have left on: alternate screen, hidden cursor, mouse
+/// and paste reports, colours.
 const LEAVE: &[u8] = b"\x1b[?1047l\x1b[?25h\x1b[?1l\x1b>\x1b[?2004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[0m\r\n";
 
-/// For those who leave in the middle of a program.
+/// Resets the terminal after the user has detached from a running program.
 pub(super) fn reset() -> io::Result<()> {
     show(LEAVE)
 }
@@ -50,19 +50,19 @@ pub(super) fn show(bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
-/// Columns and rows, as they are now.
+/// Returns the present number of columns and rows.
 pub(super) fn size() -> (u16, u16) {
     const USUAL: (u16, u16) = (80, 24);
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin()));
-    // Some terminals do not know their size and say zero.
+    // Some terminals do not know their size and report zero.
     match size {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
         _ => USUAL,
     }
 }
 
-/// What is typed, piece by piece. A thread of its own reads, since a read of a terminal cannot be
-/// given up; it ends with the program.
+/// Returns typed input, piece by piece. A separate thread reads it, since a blocking read cannot be
+/// cancelled; it ends with the program.
 pub(super) fn typed() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(PIECES_MAX);
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! `holm usage export`: all usage of a window in a file, a row for each resource, dimension and
-//! step in which it was used.
+//! `holm usage export`: writes all usage in a time window to a file, with a row for each resource,
+//! dimension and step that has some.
 
 use super::ask::{self, Question};
 use super::csv::Csv;
@@ -18,21 +18,20 @@ use std::path::{Path, PathBuf};
 use types::Timestamp;
 use types::wire::{AccountMetrics, AccountMetricsDataEntry, AccountMetricsPoint};
 
-/// The finest groups that one question can ask for; what they imply fills the other columns.
+/// The finest grouping that one request can ask for; it determines the other columns, too.
 const BY: &str = "resource_name,resource_uuid,billing_dimension";
 const DAY_MS: i64 = 86_400_000;
-/// The first Monday after the beginning of time.
+/// The first Monday after 1970-01-01.
 const MONDAY_MS: i64 = 4 * DAY_MS;
 
-/// Writes all usage of a window into a file
+/// Writes all usage in a time window to a file
 ///
-/// A row for each resource, billing dimension and step in which it was used, with its cost in US
-/// dollars.
+/// Has a row for each resource, billing dimension and step with usage, with the cost in US dollars.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// New file to write
     file: PathBuf,
-    /// Form of the file; by the end of its name otherwise
+    /// Format of the file; by default from the end of its name
     #[arg(long, value_enum)]
     format: Option<Form>,
     #[command(flatten)]
@@ -50,7 +49,7 @@ pub(super) enum Form {
     Parquet,
 }
 
-/// What a file has a row for.
+/// One row of the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row<'e> {
     pub(super) start: Timestamp,
@@ -71,11 +70,11 @@ enum Writer {
 pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let (from, to) = args.window.read(world::system().now())?;
     let form = form_of(args.format, &args.file)?;
-    // Half an export never has the name of a whole one.
+    // An incomplete export never has the final name.
     let part = part_of(&args.file)?;
     let written = write(&args, form, (from, to), &part, &mut client).await;
     let rows = written.inspect_err(|_| {
-        // What cannot be removed is named after what it is.
+        // If it cannot be removed, its name says that it is only a part.
         let _ = fs::remove_file(&part);
     })?;
     files::rename(&part, &args.file)
@@ -84,7 +83,7 @@ pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     Ok(Exit::Success)
 }
 
-/// The form that is said, or that the name of the file has.
+/// Returns the given format, or that of the file's name.
 pub(super) fn form_of(said: Option<Form>, file: &Path) -> Result<Form, Error> {
     let ending = file.extension().and_then(|ending| ending.to_str());
     match (said, ending) {
@@ -140,8 +139,8 @@ async fn write(
     Ok(rows)
 }
 
-/// The end of the next question: as far as the server answers at once with this resolution, and at
-/// the end of a step.
+/// Returns the end of the next request: as far as the server answers at once with this resolution,
+/// and at the end of a step.
 fn next_end(start: Timestamp, to: Timestamp, resolution: &str) -> Timestamp {
     let (longest, step, first) = match resolution {
         "hourly" => (7 * DAY_MS, DAY_MS / 24, 0),
@@ -163,7 +162,7 @@ impl Writer {
         })
     }
 
-    /// Writes what a page tells of; says how many rows that were.
+    /// Writes the rows of a page, and returns how many there were.
     fn page(&mut self, page: &AccountMetrics) -> Result<u64, Error> {
         let mut rows = 0;
         for entry in &page.data {

@@ -1,4 +1,4 @@
-//! `holm usage`: what was used and what it cost.
+//! `holm usage`: shows what was used and what it cost.
 
 mod ask;
 mod csv;
@@ -25,11 +25,11 @@ pub(crate) struct Args {
     window: Window,
     #[command(flatten)]
     scope: Scope,
-    /// What to split by, up to three: workspace, resource_type, resource_name, resource_uuid,
-    /// billing_dimension
+    /// How to group usage, by up to three of: workspace, resource_type, resource_name,
+    /// resource_uuid, billing_dimension
     #[arg(long, value_name = "LIST", default_value = "resource_type")]
     by: String,
-    /// Length of the steps of the chart; by the length of the window otherwise
+    /// Length of the chart's steps; by default chosen to suit the time window
     #[arg(long, value_parser = RESOLUTIONS)]
     resolution: Option<String>,
     #[arg(short, long, value_enum, default_value_t)]
@@ -38,19 +38,19 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// Writes all usage of a window into a file
+    /// Writes all usage in a time window to a file
     Export(export::Args),
     Models(models::Args),
-    /// Computes all usage anew from the facts in the database, and compares
+    /// Computes all usage again from the facts in the database, and compares
     Verify(verify::Args),
 }
 
 const RESOLUTIONS: [&str; 4] = ["hourly", "daily", "weekly", "monthly"];
 
-/// Whose usage, and which part of it.
+/// Which account's usage to show, and which part of it.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Scope {
-    /// Id of the account; yours, if you have one
+    /// Id of the account; by default yours, if you have one
     #[arg(long, value_name = "ID")]
     account: Option<String>,
     /// Only one workspace; for administrators of the account
@@ -59,7 +59,7 @@ pub(crate) struct Scope {
     /// Only resources of this type, such as sandbox
     #[arg(long = "type", value_name = "TYPE")]
     resource_type: Option<String>,
-    /// Only resources of this name
+    /// Only resources with this name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Only this billing dimension

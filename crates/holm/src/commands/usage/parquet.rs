@@ -9,10 +9,10 @@ use parquet::schema::parser::parse_message_type;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows that are in memory until their columns are written.
+/// Most rows that are kept in memory before their columns are written.
 const GROUP: usize = 50_000;
 const TEXTS: usize = 5;
-/// The texts in the order of [`texts`].
+/// Schema of the file, with the texts in the order of [`texts`].
 const SCHEMA: &str = "message usage {
     required int64 start (TIMESTAMP(MILLIS, true));
     required binary workspace (STRING);
@@ -29,7 +29,7 @@ pub(super) struct Parquet<W: Write + Send> {
     group: Group,
 }
 
-/// The columns of rows that are not written yet.
+/// Columns of the rows that are not written yet.
 #[derive(Default)]
 struct Group {
     start: Vec<i64>,

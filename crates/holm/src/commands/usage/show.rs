@@ -1,4 +1,4 @@
-//! Usage as a table: a line for each group, with its course over the window as a chart.
+//! Usage as a table: a line for each group, with a chart of its cost over the time window.
 
 use super::ask::{self, Question};
 use crate::client::Client;
@@ -10,11 +10,11 @@ use crate::term::{self, Style};
 use crate::world;
 use types::wire::{AccountMetrics, AccountMetricsDataEntry, GroupBy, Resolution};
 
-/// Columns of the chart.
+/// Width of the chart in columns.
 const CHART: usize = 32;
-/// Heights of a column, from nothing to the highest.
+/// Characters for heights of a column, from nothing to the highest.
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of the bar that shows a share.
+/// Width of the bar that shows a share.
 const BAR: usize = 10;
 const NOTHING: &str = "-";
 
@@ -100,7 +100,7 @@ fn member(entry: &AccountMetricsDataEntry, dimension: GroupBy) -> &str {
     value.as_deref().filter(|text| !text.is_empty()).unwrap_or(NOTHING)
 }
 
-/// Usage with the unit that the name of its dimension ends with.
+/// Formats usage with its unit, which is the last part of the dimension's name.
 fn usage(entry: &AccountMetricsDataEntry) -> String {
     let unit = match entry.billing_dimension.as_deref().and_then(|name| name.rsplit('_').next()) {
         Some("gbs") => " GB s",
@@ -113,13 +113,13 @@ fn usage(entry: &AccountMetricsDataEntry) -> String {
         .map_or_else(|| NOTHING.to_owned(), |usage| format!("{}{unit}", grouped(usage, 3)))
 }
 
-/// Dollars: cents, or more where cents would show nothing.
+/// Formats US dollars: with cents, or with more decimals if cents would show nothing.
 pub(super) fn money(cost: f64) -> String {
     let decimals = if cost == 0.0 || cost.abs() >= 1.0 { 2 } else { 6 };
     format!("${}", grouped(cost, decimals))
 }
 
-/// A number with its thousands apart.
+/// Formats a number with separators between thousands.
 pub(super) fn grouped(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -134,14 +134,15 @@ pub(super) fn grouped(number: f64, decimals: usize) -> String {
     format!("{sign}{spaced}{rest}")
 }
 
-/// A share as a bar and in percent.
+/// Formats a share as a bar and in percent.
 pub(super) fn bar(part: f64, whole: f64) -> String {
     let share = if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
     let filled = (share * BAR as f64).round() as usize;
     format!("{}{} {:>3.0}%", "█".repeat(filled), "░".repeat(BAR - filled), share * 100.0)
 }
 
-/// The course of a cost: steps that do not fit side by side are added up.
+/// Draws costs over time. If there are more steps than columns, several steps share a column and
+/// are added up.
 fn chart(costs: &[f64]) -> String {
     let columns = costs.len().clamp(1, CHART);
     let mut sums = vec![0.0; columns];

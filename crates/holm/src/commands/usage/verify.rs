@@ -1,4 +1,4 @@
-//! `holm usage verify`: whether the sums that bills are made from say what the facts say.
+//! `holm usage verify`: checks that the sums on which bills are based match the facts.
 
 use super::window::Window;
 use crate::commands::config::Place;
@@ -15,13 +15,13 @@ use store::usage;
 use types::Timestamp;
 
 const WEEK_MS: i64 = 7 * 86_400_000;
-/// Differences that are shown one by one.
+/// Most differences that are shown one by one.
 const SHOWN_MAX: usize = 100;
 
-/// Computes all usage anew from the facts in the database, and compares
+/// Computes all usage again from the facts in the database, and compares
 ///
-/// Runs where the settings of the server are, also while it runs. Exits with 1 when something
-/// differs.
+/// Needs the server's settings, and works while the server runs. Exits with 1 if there are
+/// differences.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -49,12 +49,12 @@ pub(super) async fn run(args: Args) -> Result<Exit, Error> {
     Ok(Exit::Failed)
 }
 
-/// Week by week, so that there is something to be seen.
+/// Compares week by week, to be able to show progress.
 async fn compare(store: &Store, from: Timestamp, to: Timestamp) -> Result<Verified, store::Error> {
     let (bar, mut found) = (progress::share(to.since(from).unsigned_abs()), Verified::default());
     let mut start = from;
     while start < to {
-        // Weeks end with days, so that no hour is compared twice.
+        // Weeks end at the end of a day, so that no hour is compared twice.
         let end = Timestamp::from_ms((start.ms().div_euclid(WEEK_MS) + 1) * WEEK_MS).min(to);
         let week = meter::verify(store, meter::Window { start, end }).await?;
         found.hours += week.hours;

@@ -1,24 +1,24 @@
-//! From when to when.
+//! Time windows on the command line.
 
 use crate::duration::Span;
 use crate::error::Error;
 use jiff::tz::TimeZone;
 use types::Timestamp;
 
-/// Times as people write them: a day, a point in time, or how long ago.
+/// A time window as users write it: with days, points in time, or ages.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Window {
-    /// Begin: a day such as 2026-04-01 (UTC), a time such as 2026-04-01T12:00:00Z, or how long ago:
-    /// 30d. This month otherwise
+    /// Start of the window: a day such as 2026-04-01 (UTC), a time such as 2026-04-01T12:00:00Z, or
+    /// an age such as 30d; by default the start of this month
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// End, not included; now otherwise
+    /// End of the window, not included; by default now
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
 }
 
 impl Window {
-    /// The two ends.
+    /// Returns start and end.
     pub(crate) fn read(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
         let to = self.to.as_deref().map_or(Ok(now), |text| read(text, now))?;
         let from =
@@ -32,7 +32,7 @@ impl Window {
     }
 }
 
-/// A time as people write it.
+/// Parses a time as users write it.
 pub(crate) fn read(text: &str, now: Timestamp) -> Result<Timestamp, Error> {
     let day = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(TimeZone::UTC).ok();
     let day = || day().map(|day| Timestamp::from_ms(day.timestamp().as_millisecond()));

@@ -1,4 +1,4 @@
-//! Usage of models in a file: a row for each group and step in which something was used.
+//! Export of models' usage to a file, with a row for each group and step that has some.
 
 use super::super::csv::guarded;
 use super::super::export::{Form, form_of, part_of};
@@ -43,11 +43,11 @@ pub(super) async fn run(
     client: &mut Client,
 ) -> Result<Exit, Error> {
     let form = form_of(form, file)?;
-    // Half an export never has the name of a whole one.
+    // An incomplete export never has the final name.
     let part = part_of(file)?;
     let written = write(form, &part, question, client).await;
     let rows = written.inspect_err(|_| {
-        // What cannot be removed is named after what it is.
+        // If it cannot be removed, its name says that it is only a part.
         let _ = fs::remove_file(&part);
     })?;
     files::rename(&part, file).map_err(Error::io(format!("write {}", file.display())))?;
@@ -83,7 +83,8 @@ async fn write(
     Ok(rows)
 }
 
-/// The server answers a step at a time, whatever there is in it. No hour is asked for twice.
+/// Returns the end of the next request. The server answers one step at a time, however much is in
+/// it. No hour is requested twice.
 fn next_end(start: Timestamp, question: &Question) -> Timestamp {
     let step = match question.resolution.as_str() {
         "hourly" => HOUR_MS,

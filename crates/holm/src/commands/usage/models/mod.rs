@@ -1,4 +1,4 @@
-//! `holm usage models`: what models were used.
+//! `holm usage models`: shows the usage of models.
 
 mod export;
 
@@ -17,22 +17,22 @@ use types::wire::{ModelUsage, ModelUsageBy, ModelUsageEntry, ModelUsageResolutio
 
 const NOTHING: &str = "-";
 
-/// Shows what models were used: calls, tokens and cost
+/// Shows the usage of models: calls, tokens and cost
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm usage models
   holm usage models gpt --by key,endUser --from 7d
   holm usage models --from 2026-04-01 --to 2026-05-01 --file april.csv")]
 pub(crate) struct Args {
-    /// Only this model; all of the workspace otherwise
+    /// Only this model; by default all in the workspace
     model: Option<String>,
     #[command(flatten)]
     window: Window,
-    /// What to split by: some of model, key, endUser, tag, provider, providerModel; all of them in a
-    /// file
+    /// How to group usage, by some of: model, key, endUser, tag, provider, providerModel; by
+    /// default all of them in a file
     #[arg(long, value_name = "LIST")]
     by: Option<String>,
-    /// Length of the steps; daily in a file, else all is one
+    /// Length of the steps; by default daily in a file, else a single step
     #[arg(long, value_parser = ["hourly", "daily", "total"])]
     resolution: Option<String>,
     #[arg(short, long, value_enum, default_value_t)]
@@ -40,12 +40,12 @@ pub(crate) struct Args {
     /// New file to write instead
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Form of the file; by the end of its name otherwise
+    /// Format of the file; by default from the end of its name
     #[arg(long, value_enum, requires = "file")]
     format: Option<Form>,
 }
 
-/// What is asked.
+/// What to ask for.
 #[derive(Debug, Clone)]
 struct Question {
     model: Option<String>,
