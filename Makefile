@@ -1,15 +1,15 @@
-# make run            builds Holm, makes the image of sandboxes, and starts; the first start prints how to use it
+# make run            builds Holm, makes the base image of sandboxes, and starts the server
 # make hub            makes all images that the project has recipes for
-# make test           everything that must hold before a change goes in
-# make test-fresh     the same in a clean clone with nothing cached, as on a machine that has run nothing yet
-# make bench NAME=api measures, and compares with what else one could take; also sandbox, gateway, density, wakes,
+# make test           runs everything that must pass before a change goes in
+# make test-fresh     the same in a clean clone with empty caches, as on a machine that never ran it
+# make bench NAME=api measures and compares with alternatives; also sandbox, gateway, density, wakes,
 #                     jobs, metrics, serve, build, storage, models
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 export PATH := $(HOME)/.cargo/bin:$(PATH)
-# Where the recipes below look, whatever the person who builds has set for other projects.
+# The recipes below look here, whatever the user has set for other projects.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 
 DATA ?= data

@@ -1,39 +1,39 @@
-//! How a command ends. Scripts rely on the numbers: docs/command-line.md lists them. Each means one
-//! thing.
+//! Exit codes of commands. Scripts rely on them, so docs/command-line.md lists them, and each has a
+//! single meaning.
 
 use std::process::ExitCode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Success,
-    /// Something failed that has no number of its own.
+    /// A failure without an exit code of its own.
     Failed,
-    /// The command line itself was wrong; the argument parser uses the same number.
+    /// The command line itself was wrong; the argument parser uses the same code.
     Usage,
     /// A setting or a settings file was wrong.
     Settings,
-    /// No credentials, or the server does not take them.
+    /// There are no credentials, or the server does not accept them.
     SignIn,
-    /// The credentials are good but do not allow this.
+    /// The credentials are valid but do not allow this.
     Forbidden,
     NotFound,
-    /// The object exists already or was changed meanwhile.
+    /// The object exists already, or was changed in the meantime.
     Conflict,
     /// The server cannot be reached or did not answer in time.
     Unreachable,
-    /// The server failed, or this release of it cannot do this.
+    /// The server failed, or its release does not support this.
     Server,
-    /// `holm doctor` found something that must be mended.
+    /// `holm doctor` found a problem that must be fixed.
     Unhealthy,
-    /// The server refused the request as wrong.
+    /// The server refused the request as invalid.
     Refused,
     /// Too many requests; try again later.
     Throttled,
-    /// What was waited for was cancelled.
+    /// The command waited for something that was cancelled.
     Cancelled,
-    /// Somebody did not want to wait any longer.
+    /// The user stopped waiting.
     Interrupted,
-    /// What a program ended with that this one ran for somebody, here or in a sandbox.
+    /// Exit code of a program that this command ran, here or in a sandbox.
     Program(u8),
 }
 

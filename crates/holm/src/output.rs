@@ -1,4 +1,4 @@
-//! Objects as tables, JSON or YAML.
+//! Output of objects as tables, JSON or YAML.
 
 use crate::client::kinds::{Column, Form, Kind};
 use crate::term::{self, Style};
@@ -14,10 +14,11 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// What a cell shows when there is nothing.
+/// Content of an empty cell.
 const NOTHING: &str = "-";
 
-/// All `items`, as one text. JSON is always a list, so that scripts need not tell one from many.
+/// Formats `items` as one text. JSON is always a list, so that scripts need not tell one item from
+/// many.
 pub(crate) fn render(kind: &Kind, items: &[Value], format: Format, now: Timestamp) -> String {
     match format {
         Format::Table => table(kind, items, now),
@@ -25,7 +26,7 @@ pub(crate) fn render(kind: &Kind, items: &[Value], format: Format, now: Timestam
     }
 }
 
-/// All `items` for programs to read.
+/// Formats `items` for programs to read.
 pub(crate) fn plain(items: &[Value], format: Format) -> String {
     match format {
         Format::Yaml => documents(items),
@@ -33,13 +34,13 @@ pub(crate) fn plain(items: &[Value], format: Format) -> String {
     }
 }
 
-/// What this program answers as JSON, for programs to read.
+/// Formats one of this program's own values as JSON.
 #[expect(clippy::expect_used, reason = "its maps have text keys only")]
 pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string_pretty(value).expect("a value with text keys")
 }
 
-/// YAML documents, one for each item, as `holm apply` reads them.
+/// Formats items as YAML documents, in the form that `holm apply` reads.
 fn documents(items: &[Value]) -> String {
     #[expect(clippy::expect_used, reason = "all JSON can be written as YAML")]
     let document = |item| serde_norway::to_string(item).expect("a value of JSON");
@@ -52,12 +53,12 @@ fn table(kind: &Kind, items: &[Value], now: Timestamp) -> String {
     lines(&heading, items.iter().map(|item| row(kind, item, now)))
 }
 
-/// The cells of an object, as its kind has columns.
+/// Returns the cells of an object for the columns of its kind.
 pub(crate) fn row(kind: &Kind, item: &Value, now: Timestamp) -> Vec<String> {
     kind.columns.iter().map(|column| cell(column, item, now)).collect()
 }
 
-/// Rows below a heading, each column as wide as it needs to be.
+/// Formats rows below a heading, with each column as wide as it needs to be.
 pub(crate) fn lines(heading: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     *table.style_mut() = presets::NOTHING;
@@ -94,7 +95,7 @@ fn shown(form: Form, value: &Value, now: Timestamp) -> Option<String> {
     }
 }
 
-/// How long ago, in the largest unit that fits.
+/// Formats an age in the largest unit that fits.
 pub(crate) fn age(ms: i64) -> String {
     let s = (ms / 1000).max(0);
     match s {

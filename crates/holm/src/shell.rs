@@ -1,6 +1,7 @@
-//! Words as a line for a shell.
+//! Building of shell command lines from words.
 
-/// A single word is a line already; several are a program and its arguments.
+/// Returns a shell command line. A single word already is one; several are a program and its
+/// arguments.
 pub(crate) fn line(words: &[String]) -> String {
     match words {
         [only] => only.clone(),
@@ -8,10 +9,10 @@ pub(crate) fn line(words: &[String]) -> String {
     }
 }
 
-/// A word such that a shell reads it as it is.
+/// Quotes a word so that a shell takes it literally.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+,=".contains(c);
-    // `A=b` in front would be an assignment.
+    // An unquoted `A=b` at the beginning would be an assignment.
     if !word.is_empty() && word.chars().all(plain) && !word.contains('=') {
         return word.to_owned();
     }

@@ -1,9 +1,9 @@
-//! What asks this program to end.
+//! Signals that ask this program to stop.
 
 use crate::error::Error;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, and what machines send that go down or terminals that are closed.
+/// Receives Ctrl-C, and the signals sent at shutdown or when a terminal is closed.
 pub(crate) struct Ends {
     interrupt: Signal,
     terminate: Signal,

@@ -1,20 +1,20 @@
-//! Writing to the person or the program that reads the output.
+//! Output for the user, or for the program that reads it.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-/// Writes a line to standard output. A reader that has gone away, such as `head`, is not an error.
+/// Writes a line to standard output. It is not an error if the reader is gone, for example `head`.
 pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Writes text without a line end to standard output, at once.
+/// Writes text without a line break to standard output, and flushes it.
 pub(crate) fn say_part(text: impl Display) {
     let mut out = io::stdout();
     let _ = write!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Writes a line to standard error: what a program that reads the output should not see.
+/// Writes a line to standard error, so that programs reading the output do not see it.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -28,7 +28,7 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// Styles text for standard output, if that is a terminal that wants colour.
+/// Styles text for standard output, if that is a terminal and colour is not turned off.
 pub(crate) fn styled(style: Style, text: impl Display) -> String {
     if !io::stdout().is_terminal() || plain() {
         return text.to_string();
@@ -44,7 +44,7 @@ pub(crate) fn styled_note(style: Style, text: impl Display) -> String {
     paint(style, text)
 }
 
-/// See no-color.org: any value that is not empty turns colour off.
+/// True if colour is turned off. See no-color.org: any non-empty value does so.
 fn plain() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
@@ -61,7 +61,8 @@ fn paint(style: Style, text: impl Display) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// Text of the server without control characters, which could rewrite what a terminal shows.
+/// Removes control characters from text that a server sent, since they could manipulate the
+/// terminal.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\t' | '\n')).collect()
 }

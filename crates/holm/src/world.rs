@@ -1,4 +1,4 @@
-//! The program's one clock and one source of randomness.
+//! The program's only clock and source of randomness.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 use types::{Timestamp, World};
@@ -12,20 +12,20 @@ pub(crate) fn system() -> World {
     reason = "this is where the time that is passed in comes from"
 )]
 fn now() -> Timestamp {
-    // A clock before 1970 was never set. It is taken for the beginning, where every certificate and
-    // token is refused, until somebody sets it.
+    // A clock before 1970 was never set. Time then stands at 1970, at which all certificates and
+    // tokens are refused, until somebody sets the clock.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_ms(0).plus(since)
 }
 
-/// Goes on while the machine sleeps, as the time does.
+/// Milliseconds since boot, including time in which the machine was suspended.
 fn uptime_ms() -> i64 {
     let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000)
 }
 
-/// Keys made without randomness would be known to anybody, so a kernel that gives none ends the
-/// process.
+/// Fills a buffer with random bytes. Keys made without randomness could be guessed by anybody, so
+/// the process aborts if the kernel provides none.
 fn fill(bytes: &mut [u8]) {
     if getrandom::fill(bytes).is_err() {
         std::process::abort();

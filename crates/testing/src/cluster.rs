@@ -1,4 +1,4 @@
-//! A PostgreSQL of one's own, to measure, kill and start again.
+//! A PostgreSQL server of one's own, to be measured, killed and restarted.
 
 use crate::{programs, run, script};
 use std::fs;
@@ -8,12 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A start after a crash waits for processes of the last life and replays the log.
+/// After a crash, a start waits for processes of the previous run and replays the log.
 const START_MAX: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A server with the durability that a user has: it writes through to the disk. Killed and removed
-/// when dropped.
+/// A server with the durability that users have: it writes through to disk. Dropping it kills and
+/// removes it.
 pub struct Cluster {
     folder: tempfile::TempDir,
     programs: PathBuf,
@@ -34,7 +34,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Makes another server below `parent` that receives what is written to this one.
+    /// Makes a second server below `parent` that replicates this one.
     pub fn standby(&self, parent: &Path) -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("standby").tempdir_in(parent)?;
         let mut standby = Self { folder, programs: self.programs.clone(), process: None };
@@ -44,7 +44,7 @@ impl Cluster {
         Ok(standby)
     }
 
-    /// Waits until a standby has all that was written until now.
+    /// Waits until a standby has everything written so far.
     pub fn wait_for_standby(&self) -> io::Result<()> {
         let written = self.ask("SELECT pg_current_wal_insert_lsn()")?;
         let there =
@@ -56,7 +56,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes a standby take the place of the server that it followed.
+    /// Promotes a standby to take the place of its primary.
     pub fn promote(&self) -> io::Result<()> {
         match self.ask("SELECT pg_promote(true)")?.as_str() {
             "t" => Ok(()),
@@ -64,28 +64,28 @@ impl Cluster {
         }
     }
 
-    /// The address of its database.
+    /// Returns the URL of the database.
     pub fn url(&self) -> String {
         format!("postgres:///{NAME}?host={}&user={USER}", encoded(self.socket()))
     }
 
-    /// The address of whichever of the two takes writes.
+    /// Returns the URL of whichever of the two servers accepts writes.
     pub fn url_or(&self, other: &Self) -> String {
         let hosts = format!("{},{}", encoded(self.socket()), encoded(other.socket()));
         format!("postgres://{USER}@{hosts}/{NAME}?target_session_attrs=read-write")
     }
 
-    /// What the server says of its version.
+    /// Returns the version that the server reports.
     pub fn version(&self) -> io::Result<String> {
         let output = Command::new(self.programs.join("postgres")).arg("--version").output()?;
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Transactions per second of PostgreSQL's own benchmark, of the kind that takes no lock that
-    /// all want (`-N`), on tables of its own in a database of its own.
+    /// Returns the transactions per second of PostgreSQL's own benchmark, in the mode without a
+    /// lock that all clients want (`-N`), in a separate database.
     pub fn pgbench(&self, clients: usize, seconds: u64) -> io::Result<f64> {
         const DATABASE: &str = "pgbench";
-        // Fails when it is there already.
+        // Fails if it already exists.
         if run(self.tool("createdb").arg(DATABASE)).is_ok() {
             run(self.tool("pgbench").args(["-i", "-q", "-s", "10", DATABASE]))?;
         }
@@ -98,17 +98,17 @@ impl Cluster {
             .ok_or_else(|| io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
-    /// One of its programs, which asks this server.
+    /// Returns a command for one of PostgreSQL's programs, connected to this server.
     fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
         command.arg("-h").arg(self.socket()).args(["-U", USER]);
         command
     }
 
-    /// Ends the server as a crash would, if it runs.
+    /// Kills the server as a crash would, if it runs.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only when it has ended already.
+            // Both fail only if it has ended already.
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -130,13 +130,13 @@ impl Cluster {
                 }
                 within(deadline)?;
             }
-            // It refuses to start while a process of its last life is about to end.
+            // It refuses to start while a process of the previous run is still ending.
             within(deadline)?;
         }
     }
 
-    /// Waits until it has ended the work of clients that were killed. Until then it may still
-    /// commit for them.
+    /// Waits until the server has finished work for killed clients. Until then it may still commit
+    /// for them.
     pub fn wait_for_orphans(&self) {
         let left = format!(
             "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{NAME}' AND pid <> pg_backend_pid()"
@@ -177,8 +177,7 @@ fn within(deadline: Instant) -> io::Result<()> {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // Ends it at once, yet it gives back the shared memory that a kill would leave in the
-            // kernel.
+            // Stops it at once, but unlike a kill gives its shared memory back to the kernel.
             let quit = Command::new("sh")
                 .args(["-c", "kill -QUIT \"$1\"", "quit", &process.id().to_string()])
                 .status();
@@ -188,8 +187,8 @@ impl Drop for Cluster {
             }
         }
         self.kill();
-        // After a kill its processes notice the end of their parent one by one, and write until
-        // then.
+        // After a kill, its other processes notice one by one that their parent is gone, and write
+        // files until then.
         while fs::remove_dir_all(self.folder.path())
             .is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
         {

@@ -7,50 +7,50 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Linux counts processor time for others in hundredths of a second, on every machine.
+/// Linux reports processor time in hundredths of a second, on every machine.
 const TICK: Duration = Duration::from_millis(10);
-/// Where the four times are in `/proc/PID/stat`, behind the name: its own and its children's, each
-/// user and system.
+/// Position of the four times in `/proc/PID/stat`, counted after the name: user and system time of
+/// the process, then of its children.
 const UTIME_FIELD: usize = 11;
 const TIMES: usize = 4;
 
-/// A running `holm up`. Killed when dropped, and when the test ends however it ends.
+/// A running `holm up`. It is killed on drop, and when the test ends in any other way.
 pub struct Holm {
     process: Child,
-    /// Kept open: the server may write to it.
+    /// Kept open, since the server may write to it.
     _stdout: BufReader<ChildStdout>,
     /// `127.0.0.1` and the port.
     pub address: String,
-    /// Shown at the first start only.
+    /// The API key, which only the first start prints.
     pub key: Option<String>,
 }
 
-/// How to start one.
+/// Parameters for starting a server.
 pub struct Start<'a> {
     pub program: PathBuf,
     pub data: &'a Path,
-    /// PostgreSQL's address; SQLite when absent.
+    /// URL of PostgreSQL; SQLite is used if absent.
     pub database: Option<String>,
     pub settings: Vec<(&'a str, String)>,
 }
 
 impl Start<'_> {
-    /// Starts the server. When this answers, the server has its port and will serve in a moment.
+    /// Starts the server. It has its port when this returns, and serves a moment later.
     pub fn run(&self) -> io::Result<Holm> {
-        // `setpriv` becomes the program itself, which then ends with this thread.
+        // `setpriv` execs the program, which is then killed when this thread ends.
         let mut command = Command::new("setpriv");
         command.args([OsStr::new("--pdeathsig=KILL"), OsStr::new("--"), self.program.as_os_str()]);
         command.args(["up", "--listen", "127.0.0.1:0", "--data"]).arg(self.data);
         command
             .env("HOLM_STORE__URL", self.database.as_deref().unwrap_or_default())
             .env("HOLM_LOG__LEVEL", "error");
-        // Sandboxes need root and what is made of other packages; who wants them says so in the
-        // settings.
+        // Sandboxes need root and files built by other packages, so only tests that ask for them in
+        // the settings get them.
         command.env("HOLM_SERVER__ROLES", "[\"api\"]");
         command.envs(self.settings.iter().map(|(name, value)| (*name, value)));
         command.current_dir(self.data).stdin(Stdio::null()).stdout(Stdio::piped());
-        // A signal to the group of whoever starts it, such as Ctrl-C, is not for it: it is still
-        // needed to tidy up.
+        // In a group of its own, so that Ctrl-C for the test does not reach it: it is still needed
+        // to tidy up.
         command.process_group(0);
         let mut process = command.spawn()?;
         let stdout =
@@ -67,7 +67,7 @@ impl Start<'_> {
     }
 }
 
-/// Reads the address, and at the first start the key, from what the server tells its operator.
+/// Reads the address, and at the first start the key, from the server's greeting.
 fn greeting(output: &mut impl io::BufRead) -> io::Result<(String, Option<String>)> {
     let ended = || io::Error::other("the server ended before it was ready");
     let mut lines = output.lines();
@@ -93,23 +93,24 @@ impl Holm {
         self.process.id()
     }
 
-    /// Ends it at once, with no chance to put anything in order.
+    /// Kills the server at once, without a chance to tidy up.
     pub fn kill(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// Asks it to end and waits until it has: it then removes what it was given by the machine.
+    /// Asks the server to stop and waits until it has, so that it removes what it set up on the
+    /// machine.
     pub fn end(&mut self) -> io::Result<()> {
         Command::new("kill").args(["-TERM", &self.id().to_string()]).status()?;
         self.process.wait().map(drop)
     }
 
-    /// Processor time that it took until now, with that of its children that have ended.
+    /// Returns the processor time used so far, including that of finished children.
     pub fn processor_time(&self) -> io::Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // The name of the program, in brackets, may hold spaces.
+        // The name of the program is in parentheses and may contain spaces.
         let fields =
             stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
         let ticks: u64 = fields
@@ -120,7 +121,7 @@ impl Holm {
         Ok(TICK * u32::try_from(ticks).unwrap_or(u32::MAX))
     }
 
-    /// Memory that it holds now, in bytes.
+    /// Returns the resident memory in bytes.
     pub fn resident_bytes(&self) -> io::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,10 +1,10 @@
-//! What the tests of several crates need: a real PostgreSQL, a real S3 service, the real program as a process and its
-//! traces on the machine, and a small root file system.
+//! Shared test fixtures: a real PostgreSQL, a real S3 service, the real program as a process, what
+//! a server leaves on the machine, and a small root file system.
 //!
-//! The shared PostgreSQL is Debian's, listens on a socket in a folder of its own, and serves all
-//! test processes that run at once: each holds a shared lock on the file `users`. A keeper in the
-//! background takes the lock for itself when nobody is left, stops the server and removes the
-//! folder, however the tests ended.
+//! The shared PostgreSQL is Debian's. It listens on a socket in a folder of its own, and serves all
+//! test processes that run at the same time, each of which holds a shared lock on the file `users`.
+//! A keeper process in the background gets the exclusive lock once no test process is left, then
+//! stops the server and removes the folder, however the tests ended.
 #![expect(
     clippy::expect_used,
     clippy::panic,
@@ -30,8 +30,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The address of a new, empty database. It goes with its server, soon after the last test process
-/// has ended.
+/// Returns the URL of a new, empty database. It is deleted with its server, soon after the last
+/// test process ends.
 pub fn postgres() -> String {
     static SERVER: OnceLock<Server> = OnceLock::new();
     static DATABASES: AtomicU32 = AtomicU32::new(0);
@@ -51,7 +51,7 @@ const USER: &str = "postgres";
 struct Server {
     folder: PathBuf,
     programs: PathBuf,
-    /// Keeps the server from being stopped.
+    /// Lock that keeps the server from being stopped.
     _in_use: File,
 }
 
@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-/// Takes a share in the folder, which may be on its way out when we come.
+/// Takes a shared lock on the folder, which the keeper may be removing at the same time.
 fn join(folder: &Path) -> io::Result<File> {
     let path = folder.join("users");
     loop {
@@ -90,7 +90,7 @@ fn join(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// Debian keeps the programs of the server out of the search path.
+/// Finds the server's programs, which Debian keeps out of the search path.
 fn programs() -> io::Result<PathBuf> {
     let mut found: Vec<_> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
@@ -119,8 +119,7 @@ fn script(text: &str, folder: &Path, programs: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end. What it writes is kept away from the output of the tests, unless it
-/// fails.
+/// Runs a command to its end. Its output is kept out of that of the tests, unless it fails.
 fn run(mut command: impl std::borrow::BorrowMut<Command>) -> io::Result<()> {
     let output = command.borrow_mut().stdin(Stdio::null()).output()?;
     if output.status.success() {

@@ -1,5 +1,5 @@
-//! What a server with instances needs of the machine, and what it has on it: looked at from
-//! outside, without asking it.
+//! What a server with instances needs on the machine, and what it leaves there, as seen from
+//! outside without asking the server.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where the groups of a server's instances are, by the version of the interface.
+/// Folders of instances' control groups, for both cgroup versions.
 const GROUPS: [&str; 3] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
 
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
@@ -18,29 +18,30 @@ const CONTROLLERS: &str = "/sys/fs/cgroup";
 const SWEEP_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// So many processes of tests may have machines at the same time.
+/// Most test processes that can have a place at the same time.
 const PLACES: u32 = 100;
-/// User ids for 400 instances and those that are ready.
+/// Enough user ids for 400 instances and the prepared ones.
 const IDS_EACH: u32 = 28_000_000;
-/// Below those that the kernel gives out by itself.
+/// Below the range from which the kernel assigns ports.
 const FIRST_PORT: u16 = 20_000;
 const PORTS_EACH: u16 = 20;
 const PLACE_EVERY: Duration = Duration::from_millis(100);
 
-/// What this process alone has of the machine's addresses, user ids and ports, until it ends.
+/// Addresses, user ids and ports that only this process has, until it ends.
 pub struct Own {
     number: u32,
-    /// Locked.
+    /// Locked for as long as this process runs.
     _taken: File,
 }
 
 impl Own {
-    /// Addresses for instances.
+    /// Returns the subnet for instances.
     pub fn subnet(&self) -> String {
         format!("10.{}.{}.0/20", 40 + self.number / 16, self.number % 16 * 16)
     }
 
-    /// The one of them at which a server listens for its instances, on the interface `lo`.
+    /// Returns the address in it at which a server listens for its instances, on the interface
+    /// `lo`.
     fn proxy(&self) -> String {
         format!("10.{}.{}.1/32", 40 + self.number / 16, self.number % 16 * 16)
     }
@@ -49,15 +50,14 @@ impl Own {
         1_000_000_000 + self.number * IDS_EACH
     }
 
-    /// Ports that the kernel gives to nobody else. There are twenty.
+    /// Returns one of twenty ports that neither the kernel nor other tests use.
     pub fn port(&self, index: u16) -> u16 {
         assert!(index < PORTS_EACH, "a process has {PORTS_EACH} ports");
         FIRST_PORT + self.number as u16 * PORTS_EACH + index
     }
 }
 
-/// Takes a place that no other process of tests has: numbers that are only unlikely to be the same
-/// are the same now and then.
+/// Takes a place that no other test process has. Random numbers would collide now and then.
 pub fn own() -> &'static Own {
     static OWN: OnceLock<Own> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -78,7 +78,7 @@ pub fn own() -> &'static Own {
     })
 }
 
-/// What a server with instances needs to be told, so that it runs beside those of other tests.
+/// Returns the settings that let a server with instances run beside those of other tests.
 pub fn settings() -> Vec<(&'static str, String)> {
     let own = own();
     vec![
@@ -91,7 +91,7 @@ pub fn settings() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The program inside of instances, made by `tools/guest`.
+/// Returns the path of the guest program, which `tools/guest` builds.
 fn guest() -> PathBuf {
     let told = std::env::var_os("HOLM_NODE__GUEST").map(PathBuf::from);
     let guest =
@@ -101,23 +101,23 @@ fn guest() -> PathBuf {
         .unwrap_or_else(|error| panic!("{}: {error}; run tools/guest", guest.display()))
 }
 
-/// A server's name on its machine, made at its first start.
+/// Returns a server's name on its machine, which its first start chooses.
 fn name(data: &Path) -> io::Result<String> {
     Ok(format!("holm-{}", fs::read_to_string(data.join("machine"))?))
 }
 
-/// The folder that has one for each instance; memory is accounted there.
+/// Returns the folder with all instances' control groups, in which memory is accounted.
 pub fn groups_folder(data: &Path) -> io::Result<Option<PathBuf>> {
     let name = name(data)?;
     Ok(GROUPS.into_iter().map(|root| Path::new(root).join(&name)).find(|folder| folder.exists()))
 }
 
-/// The control group of each instance that there is.
+/// Returns the control group of each existing instance.
 pub fn groups(data: &Path) -> io::Result<Vec<PathBuf>> {
     let Some(folder) = groups_folder(data)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for owner in folders(&folder)? {
-        // Gone when its last instance is.
+        // It is gone once its last instance is.
         found.extend(folders(&owner).unwrap_or_default());
     }
     Ok(found)
@@ -128,15 +128,15 @@ fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     entries.filter(|path| path.as_ref().map_or(true, |path| path.is_dir())).collect()
 }
 
-/// The folders of volumes of a server, those in its pool too while that is mounted. A process that has
-/// it mounted is the way to it: the mount is attached nowhere.
+/// Returns the folders of a server's volumes, including those in its pool while that is mounted.
+/// The pool's mount is attached nowhere, so it is reached through a process that has it open.
 pub fn volume_folders(data: &Path) -> io::Result<Vec<PathBuf>> {
     let pool = pool_device(data)?.map(mounts_of).unwrap_or_default();
     let folders = [data.join("node")].into_iter().chain(pool);
     Ok(folders.map(|folder| folder.join("volumes")).filter(|folder| folder.is_dir()).collect())
 }
 
-/// The number of the device before the file of the pool.
+/// Returns the number of the loop device of the pool's file.
 fn pool_device(data: &Path) -> io::Result<Option<u64>> {
     let file = data.canonicalize()?.join("node/pool");
     for block in fs::read_dir("/sys/block")? {
@@ -155,9 +155,9 @@ fn pool_device(data: &Path) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// The first folder of a file system that any process has open with its volumes in it.
+/// Returns the root of a mounted file system, through any process that has it open.
 fn mounts_of(device: u64) -> Option<PathBuf> {
-    // Not `self`, which is another one to every process that is asked to look there.
+    // Without `self`, which means a different process for each reader.
     let is_number = |entry: &fs::DirEntry| {
         entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok())
     };
@@ -170,7 +170,7 @@ fn mounts_of(device: u64) -> Option<PathBuf> {
         .find(|path| path.join("volumes").is_dir())
 }
 
-/// Whatever a server that was ended in order has left on the machine.
+/// Returns everything that a cleanly stopped server has left on the machine.
 pub fn traces(data: &Path) -> io::Result<Vec<String>> {
     let (name, place) = (name(data)?, data.to_string_lossy());
     let mut found: Vec<String> =
@@ -188,7 +188,7 @@ pub fn traces(data: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Ends all instances of a server that is not there any more, and removes what holds them.
+/// Kills all instances of a server that no longer runs, and removes what they used.
 pub fn sweep(data: &Path) -> io::Result<()> {
     let deadline = Instant::now() + SWEEP_MAX;
     let groups = groups(data)?;
@@ -197,8 +197,8 @@ pub fn sweep(data: &Path) -> io::Result<()> {
         while !fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().is_empty()
             && Instant::now() < deadline
         {
-            // The shell has the command to kill; processes come and go meanwhile, which is why it
-            // is repeated.
+            // The shell's command line has the processes to kill. Processes come and go in the
+            // meantime, so it is repeated.
             Command::new("sh")
                 .arg("-c")
                 .arg("kill -9 $(cat \"$1\")")
@@ -208,7 +208,7 @@ pub fn sweep(data: &Path) -> io::Result<()> {
             thread::sleep(LOOK_EVERY);
         }
     }
-    // Gone already where the server ended in order.
+    // Already gone if the server was stopped cleanly.
     Command::new("ip").args(["address", "delete", &own().proxy(), "dev", "lo"]).output()?;
     let name = name(data)?;
     for controller in fs::read_dir(CONTROLLERS)? {
@@ -228,9 +228,10 @@ pub fn sweep(data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What sleeps would not end before it wakes. Where its group is, depends on the interface's version.
+/// Thaws a group, since a frozen process would not die before it is thawed. The file depends on the
+/// cgroup version.
 fn thaw(group: &Path) {
-    // Below the root: the server, the owner, the instance.
+    // Below the root are the server, the owner and the instance.
     let below = group.ancestors().nth(3).and_then(|root| group.strip_prefix(root).ok());
     if let Some(below) = below {
         let _ = fs::write(Path::new(FREEZER).join(below).join("freezer.state"), "THAWED");
@@ -238,7 +239,7 @@ fn thaw(group: &Path) {
     let _ = fs::write(group.join("cgroup.freeze"), "0");
 }
 
-/// The files that are shown as block devices.
+/// Returns the files that are attached to loop devices.
 fn loops() -> io::Result<Vec<String>> {
     let devices =
         fs::read_dir("/sys/block")?.map(|entry| Ok(entry?.path().join("loop/backing_file")));

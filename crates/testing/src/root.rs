@@ -7,10 +7,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// Debian's `busybox-static`, which needs no library.
+/// Debian's `busybox-static`, which needs no libraries.
 const BUSYBOX: &str = "/usr/bin/busybox";
 
-/// Makes it below `place`, with more files by their paths in it, and gives it as a tar archive.
+/// Makes the file system below `place`, with extra files by path, and returns it as a tar archive.
 pub fn small_root(place: &Path, files: &[(&str, &str)]) -> io::Result<Vec<u8>> {
     let root = place.join("root");
     for folder in ["bin", "etc", "tmp", "root"] {

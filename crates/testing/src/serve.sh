@@ -1,5 +1,5 @@
-# serve.sh FOLDER PROGRAMS: becomes the server of the cluster in FOLDER. It ends with whoever started it, and
-# gives its shared memory back.
+# serve.sh FOLDER PROGRAMS: becomes the server of the cluster in FOLDER. It stops when the process
+# that started it ends, and then frees its shared memory.
 folder=$1
 programs=$2
 cd "$folder"

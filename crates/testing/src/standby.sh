@@ -1,4 +1,5 @@
-# standby.sh FOLDER PROGRAMS PRIMARY: copies the server whose socket is in PRIMARY into a cluster in FOLDER that follows it.
+# standby.sh FOLDER PROGRAMS PRIMARY: copies the server whose socket is in PRIMARY to a cluster in
+# FOLDER that replicates it.
 folder=$1
 programs=$2
 primary=$3

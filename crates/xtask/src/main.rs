@@ -1,4 +1,4 @@
-//! Automation of the project, one verb each.
+//! Automation of the project, with one subcommand for each task.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the project.
+/// Returns the root folder of the project.
 fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

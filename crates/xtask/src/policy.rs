@@ -1,8 +1,8 @@
-//! The policy for dependencies: licences, sources and banned crates, as `deny.toml` states them.
+//! Checks dependencies against the policy in `deny.toml`: licences, sources and banned crates.
 //!
-//! All that `Cargo.lock` names is judged, also what only other platforms build, so it is fetched
-//! first; once it is there, no network is needed. Advisories need a list from outside;
-//! `tools/check-dependencies` asks cargo-deny for them where that can be had.
+//! Checks everything in `Cargo.lock`, including packages that only other platforms build. So all of
+//! it is fetched first; after that no network is needed. Advisories need an outside list, for which
+//! `tools/check-dependencies` runs cargo-deny if possible.
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{MetadataCommand, Package};
@@ -51,8 +51,8 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Brings the sources of all platforms: a build fetches only those of its own, and `cargo metadata`
-/// reads all manifests.
+/// Fetches the sources for all platforms: a build fetches only those for its own, but `cargo
+/// metadata` reads all manifests.
 fn fetch(manifest: &Path) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -80,7 +80,7 @@ fn faults(package: &Package, policy: &Policy) -> Vec<String> {
     faults
 }
 
-/// Whether some choice that the expression offers is made of allowed licences only.
+/// True if one of the choices in the expression consists of allowed licences only.
 fn licensed(expression: &str, allowed: &[String]) -> bool {
     let Ok(expression) = spdx::Expression::parse_mode(expression, spdx::ParseMode::LAX) else {
         return false;

@@ -1,8 +1,8 @@
-//! Finds dependencies that a crate names in its manifest and never in its sources, and those of the
-//! workspace that no crate asks for.
+//! Finds dependencies that a crate's manifest names but its sources never use, and workspace
+//! dependencies that no crate uses.
 //!
-//! It reads texts, so a crate that is only mentioned in a comment counts as used. That costs a
-//! missed finding now and then; compiling each crate without each dependency would cost hours.
+//! The search is textual, so a crate that only a comment mentions counts as used. That misses
+//! something now and then, but compiling each crate without each dependency would take hours.
 
 use anyhow::{Context as _, Result, bail};
 use cargo_metadata::{Dependency, DependencyKind, MetadataCommand, Package};
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Taken for a feature of theirs that another dependency needs, so no source names them.
+/// Dependencies that only turn on a feature for another dependency, so no source names them.
 const FOR_THEIR_FEATURES: [(&str, &str); 1] = [("holm", "opentelemetry-http")];
-/// Libraries that are not called what their package is.
+/// Packages whose library has a different name.
 const LIBRARIES: [(&str, &str); 1] = [("md-5", "md5")];
 
 pub(crate) fn check(root: &Path) -> Result<()> {
@@ -35,7 +35,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The dependencies of a crate that its sources do not name.
+/// Returns the dependencies of a crate that its sources do not name.
 fn unused(package: &Package) -> Result<Vec<String>> {
     let folder = package.manifest_path.parent().context("a manifest lies in a folder")?;
     let (program, build) = sources(folder.as_std_path())?;
@@ -48,12 +48,12 @@ fn unused(package: &Package) -> Result<Vec<String>> {
     Ok(unused.map(|dependency| format!("{} names {}", package.name, dependency.name)).collect())
 }
 
-/// What sources call a package, but for the hyphens.
+/// Returns the name by which sources use a package, apart from hyphens.
 fn library(package: &str) -> &str {
     LIBRARIES.iter().find(|(name, _)| *name == package).map_or(package, |(_, library)| library)
 }
 
-/// Workspace dependencies that no crate takes.
+/// Returns workspace dependencies that no crate uses.
 fn unasked(root: &Path, asked: &BTreeSet<String>) -> Result<Vec<String>> {
     let manifest: toml::Table = fs::read_to_string(root.join("Cargo.toml"))?.parse()?;
     let dependencies = manifest.get("workspace").and_then(|table| table.get("dependencies"));
@@ -63,7 +63,7 @@ fn unasked(root: &Path, asked: &BTreeSet<String>) -> Result<Vec<String>> {
     Ok(unasked.map(|name| format!("the workspace names {name}")).collect())
 }
 
-/// The text of all sources of a crate, and that of its build script.
+/// Returns the text of all sources of a crate, and that of its build script.
 fn sources(folder: &Path) -> Result<(String, String)> {
     let mut program = String::new();
     for part in ["src", "tests", "benches", "examples"] {
@@ -87,8 +87,8 @@ fn collect(folder: &Path, text: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Whether the text has the crate's name as a word that something follows or that an attribute
-/// takes: `serde::`, `use postgres;`, `serde_with(`, but not a field of that name.
+/// True if the text uses the crate's name as a word in a path or import: `serde::`, `use
+/// postgres;`, `serde_with(`, but not a field with that name.
 fn mentions(text: &str, name: &str) -> bool {
     let name = name.replace('-', "_");
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
