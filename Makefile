@@ -2,7 +2,7 @@
 # make hub            makes all images that the project has recipes for
 # make test           runs everything that must pass before a change goes in
 # make test-fresh     the same in a clean clone with empty caches, as on a machine that never ran it
-# make bench NAME=api measures and compares with alternatives; also sandbox, gateway, density, wakes,
+# make bench NAME=api measures, compares with alternatives; also sandbox, gateway, density, wakes,
 #                     jobs, metrics, serve, build, storage, models
 
 SHELL := /bin/sh

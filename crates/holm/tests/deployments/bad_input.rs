@@ -1,5 +1,5 @@
-//! What people send by mistake or on purpose: each is refused, or fails with its reason in the events and
-//! in the log, and what served before serves on.
+//! Bad input, sent by mistake or on purpose. Each is refused, or fails with its reason in the
+//! events and in the log, and the version that served before keeps serving.
 
 use crate::Sweep;
 use crate::place::{Client, Place, TASK, eventually};
@@ -16,7 +16,7 @@ const REPOSITORY: &str = "/v2/main/agent/pushed";
 
 /// A server with an agent that answers `r0`.
 struct Stage {
-    // In this order they are dropped.
+    // Fields are dropped in this order.
     server: Holm,
     _sweep: Sweep,
     place: Place,
@@ -65,7 +65,8 @@ impl Stage {
         self.web.upload(url, sources, Duration::ZERO).unwrap()
     }
 
-    /// Builds what cannot be built: each fails with its reason in an event and in the log.
+    /// Builds sources that cannot be built. Each must fail with its reason in an event and in the
+    /// log.
     #[track_caller]
     fn fail(&self, cases: impl IntoIterator<Item = (&'static str, Vec<u8>, &'static str)>) {
         let fails = |(what, sources, reason)| self.fails(what, sources, reason).err();
@@ -100,7 +101,7 @@ impl Stage {
     }
 }
 
-/// Why it is as it is.
+/// Returns the reason for the present status, from the last event.
 fn last(agent: &Value) -> String {
     let last = agent["events"].as_array().unwrap().last().unwrap();
     last["message"].as_str().unwrap().to_owned()
@@ -200,7 +201,7 @@ fn images_that_do_not_serve_leave_what_serves() {
             stage.place.groups().len() == 1
         });
     }
-    // It listens, and then crashes again and again: it is started anew, after longer and longer pauses.
+    // It listens and then crashes, over and over: it is restarted after ever longer pauses.
     let crashes = format!("{} & sleep 1; exit 5", wishes::answers("r9").replace("exec ", ""));
     stage.client.done("PUT", PATH, Some(&wishes::agent("a", &crashes)));
     stage.until("DEPLOYED");
@@ -208,12 +209,12 @@ fn images_that_do_not_serve_leave_what_serves() {
         let agent = stage.client.done("GET", PATH, None);
         agent["events"].to_string().contains("code 5")
     });
-    // And a way back there is in any case.
+    // There is always a way back.
     stage.client.done("PUT", PATH, Some(&wishes::agent("a", &wishes::answers("r0"))));
     stage.until("DEPLOYED");
     stage.serves_on("a crash loop");
 
-    // An image for another machine, from a registry.
+    // An image for a different architecture, from a registry.
     push(&stage.web, "s390x");
     let mut wish = wishes::agent("a", "true");
     wish["spec"]["runtime"]["image"] = json!("agent/pushed:foreign");
@@ -223,7 +224,7 @@ fn images_that_do_not_serve_leave_what_serves() {
     assert!(why.contains("linux/"), "{why}");
     stage.serves_on("an image of another architecture");
 
-    // What is not there at all.
+    // A revision that does not exist.
     let mut canary = stage.client.done("GET", PATH, None);
     canary["spec"]["revision"] = json!({"canary": "nowhere", "canaryPercent": 50});
     let refused = stage.web.member("PUT", PATH, Some(&canary)).unwrap();
@@ -295,7 +296,7 @@ fn addresses_and_pushes_are_taken_from_whom_they_are_for_and_once() {
     assert_eq!(stage.upload(&unknown, good.clone()).status, 404);
     stage.serves_on("uploads that were refused");
 
-    // Wrong digests, parts that are not there, and strangers.
+    // Wrong digests, missing parts, and strangers.
     let wrong = format!("blobs/uploads/?digest={}", digest(b"something else"));
     let web = stage.web.clone();
     let refused = registry(&web, &web.key, "POST", &wrong, b"content");
@@ -316,7 +317,7 @@ fn addresses_and_pushes_are_taken_from_whom_they_are_for_and_once() {
         assert_eq!(registry(&web, key, "GET", "manifests/v1", b"").status, 401);
     }
 
-    // After its time.
+    // After the address has expired.
     stage.place.settings.push(("HOLM_BUILDS__UPLOAD_VALID", "1s".to_owned()));
     stage.server.end().unwrap();
     (stage.server, stage.client) = stage.place.start();

@@ -1,4 +1,4 @@
-//! A person with a folder and the command line, and the real server.
+//! A user with a folder and the command line, against the real server.
 
 use crate::place::{Client, Place, TASK};
 use crate::tools::{agent, clear};
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The command line in a folder.
+/// Returns a command line in a folder.
 fn holm(client: &Client, folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holm"));
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -29,12 +29,12 @@ fn ends(command: &mut Command, exit: i32) -> Said {
     let said =
         Said { out: String::from_utf8(stdout).unwrap(), noted: String::from_utf8(stderr).unwrap() };
     assert_eq!(status.code(), Some(exit), "said: {}\nnoted: {}", said.out, said.noted);
-    // Nobody reads along on a terminal.
+    // Output that does not go to a terminal has no control sequences.
     assert!(!said.out.contains('\u{1b}') && !said.noted.contains('\u{1b}'), "{}", said.noted);
     said
 }
 
-/// A project whose program answers with a word and what it was sent.
+/// Writes a project whose program answers with a word and the request's body.
 fn project(folder: &Path, word: &str) {
     let manifest = "name = \"helper\"\ntype = \"agent\"\n[runtime]\nmemory = 128\n";
     let answer = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\n";
@@ -84,7 +84,7 @@ fn a_folder_is_deployed_changed_rolled_back_and_deleted() {
     let serves = revisions().into_iter().find(|revision| revision["active"] == true).unwrap();
     assert_eq!(back[0]["spec"]["revision"]["active"], serves["id"]);
 
-    // What a build cannot make says why, and leaves what serves.
+    // A failed build says why, and leaves the serving version alone.
     let dockerfile = fs::read_to_string(here.path().join("Dockerfile")).unwrap();
     fs::write(here.path().join("Dockerfile"), dockerfile.clone() + "RUN echo oops; exit 3\n")
         .unwrap();

@@ -1,6 +1,6 @@
-//! Agents, MCP servers and applications of the real program, on this machine.
+//! Agents, MCP servers and applications with the real program, on this machine.
 //!
-//! `HOLM_PROGRAM` names another build of the program.
+//! `HOLM_PROGRAM` names a different build of the program.
 
 #![cfg(test)]
 
@@ -26,7 +26,8 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use testing::machine;
 
-/// Removes the instances of a test that failed: nobody else would. The server must be gone by then.
+/// Removes the instances of a failed test, which nothing else would. The server must be gone by
+/// then.
 struct Sweep(PathBuf);
 
 impl Sweep {
@@ -55,7 +56,7 @@ fn deploy(client: &Client, command: &str) {
     client.done("PUT", "/v0/agents/a", Some(&agent(command)));
 }
 
-/// The agent, once it has a status.
+/// Returns the agent once it has this status.
 fn until(client: &Client, status: &str) -> Value {
     let mut agent = Value::Null;
     eventually(&format!("it is {status}"), || {
@@ -95,7 +96,7 @@ fn a_replica_outlives_the_server_and_ends_with_its_agent() {
     assert_eq!(why, wanted);
     eventually("only what serves is left", || place.groups() == first);
 
-    // A deployment that is cut off by a kill comes to its end, and what it was for serves.
+    // A deployment that a kill interrupts is finished, and the new version serves.
     deploy(&client, &format!("sleep 5; {LISTENS}"));
     eventually("its replica starts", || place.groups().len() == 2);
     server.kill();

@@ -1,8 +1,8 @@
-//! Each setting of deployments, builds and the registry, as `docs/configuration.md` has it, in the
-//! program: what it changes can be seen from outside.
+//! Each setting of deployments, builds and the registry in `docs/configuration.md`, tried with the
+//! program: its effect can be seen from outside.
 //!
-//! Not seen from outside: `gateway.demand_repeat` (a demand that is not lost is not repeated) and
-//! `deployments.looks_max` (how many rows are compared at once).
+//! Not visible from outside: `gateway.demand_repeat` (a demand that is not lost is not repeated)
+//! and `deployments.looks_max` (how many rows are compared at once).
 
 use crate::place::{Client, IMAGE, Place, TASK, eventually};
 use crate::tools::{
@@ -18,7 +18,7 @@ use testing::Holm;
 
 const MIB: usize = 1 << 20;
 
-/// A server with these settings in its file.
+/// Starts a server with these settings in its file.
 pub(crate) fn start(text: &str) -> (Place, Holm, Client) {
     let mut place = Place::new("15s");
     std::fs::write(place.data().join("holm.toml"), text).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn end((place, server, client): (Place, Holm, Client)) {
     place.clear(server, &client);
 }
 
-/// Bytes that cannot be packed.
+/// Returns bytes that cannot be compressed.
 pub(crate) fn noise(count: usize) -> Vec<u8> {
     let mut state = 7_u32;
     let mut next = || {
@@ -43,7 +43,7 @@ pub(crate) fn noise(count: usize) -> Vec<u8> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Blocks of a language in the page about the settings.
+/// Returns the code blocks in a language from the documentation of the settings.
 fn examples(language: &str) -> Vec<String> {
     let page = include_str!("../../../../docs/configuration.md");
     let blocks = page.split("```").skip(1).step_by(2);
@@ -51,7 +51,7 @@ fn examples(language: &str) -> Vec<String> {
     blocks.filter_map(of).collect()
 }
 
-/// Settings of a block of shell: `export HOLM_SECTION__KEY='value' …`.
+/// Returns the settings in a shell block: `export HOLM_SECTION__KEY='value' …`.
 fn variables(block: &str) -> Vec<(String, String)> {
     let script = format!("{block}\nenv -0");
     let shell = std::process::Command::new("sh").env_clear().args(["-euc", &script]).output();
@@ -120,7 +120,7 @@ fn an_upload_is_as_large_as_the_settings_say() {
     end(place);
 }
 
-/// Waits until so many uploads are under way.
+/// Waits until this many uploads are in progress.
 fn until_uploading(client: &Client, count: usize) {
     let line = format!("holm_admission_held{{resource=\"uploads\"}} {count}\n");
     eventually("they are under way", || {
@@ -192,7 +192,7 @@ fn what_the_machine_failed_at_is_tried_as_often_as_it_says() {
         eventually("the step runs", || printed(client, "a").matches("\nbegun").count() == attempt);
         for group in place.groups() {
             let processes = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
-            // With the first of them the others go, perhaps before it is their turn.
+            // Killing one of them ends the others, perhaps before their turn comes.
             Command::new("kill").arg("-9").args(processes.split_whitespace()).status().unwrap();
         }
     }
@@ -210,7 +210,7 @@ fn a_step_waits_for_room_on_a_full_machine() {
         ("HOLM_NODE__WORKSPACE_SHARE_PERCENT", "100".into()),
     ];
     let (server, client) = place.start();
-    // The only place on the machine is a neighbour's.
+    // A neighbour has the only place on the machine.
     client.done("POST", "/v0/workspaces", Some(&json!({"name": "team"})));
     let team = client.in_workspace("team");
     team.create("box", &json!({}));
@@ -243,7 +243,7 @@ fn sources_are_as_large_as_the_settings_say() {
     let many: Vec<String> = (0..9).map(|number| number.to_string()).collect();
     let many = many.iter().map(|name| (name.as_str(), &b"x"[..]));
     let many: Vec<_> = many.chain([dockerfile]).collect();
-    // Some fifty times as large as its archive, however well that is packed.
+    // About fifty times as large as its archive, at any compression level.
     let sparse = [noise(MIB / 2), vec![0; 40 * MIB]].concat();
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(&sources(&[dockerfile, ("sparse", &sparse)])).unwrap();
@@ -258,7 +258,7 @@ fn sources_are_as_large_as_the_settings_say() {
         let why = failure(&place.2, "a");
         assert!(why.contains("more than"), "{setting}: {why}");
         end(place);
-        // Nothing else refuses it.
+        // No other limit refuses it.
         let name = setting.split(' ').next().unwrap().replace('_', "-");
         upload(&plain.2, &name, &archive);
         until_printed(&plain.2, &name, "built sha256:");
@@ -266,7 +266,7 @@ fn sources_are_as_large_as_the_settings_say() {
     end(plain);
 }
 
-/// Answers each request with this body, until the test ends.
+/// Answers each request with this body until the test ends.
 fn serve(body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -274,7 +274,7 @@ fn serve(body: Vec<u8>) -> String {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut request = [0; 4096];
-            // Whoever went away needs no answer.
+            // A client that is gone needs no answer.
             let _ = stream.read(&mut request);
             let _ = write!(stream, "HTTP/1.1 200 x\r\nContent-Length: {}\r\n\r\n", body.len());
             let _ = stream.write_all(&body);
@@ -308,7 +308,7 @@ fn steps_take_as_much_as_the_settings_say() {
     assert!(why.contains("more than 1048576 bytes"), "{why}");
     let why = build("kept", "RUN --mount=type=cache,target=/c head -c 9000000 /dev/zero > /c/x");
     assert!(why.contains("line 2"), "{why}");
-    // Without a network there is no way out, and the program listens.
+    // Without a network there is no way out, but the program still runs.
     build("offline", "RUN echo routes $(wc -l < /proc/net/route); exit 1");
     until_printed(client, "offline", "routes 1");
     end(place);
@@ -349,7 +349,7 @@ fn what_builds_keep_is_as_much_as_the_settings_say() {
     build("two", &folder("two", "touch /c/y"));
     assert!(!build("gone", &folder("one", "echo now $(ls /c)")).contains("now x"));
 
-    // There is a way out here.
+    // Here there is a way out.
     build("online", "RUN [ $(wc -l < /proc/net/route) -gt 1 ] && echo a way out; exit 1");
     until_printed(client, "online", "a way out");
     let vendor = "COPY --from=registry.example/vendor/sandbox:latest /sandbox-api /there\nRUN test -s /there && echo stands in; exit 1";

@@ -1,4 +1,4 @@
-//! The settings of calls that nobody waits for.
+//! Settings of asynchronous calls.
 
 use crate::place::{TASK, eventually};
 use crate::settings::{end, start};
@@ -7,7 +7,7 @@ use crate::tools::{printed, until};
 use crate::web::Web;
 use serde_json::json;
 
-/// Answers after a second, and says when it begins and ends.
+/// Answers after a second, and prints when it begins and ends.
 const WORKS: &str = r##"mkdir -p /srv/cgi-bin; cd /srv/cgi-bin
 printf "#!/bin/sh\necho begin >&2; sleep 1; echo end >&2; printf 'Content-Type: text/plain\r\n\r\n'" > work
 chmod 755 *; exec httpd -f -p $PORT -h /srv"##;
@@ -42,7 +42,7 @@ fn strangers_may_leave_as_many_calls_open_as_the_settings_say() {
     let (web, path) = (Web::new(client), "/main/agents/a/cgi-bin/work?async=true");
     let ask = || web.ask("POST", path, &[], "{}").unwrap().status;
     assert_eq!([ask(), ask()], [200, 429]);
-    // Whoever has a key has the rest of the room.
+    // Callers with a key have the rest of the capacity.
     client.done("POST", path, Some(&json!({})));
     eventually("both are made", || printed(client, "a").matches("end").count() == 2);
     assert_eq!(ask(), 200);

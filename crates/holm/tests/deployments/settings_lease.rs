@@ -1,5 +1,5 @@
-//! How long a build waits for a server that does not come back: another one on the same PostgreSQL
-//! looks.
+//! How long a build waits for a server that does not come back, as seen by another server on the
+//! same PostgreSQL.
 
 use crate::place::Place;
 use crate::settings::end;
@@ -7,7 +7,8 @@ use crate::tools::{failure, until_printed, upload_dockerfile};
 use crate::{Sweep, TASK};
 use std::path::Path;
 
-/// One of two servers on this database, each with half of what this process has of the machine.
+/// Returns one of two servers on this database, each with half of this process's share of the
+/// machine.
 fn place(database: &str, keys: &Path, second: bool) -> Place {
     let own = testing::machine::own();
     let subnet = own.subnet().replace("/20", "/21");
@@ -41,7 +42,7 @@ fn a_build_is_given_up_when_the_settings_say() {
     server.kill();
     let why = failure(&its_client, "a");
     assert!(why.contains("was not heard of any more"), "{why}");
-    // It finds that it is too late, and removes what it had begun.
+    // It finds that it is too late, and removes what it had started.
     let (server, client) = first.start();
     end((first, server, client));
     end((second, other, its_client));

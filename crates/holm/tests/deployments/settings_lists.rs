@@ -1,4 +1,5 @@
-//! The settings of what the server remembers of deployments, and of the processor that they start with.
+//! Settings of what the server remembers about deployments, and of the processor time that they
+//! start with.
 
 use crate::place::{Client, Place, eventually};
 use crate::settings::{end, start};
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Answers each question for the list of tools with a description as long as its `size` says.
+/// Answers each request for the list of tools with a description as long as its `size`.
 const LISTS: &str = r##"cat > /srv.sh <<'END'
 while read -r line; do
     line=$(printf %s "$line" | tr -d '\r')
@@ -22,11 +23,11 @@ head='HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n
 printf "${head}Content-Length: %s\r\n\r\n%s" ${#out} "$out"
 END
 exec nc -ll -p $PORT -e sh /srv.sh"##;
-/// Of a list beside its description.
+/// Length of a list without its description.
 const AROUND: usize = r#"{"tools":[{"name":"t","description":""}]}"#.len();
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Asks for a list that has a description of this size.
+/// Asks for a list with a description of this size.
 fn ask(client: &Client, size: usize, more: &str) {
     let params = json!({"size": size, "more": more});
     let asked = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params});
@@ -38,7 +39,7 @@ fn ask(client: &Client, size: usize, more: &str) {
     );
 }
 
-/// Bytes of lists that are kept.
+/// Returns how many bytes of lists are kept.
 fn kept(client: &Client) -> usize {
     let metrics = client.done("GET", "/metrics", None);
     let text = metrics.as_str().unwrap();
@@ -51,13 +52,14 @@ fn kept(client: &Client) -> usize {
 #[test]
 fn lists_of_tools_are_kept_as_far_as_the_settings_say() {
     let padding = "x".repeat(3000);
-    // What is asked for, and the sizes of what is kept of it.
+    // Sizes of the requested lists, with extra text in the requests.
     let asked = [(20_000, ""), (10_000, padding.as_str()), (12_000, ""), (8_000, "")];
     for (setting, wanted) in [
         ("", &[20_000, 10_000, 12_000, 8_000][..]),
         ("tool_list_bytes_max = 15000", &[10_000, 12_000, 8_000]),
         ("tool_list_request_bytes_max = 1000", &[20_000, 12_000, 8_000]),
-        // What was used least lately makes room. While one is copied it takes steps of 16 KiB.
+        // The least recently used list makes room. While one is being copied, space is taken in
+        // steps of 16 KiB.
         ("tool_lists_bytes_max = 40000", &[10_000, 12_000, 8_000]),
         ("tool_lists_workspace_bytes_max = 40000", &[10_000, 12_000, 8_000]),
     ] {
@@ -71,7 +73,7 @@ fn lists_of_tools_are_kept_as_far_as_the_settings_say() {
             ask(client, size, more);
         }
         let wanted: usize = wanted.iter().map(|size| size + AROUND).sum();
-        // The end of the last answer is seen here before it is there.
+        // The client sees the end of the answer before the server has kept it.
         let mut found = 0;
         let until = Instant::now() + Duration::from_secs(10);
         while found != wanted && Instant::now() < until {
@@ -82,7 +84,7 @@ fn lists_of_tools_are_kept_as_far_as_the_settings_say() {
     }
 }
 
-/// Requests in a window that goes back far enough.
+/// Returns the requests in a time window that goes back far enough.
 fn counted(client: &Client, from: &str) -> Value {
     let query = format!("resourceType=agents&workloadIds=a&start={from}");
     let answer = client.done("GET", &format!("/v0/observability/requests?{query}"), None);
@@ -98,14 +100,14 @@ fn requests_are_remembered_for_as_long_as_the_settings_say() {
     let from = until(client, "a", "DEPLOYED")["metadata"]["createdAt"].as_str().unwrap().to_owned();
     client.done("GET", "/main/agents/a/passwd", None);
     assert_eq!(counted(client, &from), 1);
-    // In another minute, whenever this one began.
+    // In a different minute, whenever this one began.
     std::thread::sleep(MINUTE);
     client.done("GET", "/main/agents/a/passwd", None);
     assert_eq!(counted(client, &from), 1, "the first is forgotten");
     end(here);
 }
 
-/// Microseconds of processor in each tenth of a second that the one instance may have.
+/// Returns the microseconds of processor time per tenth of a second that the only instance may use.
 fn quota(place: &Place) -> Option<u64> {
     let groups = place.groups();
     let [group] = groups.as_slice() else { return None };

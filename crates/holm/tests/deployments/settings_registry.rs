@@ -1,4 +1,4 @@
-//! The settings of the registry.
+//! Settings of the registry.
 
 use crate::place::{Client, eventually};
 use crate::settings::{end, noise, start};
@@ -19,12 +19,12 @@ fn push(client: &Client, bytes: &[u8]) -> (Answer, String) {
     (ask(client, &line, bytes), digest)
 }
 
-/// Begins an upload; says where it goes on.
+/// Starts an upload; the answer says where it continues.
 fn begin(client: &Client) -> Answer {
     ask(client, &format!("POST {REPOSITORY}/blobs/uploads/"), b"")
 }
 
-/// An image of nothing.
+/// Pushes the parts of an image without content, and returns its manifest.
 fn manifest(client: &Client, note: &str) -> String {
     let part = |kind: &str, bytes: &[u8]| {
         let (answer, digest) = push(client, bytes);
@@ -68,7 +68,7 @@ fn what_is_pushed_is_as_large_as_the_settings_say() {
     assert_eq!(tags(client), ["one"]);
     end(place);
 
-    // One workspace has four fifths of it, in steps of 4 MB.
+    // One workspace may have four fifths of it, in steps of 4 MB.
     let place = start("[registry]\ndisk_mb = 16");
     let client = &place.2;
     let to = begin(client).header("location").unwrap().to_owned();
@@ -120,7 +120,7 @@ fn what_nothing_needs_stays_as_long_as_the_settings_say() {
         ask(client, &format!("HEAD {REPOSITORY}/blobs/{blob}"), b"").status == 404
     });
     for name in ["one", "two"] {
-        // What it is made of may be tidied away before it has its tag.
+        // Its parts may be tidied away before it is tagged.
         eventually("it has its tag", || tag(client, name, &manifest(client, name)).status == 201);
     }
     eventually("only the newest tag is left", || tags(client) == ["two"]);

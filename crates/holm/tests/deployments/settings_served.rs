@@ -1,4 +1,4 @@
-//! The settings of what answers requests.
+//! Settings for serving requests.
 
 use crate::place::{Client, Place, TASK, eventually};
 use crate::settings::{end, start};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Programs that answer, by the name of each.
+/// Programs that answer requests, each under its name.
 const ANSWERS: &str = r##"mkdir -p /srv/cgi-bin; cd /srv/cgi-bin
 head='Content-Type: text/plain\r\n\r\n'
 printf "#!/bin/sh\nsleep 2; printf '$head'" > slow
@@ -17,7 +17,7 @@ printf "#!/bin/sh\nprintf \"Mcp-Session-Id: \$(cat /proc/sys/kernel/random/uuid)
 chmod 755 *
 echo up; exec httpd -f -p $PORT -h /srv"##;
 
-/// Makes a deployment that runs a command; `runtime` is laid over the usual one.
+/// Creates or replaces a deployment that runs a command. `runtime` overrides the defaults.
 pub(crate) fn deploy(client: &Client, kind: &str, name: &str, command: &str, runtime: &Value) {
     let mut all = json!({"image": TASK, "memory": 128, "envs": [
         {"name": "COMMAND", "value": command}, {"name": "PATH", "value": "/bin"}]});
@@ -31,7 +31,7 @@ pub(crate) fn deploy(client: &Client, kind: &str, name: &str, command: &str, run
     }
 }
 
-/// Asks as many times at once; answers the statuses, and the most instances that there were
+/// Sends `count` requests at once. Returns the statuses, and the highest number of instances seen
 /// meanwhile.
 fn crowd(place: &Place, client: &Client, path: &str, count: usize) -> (Vec<u16>, usize) {
     let callers: Vec<_> = (0..count)
@@ -64,7 +64,7 @@ fn replicas_are_as_many_as_the_settings_say() {
     until(client, "more", "DEPLOYED");
     let (statuses, most) = crowd(place, client, "/main/agents/more/cgi-bin/slow", 6);
     assert_eq!((statuses, most), (vec![200; 6], 2));
-    // The extra one first, and the last one later.
+    // The extra one ends first, and the last one later.
     eventually("the extra replica ends", || place.groups().len() == 1);
     eventually("the last replica ends", || place.groups().is_empty());
     end(here);
@@ -106,7 +106,7 @@ fn a_replica_gets_as_long_to_start_to_pause_and_to_end_as_the_settings_say() {
 
     let crashes = "echo up; httpd -p $PORT -h /; sleep 1; exit 1";
     deploy(client, "agents", "crashes", crashes, &json!({"minScale": 1}));
-    // With the pauses of the defaults, the eighth comes after minutes.
+    // With the default pauses, the eighth start would come after minutes.
     eventually("it is started again and again", || {
         printed(client, "crashes").matches("up").count() >= 8
     });

@@ -1,16 +1,16 @@
-//! Sources as people upload them, made by hand so that hostile ones can be made too.
+//! Archives like those that users upload, written by hand so that hostile ones can be made too.
 
 use flate2::Crc;
 use std::io::Write;
 
 const BLOCK: usize = 512;
 
-/// What one entry of a tar archive is.
+/// Kind of an entry in a tar archive.
 pub(crate) enum Entry<'e> {
     File(&'e [u8]),
-    /// A symbolic link to there.
+    /// Symbolic link to this path.
     Link(&'e str),
-    /// Another name of a file.
+    /// Hard link to this path.
     HardLink(&'e str),
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn zip(files: &[(&str, &str)]) -> Vec<u8> {
     zip_of(&files)
 }
 
-/// Each file is packed, so that many zeros are few bytes.
+/// Compresses each file, so that many zeros become few bytes.
 pub(crate) fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (name, content) in files {
@@ -80,7 +80,7 @@ pub(crate) fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
         facts.extend(0_u16.to_le_bytes());
         directory.extend(b"PK\x01\x02\x14\x00");
         directory.extend_from_slice(&facts);
-        // No comment, the first disk, no attributes.
+        // No comment, first disk, no attributes.
         directory.extend([0; 10]);
         directory.extend((archive.len() as u32).to_le_bytes());
         directory.extend(name.as_bytes());

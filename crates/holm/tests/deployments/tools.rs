@@ -1,5 +1,5 @@
-//! What tests of deployments share: requests by hand, sources, and builds as whoever waits for them
-//! sees them.
+//! Shared helpers for tests of deployments: hand-made requests, sources, and builds as their users
+//! see them.
 
 use crate::place::{Client, PATIENCE, eventually};
 use base64::Engine as _;
@@ -23,10 +23,10 @@ impl Answer {
             .map(|(_, value)| value)
     }
 
-    /// Of a server that breaks off in the middle, what came until then.
+    /// Reads an answer; if the server breaks off, whatever has arrived.
     fn read(mut stream: &TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // A server that refuses a body closes while it is sent.
+        // A server that refuses a body closes the connection while it is sent.
         let _ = stream.read_to_end(&mut bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
@@ -42,7 +42,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// `url` is a path, or an address of the server.
+    /// Sends the head of a request. The URL in `line` is a path, or an address on the server.
     pub(crate) fn begin(client: &Client, line: &str, headers: &str, length: u64) -> Self {
         let address = client.base.trim_start_matches("http://");
         let line = line.replace(&client.base, "");
@@ -54,7 +54,7 @@ impl Request {
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        // A server that refuses it may have closed.
+        // A server that refuses it may have closed the connection.
         let _ = self.stream.write_all(bytes);
     }
 
@@ -69,13 +69,13 @@ pub(crate) fn send(client: &Client, line: &str, headers: &str, body: &[u8]) -> A
     request.answer()
 }
 
-/// Credentials as programs of registries send them.
+/// Returns a header with credentials in the form that registry clients use.
 pub(crate) fn basic(client: &Client) -> String {
     let pair = base64::engine::general_purpose::STANDARD.encode(format!("me:{}", client.key));
     format!("Authorization: Basic {pair}\r\n")
 }
 
-/// An archive of files with these names.
+/// Returns an archive of files with these names.
 pub(crate) fn sources(files: &[(&str, &[u8])]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -85,7 +85,7 @@ pub(crate) fn sources(files: &[(&str, &[u8])]) -> Vec<u8> {
     tar.unwrap().stdout
 }
 
-/// Asks for an agent that is made of sources.
+/// Requests an agent that is built from sources.
 pub(crate) fn ask(client: &Client, name: &str) -> Answer {
     let runtime =
         json!({"memory": 128, "minScale": 0, "envs": [{"name": "PATH", "value": "/bin"}]});
@@ -102,7 +102,7 @@ pub(crate) fn ask(client: &Client, name: &str) -> Answer {
     send(client, &line, &headers, body.as_bytes())
 }
 
-/// The address for the sources of an agent.
+/// Returns the upload address for an agent's sources.
 #[track_caller]
 pub(crate) fn address(client: &Client, name: &str) -> String {
     let answer = ask(client, name);
@@ -126,7 +126,7 @@ pub(crate) fn agent(client: &Client, name: &str) -> Value {
     client.done("GET", &format!("/v0/agents/{name}"), None)
 }
 
-/// The agent, once it has the status.
+/// Returns the agent once it has the status.
 #[track_caller]
 pub(crate) fn until(client: &Client, name: &str, status: &str) -> Value {
     let mut seen = Value::Null;
@@ -139,7 +139,7 @@ pub(crate) fn until(client: &Client, name: &str, status: &str) -> Value {
     seen
 }
 
-/// Why a build failed.
+/// Returns the reason why a build failed.
 #[track_caller]
 pub(crate) fn failure(client: &Client, name: &str) -> String {
     let failed = until(client, name, "FAILED");
@@ -148,7 +148,7 @@ pub(crate) fn failure(client: &Client, name: &str) -> String {
     failures.next_back().unwrap()["message"].as_str().unwrap().to_owned()
 }
 
-/// What builds and replicas of an agent have printed, oldest first.
+/// Returns the output of an agent's builds and replicas, oldest first.
 pub(crate) fn printed(client: &Client, name: &str) -> String {
     let query = format!("resourceType=agents&workloadIds={name}&limit=1000");
     let answer = client.done("GET", &format!("/v0/observability/logs?{query}"), None);
@@ -157,7 +157,7 @@ pub(crate) fn printed(client: &Client, name: &str) -> String {
     lines.join("\n")
 }
 
-/// The same, once it has a text.
+/// Returns the output once it contains a text.
 #[track_caller]
 pub(crate) fn until_printed(client: &Client, name: &str, text: &str) -> String {
     let mut all = String::new();
@@ -168,7 +168,7 @@ pub(crate) fn until_printed(client: &Client, name: &str, text: &str) -> String {
     all
 }
 
-/// Deletes agents and functions, so that nothing of them is left running.
+/// Deletes all deployments, so that none is left running.
 pub(crate) fn clear(client: &Client) {
     for kind in ["agents", "functions", "jobs", "applications"] {
         let page = client.done("GET", &format!("/v0/{kind}?limit=200"), None);

@@ -1,4 +1,4 @@
-//! Requests whose bodies are bytes, and answers with their headers.
+//! Requests with bodies of bytes, and answers with their headers.
 
 use crate::place::{Client, PATIENCE};
 use reqwest::blocking::{self, Body};
@@ -42,7 +42,7 @@ impl Web {
         Self { http, base: client.base.clone(), key: client.key.clone() }
     }
 
-    /// `None` when the connection broke.
+    /// Sends a request; `None` if the connection broke.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -60,7 +60,7 @@ impl Web {
         Some(Answer { status, headers, body: response.bytes().ok()?.to_vec() })
     }
 
-    /// In the name of a member of the workspace.
+    /// Sends a request as a member of the workspace.
     pub(crate) fn member(&self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
         let key = format!("Bearer {}", self.key);
         let head = [
@@ -71,7 +71,7 @@ impl Web {
         self.ask(method, path, &head, body.map(Value::to_string).unwrap_or_default())
     }
 
-    /// Sends sources to an address that was answered, slowly if a pause is given.
+    /// Uploads sources to an address from an answer, slowly if a pause is given.
     pub(crate) fn upload(&self, url: &str, sources: Vec<u8>, pause: Duration) -> Option<Answer> {
         let at = url.find("/v0/uploads/").expect("an address for an upload");
         let body = Body::sized(Slowly::new(sources.clone(), pause), sources.len() as u64);
@@ -79,7 +79,7 @@ impl Web {
     }
 }
 
-/// Some pieces with pauses between them.
+/// A body in a few pieces with pauses between them.
 struct Slowly {
     left: Vec<u8>,
     piece: usize,

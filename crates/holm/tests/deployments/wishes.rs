@@ -1,12 +1,12 @@
-//! What the agents of these tests are asked to be.
+//! Wishes for the agents in these tests.
 
 use crate::place::TASK;
 use serde_json::{Value, json};
 
-/// Serves what is in `/srv`.
+/// Serves the content of `/srv`.
 const SERVE: &str = "exec httpd -f -p $PORT -h /srv";
 
-/// Writes a word where it is served, at once and after a moment.
+/// Writes a word to where it is served, once at once and once after a moment.
 fn write(word: &str) -> String {
     format!(
         r#"mkdir -p /srv/cgi-bin; echo {word} >/srv/index.html
@@ -15,12 +15,12 @@ chmod 755 /srv/cgi-bin/slow"#
     )
 }
 
-/// A program that answers with a word.
+/// Returns a program that answers with a word.
 pub(crate) fn answers(word: &str) -> String {
     format!("{}; {SERVE}", write(word))
 }
 
-/// A step of a Dockerfile after which [`serves`] answers with a word.
+/// Returns a Dockerfile whose image answers with a word.
 pub(crate) fn dockerfile(word: &str, more: &str) -> String {
     let step = format!("mkdir -p /srv && echo {word} > /srv/index.html");
     format!("FROM {TASK}\nENV PATH=/bin\nCOPY note /note\nRUN {step}\n{more}\n")
@@ -30,7 +30,7 @@ pub(crate) fn agent(name: &str, command: &str) -> Value {
     with_image(name, command, Some(TASK))
 }
 
-/// An agent that serves what its image has, which is to be built.
+/// Returns a wish for an agent that serves what its image contains, which is to be built.
 pub(crate) fn built(name: &str) -> Value {
     with_image(name, SERVE, None)
 }

@@ -1,10 +1,10 @@
-//! What every actor needs to know of an agent of its own.
+//! What every actor keeps track of for its agent.
 
 use crate::place::eventually;
 use crate::web::{Answer, Web};
 use serde_json::Value;
 
-/// What is known of an agent after a kill.
+/// What is known about an agent after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
     There,
@@ -18,10 +18,10 @@ pub(super) struct Agent {
     pub(super) known: Known,
 }
 
-/// The connection broke: the server was killed.
+/// The connection broke because the server was killed.
 pub(super) struct Lost;
 
-/// The answer, which must be good.
+/// Returns the answer, which must be successful.
 #[track_caller]
 pub(super) fn good(what: &str, answer: Option<Answer>) -> Result<Answer, Lost> {
     let answer = answer.ok_or(Lost)?;
@@ -38,7 +38,7 @@ impl Agent {
         format!("/v0/agents/{}", self.name)
     }
 
-    /// The agent as it is, if it is there.
+    /// Returns the agent, if it exists.
     pub(super) fn look(&mut self, web: &Web) -> Result<Option<Value>, Lost> {
         let answer = web.member("GET", &self.path(), None).ok_or(Lost)?;
         let now = match answer.status {
@@ -63,7 +63,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Creates it or changes it, whichever it takes.
+    /// Creates or changes it, whichever is needed.
     pub(super) fn put(&mut self, web: &Web, wish: &Value, query: &str) -> Result<Answer, Lost> {
         let answer = match self.known {
             Known::Gone => {
@@ -84,7 +84,7 @@ impl Agent {
         Ok(ids.map(|revision| revision["id"].as_str().unwrap().to_owned()).collect())
     }
 
-    /// The agent at rest: at the end of what was asked for.
+    /// Waits until everything that was asked of the agent is finished, and returns it.
     pub(super) fn rest(&mut self, web: &Web) -> Option<Value> {
         let mut agent = None;
         eventually(&format!("{} comes to its end", self.name), || {
@@ -95,7 +95,7 @@ impl Agent {
         agent
     }
 
-    /// What it answers, if anything serves.
+    /// Returns what it answers, if anything serves.
     pub(super) fn serves(&self, web: &Web) -> Option<String> {
         let answer = self.request(web, "").expect("nobody killed the server");
         (answer.status == 200).then(|| answer.text().trim().to_owned())
@@ -110,7 +110,7 @@ pub(super) fn active(agent: &Value) -> String {
     agent["spec"]["revision"]["active"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Why it is as it is, in the words of its last event.
+/// Returns the message of its last event.
 pub(super) fn why(agent: &Value) -> String {
     let last = agent["events"].as_array().and_then(|events| events.last());
     last.and_then(|event| event["message"].as_str()).unwrap_or_default().to_owned()

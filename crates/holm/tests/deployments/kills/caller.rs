@@ -1,5 +1,6 @@
-//! Calls an agent and waits for nothing: each call that was accepted reaches the agent's program, and where its
-//! trigger has a callback, what the program said comes back, signed, however often the server is killed between.
+//! Calls an agent asynchronously. Each accepted call must reach the agent's program and, if its
+//! trigger has a callback, the program's answer must be delivered with a signature, however often
+//! the server is killed in between.
 
 use super::agent::{Agent, Known, Lost, good};
 use super::{Actor, pause};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 const PAUSE_MS_MAX: u64 = 200;
-/// Every so many callbacks are refused, to be sent again.
+/// One in this many callbacks is refused, so that it is sent again.
 const REFUSED_EVERY: usize = 5;
 /// More lines than an agent prints between two looks.
 const LINES: usize = 1000;
@@ -38,9 +39,9 @@ pub(super) struct Caller {
     chances: fastrand::Rng,
     receiver: Receiver,
     count: u64,
-    /// Accepted, and not yet seen to reach the program.
+    /// Accepted calls not yet seen by the program.
     on_their_way: BTreeSet<u64>,
-    /// Accepted, and to be told of.
+    /// Accepted calls for which a callback is expected.
     to_be_told: BTreeSet<u64>,
     pub(super) accepted: usize,
 }
@@ -58,7 +59,7 @@ impl Caller {
         }
     }
 
-    /// Makes the agent, whose answer has the secret of its callbacks.
+    /// Creates the agent. The answer contains the secret of its callbacks.
     pub(super) fn deploy(&mut self, web: &Web) {
         let mut wish = wishes::agent(&self.agent.name, ECHOES);
         let url = format!("http://{}:{}/", own_name(), self.receiver.address.port());
@@ -85,7 +86,7 @@ impl Caller {
         Ok(())
     }
 
-    /// What the program has printed last.
+    /// Returns the calls that the program has printed.
     fn arrived(&self, web: &Web) -> BTreeSet<u64> {
         let query = format!("resourceType=agents&workloadIds=called&limit={LINES}");
         let path = format!("/v0/observability/logs?{query}");
@@ -96,7 +97,8 @@ impl Caller {
     }
 }
 
-/// Of this machine. An address inside is refused as the address of a callback, even where the settings allow it.
+/// Returns the name of this machine. An inside address as such is refused as a callback address,
+/// even if the settings allow it.
 pub(super) fn own_name() -> String {
     rustix::system::uname().nodename().to_str().unwrap().to_owned()
 }
@@ -126,7 +128,7 @@ impl Actor for Caller {
     }
 
     fn end(&mut self, web: &Web) {
-        // One that was on its way when the server was killed is sent again after a while.
+        // A callback in progress when the server was killed is sent again after a while.
         eventually("all callbacks come", || {
             let told = self.receiver.told.lock().unwrap();
             self.to_be_told.iter().all(|number| told.deliveries.contains_key(number))
@@ -139,7 +141,7 @@ impl Actor for Caller {
     }
 }
 
-/// Whom callbacks reach. It lives on when the server is killed.
+/// Receiver of callbacks. It lives on when the server is killed.
 struct Receiver {
     address: SocketAddr,
     told: Arc<Mutex<Told>>,
@@ -151,7 +153,7 @@ struct Receiver {
 struct Told {
     secret: String,
     requests: usize,
-    /// The ids of deliveries for each call.
+    /// Ids of the deliveries for each call.
     deliveries: BTreeMap<u64, BTreeSet<String>>,
     wrong: Vec<String>,
 }
@@ -175,7 +177,7 @@ impl Receiver {
         Self { address, told, over, thread: Some(thread) }
     }
 
-    /// Nothing came unsigned, and of no call came two different callbacks.
+    /// Checks that nothing came unsigned, and that no call led to two different callbacks.
     fn judge(&self) -> Result<(), String> {
         let told = self.told.lock().unwrap();
         if let Some(wrong) = told.wrong.first() {
@@ -191,7 +193,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
-        // So that it looks.
+        // Wakes the thread, so that it sees the flag.
         drop(TcpStream::connect(self.address));
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
@@ -235,7 +237,7 @@ impl Told {
     }
 }
 
-/// One request: its headers, with names in small letters, and its body.
+/// Reads one request: its headers, with names in lower case, and its body.
 fn read(stream: &TcpStream) -> io::Result<(BTreeMap<String, String>, Vec<u8>)> {
     let mut reader = BufReader::new(stream);
     let (mut headers, mut line) = (BTreeMap::new(), String::new());

@@ -1,11 +1,12 @@
-//! What holds whatever was killed, judged from what was seen. Pure, so that it can be tried itself.
+//! Invariants that hold whatever was killed, judged from observations. Pure, so that they can be
+//! tested themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Revisions whose program listens are called so, the others otherwise.
+/// First letter of revisions whose program listens; all others begin differently.
 pub(crate) const READY: char = 'r';
 
-/// What a request to a deployment that had served before was answered.
+/// Judges the answer to a request to a deployment that had served before.
 pub(crate) fn a_request_is_served_by_what_was_ready(status: u16, body: &str) -> Result<(), String> {
     match status {
         200 if body.starts_with(READY) => Ok(()),
@@ -14,7 +15,7 @@ pub(crate) fn a_request_is_served_by_what_was_ready(status: u16, body: &str) -> 
     }
 }
 
-/// How a deployment may have come to rest whose wish is a revision of this name.
+/// Judges the final state of a deployment whose last wish is a revision with this name.
 pub(crate) fn a_wish_comes_to_its_end(
     status: &str,
     wished: &str,
@@ -28,11 +29,11 @@ pub(crate) fn a_wish_comes_to_its_end(
     }
 }
 
-/// What is known of the last build of a deployment, whose sources were acknowledged.
+/// What is known about a deployment's last build, whose sources were acknowledged.
 pub(crate) struct Built<'b> {
-    /// Of its image, when it can be made.
+    /// Word that its image answers, if it can be built.
     pub(crate) marker: Option<&'b str>,
-    /// What may have served before.
+    /// Words that may have been served before.
     pub(crate) before: &'b BTreeSet<String>,
     pub(crate) has_served: bool,
 }
@@ -57,7 +58,7 @@ pub(crate) fn an_upload_is_built_or_says_why_not(
     }
 }
 
-/// `new` revisions came of so many acts, each of which makes one at the most.
+/// Judges whether `new` revisions can come from `acts` acts, each of which makes at most one.
 pub(crate) fn nothing_is_deployed_twice(new: usize, acts: usize) -> Result<(), String> {
     match new <= acts {
         true => Ok(()),
@@ -65,7 +66,7 @@ pub(crate) fn nothing_is_deployed_twice(new: usize, acts: usize) -> Result<(), S
     }
 }
 
-/// What there is on the machine, by what it is, and how much of each is explained.
+/// Judges what is left on the machine, by category, against how much of each is explained.
 pub(crate) fn nothing_is_left(
     found: &BTreeMap<&'static str, Vec<String>>,
     explained: &BTreeMap<&'static str, usize>,
@@ -81,7 +82,7 @@ pub(crate) fn nothing_is_left(
     }
 }
 
-/// What has ended is not billed any more.
+/// Judges whether the bill stays the same after everything has ended.
 pub(crate) fn the_bill_stands_still(before: f64, after: f64) -> Result<(), String> {
     match before.to_bits() == after.to_bits() {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! What there is on the machine of a server, looked at from outside.
+//! What a server has on the machine, seen from outside.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use testing::machine;
 
-/// By what it is.
+/// Findings by category.
 pub(super) type Found = BTreeMap<&'static str, Vec<String>>;
 
 pub(super) fn found(data: &Path) -> Found {
@@ -44,7 +44,7 @@ fn names(folder: &Path) -> Vec<String> {
     names.collect()
 }
 
-/// Those without their files, or of which nobody has said that they are whole.
+/// Returns layers without their files, or without the mark that they are complete.
 fn half_layers(layers: &Path) -> Vec<String> {
     let forms = names(layers).into_iter().map(|form| layers.join(form));
     let all = forms.flat_map(|form| names(&form).into_iter().map(move |layer| form.join(layer)));
@@ -55,7 +55,7 @@ fn half_layers(layers: &Path) -> Vec<String> {
 fn image_names(images: &Path) -> Vec<String> {
     let folder = images.join("names");
     let name = |file: String| -> Option<String> {
-        // It may go at this moment.
+        // It may be deleted at this moment.
         let text = fs::read(PathBuf::from(&folder).join(file)).ok()?;
         let named: Value = serde_json::from_slice(&text).ok()?;
         Some(named["name"].as_str()?.to_owned())
@@ -63,7 +63,7 @@ fn image_names(images: &Path) -> Vec<String> {
     names(&folder).into_iter().filter_map(name).collect()
 }
 
-/// Mounts of the machine itself. Those of instances are in namespaces of their own.
+/// Returns mounts of the machine itself. Those of instances are in their own namespaces.
 fn mounts(data: &Path) -> Vec<String> {
     let place = data.to_string_lossy().into_owned();
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap();

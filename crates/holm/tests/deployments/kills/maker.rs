@@ -1,4 +1,5 @@
-//! Has images built of sources: some that cannot be, some that nobody wants any more before they are.
+//! Builds images from sources: some that cannot be built, and some that are replaced before they
+//! are done.
 
 use super::agent::{Agent, Known, Lost, good, why};
 use super::invariants::{Built, an_upload_is_built_or_says_why_not, nothing_is_deployed_twice};
@@ -13,15 +14,15 @@ use std::time::Duration;
 const PAUSE_MS_MAX: u64 = 1500;
 const UPLOAD_PAUSE_MS_MAX: u64 = 60;
 
-/// The last thing that was asked for.
+/// The last thing that was requested.
 enum Last {
-    /// At rest, or nothing is known of it.
+    /// Nothing is in progress, or its outcome is unknown.
     Nothing,
-    /// An address, which may have been used or not.
+    /// An address was requested, which may or may not have been used.
     Asked { marker: Option<String> },
-    /// Sources that were taken.
+    /// Sources were accepted.
     Taken { marker: Option<String> },
-    /// Another wish, without a build.
+    /// A different wish was sent, without a build.
     Plain { marker: String },
 }
 
@@ -29,9 +30,9 @@ pub(super) struct Maker {
     agent: Agent,
     chances: fastrand::Rng,
     count: usize,
-    /// What may serve if the last act comes to nothing.
+    /// Words that may be served if the last act fails.
     before: BTreeSet<String>,
-    /// Whether something served at the last rest, and goes on with that.
+    /// True if something served at the last rest, and keeps serving.
     has_served: bool,
     last: Last,
     revisions: BTreeSet<String>,
@@ -58,7 +59,7 @@ impl Maker {
         if self.agent.look(web)?.is_none() {
             self.forget();
         }
-        // What was asked for before may be cancelled by this, or have come to its end.
+        // This act may cancel the one before, which may also have finished.
         let last = std::mem::replace(&mut self.last, Last::Nothing);
         self.before.extend(last.marker());
         match self.chances.u8(..10) {
@@ -90,7 +91,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Asks for an address and uploads sources.
+    /// Requests an address and uploads sources.
     fn make(&mut self, web: &Web, can_be: bool) -> Result<(), Lost> {
         self.count += 1;
         let word = format!("r{}", self.count);
@@ -142,7 +143,7 @@ impl Actor for Maker {
             self.acts = 0;
             return Ok(0);
         }
-        // Where nobody can know whether an upload counts, another wish takes its place.
+        // If nobody can know whether an upload counts, a new wish replaces it.
         if matches!(self.last, Last::Nothing | Last::Asked { .. }) {
             self.before.extend(self.last.marker());
             self.plain(web).map_err(gone)?;

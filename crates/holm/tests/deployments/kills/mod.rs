@@ -1,9 +1,10 @@
-//! The server is killed again and again, at random moments and in the middle of named steps, while images
-//! are uploaded, built and pushed, while revisions change, drain and go back, while calls are made that nobody
-//! waits for, and while all of it is asked and deleted. After each kill everything comes to its end, and nothing is left of it.
+//! The server is killed over and over, at random moments and in the middle of named steps.
+//! Meanwhile images are uploaded, built and pushed, revisions change, drain and are rolled back,
+//! asynchronous calls are made, and all of it is queried and deleted. After each kill everything
+//! must finish, and nothing may be left over.
 //!
-//! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 100 times. The seed of its chances is printed, and
-//! `HOLM_SEED` repeats them, as far as the timing of processes can be repeated.
+//! `HOLM_KILLS` sets the number of kills; `HOLM_FAULTS=long` means 100. The random seed is printed,
+//! and `HOLM_SEED` repeats it, as far as the timing of processes can be repeated.
 
 mod agent;
 mod caller;
@@ -30,20 +31,20 @@ use testing::Holm;
 const SHORT: usize = 12;
 const LONG: usize = 100;
 const LIFE_MS_MAX: u64 = 2500;
-/// How long a kill waits for a step at the most, and then a little more.
+/// Longest wait for a step before a kill, which then comes a little later.
 const STEP_MAX: Duration = Duration::from_secs(3);
 const AFTER_STEP_MS_MAX: u64 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(3);
-/// Named steps in which the server is killed, as readers of agents see them.
+/// Named steps in which the server is killed, as shown by the agents' status.
 const STEPS: [&str; 4] = ["UPLOADING", "BUILDING", "DEPLOYING", "FAILED"];
 
-/// Somebody who works with the server until it is killed.
+/// A user who works with the server until it is killed.
 trait Actor: Send {
     fn act(&mut self, web: &Web, over: &AtomicBool);
-    /// Waits until all that it asked for has come to its end, and judges that. Answers how many
-    /// instances that takes.
+    /// Waits until everything it asked for has finished, and judges that. Returns how many
+    /// instances are needed for it.
     fn rest(&mut self, web: &Web) -> Result<usize, String>;
-    /// Removes what it has.
+    /// Deletes everything it has made.
     fn end(&mut self, web: &Web);
 }
 
@@ -126,7 +127,7 @@ fn nothing_is_lost_doubled_or_left_however_often_the_server_is_killed() {
     for kill in 1..=kills {
         live_and_die(&mut server, &client, &mut cast, &mut chances);
         (server, client) = place.start();
-        // Now and then the next kill comes while the last one is still made good.
+        // Sometimes the next kill comes while the server still recovers from the last.
         if kill == kills || chances.u8(..4) > 0 {
             check(&place, &client, &mut cast, kill);
         }
@@ -145,7 +146,7 @@ fn nothing_is_lost_doubled_or_left_however_often_the_server_is_killed() {
     leave_nothing(&place, server, &client, cast);
 }
 
-/// One life of the server, with everybody at work.
+/// Runs the server once, with all actors at work, and kills it.
 fn live_and_die(server: &mut Holm, client: &Client, cast: &mut Cast, chances: &mut fastrand::Rng) {
     let (over, web) = (AtomicBool::new(false), Web::new(client));
     thread::scope(|scope| {
@@ -192,7 +193,7 @@ fn check(place: &Place, client: &Client, cast: &mut Cast, kill: usize) {
         ("users of the images", 1),
         ("uploads to the registry", cast.pusher.nameless + cast.pusher.open()),
     ]);
-    // What drains ends a little later than what takes its place begins.
+    // What drains ends a little after its replacement starts.
     let deadline = Instant::now() + PATIENCE;
     while let Err(left) = nothing_is_left(&left::found(place.data()), &explained) {
         assert!(Instant::now() < deadline, "after kill {kill} is left: {left}");
@@ -200,7 +201,7 @@ fn check(place: &Place, client: &Client, cast: &mut Cast, kill: usize) {
     }
 }
 
-/// All that is billed, whatever for.
+/// Returns the compute usage that is billed.
 fn billed(client: &Client) -> f64 {
     let account = client.done("GET", "/v0/accounts", None)[0]["id"].as_str().unwrap().to_owned();
     let window = "startTime=2020-01-01T00:00:00Z&endTime=2100-01-01T00:00:00Z";

@@ -1,5 +1,5 @@
-//! Pushes images to the registry in pieces, goes on with uploads that a kill cut off, and reads what was
-//! acknowledged.
+//! Pushes images to the registry in pieces, continues uploads that a kill interrupted, and reads
+//! what was acknowledged.
 
 use super::agent::{Lost, good};
 use super::{Actor, pause};
@@ -14,19 +14,19 @@ const PIECE_BYTES: usize = 20_000;
 const REPOSITORY: &str = "/v2/main/agent/pushed";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// A blob on its way.
+/// A blob being uploaded.
 struct Upload {
     bytes: Vec<u8>,
-    /// Where to go on, once that was told.
+    /// Where to continue, once the server has said so.
     place: Option<String>,
 }
 
 pub(super) struct Pusher {
     chances: fastrand::Rng,
-    /// What was acknowledged: tags with the digests of their manifests.
+    /// Acknowledged tags, with the digests of their manifests.
     tags: BTreeMap<String, String>,
     upload: Option<Upload>,
-    /// Uploads that were begun, and whose names nobody was told.
+    /// Uploads that were started without anybody learning their names.
     pub(super) nameless: usize,
     pub(super) went_on: usize,
 }
@@ -59,7 +59,7 @@ impl Pusher {
             "rootfs": {"type": "layers", "diff_ids": [layer.0]}});
         let config = config.to_string().into_bytes();
         let whole = format!("{REPOSITORY}/blobs/uploads/?digest={}", digest(&config));
-        // In one request: its name is told to nobody.
+        // Sent in one request, so nobody learns the upload's name.
         self.nameless += 1;
         good("a whole blob", ask(web, "POST", &whole, &[], config.clone()).ok())?;
         self.nameless -= 1;
@@ -71,7 +71,7 @@ impl Pusher {
         let manifest = manifest.to_string().into_bytes();
         let tag = format!("t{}", self.chances.u32(..5));
         let path = format!("{REPOSITORY}/manifests/{tag}");
-        // Until it is acknowledged, the tag may be either.
+        // Until it is acknowledged, the tag may be the old or the new one.
         self.tags.remove(&tag);
         let put = ask(web, "PUT", &path, &[("content-type", MANIFEST)], manifest.clone());
         good("a manifest", put.ok())?;
@@ -79,7 +79,7 @@ impl Pusher {
         Ok(())
     }
 
-    /// Uploads a blob in pieces, or goes on with the one that was cut off. Answers digest and size.
+    /// Uploads a blob in pieces, or continues an interrupted upload. Returns digest and size.
     fn blob(&mut self, web: &Web) -> Result<(String, usize), Lost> {
         let chances = &mut self.chances;
         let upload = self.upload.get_or_insert_with(|| {
@@ -100,11 +100,11 @@ impl Pusher {
         };
         let (wanted, size) = (digest(&upload.bytes), upload.bytes.len());
         let so_far = ask(web, "GET", &place, &[], vec![])?;
-        // Its end may have been reached, and nobody told.
+        // It may have been completed without anybody learning so.
         if so_far.status == 404 {
             let there = ask(web, "HEAD", &format!("{REPOSITORY}/blobs/{wanted}"), &[], vec![])?;
             if there.status == 404 {
-                // It was cut between the two: begun again, as clients do.
+                // It was cut off in between: start again, as clients do.
                 upload.place = None;
                 return self.blob(web);
             }
@@ -131,7 +131,7 @@ impl Pusher {
         Ok((wanted, size))
     }
 
-    /// Uploads whose names are known and that are not done.
+    /// Returns how many uploads are unfinished and have known names.
     pub(super) fn open(&self) -> usize {
         usize::from(self.upload.as_ref().is_some_and(|upload| upload.place.is_some()))
     }

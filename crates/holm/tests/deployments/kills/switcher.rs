@@ -1,5 +1,5 @@
-//! Gives an agent revisions that listen at once, late or never, goes back to earlier ones, and deletes
-//! it, while others go on asking it.
+//! Gives an agent revisions that listen at once, late or never, goes back to earlier ones, and
+//! deletes it, while visitors keep requesting it.
 
 use super::agent::{Agent, Known, Lost, active, good, why};
 use super::invariants::{
@@ -20,17 +20,17 @@ pub(super) struct Switcher {
     agent: Agent,
     chances: fastrand::Rng,
     count: usize,
-    /// What each revision answers, by its id.
+    /// The answer of each revision, by its id.
     words: BTreeMap<String, String>,
-    /// What the last change is to answer, whose revision is not known yet.
+    /// The answer expected after the last change, whose revision is not known yet.
     last: Option<String>,
     /// The revision that the last acknowledged act asks for.
     wished: Option<String>,
     /// Acts since the last rest that may have made a revision.
     acts: usize,
-    /// Whether anything of it has ever been ready: until then nothing is to fail.
+    /// True if any revision has ever been ready; before that, none is made that fails.
     has_served: bool,
-    /// It has served, and nobody deletes it.
+    /// True while the agent has served and nobody deletes it.
     serves: Arc<AtomicBool>,
 }
 
@@ -90,7 +90,8 @@ impl Switcher {
         }
     }
 
-    /// Another revision that takes a part of the requests, half of the time: both have to be ready.
+    /// Chooses, half of the time, another revision that gets part of the requests. Both have to be
+    /// ready.
     fn canary_beside(&mut self, to: &str, ids: &[String]) -> Option<String> {
         let is_ready = |id: &str| self.words.get(id).is_some_and(|word| word.starts_with(READY));
         let others: Vec<_> = ids.iter().filter(|id| *id != to && is_ready(id)).collect();
@@ -98,7 +99,7 @@ impl Switcher {
         self.chances.choice(others).filter(|_| wanted).cloned()
     }
 
-    /// A new revision.
+    /// Makes a new revision.
     fn change(&mut self, web: &Web, listens: bool) -> Result<(), Lost> {
         self.count += 1;
         let word = format!("{}{}", if listens { READY } else { 'n' }, self.count);
@@ -114,7 +115,7 @@ impl Switcher {
         self.learn(web)
     }
 
-    /// Which revision came of the last change.
+    /// Finds out which revision the last change has made.
     fn learn(&mut self, web: &Web) -> Result<(), Lost> {
         let ids = self.agent.revisions(web)?;
         let mut new: Vec<_> = ids.into_iter().filter(|id| !self.words.contains_key(id)).collect();
@@ -185,7 +186,7 @@ impl Actor for Switcher {
     }
 }
 
-/// Asks an agent again and again, also while its revisions change.
+/// Requests an agent over and over, even while its revisions change.
 pub(super) struct Visitor {
     agent: Agent,
     serves: Arc<AtomicBool>,
