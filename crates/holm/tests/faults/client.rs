@@ -1,10 +1,10 @@
-//! A caller that tells apart what it was answered from what it cannot know.
+//! A client that distinguishes between answers and unknown outcomes.
 
 use reqwest::blocking;
 use serde_json::Value;
 use std::time::Duration;
 
-/// No request of these tests waits for anything but the database.
+/// Time limit for an answer. Requests in these tests wait for nothing but the database.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// The workspace that the first start makes.
@@ -18,7 +18,7 @@ pub(crate) struct Client {
     workspace: &'static str,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Done {
@@ -29,24 +29,24 @@ pub(crate) enum Answer {
         status: u16,
         body: Value,
     },
-    /// The connection broke: it may have been done or not.
+    /// The connection broke, so the request may or may not have been carried out.
     Lost,
 }
 
 impl Client {
     pub(crate) fn new(address: &str, key: &str) -> Self {
-        // Fails only when it was done before.
+        // Fails only if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = blocking::Client::builder().no_proxy().timeout(ANSWER_MAX).build().unwrap();
         Self { http, base: format!("http://{address}/v0"), key: key.to_owned(), workspace: MAIN }
     }
 
-    /// The same server with other credentials.
+    /// Returns a client for the same server with different credentials.
     pub(crate) fn with_key(&self, key: &str) -> Self {
         Self { key: key.to_owned(), ..self.clone() }
     }
 
-    /// The same caller in another workspace.
+    /// Returns a client for a different workspace.
     pub(crate) fn in_workspace(&self, workspace: &'static str) -> Self {
         Self { workspace, ..self.clone() }
     }
@@ -83,7 +83,7 @@ impl Client {
         if status < 300 { Answer::Done { body, version } } else { Answer::Refused { status, body } }
     }
 
-    /// The answer to a read that must succeed.
+    /// Returns the answer to a read that must succeed.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Value {
         match self.ask("GET", path, None, None) {
@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Every object of a kind, over all pages, and the total that the pages tell.
+    /// Returns every object of a kind, from all pages, and the total that the pages report.
     pub(crate) fn list(&self, kind: &str) -> (Vec<Value>, i64) {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -116,7 +116,7 @@ impl Client {
     /// Opens the change stream after a revision.
     pub(crate) fn changes(&self, after: i64) -> reqwest::Result<blocking::Response> {
         let stream = self.request("GET", "/changes").header("last-event-id", after.to_string());
-        // Streams end when their reader has seen enough.
+        // Streams end once their reader has seen enough.
         stream.timeout(Duration::from_secs(3600)).send()?.error_for_status()
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use testing::Holm;
 
 const WRITERS: usize = 6;
-/// When the kill comes at the latest.
+/// Latest time for the kill.
 const LIFE_MS_MAX: u64 = 400;
-/// The promise, for a program with nothing beside it; the short form runs beside other tests.
+/// The promise for a program with the machine to itself; the short form runs beside other tests.
 const START_MAX: Duration = Duration::from_secs(1);
 const START_MAX_CROWDED: Duration = Duration::from_secs(20);
 
@@ -63,7 +63,7 @@ fn survive(database: Database) {
     the_feed_tells_the_same(&client);
 }
 
-/// Lets the writers write for a while and kills the server under them. Says how much was
+/// Lets the writers write for a while and then kills the server. Returns how many writes were
 /// acknowledged.
 fn write_and_kill(server: &mut Holm, writers: &mut [Writer], life: Duration) -> usize {
     let (never, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -77,7 +77,7 @@ fn write_and_kill(server: &mut Holm, writers: &mut [Writer], life: Duration) -> 
     acknowledged.load(Ordering::Relaxed)
 }
 
-/// Each object's changes are there without a gap, and end as the object does.
+/// Checks that each object's changes are complete and end in its present state.
 fn the_feed_tells_the_same(client: &Client) {
     let mark = Mark::set(client, "feed-is-read");
     let seen = Watcher::start(client.clone(), 0, fastrand::Rng::with_seed(0), &mark).finish();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const WRITERS: usize = 6;
 const LIFE_MS_MAX: u64 = 400;
-/// Holm tries to connect again every 2 s at most.
+/// Holm tries to reconnect at least every 2 s.
 const BACK_WITHIN: Duration = Duration::from_secs(20);
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -33,14 +33,14 @@ fn a_killed_database_is_answered_for_and_works_again_without_a_restart() {
             cluster.kill();
             thread::sleep(Duration::from_millis(moments.u64(..LIFE_MS_MAX)));
             cluster.restart().expect("PostgreSQL starts again");
-            // Every writer must get through once more.
+            // Every writer must succeed once more.
             stop.store(true, Ordering::Relaxed);
         });
         writers::check(&client, &mut writers);
     }
 }
 
-/// Writes on, whatever happens, until told to stop; then until one more write is acknowledged.
+/// Keeps writing whatever happens until told to stop, then until one more write is acknowledged.
 fn write_through(writer: &mut Writer, stop: &AtomicBool) {
     let mut stopped_at = None;
     loop {

@@ -1,9 +1,9 @@
-//! Whether what callers saw of one object can have happened in one order, one act after the other.
+//! Checks whether what callers saw of one object can have happened in one order, one act at a time.
 //!
-//! The server tells with each answer the version that the object had. That is an order to be
-//! checked, so no search is needed: the history is linearizable if, in the order of versions, each
-//! version was written once, each read shows what that version's write wrote, and no act comes
-//! before one that had ended when it began.
+//! With each answer the server reports the object's version. That gives an order to check, so no
+//! search is needed: the history is linearizable if, in the order of versions, each version was
+//! written once, each read returns what its version's write wrote, and no act comes before one that
+//! had ended when it began.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,7 +14,7 @@ pub(crate) enum What {
     Read,
 }
 
-/// One act that was answered.
+/// An act that was answered.
 #[derive(Debug, Clone)]
 pub(crate) struct Act {
     pub(crate) what: What,
@@ -24,7 +24,8 @@ pub(crate) struct Act {
     pub(crate) ended: Instant,
 }
 
-/// Checks the history of one object, made with the value `first` as version 1. Says what is wrong.
+/// Checks the history of an object that was created with the value `first` as version 1. The error
+/// says what is wrong.
 pub(crate) fn check(first: &str, acts: &[Act]) -> Result<(), String> {
     let mut written = BTreeMap::from([(1, first)]);
     for act in acts.iter().filter(|act| act.what == What::Write) {
@@ -46,7 +47,8 @@ pub(crate) fn check(first: &str, acts: &[Act]) -> Result<(), String> {
     in_real_time(acts)
 }
 
-/// Goes through the beginnings in time, with the highest version of all that had ended by then.
+/// Checks the order in real time: no act may have a version below those of acts that ended before
+/// it began.
 fn in_real_time(acts: &[Act]) -> Result<(), String> {
     let (mut begun, mut ended): (Vec<_>, Vec<_>) = (acts.iter().collect(), acts.iter().collect());
     begun.sort_by_key(|act| act.begun);
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Acts as (what, value, version, begun, ended).
+    /// Judges acts given as (what, value, version, begun, ended).
     #[track_caller]
     fn judge(acts: &[(What, &str, i64, u64, u64)]) -> bool {
         let zero = Instant::now();

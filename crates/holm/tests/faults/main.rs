@@ -1,10 +1,9 @@
-//! What holds when things break: the real program on real databases, killed at random moments, and
-//! two of them on one PostgreSQL under concurrent writers.
+//! Guarantees when things break: the real program on real databases, killed at random moments, and
+//! two servers on one PostgreSQL under concurrent writers.
 //!
 //! The short form is part of the tests; `HOLM_FAULTS=long` breaks things 200 times, and
-//! `HOLM_PROGRAM` names another build of the program, such as the one to be released. Each test
-//! prints the seed of its chances when it fails; `HOLM_SEED` repeats them, as far as the timing of
-//! processes can be repeated.
+//! `HOLM_PROGRAM` names a different build of the program, such as a release. A failing test prints
+//! its random seed; `HOLM_SEED` repeats it, as far as the timing of processes can be repeated.
 
 #[cfg(test)]
 mod client;

@@ -1,4 +1,4 @@
-//! Two servers on one PostgreSQL under concurrent writers on few objects.
+//! Two servers on one PostgreSQL, with concurrent writers on a few objects.
 
 use crate::client::{Answer, Client};
 use crate::history::{self, Act, What};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: [&str; 3] = ["apple", "pear", "plum"];
 const CALLERS: u64 = 6;
-/// The documented interval in which a server looks for the writes of others is 250 ms; the rest is
-/// for a machine that runs other tests beside this one.
+/// According to the documentation, a server looks for other servers' writes every 250 ms; the rest
+/// allows for other tests on this machine.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 fn body(name: &str, value: &str) -> Value {
@@ -87,7 +87,7 @@ impl Caller {
         self.acts
     }
 
-    /// Reads and writes what it read with something added, until nobody else came in between.
+    /// Reads and writes back with an addition, until no other write comes in between.
     fn change(&mut self, name: &'static str, value: &str) {
         let (mut version, mut tries) = (self.read(name), 0);
         while !self.write(name, &format!("{value}-{tries}"), Some(version)) {
@@ -105,7 +105,7 @@ impl Caller {
         }
     }
 
-    /// Says whether it was written; only a conflict is a reason why not.
+    /// Returns whether it was written; only a conflict may prevent it.
     fn write(&mut self, name: &'static str, value: &str, seen: Option<i64>) -> bool {
         let begun = Instant::now();
         match self.client.ask("PUT", &format!("/agents/{name}"), Some(&body(name, value)), seen) {
@@ -160,7 +160,7 @@ fn counting_on_two_servers_loses_no_count() {
     }
 }
 
-/// Adds one, as often as it takes.
+/// Adds one, trying as often as necessary.
 fn count(client: &Client) {
     loop {
         let Answer::Done { body: object, version } =

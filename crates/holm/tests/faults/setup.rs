@@ -1,4 +1,4 @@
-//! A place with a database in it, servers on it, and chances that can be repeated.
+//! A folder with a database, servers that use it, and repeatable randomness.
 
 use crate::client::Client;
 use std::path::Path;
@@ -12,12 +12,12 @@ pub(crate) enum Database {
     Postgres,
 }
 
-/// Removed with everything in it when dropped; the servers on it must be gone by then.
+/// Removed with its content on drop; the servers in it must be gone by then.
 pub(crate) struct Place {
     data: TempDir,
     pub(crate) cluster: Option<Cluster>,
     key: Option<String>,
-    /// Settings beside the usual ones.
+    /// Settings in addition to the usual ones.
     pub(crate) settings: Vec<(&'static str, String)>,
 }
 
@@ -28,7 +28,7 @@ impl Place {
         Self { data: tempfile::tempdir().unwrap(), cluster, key: None, settings: Vec::new() }
     }
 
-    /// Starts a server and says how long it took until it answered a request from the database.
+    /// Starts a server. Returns how long it took to answer a request from the database.
     pub(crate) fn start(&mut self) -> (Holm, Client, Duration) {
         let begun = Instant::now();
         let limits = ["KEY_PER_SECOND", "KEY_BURST", "WORKSPACE_PER_SECOND", "WORKSPACE_BURST"];
@@ -58,7 +58,7 @@ impl Place {
     }
 }
 
-/// How often a test breaks something.
+/// Returns how often a test breaks something.
 pub(crate) fn times(short: usize, long: usize) -> usize {
     if is_long() { long } else { short }
 }
@@ -67,7 +67,7 @@ pub(crate) fn is_long() -> bool {
     std::env::var("HOLM_FAULTS").is_ok_and(|form| form == "long")
 }
 
-/// Chances of a test. Shown when it fails, so that they can be repeated.
+/// Random seed of a test, which is shown when it fails, so that the test can be repeated.
 pub(crate) struct Chances {
     seed: u64,
 }
@@ -80,7 +80,7 @@ impl Chances {
         Self { seed: told.unwrap_or_else(|| fastrand::u64(..)) }
     }
 
-    /// Those of one part of the test, which do not depend on how far the others are.
+    /// Returns the generator for one part of the test, independent of the progress of the others.
     pub(crate) fn of(&self, part: u64) -> fastrand::Rng {
         fastrand::Rng::with_seed(self.seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }

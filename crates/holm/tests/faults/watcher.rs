@@ -1,4 +1,4 @@
-//! A watcher of the change stream that loses its connection again and again.
+//! A watcher of the change stream that loses its connection over and over.
 
 use crate::client::Client;
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::thread::{self, JoinHandle};
 
-/// Events after which a connection is closed at the latest.
+/// Most events before a connection is closed.
 const EVENTS_PER_CONNECTION: u64 = 40;
 
-/// An object whose coming tells watchers that they have seen all that was before.
+/// An object whose creation tells watchers that they have seen everything before it.
 pub(crate) struct Mark {
     name: String,
 }
@@ -19,7 +19,7 @@ impl Mark {
         Self { name: name.to_owned() }
     }
 
-    /// Sets a mark after all that is done.
+    /// Sets a mark after everything else is done.
     pub(crate) fn set(client: &Client, name: &str) -> Self {
         let mark = Self::named(name);
         mark.put(client);
@@ -33,7 +33,7 @@ impl Mark {
     }
 }
 
-/// What a watcher has seen of each object: its changes in their order.
+/// What a watcher has seen: the changes of each object, in order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     changes: BTreeMap<(String, String), Vec<(String, i64)>>,
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
 pub(crate) struct Watcher(JoinHandle<Seen>);
 
 impl Watcher {
-    /// Watches from a revision until the mark comes.
+    /// Watches from a revision until the mark appears.
     pub(crate) fn start(
         client: Client,
         after: i64,
@@ -64,9 +64,9 @@ impl Watcher {
 }
 
 impl Seen {
-    /// Reads some events on one connection; `true` once the mark has come.
+    /// Reads some events on one connection; `true` once the mark has appeared.
     fn watch_until(&mut self, client: &Client, events: u64, mark: &str) -> bool {
-        // A server that is about to come back is tried again.
+        // If the server is not back yet, the caller tries again.
         let Ok(stream) = client.changes(self.last) else { return false };
         let lines = BufReader::new(stream).lines().map_while(Result::ok);
         let data = lines.filter_map(|line| line.strip_prefix("data: ").map(str::to_owned));
@@ -101,7 +101,7 @@ impl Seen {
         history.push((act, version));
     }
 
-    /// The names of the objects of a kind that are left at the end, sorted.
+    /// Returns the sorted names of a kind's objects that exist at the end.
     pub(crate) fn present(&self, kind: &str) -> Vec<&str> {
         let left = self.changes.iter().filter(|((of, _), changes)| {
             of == kind && changes.last().is_some_and(|(act, _)| act != "deleted")
@@ -109,7 +109,7 @@ impl Seen {
         left.map(|((_, name), _)| name.as_str()).collect()
     }
 
-    /// The version that an object has at the end.
+    /// Returns an object's version at the end.
     pub(crate) fn version(&self, kind: &str, name: &str) -> Option<i64> {
         let changes = self.changes.get(&(kind.to_owned(), name.to_owned()))?;
         changes.last().map(|(_, version)| *version)

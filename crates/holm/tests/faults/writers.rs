@@ -1,8 +1,8 @@
-//! Writers that know what must be there, and the check that it is.
+//! Writers that know what must exist, and the check that it does.
 //!
-//! Each writer owns its objects and has one request open at a time, so whatever was acknowledged is
-//! what must be found. Only of the request that was open when something broke both outcomes are
-//! right.
+//! Each writer owns its objects and has one open request at a time, so exactly what was
+//! acknowledged must be found. Only for the request that was open when something broke, both
+//! outcomes are right.
 
 use crate::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(crate) const POLICY: &str = "even-rounds";
 const OBJECTS: usize = 5;
 const REVISIONS_MAX: usize = 7;
 
-/// The round that wrote an object last; `None`: there is no such object.
+/// The round that last wrote an object; `None` if it does not exist.
 type State = Option<u64>;
 
 pub(crate) struct Writer {
@@ -21,17 +21,17 @@ pub(crate) struct Writer {
     chances: fastrand::Rng,
     round: u64,
     objects: BTreeMap<String, State>,
-    /// The object whose last request has no answer, with what it would have made of it.
+    /// The object whose last request was not answered, with the state that the request asked for.
     open: Option<(String, State)>,
 }
 
-/// Makes what the objects of the writers refer to.
+/// Makes what the writers' objects refer to.
 pub(crate) fn prepare(client: &Client) {
     let spec = json!({"type": "location", "locations": [{"type": "location", "name": "local"}]});
     client.post("/policies", &json!({"metadata": {"name": POLICY}, "spec": spec}));
 }
 
-/// An object whose parts all tell the round that wrote it.
+/// Returns an object in which every part contains the round that wrote it.
 fn body(name: &str, round: u64) -> Value {
     let policies = if round.is_multiple_of(2) { json!([POLICY]) } else { json!([]) };
     json!({
@@ -43,7 +43,7 @@ fn body(name: &str, round: u64) -> Value {
     })
 }
 
-/// The round that an object tells; all its parts must agree.
+/// Returns an object's round; all its parts must agree.
 fn round_of(object: &Value) -> u64 {
     let round = object["metadata"]["labels"]["round"].as_str().unwrap().parse().unwrap();
     let expected = body(object["metadata"]["name"].as_str().unwrap(), round);
@@ -74,12 +74,12 @@ impl Writer {
         Self { client: client.clone(), chances, round: 0, objects, open: None }
     }
 
-    /// Goes on with another server.
+    /// Continues with another server.
     pub(crate) fn turn_to(&mut self, client: &Client) {
         self.client = client.clone();
     }
 
-    /// Writes until it is stopped or an answer is lost. Counts what was acknowledged.
+    /// Writes until it is stopped or an answer is lost. Counts acknowledged writes.
     pub(crate) fn write_until(&mut self, stop: &AtomicBool, acknowledged: &AtomicUsize) {
         while !stop.load(Ordering::Relaxed) && self.open.is_none() {
             match self.write_once() {
@@ -92,7 +92,8 @@ impl Writer {
         }
     }
 
-    /// Sends one write. Without success both outcomes are possible, and `open` remembers it.
+    /// Sends one write. If it is not acknowledged, both outcomes are possible and `open` remembers
+    /// it.
     pub(crate) fn write_once(&mut self) -> Answer {
         let chosen = self.chances.usize(..self.objects.len());
         let (name, state) =
@@ -117,7 +118,7 @@ impl Writer {
         self.open.is_some()
     }
 
-    /// Looks what became of the open request; `false` when the server cannot say.
+    /// Finds out the outcome of the open request; `false` if the server cannot say.
     pub(crate) fn resolve(&mut self) -> bool {
         let Some((name, next)) = self.open.clone() else { return true };
         let found = match self.client.ask("GET", &format!("/agents/{name}"), None, None) {
@@ -135,7 +136,7 @@ impl Writer {
         true
     }
 
-    /// Checks that each object is what was acknowledged.
+    /// Checks that each object is as acknowledged.
     fn check(&self) {
         for (name, state) in &self.objects {
             let found = match self.client.ask("GET", &format!("/agents/{name}"), None, None) {
@@ -151,7 +152,7 @@ impl Writer {
     }
 }
 
-/// Exactly one revision is active, and it is the one that the object names.
+/// Checks that exactly one revision is active, and that the object names it.
 fn check_revisions(client: &Client, name: &str, object: &Value) {
     let revisions = client.get(&format!("/agents/{name}/revisions"));
     let revisions = revisions.as_array().unwrap();

@@ -1,4 +1,4 @@
-//! The same from the command line.
+//! Jobs on the command line.
 
 use crate::place::{Client, Place, eventually};
 use crate::setup::status;
@@ -77,7 +77,7 @@ fn an_execution_is_cancelled_and_whoever_waits_is_told() {
     let (server, client) = place.start();
     client.job("slow", "sleep 6", &json!({"maxConcurrentTasks": 1}));
     let tasks = r#"[{}, {}, {}]"#;
-    // Where there is no terminal nobody waits unless asked to.
+    // Without a terminal the command does not wait unless asked to.
     assert_eq!(
         said(&holm(&client, &["run", "job", "slow", "--data", tasks, "--id", "one"]), 0),
         "one\n"

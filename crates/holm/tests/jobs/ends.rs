@@ -1,4 +1,4 @@
-//! The ways in which tasks and executions end.
+//! The ways in which tasks and executions can end.
 
 use crate::place::{Place, eventually};
 use crate::setup::{conditions, numbered, status};

@@ -28,7 +28,7 @@ fn every_task_ends_once_however_often_the_server_is_killed() {
         assert_eq!((&stats["total"], &stats["success"]), (&json!(TASKS), &json!(TASKS)), "{stats}");
         assert!(client.tasks("steady", &id).iter().all(|task| status(task) == "succeeded"));
 
-        // Nothing ran twice, and no line of those that ran through the kill is missing or doubled.
+        // Nothing ran twice, and tasks that ran through the kill have no missing or doubled lines.
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for line in client.lines("steady", &format!("executionId={id}")) {
             *counts.entry(line).or_default() += 1;

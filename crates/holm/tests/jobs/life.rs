@@ -1,4 +1,4 @@
-//! An execution does what it was asked to, and what its tasks print can be found.
+//! Executions do what they were asked to, and the output of their tasks can be found.
 
 use crate::place::{Place, eventually};
 use crate::setup::{numbered, status};
@@ -26,7 +26,7 @@ fn twenty_tasks_run_and_what_they_print_is_found() {
     let tasks = client.tasks("hello", &id);
     assert!(tasks.len() == 20 && tasks.iter().all(|task| status(task) == "succeeded"), "{tasks:?}");
 
-    // What a task has printed is there when it has ended, once.
+    // The output of a task is complete once the task has ended, and not doubled.
     let found: BTreeSet<_> =
         client.lines("hello", &format!("executionId={id}&search=OUT")).into_iter().collect();
     assert_eq!(found, (0..20).map(|n| format!("out --n {n} of {id}")).collect());

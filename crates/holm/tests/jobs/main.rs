@@ -1,7 +1,7 @@
-//! Jobs of the real program, on this machine: their tasks, what they print, and what holds when the
+//! Jobs with the real program, on this machine: their tasks, their output, and what holds when the
 //! server is killed.
 //!
-//! `HOLM_FAULTS=long` kills more often; `HOLM_PROGRAM` names another build of the program.
+//! `HOLM_FAULTS=long` kills more often; `HOLM_PROGRAM` names a different build of the program.
 
 #![cfg(test)]
 

@@ -1,13 +1,13 @@
-//! Jobs whose tasks run a command of a shell.
+//! Jobs whose tasks run a shell command.
 
 use crate::place::{Client, TASK, eventually};
 use serde_json::{Value, json};
 
-/// Megabytes of a task, unless a test says otherwise.
+/// Megabytes of memory for a task, unless a test says otherwise.
 pub(crate) const MEMORY: i64 = 128;
 
 impl Client {
-    /// Makes a job; `runtime` is laid over the usual one.
+    /// Creates a job. `runtime` overrides the defaults.
     pub(crate) fn job(&self, name: &str, command: &str, runtime: &Value) {
         let mut all = json!({"image": TASK, "memory": MEMORY, "generation": "mk2", "maxRetries": 0, "timeout": 60,
             "envs": [{"name": "COMMAND", "value": command}, {"name": "PATH", "value": "/bin"}]});
@@ -16,14 +16,14 @@ impl Client {
         self.done("POST", "/v0/jobs", Some(&job));
     }
 
-    /// Starts an execution; says its id.
+    /// Starts an execution, and returns its id.
     pub(crate) fn execute(&self, job: &str, tasks: &[Value]) -> String {
         let answer = self.done(
             "POST",
             &format!("/v0/jobs/{job}/executions"),
             Some(&json!({"tasks": tasks})),
         );
-        // Tasks of which one is empty are not told back.
+        // The answer omits the tasks if one of them is empty.
         let told = tasks.iter().all(|task| *task != json!({})).then_some(tasks.len());
         assert_eq!(answer["tasks"].as_array().map(Vec::len), told, "{answer}");
         answer["executionId"].as_str().unwrap().to_owned()
@@ -33,7 +33,7 @@ impl Client {
         self.done("GET", &format!("/v0/jobs/{job}/executions/{id}"), None)
     }
 
-    /// The execution, once it has ended.
+    /// Returns the execution once it has ended.
     pub(crate) fn ended(&self, job: &str, id: &str) -> Value {
         let mut execution = Value::Null;
         eventually("the execution ends", || {
@@ -43,7 +43,7 @@ impl Client {
         execution
     }
 
-    /// All tasks of an execution, by their index.
+    /// Returns all tasks of an execution, by index.
     pub(crate) fn tasks(&self, job: &str, id: &str) -> Vec<Value> {
         let page =
             self.done("GET", &format!("/v0/jobs/{job}/executions/{id}/tasks?limit=200"), None);
@@ -55,8 +55,7 @@ impl Client {
         tasks
     }
 
-    /// What tasks of a job have printed, oldest first, and how many lines that is by the server's
-    /// count.
+    /// Returns the output of a job's tasks, oldest first. The server's count of lines must match.
     pub(crate) fn lines(&self, job: &str, filter: &str) -> Vec<String> {
         let path = format!(
             "/v0/observability/logs?resourceType=jobs&workloadIds={job}&limit=1000&{filter}"
@@ -72,12 +71,12 @@ pub(crate) fn status(of: &Value) -> &str {
     of["status"].as_str().unwrap_or_default()
 }
 
-/// What the conditions of a task say, in small letters.
+/// Returns the text of a task's conditions in lower case.
 pub(crate) fn conditions(task: &Value) -> String {
     task["conditions"].to_string().to_lowercase()
 }
 
-/// As many tasks, each with its number as `--n`.
+/// Returns this many tasks, each with its number as `--n`.
 pub(crate) fn numbered(count: usize) -> Vec<Value> {
     (0..count).map(|n| json!({"n": n})).collect()
 }

@@ -1,4 +1,4 @@
-//! Kills the first processes of instances, which ends all of an instance at once.
+//! Kills the first process of instances, which ends the whole instance at once.
 
 use super::process::Process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -33,14 +33,15 @@ impl Killer {
     }
 }
 
-/// `None` when there is no first process any more.
+/// Kills the first process of a group; `None` if it is gone.
 fn kill_first(group: &Path) -> Option<()> {
     let processes = || fs::read_to_string(group.join("cgroup.procs")).ok();
     let first =
         processes()?.lines().find(|id| Process::read(id).is_some_and(|it| it.is_first))?.to_owned();
     let pid = Pid::from_raw(first.parse().ok()?)?;
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    // Still in the group now that it is held: so it is no other process with the same number.
+    // If it is still in the group now that we hold it, it is not a different process with the same
+    // id.
     processes()?.lines().find(|id| **id == first)?;
     pidfd_send_signal(handle, Signal::KILL).ok()
 }

@@ -1,4 +1,4 @@
-//! Executions of two workspaces, and the check of what became of them.
+//! Executions in two workspaces, and the check of their outcome.
 
 use super::tasks::{Act, IMAGE, RETRIES, TIMEOUT_S, Task};
 use super::witness::Instances;
@@ -11,18 +11,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) const WORKSPACES: [&str; 2] = ["main", "second"];
-/// Executions that are not over at one time; more are started when some are.
+/// Most executions in progress; more are started as some end.
 const OPEN_MAX: usize = 6;
 const TASKS_MAX: usize = 15;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The largest page.
+/// Size of the largest page.
 const PAGE: usize = 200;
-/// More than all tries of an execution print.
+/// More than all attempts of an execution print.
 const LINES: usize = 1000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Job {
-    /// Its tasks are tried again, and have files on a disk of their own.
+    /// Its tasks are retried, and have files on a disk of their own.
     Steady,
     /// Its tasks run into their timeout.
     Hasty,
@@ -34,9 +34,9 @@ struct Execution {
     /// Chosen by the caller, so that starting it can be repeated.
     id: String,
     tasks: Vec<Task>,
-    /// Whether the server has said that it is there.
+    /// True once the server has confirmed that it exists.
     is_acknowledged: bool,
-    /// What it was when it was over, which it must stay.
+    /// Its final state, which must not change.
     end: Option<Value>,
 }
 
@@ -83,13 +83,13 @@ impl Execution {
         client.in_workspace(self.workspace)
     }
 
-    /// Asks for it, maybe again. `false` when the server does not say whether it is there.
+    /// Starts it, perhaps again. Returns `false` if the server does not say whether it exists.
     fn start(&mut self, client: &Client) -> bool {
         let tasks: Vec<_> = self.tasks.iter().map(Task::body).collect();
         let wish = json!({"executionId": self.id, "tasks": tasks});
         let path = format!("/jobs/{}/executions", self.job.name());
         self.is_acknowledged = match self.client(client).ask("POST", &path, Some(&wish), None) {
-            // It was there already when an answer was lost before.
+            // It existed already because an earlier answer was lost.
             Answer::Done { .. } | Answer::Refused { status: 409, .. } => true,
             Answer::Refused { status: 500.., .. } | Answer::Lost => false,
             refused @ Answer::Refused { .. } => {
@@ -99,7 +99,7 @@ impl Execution {
         self.is_acknowledged
     }
 
-    /// Whether it is over. What is over must stay as it is.
+    /// Returns whether it has ended. From then on it must not change.
     fn look(&mut self, client: &Client) -> bool {
         let Answer::Done { body, .. } = self.client(client).ask("GET", &self.path(), None, None)
         else {
@@ -117,7 +117,7 @@ impl Execution {
 }
 
 impl Load {
-    /// Makes a second workspace, and both jobs in each.
+    /// Makes a second workspace, and both jobs in each workspace.
     pub(crate) fn prepare(client: &Client, chances: fastrand::Rng) -> Self {
         client.post("/workspaces", &json!({"name": WORKSPACES[1]}));
         for workspace in WORKSPACES {
@@ -128,7 +128,7 @@ impl Load {
         Self { client: client.clone(), chances, executions: Vec::new() }
     }
 
-    /// Goes on with another life of the server.
+    /// Continues with the restarted server.
     pub(crate) fn turn_to(&mut self, client: &Client) {
         self.client = client.clone();
     }
@@ -189,7 +189,7 @@ impl Load {
         }
     }
 
-    /// Checks every execution against what was asked for and what was seen.
+    /// Checks every execution against what was requested and observed.
     pub(crate) fn check(&mut self, instances: &Instances) {
         let client = self.client.clone();
         for execution in &mut self.executions {
@@ -217,7 +217,7 @@ impl Load {
     }
 }
 
-/// Every task of an execution, each of which must be there once.
+/// Returns every task of an execution, each of which must be listed exactly once.
 fn all_tasks(client: &Client, path: &str, total: usize) -> Vec<Value> {
     let (mut tasks, mut cursor) = (BTreeMap::new(), String::new());
     loop {
@@ -238,7 +238,7 @@ fn all_tasks(client: &Client, path: &str, total: usize) -> Vec<Value> {
     tasks.into_values().collect()
 }
 
-/// What the tasks of an execution have printed, and nothing of anybody else's.
+/// Returns the output of an execution's tasks, which must not contain anything else.
 fn lines(client: &Client, execution: &Execution) -> BTreeSet<String> {
     let job = execution.job.name();
     let path = format!(
@@ -254,7 +254,7 @@ fn lines(client: &Client, execution: &Execution) -> BTreeSet<String> {
     lines
 }
 
-/// The numbers that an execution tells are those of its tasks.
+/// Checks that an execution's statistics match its tasks.
 fn check_stats(execution: &Execution, tasks: &[Value]) {
     let end = execution.end.as_ref().expect("it is over");
     let count = |status: &str| tasks.iter().filter(|task| task["status"] == status).count();

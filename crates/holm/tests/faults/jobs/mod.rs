@@ -1,7 +1,7 @@
 //! Batch jobs while everything below them is killed at random moments: the server, the first
-//! processes of instances, and PostgreSQL. Two workspaces go on starting executions meanwhile. In
-//! the end every task has ended once, no task ever ran in two instances at a time, and nothing is
-//! left on the machine.
+//! process of instances, and PostgreSQL. Two workspaces keep starting executions meanwhile. In the
+//! end every task has ended once, no task ever ran in two instances at the same time, and nothing
+//! is left on the machine.
 
 mod killer;
 mod load;
@@ -23,11 +23,11 @@ use witness::Witness;
 const SHORT: Duration = Duration::from_secs(10);
 const LIVES_MIN: usize = 4;
 const LONG: Duration = Duration::from_secs(30 * 60);
-/// When the server is killed at the latest.
+/// Latest time for killing the server.
 const LIFE_MS_MAX: u64 = 2500;
-/// How long the database is away at the most: shorter than a lease.
+/// Longest outage of the database, which is shorter than a lease.
 const OUTAGE_MS_MAX: u64 = 400;
-/// No task takes longer than a second, and what waits is bounded.
+/// No task takes longer than a second, and the number of waiting ones is limited.
 const REST_MAX: Duration = Duration::from_secs(120);
 
 #[test]
@@ -46,7 +46,7 @@ fn survive(database: Database) {
     let mut place = Place::new(database);
     make_image(&place);
     place.settings = machine::settings();
-    // First processes are killed far more often here than a task may expect.
+    // First processes are killed far more often here than a task should have to expect.
     place.settings.push(("HOLM_JOBS__LOST_ATTEMPTS_MAX", "1000".to_owned()));
     place.settings.push(("HOLM_JOBS__BACKOFF_FIRST", "20ms".to_owned()));
     place.settings.push(("HOLM_JOBS__BACKOFF_MAX", "500ms".to_owned()));
@@ -82,7 +82,7 @@ fn survive(database: Database) {
     leave_nothing(server, &place);
 }
 
-/// One life of the server, in which everything else is killed too.
+/// Runs the server once, while everything else is killed as well, and kills it.
 fn live_and_die(
     server: &mut Holm,
     cluster: Option<&mut Cluster>,
@@ -107,7 +107,7 @@ fn live_and_die(
     });
 }
 
-/// Removes the instances of a test that failed: nobody else would.
+/// Removes the instances of a failed test, which nothing else would.
 struct Sweep(PathBuf);
 
 impl Drop for Sweep {
@@ -118,7 +118,7 @@ impl Drop for Sweep {
     }
 }
 
-/// An image whose command does what the arguments of a task say.
+/// Makes an image whose command does what a task's arguments say.
 fn make_image(place: &Place) {
     let archive = testing::small_root(place.data(), &[("act", tasks::SCRIPT)]).unwrap();
     let settings = Settings { overlay: Overlay::User, ..Settings::default() };

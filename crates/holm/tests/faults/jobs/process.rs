@@ -1,20 +1,20 @@
-//! What the kernel tells of a process of an instance.
+//! What the kernel reports about a process of an instance.
 
 use std::fs;
 
-/// The bit of SIGKILL in a set of signals.
+/// Bit of SIGKILL in a signal mask.
 const KILL_BIT: u64 = 1 << 8;
 
 pub(crate) struct Process {
-    /// Of its namespace.
+    /// True for process 1 of its namespace.
     pub(crate) is_first: bool,
-    /// It has ended or was killed, and does not run any more, whenever the kernel gets round to
-    /// removing it.
+    /// True if it has ended or was killed. It no longer runs, even if the kernel has not removed it
+    /// yet.
     pub(crate) is_dying: bool,
 }
 
 impl Process {
-    /// `None` when it is gone.
+    /// Reads a process; `None` if it is gone.
     pub(crate) fn read(id: &str) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let field = |name: &str| {

@@ -1,14 +1,14 @@
-//! What tasks do here, and how each must end.
+//! What the tasks in these tests do, and how each may end.
 
 use serde_json::{Value, json};
 
 pub(crate) const IMAGE: &str = "holm/acting";
-/// Tries after the first.
+/// Number of retries.
 pub(crate) const RETRIES: u32 = 2;
-/// Of the jobs whose tasks are to run into it.
+/// Timeout of the job whose tasks should run into it.
 pub(crate) const TIMEOUT_S: u32 = 1;
 
-/// The command of the image. Its arguments are those of the task, as `--name value`.
+/// Command of the image. It gets the task's arguments as `--name value`.
 pub(crate) const SCRIPT: &str = r#"
 while [ $# -gt 0 ]; do
     case $1 in
@@ -30,27 +30,27 @@ esac
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Print,
-    /// Takes a moment, so that it is there when something is killed.
+    /// Takes a moment, so that it runs while something is killed.
     Work,
     /// Fails every other time.
     Chance,
     Fail,
     /// Kills itself.
     Die,
-    /// Runs into its timeout, and does not listen then.
+    /// Runs into its timeout, and ignores the request to stop.
     Hang,
 }
 
-/// A task as it was asked for.
+/// A task as requested.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) act: Act,
-    /// Printed by whoever succeeds, and by nobody else.
+    /// Text that is printed by every task that succeeds, and by no other.
     pub(crate) token: String,
 }
 
 impl Act {
-    /// Those of a job with all the time it needs.
+    /// Acts for the job whose tasks have all the time they need.
     pub(crate) const STEADY: [Self; 6] =
         [Self::Print, Self::Print, Self::Work, Self::Chance, Self::Fail, Self::Die];
 
@@ -65,7 +65,7 @@ impl Act {
         }
     }
 
-    /// Whether a task that does this may end so.
+    /// Returns whether a task with this act may end with this status.
     pub(crate) fn may_end(self, status: &str) -> bool {
         match self {
             Self::Print | Self::Work => status == "succeeded",

@@ -1,9 +1,8 @@
-//! Sees every instance that comes and goes, also while no server runs: the kernel tells of each
+//! Observes every instance that comes and goes, even while no server runs: the kernel reports each
 //! control group.
 //!
-//! What is left of an attempt may still be there when the next one begins: its instance with
-//! nothing but the first process, which waits to be removed. Nothing of the task itself may run in
-//! it any more.
+//! Remains of an attempt may still exist when the next one begins: its instance with only the first
+//! process, which waits to be removed. Nothing of the task itself may still run in it.
 
 use super::process::Process;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -18,20 +17,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// A group that no instance has, so that the group around it stays while the server comes and goes.
+/// Group without an instance, which keeps its parent group while the server comes and goes.
 const KEEPER: &str = "witness.keeps";
-/// What the names of their groups begin with.
+/// Prefix of the names of task groups.
 const PREFIX: &str = "task-";
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Sees until it is asked to finish.
+/// Observes until it is asked to finish.
 pub(crate) struct Witness {
     owners: Vec<PathBuf>,
     finish: Arc<AtomicBool>,
     thread: JoinHandle<Instances>,
 }
 
-/// What was seen of each task's instances.
+/// The instances that were observed, by task.
 #[derive(Debug, Default)]
 pub(crate) struct Instances {
     tasks: BTreeMap<String, Seen>,
@@ -39,13 +38,13 @@ pub(crate) struct Instances {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The attempts that are there now.
+    /// Attempts that exist now.
     present: BTreeSet<u32>,
     last: u32,
 }
 
 impl Witness {
-    /// Looks at the instances of these workspaces, which have none yet.
+    /// Starts to observe the instances of these workspaces, which must have none yet.
     pub(crate) fn start(groups: &Path, workspaces: &[String]) -> Self {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
         let owners: Vec<_> =
@@ -113,8 +112,8 @@ impl Instances {
         }
     }
 
-    /// How many tasks there were of each execution, the smallest first. Who asks does not know by
-    /// which ids instances are named.
+    /// Returns the number of tasks in each execution, sorted. The caller does not know the ids by
+    /// which instances are named.
     pub(crate) fn tasks(&self) -> Vec<usize> {
         let mut executions: BTreeMap<&str, usize> = BTreeMap::new();
         for task in self.tasks.keys() {
@@ -128,7 +127,7 @@ impl Instances {
     }
 }
 
-/// Whether anything but the first process is alive in an instance.
+/// Returns whether anything but the first process is alive in an instance.
 fn works(group: &Path) -> bool {
     let Ok(processes) = fs::read_to_string(group.join("cgroup.procs")) else { return false };
     processes
