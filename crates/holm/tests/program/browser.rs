@@ -9,7 +9,7 @@ pub(crate) struct Browser {
     cookies: BTreeMap<String, String>,
 }
 
-/// A page and the hidden inputs of its forms.
+/// A page, whose forms can be read.
 pub(crate) struct Page {
     pub(crate) text: String,
 }
@@ -24,7 +24,7 @@ impl Browser {
         self.request("GET", path, "")
     }
 
-    /// Sends the hidden inputs of a page with more of them.
+    /// Submits the hidden inputs of a page together with more fields.
     pub(crate) fn submit(&mut self, path: &str, page: &Page, more: &[(&str, &str)]) -> Page {
         let mut fields = page.hidden();
         fields.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

@@ -116,7 +116,7 @@ fn what_a_sandbox_may_reach_is_changed_pattern_by_pattern() {
     text(&server.cli(&key, &["network", "allow", "box", "a b"]), 11);
     text(&server.cli(&key, &["network", "show", "none"]), 6);
     text(&server.cli(&key, &["network", "drop", "box"]), 2);
-    // The secret was never read, and is there.
+    // The secret was never read, and it is still there.
     let all = text(&server.cli(&key, &["get", "sbx", "box", "-o", "json", "--show-secrets"]), 0);
     assert!(!all.contains("t0p"), "{all}");
 }
@@ -160,7 +160,7 @@ fn a_folder_is_applied_with_those_below_only_when_asked() {
     );
 }
 
-/// Each number of docs/command-line.md that a server can cause.
+/// Checks each exit code in docs/command-line.md that a server can cause.
 #[test]
 fn failures_have_numbers() {
     let server = Server::start();
@@ -220,7 +220,7 @@ fn a_watcher_sees_what_is_made() {
         .env("HOLM_API_KEY", &key)
         .args(["get", "policies", "--watch"]);
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // "no policies here" comes first, so the watcher is there before anything is made.
+    // "no policies here" is printed first, so the watcher is running before anything is created.
     let mut noted = String::new();
     BufReader::new(watch.stderr.take().unwrap()).read_line(&mut noted).unwrap();
     let file = write(

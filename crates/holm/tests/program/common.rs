@@ -1,4 +1,4 @@
-//! A real server process with a folder of its own, and the command line against it.
+//! A real server process with its own folder, and the command line against it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,15 +12,15 @@ pub(crate) struct Server {
     log: BufReader<std::process::ChildStderr>,
     pub(crate) folder: TempDir,
     pub(crate) address: String,
-    /// What the log said until the server was ready.
+    /// The log up to the point when the server was ready.
     pub(crate) start_log: String,
 }
 
-/// A program without settings or credentials of the person who runs the tests.
+/// Returns the program without settings or credentials of the user who runs the tests.
 pub(crate) fn holm(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holm"));
     command.env_clear().env("HOME", home).env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    // Sandboxes are tried by tests of their own; these need no root.
+    // Sandboxes have tests of their own; these here need no root.
     command.env("HOLM_SERVER__ROLES", r#"["api"]"#);
     command.current_dir(home).stdin(Stdio::null());
     command
@@ -60,7 +60,7 @@ impl Server {
         fs::read_to_string(self.folder.path().join("greeting")).unwrap()
     }
 
-    /// A word of the greeting, by the one before it.
+    /// Returns the last word of the greeting's line that begins with `what`.
     pub(crate) fn told(&self, what: &str) -> String {
         let greeting = self.greeting();
         let line = greeting.lines().find_map(|line| line.trim().strip_prefix(what)).unwrap();
@@ -75,7 +75,7 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// The command line with the key of the first start.
+    /// Runs the command line with the key of the first start.
     pub(crate) fn cli(&self, key: &str, arguments: &[&str]) -> Output {
         let mut command = holm(self.folder.path());
         command.env("HOLM_URL", self.url()).env("HOLM_API_KEY", key).env("HOLM_WORKSPACE", "main");
@@ -96,7 +96,7 @@ impl Server {
         read_until(&mut self.log, sign)
     }
 
-    /// Waits for the end; says how it ended and what the log said since the start.
+    /// Waits until it ends. Returns its status, the log since it was ready, and its folder.
     pub(crate) fn wait(mut self) -> (ExitStatus, String, TempDir) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
@@ -113,7 +113,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Already ended in most tests; nothing of a failed one may stay.
+        // Already ended in most tests; a failed test must not leave it running.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -127,7 +127,7 @@ fn read_until(log: &mut impl BufRead, sign: &str) -> String {
     read
 }
 
-/// One request by hand: head and body of the answer.
+/// Sends a hand-made request, and returns head and body of the answer.
 pub(crate) fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();

@@ -1,4 +1,4 @@
-//! Deploying, against a pretended server that answers as the contract says.
+//! Deployments against a fake server that answers as the API specifies.
 
 use crate::common::{text, write};
 use crate::pretend::{Answer, Asked, Pretend};
@@ -20,8 +20,8 @@ fn agent(status: &str) -> Value {
         "events": [{"status": "FAILED", "message": "RUN make: exit code 2"}]})
 }
 
-/// An agent that is there already and whose build goes through these statuses, the last of which
-/// stays. The first upload is refused.
+/// Returns a server with an existing agent whose build goes through these statuses, and stays at
+/// the last. The first upload is refused.
 fn server(statuses: &'static [&'static str]) -> Pretend {
     let (mut uploads, mut looks) = (0, 0);
     Pretend::start(move |url, asked| {
@@ -73,7 +73,7 @@ fn a_project_is_uploaded_built_and_waited_for() {
     for line in ["BUILDING\n", "STEP 1\n", "trying again", "deployed agent helper"] {
         assert!(told.contains(line), "{line}: {told}");
     }
-    // The log is told once, however often it is read, and nothing secret is told.
+    // Log lines are shown once, however often they are read, and no secret is shown.
     assert_eq!(told.matches("STEP 1").count(), 1);
     assert!(!["s3cret", "t0ken", "k3y"].iter().any(|secret| told.contains(secret)), "{told}");
 
@@ -105,7 +105,7 @@ fn a_failed_build_says_why() {
     assert!(told.contains("STEP 1") && told.contains("failed: RUN make: exit code 2"), "{told}");
 }
 
-/// The command is interrupted when the server has this question, which it never answers.
+/// The command is interrupted when the server has received this request, which it never answers.
 #[test]
 fn an_interruption_says_what_is_left() {
     for (method, path, left) in [

@@ -1,4 +1,4 @@
-//! What `docs/security.md` names is there: its tests, and its settings.
+//! Checks that the tests and settings that `docs/security.md` names exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The texts in backquotes in one column of all tables with five columns.
+/// Returns the texts in backquotes in one column of all tables with five columns.
 fn column(page: &str, number: usize) -> Vec<&str> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.matches('|').count() == 6);
     let cells = rows.filter_map(|row| row.split('|').nth(number));
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }
 
-/// All sources below a folder.
+/// Appends all sources below a folder.
 fn sources(folder: &Path, into: &mut String) {
     for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
         match path.extension() {

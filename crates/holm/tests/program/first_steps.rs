@@ -1,4 +1,4 @@
-//! What a person, or a program that sets Holm up, does first.
+//! The first steps of a user, or of a program that sets up Holm.
 
 use crate::common::{Server, holm, text, write};
 use serde_json::Value;
@@ -44,8 +44,8 @@ fn programs_read_one_line_of_json() {
     assert!(line["first_start"].is_null() && line["url"] == again.url(), "{line}");
 }
 
-/// The file is there before anything is made, under another name, so a start can be cut off on
-/// either side of the making.
+/// The file exists under a temporary name before anything is created, so a start can be interrupted
+/// before or after the creation.
 #[test]
 fn a_first_start_that_was_cut_off_loses_no_key() {
     let server = Server::start();
@@ -68,7 +68,7 @@ fn a_first_start_that_was_cut_off_loses_no_key() {
     assert_eq!(kept(before.folder.path())["api_key"], before.api_key());
     assert!(!new.exists());
 
-    // Of a start that made nothing, such as one that another server was faster than.
+    // Left by a start that created nothing, for example because another server was faster.
     let (_, _, folder) = before.stop();
     let stale = r#"{"account": "a", "workspace": "w", "email": "e", "password": "p", "api_key": "hk_never"}"#;
     let new = write(&folder.path().join("data"), "first-start.json.new", stale);

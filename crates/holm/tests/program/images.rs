@@ -1,4 +1,4 @@
-//! `holm image` on a store of its own, with a tiny image: one static busybox.
+//! `holm image` with a separate store and a tiny image: one static busybox.
 
 use crate::common::{Server, holm, text, write};
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn image(home: &Path, arguments: &[&str], code: i32) -> String {
     text(&command.arg("image").args(arguments).args(["--data", "data"]).output().unwrap(), code)
 }
 
-/// The archive of a root filesystem.
+/// Packs a root filesystem, and returns the path of the archive.
 fn rootfs(home: &Path) -> String {
     let root = home.join("root");
     std::fs::create_dir_all(root.join("bin")).unwrap();

@@ -1,4 +1,4 @@
-//! What the program says to browsers, collectors and clients of TLS.
+//! What the program sends to browsers, trace collectors and TLS clients.
 
 use crate::browser::Browser;
 use crate::common::{Server, holm, text, write};
@@ -82,7 +82,8 @@ fn traces_reach_the_collector_before_the_end() {
     text(&server.cli(&server.api_key(), &["get", "sandboxes"]), 0);
     let (status, log, _folder) = server.stop();
     assert!(status.success() && !log.contains("could not be sent"), "{log}");
-    // All were sent by now, and the collector answered before it said so here.
+    // All traces have been sent by now, but the collector reports a request here only after it has
+    // answered it.
     let first = hears.recv().unwrap();
     assert!(first.starts_with("POST /v1/traces "), "{first}");
     let patience = Duration::from_secs(30);
@@ -92,7 +93,7 @@ fn traces_reach_the_collector_before_the_end() {
     }
 }
 
-/// Reads one request of a known length and answers it.
+/// Reads one request of known length and answers it.
 fn take_request(stream: &mut (impl Read + Write)) -> String {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

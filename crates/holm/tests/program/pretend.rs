@@ -1,5 +1,4 @@
-//! A server that is only pretended: it answers real requests over loopback as the contract says, and
-//! remembers them.
+//! A fake server: it answers real requests over loopback as the API specifies, and records them.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,9 +10,9 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) method: String,
-    /// With its query.
+    /// With the query.
     pub(crate) path: String,
-    /// Names in small letters.
+    /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
@@ -53,14 +52,14 @@ impl Answer {
     }
 }
 
-/// Lives as long as the test; its thread waits for callers and ends with the process.
+/// Lives as long as the test. Its thread waits for clients and ends with the process.
 pub(crate) struct Pretend {
     pub(crate) url: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Pretend {
-    /// `answer` is told the address of the server.
+    /// Starts a server. `answer` also gets the server's address.
     pub(crate) fn start(mut answer: impl FnMut(&str, &Asked) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -69,7 +68,7 @@ impl Pretend {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
-                // A caller that went away has no request.
+                // A client that is gone has no request.
                 let Some(request) = read(&stream) else { continue };
                 let answer = answer(&own, &request);
                 log.lock().unwrap().push(request);
@@ -83,7 +82,7 @@ impl Pretend {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The command line with a key for it.
+    /// Returns a command line with a key for this server.
     pub(crate) fn cli(&self, folder: &Path, arguments: &[&str]) -> Command {
         let mut command = crate::common::holm(folder);
         command.env("HOLM_URL", &self.url).env("HOLM_API_KEY", "hk_s3cret");
@@ -118,6 +117,6 @@ fn write(mut stream: &TcpStream, answer: &Answer) {
         text.push_str(&format!("{name}: {value}\r\n"));
     }
     text.push_str(&format!("Content-Length: {}\r\n\r\n{}", answer.body.len(), answer.body));
-    // The caller may have gone.
+    // The client may be gone.
     let _ = stream.write_all(text.as_bytes());
 }

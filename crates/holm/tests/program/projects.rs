@@ -1,4 +1,4 @@
-//! Projects on this machine: begun from templates, and run.
+//! Projects on this machine: started from templates, and run.
 
 use crate::common::{holm, text};
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `holm serve`, ended when it is dropped.
+/// A running `holm serve`, which is stopped on drop.
 struct Serving {
     process: Child,
     port: u16,
@@ -22,7 +22,7 @@ impl Serving {
         static PORTS: AtomicU16 = AtomicU16::new(0);
         let port = testing::machine::own().port(PORTS.fetch_add(1, Ordering::Relaxed));
         let mut command = holm(folder);
-        // Found by a shim of the person who runs the tests, which needs their home.
+        // Programs may be found through shims in the home folder of the user who runs the tests.
         let home = std::env::var_os("HOME").unwrap_or_default();
         command.env("HOME", home).env("HOLM_WORKSPACE", "main");
         command.args(["serve", "--port", &port.to_string()]).args(flags);
@@ -30,7 +30,7 @@ impl Serving {
         Self { process, port }
     }
 
-    /// The answer to a request, as soon as there is one that satisfies.
+    /// Sends a request until the answer satisfies the condition, and returns it.
     fn ask(&self, request: &str, satisfies: impl Fn(&str) -> bool) -> String {
         let until = Instant::now() + PATIENCE;
         let mut answer = String::new();
@@ -128,7 +128,7 @@ fn a_change_starts_the_program_again_with_its_variables() {
     let manifest = "name = 'shop'\ntype = 'agent'\n[env]\nMODE = '${secrets.SPEED}'\n[entrypoint]\ndev = 'python3 it.py'";
     fs::write(folder.join("blaxel.toml"), manifest).unwrap();
     fs::write(folder.join(".env"), "SPEED=fast\nBL_API_KEY=s3cret").unwrap();
-    // What it starts has to go with it.
+    // Its children have to end with it.
     let program = |word: &str| {
         format!(
             "import os, subprocess, http.server as h\n\
@@ -155,7 +155,7 @@ fn a_change_starts_the_program_again_with_its_variables() {
     assert!(!is_alive(&second), "what the program started goes on");
 }
 
-/// Whether a group of processes has any.
+/// Returns whether a process group has any processes.
 fn is_alive(group: &str) -> bool {
     Command::new("kill")
         .args(["-0", "--", &format!("-{group}")])

@@ -1,11 +1,11 @@
-//! Starting, watching and ending a server.
+//! Starting, monitoring and stopping a server.
 
 use crate::common::{Server, get, holm, text, write};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Longer than any test machine takes; it only ends a test that would hang.
+/// Longer than any test machine needs; it only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[test]
@@ -70,7 +70,7 @@ fn streams_end_when_the_server_is_asked_to_end() {
     assert!(log.contains("stopped") && !log.contains("cut off"), "{log}");
     let mut rest = String::new();
     stream.read_to_string(&mut rest).unwrap();
-    // The last chunk: the stream ended in order.
+    // The last chunk shows that the stream ended properly.
     assert!(rest.ends_with("0\r\n\r\n"), "{rest}");
     assert!(TcpStream::connect(address).is_err());
 }
@@ -86,7 +86,7 @@ fn asking_twice_cuts_off_what_is_in_flight() {
          Expect: 100-continue\r\n\r\n"
     )
     .unwrap();
-    // The server asks for the body, so the request is in flight; the body never comes.
+    // The server has asked for the body, so the request is in flight; the body never comes.
     let mut start = [0; 12];
     stream.read_exact(&mut start).unwrap();
     assert_eq!(&start, b"HTTP/1.1 100");
@@ -166,7 +166,7 @@ fn a_caller_who_sends_no_whole_request_is_let_go() {
         b"",
         b"G",
         b"GET /health HTTP/1.1\r\nX-Slow: ",
-        // Half of what HTTP/2 begins with, the whole of it, and the settings without a request.
+        // Half of the HTTP/2 preface, all of it, and settings without a request.
         b"PRI * HTTP/2.0\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
@@ -175,7 +175,7 @@ fn a_caller_who_sends_no_whole_request_is_let_go() {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(beginning).unwrap();
-        // Ends because the server closes; a reset is as good.
+        // The server closes the connection; a reset is just as good.
         if let Err(error) = stream.read_to_end(&mut Vec::new()) {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{beginning:?} is waited for");
         }
@@ -183,7 +183,7 @@ fn a_caller_who_sends_no_whole_request_is_let_go() {
     assert!(server.get("/health").starts_with("HTTP/1.1 200"));
 }
 
-/// Asks on an open connection, which stays open. Says whether it was answered.
+/// Sends a request on an open connection, which stays open. Returns whether it was answered.
 fn ask(stream: &mut TcpStream, headers: &str) -> bool {
     let request = format!("GET /v0/quotas HTTP/1.1\r\nHost: holm\r\n{headers}\r\n");
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
