@@ -1,5 +1,5 @@
-//! Settings of a server that runs nothing itself, as a file gives them to it: what each changes can
-//! be seen from outside. Those of machines and of what runs there are tried beside these.
+//! Settings, given in a file, of a server that runs no workloads: the effect of each can be seen
+//! from outside. Settings of machines and of workloads are tested elsewhere.
 
 use crate::common::{Server, write};
 use reqwest::blocking::{Client, RequestBuilder, Response};
@@ -17,13 +17,13 @@ struct Caller {
     key: String,
 }
 
-/// A server with these settings in its file.
+/// Starts a server with these settings in its file.
 fn start(text: &str) -> Caller {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "holm.toml", text);
     let server = Server::start_in(folder);
     let key = server.api_key();
-    // Fails only when it was done before.
+    // Fails only if it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
     Caller { server, http, key }
@@ -54,7 +54,7 @@ impl Caller {
         format!("/v0/accounts/{}", account["id"].as_str().unwrap_or_else(|| panic!("{account}")))
     }
 
-    /// The head of a request whose body does not come.
+    /// Sends the head of a request whose body does not come.
     fn begin(&self, line: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.server.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -96,10 +96,10 @@ fn a_request_takes_no_longer_than_the_settings_say() {
 
 #[test]
 fn a_server_that_ends_waits_as_long_as_the_settings_say() {
-    // Beside the default of 20 s.
+    // Far below the default of 20 s.
     let caller = start("[server]\ndrain_timeout = \"500ms\"");
     let mut stream = caller.begin("POST /v0/policies", "Expect: 100-continue\r\n");
-    // The server asks for the body, so the request is in flight.
+    // The server has asked for the body, so the request is in flight.
     assert_eq!(start_of_answer(&mut stream), "HTTP/1.1 100");
     let (status, log, _folder) = caller.server.stop();
     assert!(status.success() && log.contains("cut off"), "{log}");
@@ -180,7 +180,7 @@ fn device_codes_are_counted_by_address_and_who_says_it_is_told_by_the_settings()
     };
     let limited = "[auth]\nclient_devices_max = 1\n";
     assert_eq!(asks(&format!("{limited}[gateway]\ntrust_forwarded = true")), [200, 429, 200]);
-    // This machine itself, which is not limited.
+    // All from this machine itself, which is not limited.
     assert_eq!(asks(limited), [200, 200, 200]);
 }
 

@@ -1,4 +1,4 @@
-//! Usage over the command line: shown, exported and verified.
+//! Usage on the command line: shown, exported and verified.
 
 use crate::common::{Server, holm, text};
 use meter::{Change, UsageFact};
@@ -12,10 +12,10 @@ use types::ids::AccountId;
 use types::usage::Dimension;
 use types::{Timestamp, World};
 
-/// Where the facts of these tests are; long ago for any clock.
+/// Time window of the facts in these tests, which is in the past for any clock.
 const JANUARY: [&str; 4] = ["--from", "2025-01-01", "--to", "2025-02-01"];
 
-/// Works on the database of a server that does not run.
+/// Works on the database of a stopped server.
 fn with_database<T: Send + 'static>(
     folder: &Path,
     mut work: impl FnMut(&mut Tx<'_>) -> Result<T, store::Error> + Send + 'static,
@@ -33,7 +33,7 @@ fn with_database<T: Send + 'static>(
     })
 }
 
-/// The facts of a sandbox with 4 GB that ran for two hours.
+/// Takes in the facts of a sandbox with 4 GB that ran for two hours.
 fn take_in(tx: &mut Tx<'_>, account: &AccountId) -> Result<(), store::Error> {
     let owner = Owner {
         account: account.clone(),
@@ -59,7 +59,7 @@ fn take_in(tx: &mut Tx<'_>, account: &AccountId) -> Result<(), store::Error> {
     meter::take_in(tx, &facts).map(drop)
 }
 
-/// A server whose sandbox has run, and the key of its admin.
+/// Returns a server whose sandbox has run, and the key of its admin.
 fn server() -> (Server, String) {
     let server = Server::start();
     let key = server.api_key();
@@ -75,7 +75,7 @@ fn usage(server: &Server, key: &str, arguments: &[&str]) -> Output {
     server.cli(key, &all)
 }
 
-/// What a program that reads the output is told.
+/// Returns the JSON on standard output.
 fn json(output: &Output) -> serde_json::Value {
     text(output, 0);
     serde_json::from_slice(&output.stdout).unwrap()

@@ -1,4 +1,4 @@
-//! Revisions, requests, conversations and images, against a pretended server.
+//! Revisions, requests, conversations and images, against a fake server.
 
 use crate::common::{text, write};
 use crate::pretend::{Answer, Asked, Pretend};
@@ -222,7 +222,7 @@ fn an_image_is_pushed_and_its_newest_tag_printed() {
     assert!(sent["dockerConfig"].as_str().unwrap().contains("ghcr.io"), "{sent}");
 }
 
-/// A sandbox that wants to write outside of the destination of a copy, in every way that it can.
+/// A sandbox that tries in every way to write outside the destination of a copy.
 #[test]
 fn a_hostile_sandbox_writes_nothing_outside_the_destination() {
     const NAMES: [&str; 7] = ["..", ".", "", "../up", "/abs", "a/b", "link/in"];
@@ -239,7 +239,7 @@ fn a_hostile_sandbox_writes_nothing_outside_the_destination() {
                 let folder = |name: &&str| json!({"name": name, "path": "/work"});
                 let mut files: Vec<_> = NAMES.iter().map(file).collect();
                 files.push(file(&"good"));
-                // A file and a folder of one name, and a link that is there already.
+                // A file and a folder with the same name, and a link that exists already.
                 let mut folders: Vec<_> = NAMES.iter().map(folder).collect();
                 folders.push(folder(&"link"));
                 Answer::json(&json!({"files": files, "subdirectories": folders}))
