@@ -1,4 +1,4 @@
-//! Certificates by ACME, from a real authority on loopback (Debian's `pebble`), which connects back
+//! Certificates by ACME from a real authority on loopback (Debian's `pebble`), which connects back
 //! to the server.
 
 use crate::dns::NameServer;
@@ -17,7 +17,7 @@ struct Pebble {
 }
 
 impl Pebble {
-    /// `checked` is the port at which it asks for proofs.
+    /// Starts the authority. `checked` is the port at which it checks proofs.
     fn start(
         folder: &Path,
         identity: &Identity,
@@ -37,7 +37,7 @@ impl Pebble {
         }});
         let file = folder.join("pebble.json");
         std::fs::write(&file, settings.to_string()).unwrap();
-        // `setpriv` becomes the program itself, which then ends with this thread.
+        // `setpriv` execs the program, which is then killed when this thread ends.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig=KILL", "--", "pebble", "-dnsserver", &dns.to_string(), "-config"])
@@ -47,7 +47,7 @@ impl Pebble {
         Self { process, roots: format!("https://127.0.0.1:{management}/roots/0") }
     }
 
-    /// The certificate that signs all that it makes.
+    /// Returns the certificate that signs everything the authority makes.
     fn root(&self, identity: &Identity) -> reqwest::Certificate {
         let http = reqwest::blocking::Client::builder()
             .no_proxy()
@@ -65,13 +65,13 @@ impl Pebble {
 
 impl Drop for Pebble {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Asks a host over TLS, trusting the authority alone.
+/// Requests a host over TLS, trusting only the authority.
 fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
     let address: SocketAddr = client.base.split("://").nth(1).unwrap().parse().unwrap();
     let http = reqwest::blocking::Client::builder()
@@ -111,7 +111,7 @@ fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
         [("account.json".into(), 0o600), ("web.app.test.pem".into(), 0o600)]
     );
 
-    // Another start needs no authority.
+    // The next start needs no authority.
     drop(pebble);
     server.end().unwrap();
     let (server, client) = place.start();
@@ -119,7 +119,7 @@ fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
     place.clear(server, &client);
 }
 
-/// Names and rights of the files.
+/// Returns names and permissions of the stored files.
 fn kept(data: &Path) -> Vec<(String, u32)> {
     let entries = std::fs::read_dir(data.join("certificates")).unwrap().map(Result::unwrap);
     let mut files: Vec<_> = entries

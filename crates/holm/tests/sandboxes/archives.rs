@@ -1,5 +1,5 @@
-//! Archives at a real S3 service: what one takes of the machine, that it comes back as it was, and what
-//! holds while the service is away or the server is killed.
+//! Archives at a real S3 service: what one uses on the machine, that it comes back unchanged, and
+//! what holds while the service is away or the server is killed.
 
 use crate::setup::{Client, Place, eventually};
 use crate::volumes_killed::chances;
@@ -49,7 +49,7 @@ fn last_message(client: &Client, name: &str) -> String {
     events.iter().map(|event| event["message"].to_string()).collect()
 }
 
-/// Folders of snapshots whose files are on the machine, and all there are.
+/// Returns the number of snapshots whose files are on the machine, and of all snapshots.
 pub(crate) fn snapshots(data: &Path) -> (usize, usize) {
     let owners = std::fs::read_dir(data.join("node/snapshots")).unwrap();
     let owners = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
@@ -73,7 +73,7 @@ fn an_archive_is_at_the_service_and_comes_back_as_it_was() {
     client.create("base", &json!({}));
     client.run("base", WRITE);
     let wanted = client.run("base", READ);
-    // One more in the chain: a fork has only what it wrote itself.
+    // One more in the chain: a fork contains only what it wrote itself.
     let fork = json!({"targetType": "sandbox", "targetName": "box"});
     client.done("POST", "/v0/sandboxes/base/fork", Some(&fork));
     client.run("box", "echo mine > /mine");
@@ -85,7 +85,7 @@ fn an_archive_is_at_the_service_and_comes_back_as_it_was() {
     eventually("nothing of the archive is on the machine", || snapshots(place.data()).0 == 0);
     assert_eq!(snapshots(place.data()).1, 2);
 
-    // A server that is killed, and one that starts while the service is away.
+    // The server is killed, and starts again while the service is away.
     server.kill();
     service.stop();
     (server, client) = place.start();
@@ -101,7 +101,7 @@ fn an_archive_is_at_the_service_and_comes_back_as_it_was() {
     assert_eq!(client.run("box", "cat /mine"), "mine\n");
     assert_eq!(snapshots(place.data()), (2, 2));
 
-    // What cannot be archived goes on as it was.
+    // A sandbox that cannot be archived continues as before.
     service.stop();
     client.done("POST", "/v0/sandboxes/box/archive", None);
     becomes(&client, "box", "DEPLOYED");
@@ -118,8 +118,8 @@ fn an_archive_is_at_the_service_and_comes_back_as_it_was() {
 const ROUNDS: usize = 4;
 const LIFE_MS_MAX: u64 = 600;
 
-/// Kills the server some time after a sandbox is asked to be archived or brought back, perhaps before it
-/// takes the request, and starts the next one.
+/// Kills the server a while after a sandbox was asked to be archived or restored, perhaps before
+/// the request arrives, and starts the next server.
 fn kill_within(
     place: &mut Place,
     (server, client): (&mut Holm, &mut Client),
@@ -162,7 +162,7 @@ fn a_killed_server_loses_no_archive() {
             unarchive(&client, "box");
         }
         assert_eq!(client.run("box", READ), wanted);
-        // Each archive lies over the one that the sandbox came back with.
+        // Each archive lies over the one from which the sandbox was restored.
         eventually("no other snapshot is left", || snapshots(place.data()).1 <= round);
     }
     client.delete("box");

@@ -1,4 +1,4 @@
-//! What is billed for sandboxes is what they ran, also when everything is killed.
+//! Sandboxes are billed for the time they ran, even when everything is killed.
 
 use crate::setup::{Client, Place, eventually};
 use rustix::process::{Pid, Signal, kill_process};
@@ -7,10 +7,10 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 const GIGABYTES: f64 = 0.5;
-/// What a clock in whole milliseconds adds or leaves out.
+/// Error of a clock with whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// Seconds that a sandbox has run, as its account is asked to pay for.
+/// Returns the seconds for which a sandbox is billed.
 fn billed(client: &Client, name: &str) -> f64 {
     let account = client.done("GET", "/v0/accounts", None)[0]["id"].as_str().unwrap().to_owned();
     let window = "startTime=2020-01-01T00:00:00Z&endTime=2100-01-01T00:00:00Z";
@@ -66,11 +66,11 @@ fn nothing_is_billed_after_the_last_proof_of_life() {
     let first = asked.elapsed();
     for group in place.groups() {
         for pid in fs::read_to_string(group.join("cgroup.procs")).unwrap().lines() {
-            // A process that went with the one before it is as dead.
+            // It is fine if the process died together with the one before it.
             let _ = kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL);
         }
     }
-    // Time in which nothing ran, and which nobody must pay for.
+    // Time in which nothing ran, and which must not be billed.
     std::thread::sleep(Duration::from_secs(2));
     let again = Instant::now();
     let (server, client) = place.start();

@@ -1,4 +1,4 @@
-//! Living with sandboxes from the command line.
+//! Working with sandboxes on the command line.
 
 use crate::setup::{Client, PATIENCE, Place, eventually};
 use serde_json::json;
@@ -34,7 +34,7 @@ fn a_command_runs_as_if_it_were_here() {
 
     let ran = done(&mut holm(&client, &["exec", "box", "echo out; echo err >&2; exit 7"]), 7);
     assert_eq!((ran.stdout.as_slice(), ran.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
-    // Words stay words, and options behind the command are the command's.
+    // Words stay separate, and options after the command belong to it.
     let words = ["exec", "-C", "/tmp", "-e", "A=b c", "-e", "TOKEN", "box", "--", "sh", "-c"];
     let script = r#"echo "$A $TOKEN $1"; pwd"#;
     let ran = done(holm(&client, &words).args([script, "x", "-e it's"]).env("TOKEN", "s3cret"), 0);
@@ -44,7 +44,7 @@ fn a_command_runs_as_if_it_were_here() {
     let there = done(&mut holm(&client, &["exec", "-w", "/tmp", "box", "pwd"]), 0);
     assert_eq!(there.stdout, b"/tmp\n");
 
-    // Exact bytes both ways, more of them than one request takes.
+    // Exact bytes in both directions, and more than fit into one request.
     let bytes: Vec<u8> = (0..12_000_000_u32).map(|at| (at % 251) as u8).collect();
     let mut through = holm(&client, &["exec", "-i", "box", "cat"]);
     through.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -135,7 +135,7 @@ fn folders_are_copied_both_ways() {
     assert_eq!(at("back/run").metadata().unwrap().permissions().mode() & 0o777, 0o755);
     assert!(at("back/deep/empty").is_dir() && !at("back/link").exists());
 
-    // One file, under its own name and under another.
+    // A single file, under its own name and under a different one.
     copy("box:/work/src/run", ".", 0);
     copy("box:/work/src/run", "other", 0);
     assert_eq!(fs::read(at("run")).unwrap(), fs::read(at("other")).unwrap());
@@ -146,14 +146,14 @@ fn folders_are_copied_both_ways() {
     place.clear(server, &client);
 }
 
-/// What is done when something was shown.
+/// What to do once a text was shown.
 enum Act<'a> {
     Type(&'a str),
-    /// Makes the terminal another size.
+    /// Changes the size of the terminal.
     Resize,
 }
 
-/// Runs `holm` on a terminal of its own, and does one act after the other. Answers what was shown
+/// Runs `holm` on a terminal of its own, and does one act after the other. Returns what was shown
 /// and the exit code.
 fn on_a_terminal(client: &Client, line: &str, acts: &[(&str, Act<'_>)]) -> (String, Option<i32>) {
     let place = tempfile::tempdir().unwrap();
@@ -218,7 +218,7 @@ fn a_terminal_is_one_and_the_own_one_comes_back() {
     assert!(shown.contains("33 101") && shown.contains("--session mine"), "{shown}");
     assert!(code == Some(0) && shown.trim_end().ends_with("\nicanon"), "{code:?} {shown}");
 
-    // The same shell goes on; its end is the end.
+    // The same shell continues, and its exit ends the command.
     let typed = [("begun\r\n", Type("echo still-$X; exit\r"))];
     let (shown, code) = on_a_terminal(&client, connect, &typed);
     assert!(shown.contains("still-kept") && code == Some(0), "{code:?} {shown}");
@@ -231,7 +231,7 @@ fn a_terminal_is_one_and_the_own_one_comes_back() {
     let asleep = "exec -t box 'echo as''leep; sleep 1000'";
     assert_eq!(on_a_terminal(&client, asleep, &sleeping).1, Some(130));
 
-    // Without a terminal there is none to hand through.
+    // Without a terminal the command is refused.
     done(holm(&client, &["connect", "box"]).stdin(Stdio::null()), 2);
     eventually("the terminals have gone", || {
         client.run("box", "ps | grep -c 'sleep 100[0]' || true").trim() == "0"
@@ -239,7 +239,7 @@ fn a_terminal_is_one_and_the_own_one_comes_back() {
     place.clear(server, &client);
 }
 
-/// Asks over a new connection; the head and the body of the answer.
+/// Sends a request on a new connection, and returns head and body of the answer.
 fn ask(address: &str, host: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
@@ -265,12 +265,12 @@ fn ports_are_forwarded_to_this_machine_alone() {
 
     let page = ask(&address, "localhost", "/page");
     assert!(page.starts_with("HTTP/1.1 200") && page.ends_with("it-is-me\n"), "{page}");
-    // The origin here is shared with nobody, so the page is not confined.
+    // No other content shares this origin, so the page is not confined.
     assert!(!page.to_lowercase().contains("content-security-policy"), "{page}");
-    // A redirection leads to where the caller is.
+    // A redirect leads to where the client is.
     let moved = ask(&address, "localhost", "/sub");
     assert!(moved.to_lowercase().contains("location: /sub/\r\n"), "{moved}");
-    // Nobody gets past the port, and no page of somebody else's gets here by a name of its own.
+    // No path leads out of the port, and a foreign page cannot get here by using its own domain.
     for path in ["/../../process", "/%2e%2e/process", "/..%5c../process"] {
         let refused = ask(&address, "localhost", path);
         assert!(!refused.contains("httpd -f"), "{path}: {refused}");
@@ -287,7 +287,7 @@ fn a_forwarded_connection_may_become_a_websocket() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
     client.create("box", &json!({}));
-    // Switches protocols and then repeats what it hears.
+    // Switches protocols and then echoes everything it receives.
     let answer = "HTTP/1.1 101 x\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n";
     let script =
         format!("while read -r l && [ ${{#l}} -gt 1 ]; do :; done; printf '{answer}'; exec cat");
@@ -326,7 +326,7 @@ fn a_port_gets_an_address() {
     let made = done(&mut holm(&client, &["preview", "box", "3000", "--public"]), 0);
     let url = String::from_utf8(made.stdout).unwrap();
     assert!(url.starts_with("http"), "{url}");
-    // The same again is there already; another one is not taken away.
+    // Asking again finds the preview; a different one with that name is not replaced.
     let again = done(&mut holm(&client, &["preview", "box", "3000", "--public"]), 0);
     assert_eq!(String::from_utf8(again.stdout).unwrap(), url);
     done(&mut holm(&client, &["preview", "box", "3000"]), 7);

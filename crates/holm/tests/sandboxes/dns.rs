@@ -1,4 +1,4 @@
-//! A name server on loopback, whose zone the test changes.
+//! A name server on loopback, whose zone the tests change.
 
 use hickory_resolver::proto::op::{Message, MessageType, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, TXT};
@@ -13,12 +13,12 @@ pub(crate) struct NameServer {
 }
 
 impl NameServer {
-    /// Every name leads to this machine. It serves until the process ends.
+    /// Starts a server at which every name leads to this machine. It serves until the process ends.
     pub(crate) fn start() -> Self {
         Self::start_at(Ipv4Addr::LOCALHOST)
     }
 
-    /// Every name leads to this address.
+    /// Starts a server at which every name leads to this address.
     pub(crate) fn start_at(machine: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

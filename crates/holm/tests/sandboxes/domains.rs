@@ -1,10 +1,10 @@
-//! Hosts of a user's own domain lead to the sandboxes whose previews they are, and to nothing else.
+//! Hosts of a custom domain lead to the sandboxes of their previews, and to nothing else.
 
 use crate::dns::NameServer;
 use crate::setup::{Client, Place, body};
 use serde_json::{Value, json};
 
-/// What is below the domain, as its own workspace has it.
+/// Returns a path below the domain, for the workspace that owns it.
 fn domain(below: &str) -> String {
     format!("/v0/customdomains/app.test{below}?workspace=main")
 }
@@ -16,12 +16,12 @@ while read -r line; do line=${line%?}; [ -z "$line" ] && break; all="$all$line;"
 printf 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %s\r\n\r\n%s' ${#all} "$all"
 END"#;
 
-/// A sandbox that echoes at port 3000.
+/// Makes a sandbox that echoes at port 3000.
 pub(crate) fn echoing(client: &Client, workspace: &str, name: &str) {
     serving(client, workspace, name, ECHO);
 }
 
-/// A sandbox that answers at port 3000 as the script `/tmp/echo` does, which `write` makes.
+/// Makes a sandbox that answers at port 3000 with the script `/tmp/echo`, which `write` creates.
 pub(crate) fn serving(client: &Client, workspace: &str, name: &str, write: &str) {
     client.done(
         "POST",
@@ -45,7 +45,7 @@ pub(crate) fn register(client: &Client) -> Value {
     client.done("POST", "/v0/customdomains?workspace=main", Some(&made))["spec"].clone()
 }
 
-/// Sets the text that the server asks for, and has it looked at.
+/// Sets the text that the server asks for, and has the domain verified.
 pub(crate) fn prove(client: &Client, dns: &NameServer, registered: &Value) -> Value {
     for (name, text) in registered["txtRecords"].as_object().unwrap() {
         dns.set_text(name, text.as_str().unwrap());
@@ -62,7 +62,7 @@ fn set_fallback(client: &Client, preview: &str) {
     client.done("PUT", &domain(""), Some(&wish));
 }
 
-/// What the workload was asked, or the status of the refusal.
+/// Returns the request that the workload got, or the status of the refusal.
 fn at(client: &Client, host: &str) -> Result<String, u16> {
     let http = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
     let forged = "true";
@@ -110,7 +110,7 @@ fn a_host_below_a_proven_domain_leads_to_its_preview() {
     set_fallback(&client, "");
     assert_eq!(at(&client, "other.app.test"), Err(404));
 
-    // Who loses the proof loses the hosts.
+    // If the proof is lost, so are the hosts.
     dns.clear();
     assert_eq!(verify(&client), "failed");
     assert_eq!(at(&client, "web.app.test"), Err(404));

@@ -1,10 +1,10 @@
-//! Every documented field of a sandbox does what the documents say, through the real program.
+//! Every documented field of a sandbox has its documented effect in the real program.
 
 use crate::setup::{Client, IMAGE, Place, body, eventually};
 use serde_json::{Value, json};
 
-/// All of them but volumes, which this release refuses, and a `enabled` that would keep it from
-/// running.
+/// Returns a sandbox with every field but `volumes`, which would need a volume that exists.
+/// `enabled` is true, because the sandbox could not run otherwise.
 fn everything() -> Value {
     json!({
         "metadata": {"name": "whole", "displayName": "The whole", "externalId": "outside-7", "labels": {"team": "one"}},
@@ -47,7 +47,7 @@ fn every_documented_field_is_kept_and_has_its_effect() {
     );
     let told = client.get("whole");
     assert_kept(&told);
-    // The first of the three ways in which its time is over.
+    // The first of its three time limits.
     let left = told["expiresIn"].as_i64().unwrap();
     assert!((7_000..=7_200).contains(&left), "{left}");
     assert!(told.get("errors").is_none(), "{told}");
@@ -68,7 +68,7 @@ fn every_documented_field_is_kept_and_has_its_effect() {
     place.clear(server, &client);
 }
 
-/// What comes back is what was sent, with secrets covered.
+/// Checks that the fields come back as they were sent, with secrets masked.
 fn assert_kept(told: &Value) {
     let sent = everything();
     for field in ["name", "displayName", "externalId", "labels"] {
@@ -108,15 +108,15 @@ fn disk_mb(client: &Client, name: &str) -> u64 {
     client.run(name, "df -m / | tail -1 | awk '{print $2}'").trim().parse().unwrap()
 }
 
-/// `storageMb`: as large as it says and no larger, none of the memory, kept over a restart of the
-/// server and when it grows, never smaller, and gone in the end.
+/// `storageMb`: the disk has the given size and no more, uses no memory, survives a restart of the
+/// server and growing, never shrinks, and is gone in the end.
 #[test]
 fn storage_is_a_disk_of_its_size() {
     let mut place = Place::new("15s");
     let (mut server, client) = place.start();
     client.create("stored", &json!({"runtime": {"memory": 128, "storageMb": 300}}));
     let size = disk_mb(&client, "stored");
-    // XFS takes 64 MB of a small disk for its log, ext4 less.
+    // On a small disk XFS uses 64 MB for its log, ext4 less.
     assert!((230..=300).contains(&size), "{size}");
     let full = "dd if=/dev/zero of=/big bs=1M count=400 2>&1 | grep -c 'No space'; ls -l /big | awk '{print ($5 > 190000000)}'";
     assert_eq!(client.run("stored", full), "1\n1\n");
@@ -138,7 +138,7 @@ fn storage_is_a_disk_of_its_size() {
             && (330..=400).contains(&disk_mb(&client, "stored"))
     });
     assert_eq!(client.run("stored", "cat /file"), "kept\n");
-    // Nothing of the disks is left: `clear` looks for loop devices.
+    // No disk is left over: `clear` looks for loop devices.
     place.clear(server, &client);
 }
 
@@ -167,7 +167,7 @@ fn what_is_larger_than_the_machine_is_refused_at_once() {
     place.clear(server, &client);
 }
 
-/// One workspace has its share of the machine, and another starts and works beside it.
+/// One workspace has its share of the machine, and another can start and work beside it.
 #[test]
 fn who_takes_all_is_refused_and_not_the_neighbour() {
     let mut place = Place::new("15s");

@@ -1,5 +1,5 @@
-//! A tenant at the edge with every key but the right one: what is somebody else's answers as what
-//! is not there, and nothing of theirs is reached.
+//! A tenant at the edge with every key but the right one: objects of others get the same answer as
+//! missing ones, and nothing of theirs can be reached.
 
 use crate::domains::echoing;
 use crate::setup::{Client, Place};
@@ -7,11 +7,11 @@ use reqwest::blocking;
 use serde_json::{Value, json};
 
 const DOMAIN: &str = "holm.test";
-/// Two names of one length: the honest tenant has the first.
+/// Two names of the same length. The honest tenant has the first.
 const HONEST: &str = "honest";
 const ABSENT: &str = "absent";
 
-/// A way to ask for something of a sandbox or a model. `{name}` is its name.
+/// A way to request something from a sandbox or a model. `{name}` is its name.
 struct Way {
     method: &'static str,
     host: &'static str,
@@ -50,7 +50,7 @@ const WAYS: [Way; 21] = [
     by_path("POST", "/main/models/{name}/v1beta/models/x:generateContent"),
 ];
 
-/// What somebody shows who has no right here.
+/// Credentials of a caller who has no right here.
 struct Shown {
     what: &'static str,
     header: (&'static str, String),
@@ -73,7 +73,7 @@ impl Caller {
         Self { http: http.build().unwrap(), base: base.to_owned() }
     }
 
-    /// Status and body, without the name that was asked for.
+    /// Returns status and body, with the requested name replaced.
     fn ask(&self, way: &Way, name: &str, shown: &Shown) -> (u16, String) {
         let path = way.path.replace("{name}", name);
         let url = format!("{}{path}{}", self.base, shown.query);
@@ -91,7 +91,7 @@ impl Caller {
     }
 }
 
-/// Errors of the edge say when they were made.
+/// Removes the time from an error of the edge.
 fn without_time(text: &str) -> String {
     let Ok(mut body) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
     if let Some(error) = body.get_mut("error").and_then(Value::as_object_mut) {
@@ -113,7 +113,7 @@ fn preview(client: &Client, workspace: &str, sandbox: &str) -> (String, String) 
     )
 }
 
-/// A key that opens only the workspace.
+/// Makes a key that only opens the workspace.
 fn key_of(client: &Client, workspace: &str, robot: &str, wish: &Value) -> String {
     let here = |path: &str| format!("{path}?workspace={workspace}");
     let robot = client.done("POST", &here("/v0/service_accounts"), Some(&json!({"name": robot})));
@@ -123,7 +123,7 @@ fn key_of(client: &Client, workspace: &str, robot: &str, wish: &Value) -> String
     client.done("POST", &keys, Some(wish))["apiKey"].as_str().unwrap().to_owned()
 }
 
-/// A model whose provider is never reached.
+/// Makes a model whose provider is never reached.
 fn model(client: &Client, workspace: &str, name: &str) {
     let here = |path: &str| format!("{path}?workspace={workspace}");
     let config = json!({"endpoint": "https://provider.invalid/"});

@@ -1,5 +1,6 @@
-//! Sandboxes that come back with files over an image whose name means another one by now: the server is
-//! killed while the snapshots are taken, while the image is replaced, and while something begins with them.
+//! Sandboxes restored with their files over an image whose name has since got a new meaning. The
+//! server is killed while snapshots are taken, while the image is replaced, and while something
+//! starts from them.
 
 use crate::registry::{Tools, digest, layout, login, run};
 use crate::setup::{Client, IMAGE, Place, eventually, make_image_with};
@@ -10,15 +11,15 @@ use testing::Holm;
 
 const ROUNDS: usize = 5;
 const LIFE_MS_MAX: u64 = 500;
-/// Says what was written, and by which image's number it was.
+/// Prints what was written, and the number in the image below.
 const LOOK: &str = "cat /work; cat /etc/number";
 
-/// Gives the image its next content, as an operator does while the server runs or not.
+/// Replaces the content of the image, as an operator can do whether or not the server runs.
 fn replace(place: &Place, number: usize) {
     make_image_with(place.data(), &[("etc/number", &number.to_string())]);
 }
 
-/// Asks for something, and kills the server some time after that.
+/// Sends a request, and kills the server some time later.
 fn kill_within(
     place: &mut Place,
     (server, client): (&mut Holm, &mut Client),
@@ -49,7 +50,7 @@ fn listed(client: &Client) -> Vec<Value> {
     all.as_array().or_else(|| all["data"].as_array()).unwrap().clone()
 }
 
-/// Takes the snapshot, unless the kill left it whole.
+/// Takes the snapshot, unless it is complete in spite of the kill.
 fn have_snapshot(client: &Client, path: &str) {
     eventually("there is a snapshot", || {
         let all = listed(client);

@@ -1,4 +1,4 @@
-//! What a sandbox finds of its server inside.
+//! What a sandbox finds inside that comes from its server.
 
 use crate::setup::{Place, STARTING, TASK, eventually};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn a_guest_is_upgraded_to_the_one_of_its_server_without_a_way_out() {
     assert_eq!((&begun["version"], &begun["baseUrl"]), (&json!("latest"), &json!("")));
     let mut last = Value::Null;
     eventually("the upgrade has ended", || {
-        // Connections break while one program takes the place of the other.
+        // Connections break while one program replaces the other.
         let health = client.ask("GET", "/main/sandboxes/box/health", None);
         last = health.map(|(_, health)| health).unwrap_or_default();
         ["completed", "failed"].iter().any(|end| last["lastUpgrade"]["status"] == *end)
@@ -26,7 +26,7 @@ fn a_guest_is_upgraded_to_the_one_of_its_server_without_a_way_out() {
     );
     assert_eq!(client.done("GET", "/main/sandboxes/box/process/before", None)["status"], "running");
     assert_eq!(client.run("box", "echo on"), "on\n");
-    // Nobody but the machine may hand over a program.
+    // Only the machine may hand over a program.
     let (status, _) =
         client.ask("PUT", "/main/sandboxes/box/upgrade/program", Some(&json!({}))).unwrap();
     assert_eq!(status, 404);
@@ -60,7 +60,7 @@ fn the_environment_of_a_sandbox_is_in_a_file_of_limited_size() {
 fn a_failed_program_of_the_image_is_an_event() {
     let mut place = Place::new("15s");
     let (server, client) = place.start();
-    // The image runs what the variable says.
+    // The image runs the content of the variable.
     for (name, command) in [("bad", "exit 3"), ("done", "true"), ("good", "exec sleep 1000")] {
         let envs = json!([{"name": "COMMAND", "value": command}]);
         client.create(name, &json!({"runtime": {"image": TASK, "envs": envs}}));

@@ -1,5 +1,5 @@
-//! What stands for the internet: a network of its own, at addresses that nobody routes and no rule takes
-//! for inside ones.
+//! A stand-in for the internet: a separate network, at addresses that are not routed and that no
+//! rule takes for inside addresses.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use testing::machine;
 
-/// Gone when dropped.
+/// Removed on drop.
 pub(crate) struct Internet {
     name: String,
     network: [u8; 3],
-    /// Addresses of the machine's that lead here.
+    /// Further addresses of this machine in that network.
     own: Vec<Ipv4Addr>,
 }
 
@@ -39,7 +39,7 @@ impl Internet {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// Of this machine, as whoever is out there sees it.
+    /// Returns the address of this machine as seen from there.
     pub(crate) fn machine(&self) -> Ipv4Addr {
         self.address(1)
     }
@@ -48,7 +48,7 @@ impl Internet {
         self.address(2)
     }
 
-    /// Another address that leads to this machine.
+    /// Adds an address that leads to this machine.
     pub(crate) fn lead_here(&mut self, last: u8) -> Ipv4Addr {
         let (address, machine) = (self.address(last), self.machine().to_string());
         let one = format!("{address}/32");
@@ -68,8 +68,8 @@ impl Internet {
         std::thread::scope(|scope| scope.spawn(act).join().unwrap())
     }
 
-    /// The port of a server that says to whoever asks from which address he comes. It serves until the
-    /// process ends.
+    /// Starts a server that tells its clients the address they come from, and returns its port. It
+    /// serves until the process ends.
     pub(crate) fn serve(&self) -> u16 {
         let listener = self.within(|| TcpListener::bind((self.server(), 0)).unwrap());
         let port = listener.local_addr().unwrap().port();
@@ -81,8 +81,9 @@ impl Internet {
         port
     }
 
-    /// The interface first, and by its name: with a network it goes some time after the network's name
-    /// is gone, and the next test that has this number could not make its own.
+    /// Removes everything. The interface goes first, by its name: removed with the network, it
+    /// would vanish some time after the network's name, and the next test with this number could
+    /// not make its own.
     fn clear(&self) {
         let name = self.name.as_str();
         for arguments in [["link", "delete", name], ["netns", "delete", name]] {

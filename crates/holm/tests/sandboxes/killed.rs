@@ -11,7 +11,7 @@ const WRITERS: u64 = 3;
 const SANDBOXES_EACH: u64 = 4;
 const LIFE_MS_MAX: u64 = 700;
 
-/// What a writer knows of a sandbox of its own.
+/// What a writer knows about one of its sandboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     There,
@@ -58,13 +58,13 @@ fn a_killed_server_loses_no_sandbox_and_leaves_none_behind() {
     eventually("the counter goes on", || {
         client.run("steady", "cat /tmp/count").trim().parse::<u64>().unwrap() > before
     });
-    // Whatever was begun and not answered is either a sandbox or nothing; no instance is without
+    // Whatever was started and not answered is either a sandbox or nothing; no instance is without
     // its row.
     eventually("each instance has its sandbox", || place.groups().len() == client.names().len());
     place.clear(server, &client);
 }
 
-/// Makes, uses and deletes sandboxes until the server does not answer any more.
+/// Makes, uses and deletes sandboxes until the server stops answering.
 fn write(
     client: &Client,
     number: u64,
@@ -97,7 +97,7 @@ fn write(
     }
 }
 
-/// What was acknowledged is so, and every sandbox that there is answers.
+/// Checks that everything acknowledged is true, and that every existing sandbox answers.
 fn check(client: &Client, writers: &mut [(u64, BTreeMap<String, Known>, fastrand::Rng)]) {
     let names = client.names();
     for (_, known, _) in writers {

@@ -1,4 +1,4 @@
-//! What a sandbox says of itself is so.
+//! What a sandbox reports about itself is true.
 
 use crate::setup::{Place, STARTING, body, eventually};
 use serde_json::json;
@@ -92,7 +92,7 @@ fn a_sandbox_that_runs_out_of_memory_says_so_and_can_be_made_anew() {
         "still\n",
         "its first process cannot be killed from inside"
     );
-    // Every process of the sandbox holds some, so that none is much larger than the first.
+    // Every process of the sandbox uses some memory, so that none is much larger than the first.
     let hog = "for i in $(seq 40); do (head -c 20000000 /dev/zero | tail -c 20000000 | sleep 30) & done; wait";
     client.ask("POST", "/main/sandboxes/small/process", Some(&json!({"command": hog})));
     let again = client
@@ -181,7 +181,7 @@ fn a_caller_that_goes_away_while_a_sandbox_is_made_leaves_nothing_half_made() {
         names.len() == groups && names.iter().all(|name| client.get(name)["status"] == "DEPLOYED")
     });
     for name in client.names() {
-        // Its address leads there a moment after its row says that it is deployed.
+        // Its address works a moment after its row says that it is deployed.
         let asked = json!({"command": "echo here", "waitForCompletion": true});
         let path = format!("/main/sandboxes/{name}/process");
         eventually("it is reached", || {

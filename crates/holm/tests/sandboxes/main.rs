@@ -1,7 +1,7 @@
-//! Sandboxes of the real program, on this machine: their life, and what holds when the server is
+//! Sandboxes with the real program, on this machine: their life, and what holds when the server is
 //! killed.
 //!
-//! `HOLM_FAULTS=long` kills a hundred times; `HOLM_PROGRAM` names another build of the program.
+//! `HOLM_FAULTS=long` kills a hundred times; `HOLM_PROGRAM` names a different build of the program.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! The server is killed while it asks models: limits hold, and what was answered is counted.
+//! The server is killed while it asks models: limits hold, and answers are counted.
 
 use crate::provider::Provider;
 use crate::settings_models::{chat, model, path};
@@ -11,14 +11,14 @@ const REQUESTS: usize = 60;
 const ASKERS: usize = 4;
 const KILLS: usize = 3;
 
-/// Asks until it is told that the limit is reached. Counts what it was answered.
+/// Asks until the limit is reached. Counts the answers.
 fn ask(client: &Mutex<Client>, answered: &AtomicUsize, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let client = client.lock().unwrap().clone();
         match client.ask("POST", &path("m"), Some(&chat("hi", false))) {
             Some((200, _)) => drop(answered.fetch_add(1, Ordering::Relaxed)),
             Some((429, _)) => over.store(true, Ordering::Relaxed),
-            // The server is being killed, or comes back.
+            // The server is being killed, or is restarting.
             _ => std::thread::yield_now(),
         }
     }

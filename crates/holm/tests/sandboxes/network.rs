@@ -1,4 +1,4 @@
-//! What sandboxes reach, as their rules say, and that no kill of the server opens a way.
+//! Sandboxes reach what their rules allow, and killing the server opens nothing else.
 
 use crate::dns::NameServer;
 use crate::setup::{Client, Place, eventually};
@@ -10,11 +10,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use testing::{Holm, machine};
 
-/// Servers at an address of the machine: loopback would be that of the sandbox, in there.
+/// Servers at an address of the machine. They cannot be on loopback, which inside a sandbox is its
+/// own.
 struct World {
     address: Ipv4Addr,
     port: u16,
-    /// Hosts that it was asked for.
+    /// Hosts that were requested.
     asked: Arc<Mutex<BTreeSet<String>>>,
     names: NameServer,
 }
@@ -23,7 +24,7 @@ impl World {
     fn open() -> Self {
         let subnet = machine::own().subnet();
         let subnet: Ipv4Addr = subnet.split('/').next().unwrap().parse().unwrap();
-        // The last ones of the subnet are given to no instance.
+        // The last addresses of the subnet are not given to instances.
         let address = Ipv4Addr::from_bits(subnet.to_bits() + 4_094);
         ip(&["address", "replace", &format!("{address}/32"), "dev", "lo"]);
         let listener = TcpListener::bind((address, 0)).unwrap();
@@ -61,7 +62,7 @@ fn ip(arguments: &[&str]) {
     let _ = Command::new("ip").args(arguments).status();
 }
 
-/// Says what it was asked, and notes the host.
+/// Answers with the request it got, and notes the host.
 fn answer(stream: TcpStream, noted: &Mutex<BTreeSet<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -90,15 +91,15 @@ fn allowed(domain: &str) -> Value {
     json!({"network": {"allowedDomains": [domain]}})
 }
 
-/// A request by somebody who asks neither a proxy nor for names.
+/// Returns a command that sends a request without using a proxy or a name server.
 fn request(to: &str, host: &str, port: u16) -> String {
     let head =
         format!("GET / HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nConnection: close\\r\\n\\r\\n");
     format!("printf '{head}' | nc -w 15 {to} {port}")
 }
 
-/// What a request in a sandbox is told, or nothing. Its name says where it goes, and not the address,
-/// at which nobody is.
+/// Returns the answer to a request from a sandbox, or nothing. The host name decides where it goes;
+/// there is nothing at the address.
 fn asks(client: &Client, name: &str, host: &str, world: &World) -> String {
     let request = request("203.0.113.9", host, world.port);
     client.run(name, &format!("({request}) 2>/dev/null || true"))
@@ -127,7 +128,7 @@ fn rules_hold_while_the_server_is_killed_and_when_it_comes_back() {
     is_blocked(&client, "box", "bad.test", &world);
     let literal = world.address.to_string();
     is_blocked(&client, "box", &literal, &world);
-    // It goes on while nobody is there to refuse it.
+    // Keeps trying while no server is there to refuse it.
     let tries = [
         request(&literal, "leak.test", world.port),
         request(&literal, &literal, world.port),
@@ -175,7 +176,7 @@ fn a_change_of_rules_holds_when_it_is_answered_and_makes_nothing_anew() {
     passes(&client, "box", "four.test", &world);
     let told = asks(&client, "box", "three.test", &world);
     assert!(told.contains("firewall_blocked"), "{told}");
-    // Without rules nothing inside is reached, whatever `inside` says.
+    // Without rules nothing inside can be reached, whatever `inside` says.
     set(json!({}));
     assert_eq!(asks(&client, "box", "one.test", &world), "");
     assert_eq!(client.run("box", "cat /tmp/kept"), "kept\n");
@@ -196,7 +197,7 @@ fn a_secret_reaches_its_destination_and_not_the_sandbox_that_uses_it() {
     let search =
         "part=s3cret; ! grep -rlsF $part-47 /proc/[0-9]*/environ /proc/[0-9]*/cmdline /etc /var";
     client.run("box", search);
-    // What the rules did is in its log, by name.
+    // The log has what the rules did, by name.
     let mut log = String::new();
     eventually("it is in the log", || {
         let path = "/v0/observability/logs?resourceType=sandboxes&workloadIds=box";
@@ -220,7 +221,7 @@ fn forks_keep_to_rules_of_their_own() {
     assert_eq!(client.run("fork", "cat /tmp/kept"), "kept\n");
     passes(&client, "fork", "good.test", &world);
     is_blocked(&client, "fork", "bad.test", &world);
-    // The credential of one opens nothing for the other.
+    // The credentials of one do not work for the other.
     let proxies = ["box", "fork"].map(|name| client.run(name, "echo $HTTP_PROXY"));
     assert_ne!(proxies[0], proxies[1]);
     place.clear(server, &client);

@@ -1,4 +1,4 @@
-//! What sandboxes serve is another origin than the server's own pages, and sees nothing of a
+//! Content of sandboxes has a different origin than the server's own pages, and gets nothing of a
 //! session there.
 
 use crate::domains::{echoing, serving};
@@ -21,7 +21,7 @@ fn header<'r>(response: &'r Response, name: &str) -> &'r str {
     response.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-/// Where content answers.
+/// Returns the address at which content is served.
 fn content(place: &Place) -> String {
     let address = std::fs::read_to_string(place.data().join("content-address")).unwrap();
     format!("http://{}", address.trim())
@@ -63,7 +63,7 @@ fn no_session_reaches_a_sandbox_on_any_way() {
         assert!(told.contains("app=1") && !told.contains("hush"), "{told}");
     }
 
-    // Beside our own pages there are none of theirs, and the other way round.
+    // The server's own address serves no content, and the other way round.
     let moved = ask(&format!("{}{path}/x?y", client.base), &[]);
     assert_eq!(
         (moved.status().as_u16(), header(&moved, "location")),
@@ -87,7 +87,7 @@ fn a_server_with_a_name_has_its_content_at_hosts_below_it() {
     let mut place = Place::new("15s");
     place.settings.push(("HOLM_SERVER__PUBLIC_URL", "http://holm.test".into()));
     let (server, mut client) = place.start();
-    // What it greets with is its name, which leads nowhere.
+    // The greeting has its public name, which leads nowhere.
     let file = place.data().join("address");
     eventually("it serves", || file.exists());
     client.base = format!("http://{}", std::fs::read_to_string(file).unwrap().trim());
@@ -103,8 +103,7 @@ fn a_server_with_a_name_has_its_content_at_hosts_below_it() {
     place.clear(server, &client);
 }
 
-/// Answers with a page that tries what a page of the same origin could do, and tells what came of
-/// it.
+/// Answers with a page that tries what a page of the same origin could do, and reports the results.
 const CURIOUS: &str = r#"cat > /tmp/page <<'END'
 <!doctype html><title>curious</title><script>
 const tried = async (what) => { try { return String(await what()) } catch (error) { return error.name } };
@@ -129,18 +128,19 @@ printf 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/html\r\nConte
 cat /tmp/page
 END"#;
 
-/// Ended when dropped, also where a test fails.
+/// Killed on drop, so also if a test fails.
 struct Browser(Child);
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        // Both fail only if it has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What the page at an address has told from a real browser, to which `holm.test` is this machine.
+/// Returns what the page at an address reports from a real browser, for which `holm.test` is this
+/// machine.
 fn browse(client: &Client, url: &str) -> Value {
     let profile = tempfile::tempdir().unwrap();
     let mut chromium = Command::new("chromium");
@@ -184,8 +184,8 @@ fn a_real_browser_gives_a_page_by_path_no_origin() {
 
     let by_path = browse(&client, &format!("http://holm.test:{content_port}{path}/"));
     assert_eq!(by_path, json!({"refused": "SecurityError"}), "its document has no cookies");
-    // This machine's browsers go on to a host that is the page's own: nothing is missing there but
-    // what is ours.
+    // A browser on this machine is sent on to a host of the page's own, where it lacks nothing but
+    // what belongs to the server.
     let by_host = browse(&client, &format!("{url}/"));
     let wanted = json!({
         "origin": format!("http://{}.localhost:{content_port}", path.trim_start_matches("/-/")),

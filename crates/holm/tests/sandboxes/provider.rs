@@ -1,4 +1,4 @@
-//! What stands for the provider of a model. How it answers is in the address that a connection has:
+//! A stand-in for a provider of models. How it answers is part of the address in the connection:
 //! `http://{host}/slow=500,fail=503/v1/chat/completions`.
 
 use serde_json::{Value, json};
@@ -14,10 +14,10 @@ pub(crate) struct Provider {
     asked: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// How it answers, by the first part of the path.
+/// Manner of answering, from the first part of the path.
 #[derive(Debug, Default)]
 struct Manner {
-    /// Before the head of the answer, and between the pieces of a stream.
+    /// Delay before the head of the answer, and between the pieces of a stream.
     slow: Duration,
     gap: Duration,
     /// Pieces of a stream.
@@ -60,19 +60,19 @@ impl Provider {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let counts = Arc::clone(&counts);
-                // A caller who goes away ends it.
+                // Ends when the client goes away.
                 std::thread::spawn(move || serve(&stream, &counts));
             }
         });
         Self { address, asked }
     }
 
-    /// The address of one that answers so.
+    /// Returns the address at which it answers in this manner.
     pub(crate) fn at(&self, manner: &str) -> String {
         format!("http://{}/{manner}", self.address)
     }
 
-    /// How often it was asked to answer so.
+    /// Returns how often it was asked to answer in this manner.
     pub(crate) fn asked(&self, manner: &str) -> usize {
         self.asked.lock().unwrap().get(manner).copied().unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! Pushing to the server's registry and pulling from it with the programs that people use.
+//! Pushing to the server's registry and pulling from it with common tools.
 
 use crate::setup::{Client, IMAGE, Place};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The programs, with a home and a store of their own, and the same credentials.
+/// The tools, with a home folder and a store of their own, and shared credentials.
 pub(crate) struct Tools<'t> {
     pub(crate) home: &'t Path,
     pub(crate) registry: String,
@@ -26,7 +26,7 @@ impl Tools<'_> {
         command
     }
 
-    /// `podman` or `buildah`, which take the same flags.
+    /// Returns a command for `podman` or `buildah`, which accept the same flags.
     fn stored(&self, program: &str, arguments: &[&str]) -> Command {
         let (root, run) = (self.home.join(program), self.home.join(format!("{program}-run")));
         let mut command = self.command(program);
@@ -55,7 +55,7 @@ fn refused(mut command: Command) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// The image of the place as the programs read it.
+/// Exports the place's image in a layout that the tools can read.
 pub(crate) fn layout(place: &Place, to: &Path) {
     let settings =
         images::Settings { overlay: images::Overlay::User, ..images::Settings::default() };
@@ -94,7 +94,7 @@ fn programs_push_and_pull_and_what_they_pushed_runs() {
     assert!(said.contains("unauthorized") || said.contains("authentication"), "{said}");
     login(&tools, &client);
 
-    // skopeo both ways.
+    // skopeo in both directions.
     run(copy(&source, &tools.image("main/sandbox/tiny:v1")));
     let pushed = digest(&tools, "main/sandbox/tiny:v1");
     let back = format!("dir:{}", home.path().join("back").display());
@@ -102,7 +102,7 @@ fn programs_push_and_pull_and_what_they_pushed_runs() {
     run(copy(&tools.image("main/sandbox/tiny:v1"), &tools.image("main/job/tiny:copied")));
     assert_eq!(digest(&tools, "main/job/tiny:copied"), pushed);
 
-    // podman and buildah both ways.
+    // podman and buildah in both directions.
     let name = |name: &str| format!("{}/{name}", tools.registry);
     for (program, tag) in [("podman", "v2"), ("buildah", "v3")] {
         let (old, new) = (name("main/sandbox/tiny:v1"), name(&format!("main/tiny:{tag}")));
@@ -118,7 +118,7 @@ fn programs_push_and_pull_and_what_they_pushed_runs() {
         assert!(listed.contains(&format!("\"{tag}\"")), "{listed}");
     }
 
-    // What was pushed runs, and is kept while it does.
+    // Pushed images can be run, and are kept while they run.
     for (sandbox, image) in [("one", "sandbox/tiny:v1"), ("two", "sandbox/tiny:v3")] {
         client.create(sandbox, &json!({"runtime": {"image": image}}));
         assert_eq!(client.run(sandbox, "echo it runs").trim(), "it runs");
@@ -145,7 +145,7 @@ fn what_cannot_run_is_pushed_all_the_same_and_says_why() {
     let registry = client.base.trim_start_matches("http://").to_owned();
     let tools = Tools { home: home.path(), registry };
     login(&tools, &client);
-    // An image for another machine.
+    // An image for a different architecture.
     let index = std::fs::read_to_string(from.join("index.json")).unwrap();
     let index: serde_json::Value = serde_json::from_str(&index).unwrap();
     let blob = |digest: &serde_json::Value| {

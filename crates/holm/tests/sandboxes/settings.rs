@@ -1,5 +1,5 @@
-//! Settings of machines, of the way to what runs there and of what is kept there, as a file gives
-//! them to the program: what each changes can be seen from outside.
+//! Settings, given in a file, of machines, of the gateway, and of stored data: the effect of each
+//! can be seen from outside.
 
 use crate::setup::{Client, Place, eventually};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use testing::Holm;
 
-/// A server with these settings in its file. It is gone before its place is.
+/// Starts a server with these settings in its file. The server is dropped before its place.
 pub(crate) fn start(text: &str) -> (Holm, Place, Client) {
     let mut place = Place::new("15s");
     std::fs::write(place.data().join("holm.toml"), text).unwrap();
@@ -19,7 +19,7 @@ pub(crate) fn end((server, place, client): (Holm, Place, Client)) {
     place.clear(server, &client);
 }
 
-/// A program that takes connections at a port, and then does what the shell says with each.
+/// Starts a program that accepts connections at a port and runs the shell command for each.
 #[track_caller]
 fn serve(client: &Client, name: &str, port: u16, shell: &str) {
     let command = format!("nc -ll -p {port} -e sh -c '{shell}'");
@@ -27,12 +27,12 @@ fn serve(client: &Client, name: &str, port: u16, shell: &str) {
     client.done("POST", &format!("/main/sandboxes/{name}/process"), Some(&serve));
 }
 
-/// Status, and what was said, of a question to a port of a sandbox.
+/// Returns status and body of a request to a port of a sandbox.
 fn port(client: &Client, name: &str, port: u16) -> (u16, Value) {
     client.ask("GET", &format!("/main/sandboxes/{name}/port/{port}/"), None).unwrap()
 }
 
-/// A request to a port whose answer does not come.
+/// Sends a request to a port that does not answer.
 fn hang(client: &Client, name: &str, port: u16) -> TcpStream {
     let mut stream = TcpStream::connect(client.base.trim_start_matches("http://")).unwrap();
     let path = format!("/main/sandboxes/{name}/port/{port}/");
@@ -63,7 +63,7 @@ fn requests_that_are_under_way_are_as_many_as_the_settings_say() {
         serve(client, "box", 3000, SILENT);
         let mut held = Vec::new();
         eventually("the next is refused", || {
-            // Unless it comes while the last question still has the only place.
+            // Unless it comes while the last request still has the only place.
             held.push(hang(client, "box", 3000));
             port(client, "box", 3001).0 == status
         });
@@ -122,7 +122,7 @@ fn answers_that_do_not_come_are_given_up_when_the_settings_say() {
     serve(client, "box", 3000, SILENT);
     let (status, why) = port(client, "box", 3000);
     assert_eq!(status, 504, "{why}");
-    // Nobody waits for a port that nothing serves.
+    // The server does not wait for a port that nothing serves.
     let asked = std::time::Instant::now();
     let (status, why) = port(client, "box", 3002);
     assert!(status == 502 && asked.elapsed().as_secs() < 9, "{status} {why}");
@@ -173,7 +173,7 @@ fn what_a_workspace_keeps_is_as_much_as_the_settings_say() {
     assert_eq!(client.run("box", size), "1\n");
     let (status, why) = mount("b");
     assert!((400..500).contains(&status), "{status} {why}");
-    // 40 MB of the 200 are those of the drives.
+    // The drives take 40 of the 200 MB.
     let volume = |name: &str, size: u32| {
         let wish = json!({"metadata": {"name": name}, "spec": {"size": size}});
         client.ask("POST", "/v0/volumes", Some(&wish)).unwrap()

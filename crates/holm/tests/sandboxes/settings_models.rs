@@ -1,5 +1,4 @@
-//! Settings of models, as a file gives them to the program: what each changes can be seen from
-//! outside.
+//! Settings of models, given in a file: the effect of each can be seen from outside.
 
 use crate::provider::Provider;
 use crate::settings::{end, start};
@@ -9,12 +8,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use testing::Holm;
 
-/// A server with these settings of models in its file.
+/// Starts a server with these settings for models in its file.
 fn serve(text: &str) -> (Holm, Place, Client) {
     start(&format!("[models]\ninside = [\"127.0.0.1\"]\n{text}"))
 }
 
-/// A model of OpenAI's, at another address.
+/// Makes a model of OpenAI's that is at a different address.
 pub(crate) fn model(client: &Client, name: &str, endpoint: &str, more: &Value) {
     let connection = json!({"integration": "openai", "config": {"endpoint": endpoint},
         "secret": {"apiKey": "sk"}});
@@ -34,7 +33,7 @@ pub(crate) fn chat(text: &str, stream: bool) -> Value {
     json!({"messages": [{"role": "user", "content": text}], "max_tokens": 5, "stream": stream})
 }
 
-/// Status, and the whole answer as a text.
+/// Returns the status, and the whole answer as text.
 fn ask(client: &Client, name: &str) -> (u16, String) {
     let (status, body) = client.ask("POST", &path(name), Some(&chat("hi", false))).unwrap();
     (status, body.to_string())
@@ -45,7 +44,7 @@ fn stream(client: &Client, name: &str) -> (u16, String) {
     (status, body.to_string())
 }
 
-/// A request whose body is announced as so long, and of which only this comes.
+/// Sends a request that announces a body of this length, and only this much of the body.
 fn begin(client: &Client, name: &str, length: usize, come: &str) -> TcpStream {
     let mut stream = TcpStream::connect(client.base.trim_start_matches("http://")).unwrap();
     let head = format!("Authorization: Bearer {}\r\nContent-Length: {length}", client.key);
@@ -107,11 +106,11 @@ fn providers_may_take_as_long_as_the_settings_say() {
     model(client, "quick", &provider.at("gap=10,pieces=10"), &once);
     fails(&ask(client, "silent"), 504, "MODEL_PROVIDER_TIMEOUT");
     for name in ["stuck", "endless"] {
-        // The beginning was there in time: what goes wrong then is told in the stream.
+        // The stream had started in time, so later failures are reported inside it.
         fails(&stream(client, name), 200, "MODEL_PROVIDER_TIMEOUT");
     }
     assert!(stream(client, "quick").1.contains("[DONE]"));
-    // Connections to it are never taken: its queue is full.
+    // Connections to this address are never accepted, because its queue is full.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     full.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
     full.listen(0).unwrap();
@@ -137,7 +136,8 @@ fn answers_of_providers_are_as_large_as_the_settings_say() {
     assert_eq!(ask(client, "m").0, 200);
     fails(&ask(client, "head"), 502, "MODEL_PROVIDER_FAILED");
     fails(&ask(client, "long"), 502, "MODEL_PROVIDER_FAILED");
-    // Passed on as it comes, an event may be as long as it likes; one that is translated is read whole.
+    // An event that is passed on unchanged may have any length; one that is translated is read
+    // whole.
     assert!(stream(client, "long").1.contains("[DONE]"));
     let wish = json!({"max_tokens": 5, "stream": true, "model": "m",
         "messages": [{"role": "user", "content": "hi"}]});
@@ -181,7 +181,7 @@ fn retries_and_failures_in_a_row_are_as_many_as_the_settings_say() {
     for _ in 0..6 {
         assert_eq!(ask(client, "m").0, 500);
     }
-    // A model begins with five retries saved up, and earns none.
+    // A model starts with five saved retries, and earns none.
     assert_eq!(provider.asked("fail=500"), 11);
     eventually("it is left alone", || ask(client, "m").1.contains("MODEL_RESTING"));
     let asked = provider.asked("fail=500");
@@ -193,7 +193,7 @@ fn retries_and_failures_in_a_row_are_as_many_as_the_settings_say() {
     end(here);
 }
 
-/// What a header of the answer to a request says.
+/// Returns the header that says whether an answer came from the cache.
 fn cached(client: &Client, name: &str) -> String {
     let http = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
     let request = http.post(format!("{}{}", client.base, path(name))).bearer_auth(&client.key);
@@ -237,7 +237,7 @@ fn hooks_and_logs_are_bounded_as_the_settings_say() {
     end(here);
 }
 
-/// An answer costs half a cent at most, if the request does not say how long it is.
+/// An answer costs at most half a cent, if the request does not limit its length.
 const PRICE: &str = r#"
 version = "mine"
 [[price]]
@@ -282,7 +282,7 @@ fn limits_count_what_the_settings_say() {
         provider.asked("slow=5000") == 1 && asked("held").0 == 429
     });
     assert_eq!(provider.asked("slow=5000"), 1);
-    // Of what nobody knows, 500 tokens are reserved: so two of them are under way at once.
+    // For an unknown model, 500 tokens are reserved, so two requests can be in progress at once.
     model(client, "long", &provider.at("slow=9000"), &of("nobody-knows", "tokens"));
     let long = [(); 2].map(|()| begin(client, "long", whole.len(), &whole));
     eventually("both are asked", || provider.asked("slow=9000") == 2);
@@ -315,7 +315,7 @@ fn lists_of_models_are_kept_as_long_as_the_settings_say() {
     end(here);
 }
 
-/// The status of a request of an end user.
+/// Returns the status of a request on behalf of an end user.
 fn asked_by(client: &Client, name: &str, user: &str) -> u16 {
     let http = reqwest::blocking::Client::builder().no_proxy().build().unwrap();
     let request = http.post(format!("{}{}", client.base, path(name))).bearer_auth(&client.key);

@@ -1,5 +1,5 @@
-//! The settings of the way to an object service, against one that is made to be slow, deaf or of no
-//! use; and when snapshots go there.
+//! Settings for access to an object service, tried with one that is slow, unresponsive or broken;
+//! and when snapshots move there.
 
 use crate::archives::snapshots;
 use crate::settings::{end, start};
@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testing::Holm;
 
-/// Of what is archived: eight MiB are one request.
+/// Requests for an archived sandbox, each of which carries eight MiB.
 const PARTS: usize = 3;
-/// So long a put waits for another snapshot's.
+/// How long a put waits for one from another snapshot.
 const SLOW: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const EMPTY_LIST: &str = "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</KeyCount>\
@@ -29,11 +29,11 @@ enum Manner {
     Broken,
 }
 
-/// What was put at a service.
+/// What was put at the service.
 #[derive(Default)]
 struct Seen {
     puts: usize,
-    /// Puts that go on, by the folder of each snapshot, and the most that there were at once.
+    /// Puts in progress, by the folder of each snapshot, and the highest number at once.
     under_way: BTreeMap<String, usize>,
     most: usize,
     most_folders: usize,
@@ -61,7 +61,7 @@ impl Service {
         service
     }
 
-    /// One request after the other, until the connection ends.
+    /// Serves one request after the other, until the connection ends.
     fn serve(&self, mut stream: TcpStream, manner: Manner) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         loop {
@@ -73,7 +73,7 @@ impl Service {
             }
             std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink()).ok()?;
             if is_put && manner == Manner::Deaf {
-                // Until whoever asks goes away.
+                // Until the client goes away.
                 let _ = reader.read(&mut [0]);
                 return None;
             }
@@ -104,8 +104,8 @@ impl Service {
         seen.most_folders = seen.most_folders.max(seen.under_way.len());
     }
 
-    /// Until two snapshots are on their way at the same time, or have been, or for as long as that may
-    /// take.
+    /// Waits until two snapshots are or were in transfer at the same time, but no longer than that
+    /// may take.
     fn wait(&self) {
         let until = Instant::now() + SLOW;
         while Instant::now() < until && self.seen.lock().most_folders < 2 {
@@ -130,7 +130,7 @@ impl Service {
     }
 }
 
-/// The first line of a request, and how long its body is.
+/// Returns the first line of a request, and the length of its body.
 fn head(reader: &mut impl BufRead) -> Option<(String, u64)> {
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
@@ -149,13 +149,13 @@ fn sandboxes(client: &Client, names: &[&str]) {
     let runtime = json!({"runtime": {"memory": 512}});
     for name in names {
         client.create(name, &runtime);
-        // Cannot be packed.
+        // Incompressible.
         let bytes = PARTS * 8_000_000;
         client.run(name, &format!("head -c {bytes} /dev/urandom > /noise"));
     }
 }
 
-/// Archives all of them at the same time, and waits until none is on its way.
+/// Archives all of them at the same time, and waits until that is finished.
 fn archive(client: &Client, names: &[&str]) -> Vec<Value> {
     for name in names {
         client.done("POST", &format!("/v0/sandboxes/{name}/archive"), None);
@@ -179,8 +179,8 @@ fn begin(manner: Manner, more: &str) -> (Service, (Holm, Place, Client)) {
 
 #[test]
 fn parts_and_snapshots_on_their_way_are_as_many_as_the_settings_say() {
-    // The list of a snapshot's parts is put when the next one's may come already, so that one alone
-    // tells how many requests there are.
+    // The list of a snapshot's parts may be put while parts of the next arrive, so the number of
+    // requests is only checked exactly with a single snapshot.
     for (setting, names, parts, folders) in [
         ("parallel = 1", &["a"][..], 1..=1, 1..=1),
         ("", &["a"], 2..=8, 1..=1),

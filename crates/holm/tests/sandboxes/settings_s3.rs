@@ -1,4 +1,4 @@
-//! The settings of drives over the S3 protocol.
+//! Settings of drives over the S3 protocol.
 
 use crate::settings::{end, start};
 use crate::setup::{Client, PATIENCE, eventually};
@@ -15,7 +15,7 @@ const FIELDS: &str = "host;x-amz-content-sha256;x-amz-date";
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
 const MIB: u64 = 1 << 20;
 
-/// Somebody with a key for the drives of a workspace.
+/// A client with a key for the drives of a workspace.
 struct Signer {
     address: String,
     bucket: String,
@@ -24,7 +24,7 @@ struct Signer {
 }
 
 impl Signer {
-    /// With a drive of its own.
+    /// Makes a client with a drive of its own.
     fn new(client: &Client) -> Self {
         let drive = json!({"metadata": {"name": "data"}, "spec": {"region": "local"}});
         let made = client.done("POST", "/v0/drives", Some(&drive));
@@ -42,7 +42,7 @@ impl Signer {
         }
     }
 
-    /// The head of a request for a key of the drive, as clients sign it.
+    /// Returns the head of a request for an object in the drive, signed as clients do it.
     fn head(&self, method: &str, key: &str, length: u64) -> String {
         let date = Command::new("date").args(["-u", "+%Y%m%dT%H%M%SZ"]).output().unwrap().stdout;
         let date = String::from_utf8(date).unwrap().trim().to_owned();
@@ -66,12 +66,12 @@ impl Signer {
         )
     }
 
-    /// A request of which only this much of the body comes.
+    /// Sends a request with only this much of its body.
     fn begin(&self, method: &str, key: &str, length: u64, sent: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(self.head(method, key, length).as_bytes()).unwrap();
-        // Who is refused before the body is may find the connection closed.
+        // If the request is refused before its body arrives, the connection may be closed.
         let _ = stream.write_all(sent);
         stream
     }
@@ -83,7 +83,7 @@ impl Signer {
 
 fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
-    // A server that refuses a body closes while it is sent.
+    // A server that refuses a body closes the connection while it is sent.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
@@ -143,7 +143,7 @@ fn uploads_in_parts_are_as_many_and_stay_as_long_as_the_settings_say() {
     let (status, why) = signer.ask("POST", "other?uploads=", b"");
     assert!(status != 200 && why.contains("uploads"), "{status} {why}");
     assert!(signer.ask("GET", "?uploads=", b"").1.contains("<UploadId>"));
-    // What is abandoned goes when a bucket is first looked at, and then once an hour.
+    // Abandoned uploads are removed when a bucket is first used, and then once an hour.
     std::thread::sleep(Duration::from_millis(1001).saturating_sub(begun.elapsed()));
     server.kill();
     let (server, client) = place.start();

@@ -1,4 +1,4 @@
-//! A place for one server with sandboxes, and a caller of it.
+//! A place for a server with sandboxes, and a client for it.
 
 use images::{Config, Settings, Store};
 use reqwest::blocking;
@@ -10,23 +10,24 @@ use tempfile::TempDir;
 use testing::{Holm, Start, machine};
 
 pub(crate) const IMAGE: &str = "holm/tiny";
-/// The same, with a program that it starts by itself.
+/// The same image, with a program that starts by itself.
 pub(crate) const STARTING: &str = "holm/starting";
-/// Runs what the variable `COMMAND` says, with the arguments of a task.
+/// Runs the content of the variable `COMMAND`, with the arguments of a task.
 pub(crate) const TASK: &str = "holm/task";
 /// Nothing takes longer, however busy the machine is.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Servers on it must be gone when it is dropped. A test that fails leaves no instance and no rule of a
-/// firewall, which others would meet.
+/// A server's folder and settings. Servers in it must be gone when it is dropped. A failed test
+/// leaves behind no instances or firewall rules that could disturb other tests.
 pub(crate) struct Place {
     data: TempDir,
-    /// Of the first start. Who shares a database with another server is told that one's.
+    /// Key from the first start. A place that shares its database with another server is given that
+    /// server's key.
     pub(crate) key: Option<String>,
     standby: &'static str,
-    /// Settings beside the usual ones.
+    /// Settings in addition to the usual ones.
     pub(crate) settings: Vec<(&'static str, String)>,
-    /// With it, the server speaks TLS.
+    /// If set, the server speaks TLS with it.
     pub(crate) identity: Option<Identity>,
 }
 
@@ -49,7 +50,7 @@ impl Place {
         };
         start.settings.extend([
             ("HOLM_GATEWAY__STANDBY", self.standby.to_owned()),
-            // Shorter than the caller's patience, so that a failure is an answer.
+            // Shorter than the client's timeout, so that a failure is answered.
             ("HOLM_GATEWAY__WAIT_TIMEOUT", "30s".to_owned()),
             ("HOLM_LOG__LEVEL", "warn".to_owned()),
         ]);
@@ -68,14 +69,14 @@ impl Place {
         self.data.path()
     }
 
-    /// The control groups of the instances that there are.
+    /// Returns the control groups of all existing instances.
     pub(crate) fn groups(&self) -> Vec<PathBuf> {
         machine::groups(self.data()).unwrap()
     }
 
-    /// Deletes every sandbox, ends the server in order, and checks that nothing is left of either.
+    /// Deletes every sandbox, stops the server cleanly, and checks that neither has left anything.
     pub(crate) fn clear(&self, mut server: Holm, client: &Client) {
-        // Again and again: what somebody asked for who went away may come late.
+        // Repeated, because requests of clients that went away may still take effect.
         eventually("no instance is left", || {
             for name in client.names() {
                 client.delete(&name);
@@ -83,7 +84,7 @@ impl Place {
             self.groups().is_empty()
         });
         server.end().unwrap();
-        // The kernel takes mounts down after the process that had them.
+        // The kernel removes mounts some time after the process that had them.
         eventually("nothing is left on the machine", || {
             machine::traces(self.data()).unwrap().is_empty()
         });
@@ -100,7 +101,7 @@ impl Drop for Place {
     }
 }
 
-/// A small image, and one with a program that it starts.
+/// Makes a small image, and others that start a program.
 fn make_image(data: &Path) {
     let archive = testing::small_root(data, &[]).unwrap();
     let store = store(data);
@@ -120,7 +121,7 @@ fn store(data: &Path) -> Store {
     Store::open(&data.join("images"), settings).unwrap()
 }
 
-/// Makes the small image anew, with more files by their paths.
+/// Makes the small image again, with extra files by path.
 pub(crate) fn make_image_with(data: &Path, files: &[(&str, &str)]) {
     let place = tempfile::tempdir().unwrap();
     let archive = testing::small_root(place.path(), files).unwrap();
@@ -129,7 +130,7 @@ pub(crate) fn make_image_with(data: &Path, files: &[(&str, &str)]) {
     image.unwrap();
 }
 
-/// Waits for what must come.
+/// Waits until something that must happen has happened.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
@@ -144,13 +145,13 @@ pub(crate) struct Client {
     http: blocking::Client,
     pub(crate) base: String,
     pub(crate) key: String,
-    /// Another one than the key's own.
+    /// A workspace other than the key's own.
     workspace: Option<String>,
 }
 
 impl Client {
     fn new(address: &str, key: &str, identity: Option<&Identity>) -> Self {
-        // Fails only when it was done before.
+        // Fails only if it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = blocking::Client::builder().no_proxy().timeout(PATIENCE);
         if let Some(identity) = identity {
@@ -169,7 +170,7 @@ impl Client {
         Self { workspace: Some(name.to_owned()), ..self.clone() }
     }
 
-    /// Status and body; `None` when the connection broke.
+    /// Returns status and body; `None` if the connection broke.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -191,7 +192,7 @@ impl Client {
         Some((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
     }
 
-    /// Sends a request and goes away after so many milliseconds, whether it was answered or not.
+    /// Sends a request and disconnects after this many milliseconds, answered or not.
     pub(crate) fn begin(&self, method: &str, path: &str, body: &Value, stay_ms: u64) {
         let (address, body, key) =
             (self.base.trim_start_matches("http://"), body.to_string(), &self.key);
@@ -228,7 +229,7 @@ impl Client {
         self.done("DELETE", &format!("/v0/sandboxes/{name}"), None);
     }
 
-    /// What a command prints, after it has ended well.
+    /// Returns the output of a command, which must succeed.
     #[track_caller]
     pub(crate) fn run(&self, name: &str, command: &str) -> String {
         let asked = json!({"command": command, "waitForCompletion": true});
@@ -249,7 +250,7 @@ impl Client {
     }
 }
 
-/// A certificate for servers of this machine, which clients trust as it is.
+/// A certificate for servers on this machine, which clients trust directly.
 pub(crate) struct Identity {
     folder: TempDir,
 }

@@ -1,8 +1,9 @@
-//! The server is killed at random moments while snapshots are taken, forked and deleted, and sandboxes are archived,
-//! brought back and set back to their snapshots. A fork has what its sandbox had when it was asked for, an archive keeps
-//! all that was written, no snapshot is half there, and nothing is left.
+//! The server is killed at random moments while snapshots are taken, forked and deleted, and
+//! sandboxes are archived, unarchived and restored to their snapshots. A fork must have the files
+//! its sandbox had when it was requested, an archive must keep everything that was written, no
+//! snapshot may be incomplete, and nothing may be left over.
 //!
-//! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
+//! `HOLM_KILLS` sets the number of kills; `HOLM_FAULTS=long` means 200. The random seed is printed.
 
 use crate::setup::{Client, IMAGE, PATIENCE, Place, eventually};
 use crate::volumes_killed::{
@@ -20,25 +21,25 @@ const FORKERS: usize = 2;
 const LIFE_MS_MAX: u64 = 900;
 const DISK_MB: u32 = 320;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// What a sandbox is on its way through.
+/// Statuses of transitions.
 const UNDER_WAY: [&str; 3] = ["ARCHIVING", "UNARCHIVING", "DEPLOYING"];
 
-/// What may be written somewhere.
+/// Numbers that a file may contain.
 type Numbers = BTreeSet<u64>;
 
-/// Somebody with one sandbox and at most one fork of it.
+/// A user with one sandbox and at most one fork of it.
 struct Forker {
     name: String,
     fork_name: String,
     chances: fastrand::Rng,
-    /// Whether what it writes lies on a disk that stays, and not in memory.
+    /// True if it writes to a disk that lasts, and not to memory.
     has_disk: bool,
     sandbox: Known,
     fork: Known,
-    /// What may be written in the sandbox, and what in its fork.
+    /// Numbers that the sandbox's file may contain, and that the fork's may contain.
     written: Numbers,
     forked: Numbers,
-    /// What may be in snapshots of this sandbox whose making was answered, by their ids.
+    /// Numbers that may be in this sandbox's acknowledged snapshots, by snapshot id.
     taken: BTreeMap<String, Numbers>,
     forks: usize,
     archives: usize,
@@ -92,7 +93,7 @@ impl Forker {
         }
     }
 
-    /// Learns what came of that which was not answered, and holds the rest to what was.
+    /// Learns the outcome of unanswered requests, and checks that of answered ones.
     fn look(&mut self, client: &Client) -> Result<(), Lost> {
         let (sandbox, _) = seen(client, &self.path())?;
         let (fork, _) = seen(client, &self.fork_path())?;
@@ -105,13 +106,13 @@ impl Forker {
         }
         (self.sandbox, self.fork) = (sandbox, fork);
         if sandbox == Known::Gone {
-            // The next one of this name is another, which cannot be set back to them.
+            // The next sandbox of this name is a different one, which cannot be restored to them.
             self.taken.clear();
         }
         Ok(())
     }
 
-    /// The sandbox's status at the end of what it is on its way through.
+    /// Returns the sandbox's status after any transition.
     fn settled(&self, client: &Client) -> Result<String, Lost> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -125,7 +126,7 @@ impl Forker {
         }
     }
 
-    /// After an archive, whoever asked for that and whether it was answered.
+    /// Brings an archived sandbox back, no matter who archived it and whether that was answered.
     fn bring_back(&mut self, client: &Client) -> Result<(), Lost> {
         if self.sandbox == Known::Gone {
             return Ok(());
@@ -160,7 +161,7 @@ impl Forker {
             return Ok(());
         };
         let (numbers, path) = (numbers.clone(), format!("{}/snapshots/{id}/restore", self.path()));
-        // Until it is answered, it may be either.
+        // Until it is answered, both are possible.
         self.written.extend(&numbers);
         asked(client, "POST", &path, None)?;
         self.written = numbers;
@@ -217,14 +218,14 @@ impl Forker {
 
     fn delete_snapshots(&self, client: &Client) -> Result<(), Lost> {
         for id in self.snapshots(client)? {
-            // A kill may have deleted it before it was answered.
+            // An unanswered request may have deleted it before a kill.
             let answer = client.ask("DELETE", &format!("/v0/snapshots/{id}"), None).ok_or(Lost)?;
             assert!([200, 204, 404].contains(&answer.0), "{answer:?}");
         }
         Ok(())
     }
 
-    /// Ids of the snapshots that lists show.
+    /// Returns the ids of the snapshots in the lists.
     fn snapshots(&self, client: &Client) -> Result<Vec<String>, Lost> {
         let all = listed(client)?;
         let own = all.iter().filter(|one| one["source"]["name"] == self.name.as_str());
@@ -264,7 +265,7 @@ impl Forker {
         Ok(done["stdout"].as_str().unwrap().to_owned())
     }
 
-    /// Judges what is there after a kill.
+    /// Judges the state after a kill.
     fn rest(&mut self, client: &Client) {
         self.try_rest(client).unwrap_or_else(|Lost| panic!("nobody killed the server"));
     }
@@ -299,7 +300,7 @@ fn listed(client: &Client) -> Result<Vec<Value>, Lost> {
     Ok(page.expect("a list of snapshots").clone())
 }
 
-/// Folders of snapshots, also of those that are being made or removed.
+/// Returns the number of snapshot folders, including those being made or removed.
 fn folders(data: &Path) -> usize {
     let pool = machine::volume_folders(data).unwrap();
     let images = pool.iter().map(|volumes| names_below(&volumes.with_file_name("images")).len());
@@ -330,7 +331,7 @@ fn a_killed_server_leaves_no_snapshot_half_there_and_no_sandbox_with_other_files
             forker.act(&client, over);
         });
         (server, client) = place.start();
-        // Now and then the next kill comes while the last one is still made good.
+        // Sometimes the next kill comes while the server still recovers from the last.
         if chances.u8(..4) > 0 {
             check(&client, &mut forkers);
         }

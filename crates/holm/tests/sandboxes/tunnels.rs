@@ -1,4 +1,4 @@
-//! A tunnel of a sandbox, asked for as clients do, to another end that this test speaks itself.
+//! A sandbox's tunnel, requested as clients do, to a peer that is part of this test.
 
 use crate::internet::Internet;
 use crate::setup::{Client, Place, eventually};
@@ -20,7 +20,7 @@ fn public(key: [u8; 32]) -> PublicKey {
     PublicKey::from(&StaticSecret::from(key))
 }
 
-/// As they are sent.
+/// Returns settings in the form in which they are sent.
 fn config(internet: &Internet, change: &Value) -> Value {
     let mut settings = json!({
         "local_ip": "10.9.0.2/32",
@@ -33,7 +33,7 @@ fn config(internet: &Internet, change: &Value) -> Value {
     json!({"config": STANDARD.encode(settings.to_string())})
 }
 
-/// The other end answers questions for names, in its own way, until the process ends.
+/// Starts a peer that answers DNS questions in a special way, until the process ends.
 fn start_peer(internet: &Internet) {
     let socket = internet.within(|| UdpSocket::bind((internet.server(), PORT)).unwrap());
     std::thread::spawn(move || {
@@ -59,7 +59,7 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
             source.swap_with_slice(&mut rest[..4]);
             let (source, rest) = packet[head..].split_at_mut(2);
             source.swap_with_slice(&mut rest[..2]);
-            // A datagram without a sum, and an answer (YXDOMAIN) that nobody else gives.
+            // A datagram without a checksum, and an answer (YXDOMAIN) that nobody else gives.
             packet[head + 6..head + 8].fill(0);
             packet[head + 10] |= 0x80;
             packet[head + 11] = 0x86;
@@ -71,7 +71,7 @@ fn answer(socket: &UdpSocket, noise: &mut Tunn) {
     }
 }
 
-/// Whether somebody answers in the network behind the tunnel.
+/// Returns whether anybody answers in the network behind the tunnel.
 fn is_through(client: &Client) -> bool {
     client.run("box", "timeout 3 nslookup a.test 10.9.0.1 2>&1 || true").contains("YXDOMAIN")
 }
@@ -99,7 +99,7 @@ fn a_tunnel_is_brought_up_and_down_and_comes_back_with_the_server() {
 
     client.done("PUT", CONFIG, Some(&config(&internet, &json!({}))));
     eventually("a way through", || is_through(&client));
-    // Nobody inside has rights over it, or its key.
+    // Nobody inside may change the tunnel or get its key.
     client.run("box", "! ip link set wg0 down 2>/dev/null");
     client.run("box", "! ip address add 10.9.0.3/32 dev wg0 2>/dev/null");
     let key = STANDARD.encode(OWN_KEY);

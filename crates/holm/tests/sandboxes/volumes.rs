@@ -46,7 +46,7 @@ fn what_is_written_to_a_volume_outlives_its_sandbox_and_the_server() {
     assert_eq!(client.ask("DELETE", "/v0/volumes/disk", None).unwrap().0, 409);
     client.delete("one");
     assert!(client.attached_to("disk").is_null());
-    // The old sandbox may still be about to go.
+    // The old sandbox may not be gone yet.
     client.mount("two", "disk");
     assert_eq!(client.run("two", "cat /data/x && stat -c %u:%g /data/x"), "kept\n0:0\n");
     client.run("two", "echo more >> /data/x && sync");
@@ -55,7 +55,7 @@ fn what_is_written_to_a_volume_outlives_its_sandbox_and_the_server() {
     (server, client) = place.start();
     assert_eq!(client.run("two", "cat /data/x"), "kept\nmore\n", "it has run on");
 
-    // As after a start of the machine: nothing is left but files.
+    // As after a restart of the machine, only files are left.
     server.kill();
     testing::machine::sweep(place.data()).unwrap();
     (server, client) = place.start();
@@ -146,7 +146,7 @@ fn a_volume_begins_with_the_files_of_its_template() {
     assert_eq!(client.run("two", look), "firstnode_modules\n");
     let size = "df -m /data | tail -1 | awk '{print ($2 > 90 && $2 <= 128)}'";
     assert_eq!(client.run("one", size), "1\n");
-    // A copy of its own, that outlives the template.
+    // The volume is a separate copy, which outlives the template.
     client.run("one", "echo changed > /data/node_modules/x && sync");
     client.done("DELETE", "/v0/volume_templates/base/versions/2", None);
     client.done("DELETE", "/v0/volume_templates/base", None);
@@ -155,7 +155,7 @@ fn a_volume_begins_with_the_files_of_its_template() {
     let line = told.lines().find(|line| line.contains("disk")).unwrap();
     assert!(line.contains("128") && line.contains("sandbox:one"), "{told}");
 
-    // Through the sandbox that has it, and through one that is made.
+    // Through the sandbox that has it, and through a temporary one.
     holm(&["volume", "cp", "disk:/node_modules/x", "seen"], 0);
     assert_eq!(fs::read_to_string(at("seen")).unwrap(), "changed\n");
     client.delete("one");
@@ -173,7 +173,7 @@ fn a_volume_begins_with_the_files_of_its_template() {
     place.clear(server, &client);
 }
 
-/// Files below a folder of the server's, whoever owns them.
+/// Counts the files below a folder of the server, whoever owns them.
 fn files_below(folder: &Path) -> usize {
     let Ok(found) = fs::read_dir(folder) else { return 0 };
     found
@@ -198,7 +198,7 @@ fn a_kill_leaves_a_version_whole_or_nothing_of_it() {
         folders.iter().map(|folder| files_below(folder)).sum::<usize>()
     };
     let sources = place.data().join("builds/sources");
-    // The row, the sources, what is made of them: each is killed when it is there, and a while later.
+    // The row, the sources, the version: the server is killed as soon as each exists.
     let steps: [&dyn Fn(&Client) -> bool; 4] = [
         &|client| client.ask("GET", TEMPLATE, None).is_some_and(|(status, _)| status == 200),
         &|_| files_below(&sources) > 0,
@@ -217,7 +217,7 @@ fn a_kill_leaves_a_version_whole_or_nothing_of_it() {
         let _ = deploying.kill();
         deploying.wait().unwrap();
         (server, client) = place.start();
-        // Nothing was uploaded, or it comes to an end.
+        // Either nothing was uploaded, or the upload is finished.
         eventually("the end", || {
             let template = client.done("GET", TEMPLATE, None);
             let awaited = status_of_newest(&template) == "CREATED" && files_below(&sources) > 0;

@@ -1,7 +1,8 @@
-//! The server is killed at random moments while volumes are made, some of them of a template, mounted, written to,
-//! grown and deleted. What was acknowledged is there, no volume is in two places, and nothing is left.
+//! The server is killed at random moments while volumes are made (some from a template), mounted,
+//! written to, grown and deleted. What was acknowledged must be there, no volume may be in two
+//! places, and nothing may be left over.
 //!
-//! `HOLM_KILLS` says how often; `HOLM_FAULTS=long` is 200 times. The seed of its chances is printed.
+//! `HOLM_KILLS` sets the number of kills; `HOLM_FAULTS=long` means 200. The random seed is printed.
 
 use crate::command_line::{done, holm};
 use crate::setup::{Client, IMAGE, Place, eventually};
@@ -20,10 +21,10 @@ const LIFE_MS_MAX: u64 = 900;
 const SIZE_MB: u64 = 32;
 const GROWTH_MB: u64 = 8;
 const TEMPLATE: &str = "base";
-/// What its one file has.
+/// Content of its only file.
 const BEGINS: &str = "from the template\n";
 
-/// The connection broke: the server was killed.
+/// The connection broke because the server was killed.
 pub(crate) struct Lost;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +35,15 @@ pub(crate) enum Known {
     Open,
 }
 
-/// Somebody with one volume, and at most one sandbox that mounts it.
+/// A user with one volume, and at most one sandbox that mounts it.
 struct Keeper {
     name: String,
     chances: fastrand::Rng,
     volume: Known,
     sandbox: Known,
-    /// Whether the volume began with the files of the template.
+    /// True if the volume was made from the template.
     of_template: bool,
-    /// The last number whose write was acknowledged, and whether the next one may be there too.
+    /// The last number whose write was acknowledged, and whether the next one may be there already.
     written: u64,
     is_writing: bool,
     size_mb: u64,
@@ -88,7 +89,7 @@ impl Keeper {
         }
     }
 
-    /// Learns what came of that which was not answered, and holds the rest to what was.
+    /// Learns the outcome of unanswered requests, and checks that of answered ones.
     fn look(&mut self, client: &Client) -> Result<(), Lost> {
         let (volume, found) = seen(client, &self.volume_path())?;
         let (sandbox, _) = seen(client, &self.sandbox_path())?;
@@ -173,7 +174,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// What is on the volume must be what was acknowledged, or what was being written.
+    /// Checks that the volume contains what was acknowledged, or what was being written.
     fn read(&mut self, client: &Client) -> Result<(), Lost> {
         let read = self.run(
             client,
@@ -197,7 +198,7 @@ impl Keeper {
         Ok(done["stdout"].as_str().unwrap().to_owned())
     }
 
-    /// Judges what is there after a kill. Answers how many volumes and how many mounts that takes.
+    /// Judges the state after a kill. Returns how many volumes and mounts are needed.
     fn rest(&mut self, client: &Client) -> (usize, usize) {
         let alive = |Lost| panic!("nobody killed the server");
         self.look(client).unwrap_or_else(alive);
@@ -228,7 +229,7 @@ impl Keeper {
     }
 }
 
-/// The answer, which must be good.
+/// Returns the answer, which must be successful.
 #[track_caller]
 pub(crate) fn asked(
     client: &Client,
@@ -242,7 +243,7 @@ pub(crate) fn asked(
     }
 }
 
-/// Whether something is there, and what it is.
+/// Returns whether an object exists, and the object.
 pub(crate) fn seen(client: &Client, path: &str) -> Result<(Known, Value), Lost> {
     match client.ask("GET", path, None).ok_or(Lost)? {
         (404, _) => Ok((Known::Gone, Value::Null)),
@@ -261,7 +262,7 @@ pub(crate) fn chances() -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// One life of the server, with everybody at work.
+/// Runs the server once, with all actors at work, and kills it.
 pub(crate) fn live_and_die<A: Send>(
     server: &mut Holm,
     life_ms: u64,
@@ -287,12 +288,12 @@ pub(crate) fn kills() -> usize {
     told.unwrap_or(if is_long { LONG } else { SHORT })
 }
 
-/// Files of volumes, below the folders of their owners.
+/// Counts the files of volumes, below the folders of their owners.
 pub(crate) fn files(data: &Path) -> usize {
     machine::volume_folders(data).unwrap().iter().map(|folder| names_below(folder).len()).sum()
 }
 
-/// What the folders of all owners hold, with the names of both.
+/// Returns the content of all owners' folders, as owner and name.
 pub(crate) fn names_below(folder: &Path) -> Vec<String> {
     let Ok(owners) = fs::read_dir(folder) else { return Vec::new() };
     let owners = owners.map(|owner| owner.unwrap().path()).filter(|path| path.is_dir());
@@ -302,9 +303,9 @@ pub(crate) fn names_below(folder: &Path) -> Vec<String> {
     all.map(name).collect()
 }
 
-/// Loop devices with such a file behind them. The kernel knows files of the pool, whose mount is
-/// attached nowhere, by what they are called there. That of the pool itself stays as long as any of
-/// these and the server: whether it goes is seen at the end.
+/// Counts loop devices of volumes' files. Files in the pool, whose mount is attached nowhere,
+/// appear to the kernel by their path inside the pool. The pool's own device is not counted, since
+/// it exists as long as any of these and the server; that it goes is checked at the end.
 pub(crate) fn loops(data: &Path) -> usize {
     let place = format!("{}/", data.canonicalize().unwrap().display());
     let pool = machine::volume_folders(data).unwrap().into_iter().skip(1);
@@ -318,7 +319,7 @@ pub(crate) fn loops(data: &Path) -> usize {
     devices.filter(|device| behind(device).is_ok_and(|file| is_ours(file.trim_end()))).count()
 }
 
-/// One with a single file, which volumes can begin with.
+/// Makes a template with a single file, from which volumes can be made.
 fn make_template(client: &Client) {
     let here = tempfile::tempdir().unwrap();
     let folder = here.path().join(TEMPLATE);
@@ -336,7 +337,7 @@ fn check(place: &Place, client: &Client, keepers: &mut [Keeper]) {
         (volumes, mounts) = (volumes + volume, mounts + mount);
     }
     eventually("what is left is explained", || {
-        // And the version of the template.
+        // One more for the version of the template.
         (files(place.data()), loops(place.data())) == (volumes + 1, mounts)
     });
 }
@@ -356,7 +357,7 @@ fn a_killed_server_keeps_what_is_on_volumes_and_leaves_none_behind() {
             keeper.act(&client, over);
         });
         (server, client) = place.start();
-        // Now and then the next kill comes while the last one is still made good.
+        // Sometimes the next kill comes while the server still recovers from the last.
         if chances.u8(..4) > 0 {
             check(&place, &client, &mut keepers);
         }

@@ -1,4 +1,4 @@
-//! Sandboxes of one VPC, and the addresses that they leave with.
+//! Sandboxes in a VPC, and the addresses from which their traffic leaves.
 
 use crate::internet::Internet;
 use crate::setup::{Client, Place, eventually};
@@ -11,7 +11,7 @@ fn in_vpc(vpc: &str) -> Value {
     json!({"vpc": vpc})
 }
 
-/// What somebody at the port of another sandbox says, or nothing.
+/// Returns what is served at the port of another sandbox, or nothing.
 fn hears(client: &Client, name: &str, host: &str) -> String {
     client.run(name, &format!("nc -w 5 {host} {PORT} </dev/null 2>/dev/null || true"))
 }
@@ -63,12 +63,12 @@ fn sandboxes_reach_those_of_their_own_vpc_by_name_and_nobody_else() {
             (server, client) = place.start();
         }
     }
-    // A VPC that has sandboxes stays.
+    // A VPC with sandboxes cannot be deleted.
     assert_eq!(client.ask("DELETE", "/v0/vpcs/team", None).unwrap().0, 409);
     place.clear(server, &client);
 }
 
-/// As whom a server out there sees a sandbox.
+/// Returns the address from which an outside server sees a sandbox.
 fn seen(client: &Client, name: &str, to: (Ipv4Addr, u16)) -> String {
     let (host, port) = to;
     let head =
@@ -93,7 +93,7 @@ fn a_sandbox_leaves_with_the_address_of_its_gateway() {
     let egress = json!({"mode": "dedicated", "gateway": "out"});
     client.create("plain", &json!({}));
     client.create("own", &json!({"network": {"egress": egress}}));
-    // Its requests are made anew by the proxy.
+    // Its requests go through the proxy, which sends them anew.
     let lists = [to.0.to_string()];
     client.create("ruled", &json!({"network": {"egress": egress, "allowedDomains": lists}}));
     for run in 0..2 {
