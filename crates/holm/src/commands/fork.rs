@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Memory in megabytes; by default that of the sandbox
     #[arg(long)]
     memory: Option<u32>,
-    /// How to show the answer; by default not at all
+    /// How to show the answer; by default only its kind and name
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }

@@ -95,7 +95,7 @@ impl Deployed {
 
 /// Returns the variables for the program: those from files and flags, and those from the project,
 /// which may refer to the former. Values from files and flags may be secret, so they are marked for
-/// the server to encrypt.
+/// the server to seal.
 pub(crate) fn environment(manifest: &Manifest, secrets: &Secrets) -> Result<Vec<Value>, Error> {
     let mut all: Map<String, Value> = secrets
         .given()

@@ -16,7 +16,7 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
-/// The hosts that need certificates, by the object that answers there. Updated as routes change.
+/// The hosts of custom domains at which something answers, by object. Updated as routes change.
 pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
 
 /// Most bytes that are kept of a workload's answer to an asynchronous call.

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Act {
-    /// Makes a new key, and encrypts all secrets with it
+    /// Makes a new key, and seals all secrets with it
     ///
     /// If a server is running, it does the work. Keep a copy of the key file: without it no secret
     /// can be read.
