@@ -14,7 +14,7 @@ use std::sync::Arc;
 use store::Store;
 use types::{KindName, World};
 
-/// The parts of the control plane that this machine provides, if it does.
+/// Parts of the control plane that only a process which runs workloads has.
 #[derive(Clone)]
 pub(crate) struct Local {
     pub(crate) machine: Option<Arc<dyn Machine>>,
