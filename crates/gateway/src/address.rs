@@ -1,8 +1,8 @@
-//! The only parser of where a request wants to go.
+//! The only code that parses where a request wants to go.
 //!
 //! Paths are taken as they were sent: nothing is decoded, joined or tidied, so that what is checked
-//! here and what the workload reads are the same bytes. What is not written exactly as it should be
-//! leads nowhere.
+//! here and what the workload reads are the same bytes. A path that is not written exactly as it
+//! should be leads nowhere.
 
 use crate::query;
 use http::header::HOST;
@@ -11,22 +11,22 @@ use std::borrow::Cow;
 use types::KindName;
 use types::edge::WORKLOADS;
 
-/// First parts of paths of the management interface; no workspace has such a name.
+/// First segments of paths of the management interface; no workspace can have one as its name.
 const MANAGEMENT: [&str; 3] = ["v0", "v2", "api"];
-/// In front of the label of a preview or an application where there are no host names to put it in.
+/// Comes before the label of a preview or an application where it cannot be part of a host name.
 const BY_PATH: &str = "/-/";
 const PREVIEW: &str = ".preview";
-/// The published clients may put this in front of paths.
+/// The published clients may put this before a path.
 const RUN: &str = "/run";
-/// The parameter of those who do not wait for the answer.
+/// Query parameter of callers that do not wait for the answer.
 const LATER: &str = "async";
 
-/// What the host and the path of a request say. Made once for a request: whoever checks it, routes
-/// it or judges its origin reads this value.
+/// Where a request goes, by its host and its path. Made once for each request: the code that checks
+/// it, routes it or judges its origin reads this value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
     pub(crate) endpoint: Endpoint,
-    /// How long the part of the path is that names the endpoint.
+    /// Length of the part of the path that names the endpoint.
     prefix: usize,
 }
 
@@ -34,22 +34,22 @@ pub struct Address {
 pub(crate) enum Endpoint {
     /// `/{workspace}/sandboxes/{name}`, or the plural of another kind
     Workload { kind: KindName, workspace: String, name: String },
-    /// `sbx-{name}-{workspace}`, or the prefix of another kind: the routes know whose it is. At a host
-    /// of its own or, for kinds without paths below the workspace, by path.
+    /// `sbx-{name}-{workspace}`, or with the prefix of another kind; the routes know which workload
+    /// it is. At a host of its own or, for kinds without paths below the workspace, by path.
     Label { kind: KindName, label: String, by_path: bool },
     /// A preview by its label, at a host of its own or by path.
     Preview { label: String, by_path: bool },
-    /// A host of somebody's own domain.
+    /// A host below a custom domain.
     Host(String),
-    /// A path of a trigger, from the name of the workspace on.
+    /// The path of a trigger, starting with the workspace's name.
     Trigger(String),
     /// `/{workspace}/models/{name}`
     Model { workspace: String, name: String },
 }
 
-/// What a parser has to ask whoever knows the routes.
+/// What the parser asks of the routes.
 pub(crate) trait Known {
-    /// Whether it is the host of a preview, a workload or a custom domain.
+    /// Returns whether it is the host of a preview, a workload or a custom domain.
     fn host(&self, host: &str) -> bool;
     /// Whether a trigger of a deployment has this path, and then whether its callers wait.
     fn trigger(&self, path: &str) -> Option<bool>;
@@ -66,8 +66,8 @@ pub enum BadAddress {
 }
 
 impl Address {
-    /// `None`: the request is not for the data plane. The management side also takes calls whose
-    /// callers do not wait.
+    /// Parses the address. `None` means the request is not for the data plane, which includes calls
+    /// whose callers do not wait: the management side takes those.
     pub(crate) fn parse(
         uri: &Uri,
         headers: &HeaderMap,
@@ -86,14 +86,14 @@ impl Address {
         }
     }
 
-    /// The path as it was sent, in two parts: what names the endpoint, and the rest, which is empty
-    /// or begins with `/`. `uri` is the one that was parsed.
+    /// Splits the path as it was sent into the part that names the endpoint, and the rest, which is
+    /// empty or begins with `/`. `uri` must be the one that was parsed.
     pub(crate) fn split<'u>(&self, uri: &'u Uri) -> (&'u str, &'u str) {
         uri.path().split_at(self.prefix)
     }
 }
 
-/// The host in lower case, without port. HTTP/2 and absolute forms name it in the URI.
+/// Returns the host in lower case, without its port. HTTP/2 and absolute forms name it in the URI.
 fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<Option<Cow<'r, str>>, BadAddress> {
     let mut all = headers.get_all(HOST).iter();
     let header = match (all.next(), all.next()) {
@@ -102,7 +102,7 @@ fn host<'r>(uri: &'r Uri, headers: &'r HeaderMap) -> Result<Option<Cow<'r, str>>
         (Some(_), Some(_)) => return Err(BadAddress::Host),
     };
     let named = match (uri.authority(), header) {
-        // One reader would believe the one, another the other.
+        // One reader would believe the URI, another the header.
         (Some(authority), Some(header)) if !header.eq_ignore_ascii_case(authority.as_str()) => {
             return Err(BadAddress::Host);
         }
@@ -128,18 +128,18 @@ fn without_port(host: &str) -> Option<&str> {
     (is_name && port.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
 }
 
-/// The labels in front of the domain: `a.b` of `a.b.holm.example`.
+/// Returns the labels before the domain: `a.b` for `a.b.holm.example`.
 fn below<'h>(host: &'h str, domain: &str) -> Option<&'h str> {
     let front = host.strip_suffix(domain)?;
     if front.is_empty() { Some(front) } else { front.strip_suffix('.') }
 }
 
-/// `labels` stand in front of the server's own name.
+/// Reads the labels that come before the server's own name.
 fn by_host(labels: &str) -> Option<Endpoint> {
     if let Some(label) = labels.strip_suffix(PREVIEW).filter(|label| !label.contains('.')) {
         return Some(Endpoint::Preview { label: label.to_owned(), by_path: false });
     }
-    // `sbx-name-workspace.region`, where the region says nothing that the routes do not know.
+    // `sbx-name-workspace.region`; the region is ignored, since the routes know it already.
     let (label, region) = labels.split_once('.').unwrap_or((labels, ""));
     if region.contains('.') {
         return None;
@@ -147,7 +147,7 @@ fn by_host(labels: &str) -> Option<Endpoint> {
     labelled(label, false)
 }
 
-/// A kind and a label, as both stand in front of a host name.
+/// Reads a kind's prefix and a label, as they begin a host name.
 fn labelled(text: &str, by_path: bool) -> Option<Endpoint> {
     WORKLOADS.iter().filter(|workload| !(by_path && workload.by_path)).find_map(|workload| {
         let label = text.strip_prefix(workload.host_prefix)?.to_owned();
@@ -155,7 +155,7 @@ fn labelled(text: &str, by_path: bool) -> Option<Endpoint> {
     })
 }
 
-/// What stands in front of the server's own name in the host of a labelled workload.
+/// Returns what comes before the server's own name in the host of a labelled workload.
 pub(crate) fn host_front(kind: KindName, label: &str) -> Option<String> {
     let workload = WORKLOADS.iter().find(|workload| workload.kind == kind)?;
     Some(format!("{}{label}", workload.host_prefix))
@@ -189,7 +189,7 @@ fn by_path(uri: &Uri, known: &impl Known) -> Option<Address> {
     Some(Address { endpoint, prefix: path.len() - rest.len() })
 }
 
-/// The path of a trigger from the name of the workspace on, and whether its callers wait.
+/// Returns the path of a trigger, starting with the workspace's name, and whether its callers wait.
 fn trigger_path<'p>(path: &'p str, known: &impl Known) -> Option<(&'p str, bool)> {
     let plain = path.strip_prefix('/')?;
     let behind_run = || path.strip_prefix(RUN)?.strip_prefix('/');
@@ -197,7 +197,7 @@ fn trigger_path<'p>(path: &'p str, known: &impl Known) -> Option<(&'p str, bool)
     find(plain).or_else(|| find(behind_run()?))
 }
 
-/// `{label}.preview` or `app-{label}`, and what follows.
+/// Reads `{label}.preview` or `app-{label}`, and returns it with the rest of the path.
 fn label_path(path: &str) -> Option<(Endpoint, &str)> {
     let (segment, rest) = segment(path);
     let endpoint = match segment.strip_suffix(PREVIEW) {
@@ -210,12 +210,13 @@ fn label_path(path: &str) -> Option<(Endpoint, &str)> {
     Some((endpoint, rest))
 }
 
-/// Whether it could be in front of a host name, to which such a path may be redirected.
+/// Returns whether the text could begin a host name, since such a path may be redirected to that
+/// host.
 fn is_label(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// `/{workspace}/sandboxes/{name}` and what follows.
+/// Reads `/{workspace}/sandboxes/{name}`, and returns it with the rest of the path.
 fn workload_path(path: &str) -> Option<(Endpoint, &str)> {
     let (workspace, kind, name, rest) = named_path(path)?;
     let mut by_path = WORKLOADS.iter().filter(|workload| workload.by_path);
@@ -224,14 +225,15 @@ fn workload_path(path: &str) -> Option<(Endpoint, &str)> {
     Some((Endpoint::Workload { kind, workspace, name }, rest))
 }
 
-/// Models have nothing that runs, no host of their own, and nobody calls them later.
+/// Reads the path of a model. Models have no instance and no host of their own, and cannot be
+/// called asynchronously.
 fn model_path(path: &str) -> Option<(Endpoint, &str)> {
     let (workspace, kind, name, rest) = named_path(path)?;
     let (workspace, name) = (workspace.to_owned(), name.to_owned());
     (kind == KindName::Model.plural()).then_some((Endpoint::Model { workspace, name }, rest))
 }
 
-/// `/{workspace}/{plural of a kind}/{name}`, and what follows.
+/// Splits a path into `/{workspace}/{plural of a kind}/{name}` and the rest.
 fn named_path(path: &str) -> Option<(&str, &str, &str, &str)> {
     let (workspace, behind) = segment(path.strip_prefix('/')?);
     let (kind, behind) = segment(behind.strip_prefix('/')?);
@@ -240,12 +242,12 @@ fn named_path(path: &str) -> Option<(&str, &str, &str, &str)> {
     is_named.then_some((workspace, kind, name, rest))
 }
 
-/// Up to the next slash, and the rest with it.
+/// Splits a path at the next slash, which stays with the rest.
 fn segment(path: &str) -> (&str, &str) {
     path.split_at(path.find('/').unwrap_or(path.len()))
 }
 
-/// Which port the rest of a path below a workload leads to, and what is asked of it there.
+/// Returns the port that the rest of a workload's path leads to, and the path requested there.
 pub(crate) fn port_of(rest: &str, guest: u16) -> Result<(u16, &str), BadAddress> {
     let Some(behind) = rest.strip_prefix("/port/") else { return Ok((guest, rest)) };
     let (digits, rest) = segment(behind);

@@ -47,7 +47,7 @@ use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 #[derive(Clone)]
 pub struct Gateway(Arc<Inner>);
 
-/// What a gateway is made of.
+/// The parts that a gateway is built from.
 pub struct Parts {
     pub settings: Settings,
     pub guard: Arc<dyn Guard>,
@@ -58,16 +58,16 @@ pub struct Parts {
 pub(crate) struct Inner {
     pub(crate) context: Arc<Context>,
     pub(crate) open: Pool<String>,
-    /// Of these, those of strangers.
+    /// Those of `open` that are strangers' (callers without credentials).
     open_public: Pool<String>,
     pub(crate) standby: Standby,
     pub(crate) machine_name: String,
     pub(crate) models: Arc<Models>,
-    /// Tells exchanges that go on when they are due for a recheck.
+    /// Tells exchanges in progress when they are due for a recheck.
     _telling: AbortOnDropHandle<()>,
 }
 
-/// A request that may pass, and where to.
+/// A request that has been let in, and its destination.
 struct Admitted {
     head: Head,
     address: Address,
@@ -77,7 +77,7 @@ struct Admitted {
 }
 
 impl Gateway {
-    /// Must be called within a runtime: it begins to check on instances.
+    /// Must be called within a runtime: it spawns background tasks.
     pub fn new(parts: Parts) -> Self {
         let Parts { settings, guard, machine, world } = parts;
         let settings = Arc::new(settings);
@@ -125,29 +125,31 @@ impl Gateway {
         &self.0.standby
     }
 
-    /// Says who gives drives to sandboxes, once, for as long as that is kept elsewhere. Without
-    /// anybody, nobody does.
+    /// Sets who handles drives for sandboxes; may be called once. Holds only a weak reference.
+    /// While nobody is set, requests for drives go to the sandbox.
     pub fn serve_drives(&self, drives: &Arc<dyn Drives>) {
         if self.0.context.drives.set(Arc::downgrade(drives)).is_err() {
             tracing::error!("somebody gives drives to sandboxes already");
         }
     }
 
-    /// The same for tunnels.
+    /// Does the same for tunnels.
     pub fn serve_tunnels(&self, tunnels: &Arc<dyn Tunnels>) {
         if self.0.context.tunnels.set(Arc::downgrade(tunnels)).is_err() {
             tracing::error!("somebody gives tunnels to sandboxes already");
         }
     }
 
-    /// Says who keeps the limits of models, and what they cost, once. Until then, no model answers.
+    /// Sets who keeps the limits and prices of models; may be called once. Until then, no model
+    /// answers.
     pub fn serve_models(&self, parts: ModelParts) {
         if self.0.models.parts.set(parts).is_err() {
             tracing::error!("somebody keeps the limits of models already");
         }
     }
 
-    /// Asks a service out there for a workspace. What is inside is refused, as it is to models.
+    /// Asks a service on the internet on behalf of a workspace. Addresses inside our own network
+    /// are refused, as they are for models.
     pub async fn ask_outside(
         &self,
         workspace: &WorkspaceId,
@@ -156,20 +158,22 @@ impl Gateway {
         self.0.models.ask_outside(workspace, request).await
     }
 
-    /// Waits for requests of models whose log is on, and hands over what is to be written of them.
+    /// Waits for requests to models whose log is on, and returns the log entries to be written.
     pub async fn model_log(&self) -> Vec<ModelLogEntry> {
         self.0.models.log_entries().await
     }
 
-    /// Waits for requests that want replicas which are not there, and hands over all that is wanted.
-    /// What is not acted upon is asked for again while requests wait. For one caller at a time.
+    /// Waits until requests want replicas that do not exist, and returns all that are wanted. A
+    /// demand that is not met is returned again while requests wait. Only one caller at a time may
+    /// use this.
     pub async fn demands(&self) -> Vec<Demand> {
         let Context { routes, settings, .. } = &*self.0.context;
         routes.demands.next(settings.demand_repeat).await
     }
 
-    /// What an instance has to do. A socket counts as long as it is open, also while it lets its
-    /// instance sleep. `None`: there is no such instance.
+    /// Returns how many requests an instance has and how long it has been idle. An open socket
+    /// counts as a request, even while it lets its instance sleep. `None` means there is no such
+    /// instance.
     pub fn load(&self, instance: &InstanceName) -> Option<Load> {
         let Load { requests, idle } = self.0.standby.load(instance.as_str())?;
         let Some(RunsFor::Replica(replica)) = instance.runs_for() else {
@@ -180,8 +184,8 @@ impl Gateway {
         Some(Load { requests: requests.max(given), idle: idle.filter(|_| given == 0) })
     }
 
-    /// What is known of the requests to a deployment, in a window or since its route was told
-    /// first. `None`: it has no route.
+    /// Returns statistics of the requests to a deployment, for a window or since its route was
+    /// first told. `None` means it has no route.
     pub fn requests_of(
         &self,
         workload: &ResourceId,
@@ -197,23 +201,24 @@ impl Gateway {
         Some(RequestStats { replicas: u32::try_from(replicas).unwrap_or(u32::MAX), ..stats })
     }
 
-    /// Where the request wants to go, by its host or its path. `None`: it is not for the data
-    /// plane. A malformed address is for nobody, and is answered here.
+    /// Returns where the request wants to go, by its host or its path. `None` means it is not for
+    /// the data plane. A malformed address (`Err`) belongs to nobody else, so it is answered here.
     pub fn address_of<B>(&self, request: &Request<B>) -> Option<Result<Address, BadAddress>> {
         let Context { routes, settings, .. } = &*self.0.context;
         let address = Address::parse(request.uri(), request.headers(), &settings.domains, routes);
         address.transpose()
     }
 
-    /// Whether the request may call the trigger that its address is. A stranger must not learn that
-    /// there is one: whoever is refused gets the answer of whoever answers for paths that nobody has.
+    /// Returns whether the request may call the trigger that its address names (true for any other
+    /// address). A stranger must not learn that the trigger exists: a refused caller has to get the
+    /// same answer as for a path that nobody has.
     pub async fn admits<B>(&self, request: &Request<B>, address: &Address) -> bool {
         let Endpoint::Trigger(path) = &address.endpoint else { return true };
         destination::may_trigger(&self.0.context, request, path).await
     }
 
-    /// Calls a deployment, for which no caller waits, and gives the answer with as much of its body as
-    /// there is room for, and how long that is.
+    /// Calls a deployment without a caller waiting for the answer. Returns the answer with at most
+    /// `body_max` bytes of its body, and the whole length of that body.
     pub async fn call(
         &self,
         workload: &ResourceId,
@@ -223,8 +228,8 @@ impl Gateway {
         self.0.call(workload, request, body_max).await
     }
 
-    /// Answers the request, whose [`address_of`](Self::address_of) is `address`. What goes wrong is
-    /// an answer too.
+    /// Answers the request, whose [`address_of`](Self::address_of) is `address`. Errors are turned
+    /// into answers too.
     pub async fn serve<B>(
         &self,
         request: Request<B>,
@@ -261,7 +266,7 @@ impl Inner {
         let peer = self.peer(&head);
         if let Endpoint::Model { .. } = &address.endpoint {
             let peer = peer.unwrap_or(Peer::UNKNOWN);
-            // Boxed, so that requests to workloads carry nothing of it.
+            // Boxed, so that requests to workloads do not carry its state.
             return Ok(Box::pin(self.serve_model(head, body, address, peer)).await);
         }
         let to = match decide(&self.context, &head, &address, peer.unwrap_or(Peer::UNKNOWN)).await?
@@ -279,7 +284,7 @@ impl Inner {
         answer
     }
 
-    /// Passes the request on, and the answer back.
+    /// Passes the request on, and its answer back.
     async fn pass<B>(
         &self,
         admitted: Admitted,
@@ -342,7 +347,7 @@ impl Inner {
         Ok(response)
     }
 
-    /// Takes what a request that was let in holds for as long as it goes on.
+    /// Takes everything that an admitted request holds for as long as it goes on.
     fn hold(
         &self,
         head: &mut Head,
@@ -374,7 +379,7 @@ impl Inner {
         Some((asked, self.context.tunnels.get()?.upgrade()?))
     }
 
-    /// Answers in the place of a sandbox.
+    /// Answers in place of a sandbox.
     async fn answer_here<A: Answered, B>(
         &self,
         (asked, by): (A, Arc<A::By>),
@@ -417,7 +422,7 @@ impl Inner {
         Some(peer)
     }
 
-    /// The body as it is sent on. `exceeded` is set when it turns out to be too large.
+    /// Returns the body to send on. `exceeded` is set when it turns out to be too large.
     fn request_body<B>(
         &self,
         head: &Head,
@@ -453,7 +458,7 @@ impl Inner {
         began: Instant,
         timing: &mut Timing,
     ) -> Result<(Answer, Option<Turn>), Problem> {
-        // Boxed, so that requests to sandboxes carry nothing of it.
+        // Boxed, so that requests to sandboxes do not carry its state.
         let asked = Box::pin(self.chooser().ask(deployed, to, ask, began, timing)).await;
         asked.map(|(answer, turn)| (answer, Some(turn)))
     }
@@ -473,7 +478,8 @@ impl Inner {
         match (answer, client) {
             (Answer::Whole(mut response), _) => {
                 headers::remove_hop(response.headers_mut());
-                // How the workload speaks to us is not how we speak to the caller.
+                // The HTTP version between us and the workload is not the one between us and the
+                // caller.
                 *response.version_mut() = Version::default();
                 response.body_mut().keep(hold);
                 Ok(response)
@@ -486,7 +492,8 @@ impl Inner {
         }
     }
 
-    /// Relays bytes from here on, as soon as the client has got the answer that says so.
+    /// Relays bytes in both directions once the client has received the answer that switches
+    /// protocols.
     fn switch(
         &self,
         client: OnUpgrade,
@@ -495,7 +502,8 @@ impl Inner {
         limits: ExchangeLimits,
     ) {
         let (standby, settings) = (self.standby.clone(), Arc::clone(&self.context.settings));
-        // Whatever else may be as long as it likes: it only lets its workload sleep meanwhile.
+        // Only workloads with a time limit have their idle sockets ended; any other socket may stay
+        // open idle, and merely lets its instance sleep.
         let idle_max = limits.time.map(|_| limits.idle);
         tokio::spawn(async move {
             match (client.await, wire.into_stream().await) {
@@ -514,7 +522,7 @@ impl Inner {
     }
 }
 
-/// Refuses what this edge and a workload could read in two ways.
+/// Refuses messages that this edge and a workload could read in two different ways.
 fn check_message(head: &Head) -> Result<(), Problem> {
     if head.method == Method::CONNECT {
         return Err(Problem::BadRequest(
@@ -529,7 +537,7 @@ fn check_message(head: &Head) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The connection of a client that wants to switch its protocol, and to which.
+/// Returns the connection of a client that wants to switch protocols, and the protocol it wants.
 fn upgrade(head: &mut Head) -> Option<(OnUpgrade, HeaderValue)> {
     let client = head.extensions.remove::<OnUpgrade>()?;
     Some((client, headers::upgrade(&head.headers, head.version)?))

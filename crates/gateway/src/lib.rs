@@ -1,34 +1,35 @@
-//! The data plane for workloads: finds out where a request wants to go, whether it may, wakes what
-//! is paused, and hands the request on.
+//! The data plane for workloads: finds out where a request wants to go, checks whether it may go
+//! there, wakes what is paused, and passes the request on.
 //!
-//! It owns no database and no kernel: it is told of routes ([`Routes::apply`]) and instances
-//! ([`Standby::track`]), asks about credentials ([`Guard`]), and reaches instances through
-//! [`Machine`].
+//! It has no database and does not touch the kernel: it is told about routes ([`Routes::apply`])
+//! and instances ([`Standby::track`]), asks about credentials ([`Guard`]), and reaches instances
+//! through [`Machine`].
 //!
 //! ```text
 //! Gateway::serve ── address       where to: parsed once, for every decision that follows
-//!                ├─ destination   whether it may, and what is asked of which workload
-//!                │  origin        whose origin a browser takes the answer for
+//!                ├─ destination   whether it may, and the port and path of which workload
+//!                │  origin        which origin a browser takes the answer to be from
 //!                ├─ models        requests that no workload answers: has a map of its own
-//!                ├─ answered      what the server answers itself and not a sandbox:
+//!                ├─ answered      what the server itself answers in place of a sandbox:
 //!                │  drives        its drives
 //!                │  tunnels       and its tunnel
 //!                ├─ rewrite       what changes in the messages
-//!                ├─ deployment    which replica gets the request, and waiting for one
-//!                │  choice        the rules of that; traffic has the numbers, stay what binds a caller
-//!                │  demands       tells that replicas are wanted
+//!                ├─ deployment    picks the replica for the request, and waits for one
+//!                │  choice        its rules; traffic has the numbers, stay what binds a caller
+//!                │  demands       reports that replicas are wanted
 //!                │  tool_lists    what sleeping MCP servers have answered before
 //!                ├─ standby       waits until the instance is awake; a visit keeps it awake
 //!                ├─ exchange      one request and its answer over a wire
 //!                │  wire          connections to workloads; spare ones wait for the next request
-//!                ├─ body          the answer as it comes; at its end the wire is spare again and
-//!                │                the visit is over
-//!                └─ revocation    ends a long exchange when its request would not be let in any more
+//!                ├─ body          passes the answer on; at its end the wire becomes spare
+//!                │                and the visit ends
+//!                └─ revocation    ends a long exchange when its request would no longer be let in
 //! ```
 //!
-//! **A request for a workload that is paused or starts waits; it does not fail.** Waiting is bounded
-//! in number and time. **A connection that carries a request belongs to a visit**, so a pause finds
-//! all connections spare and closes them.
+//! **A request for a workload that is paused or starting waits; it does not fail.** How many wait,
+//! and for how long, is limited. **A connection that carries a request belongs to a visit** (a hold
+//! that keeps an instance awake), so when an instance is paused all its connections are spare and
+//! are closed.
 
 mod address;
 mod answered;
