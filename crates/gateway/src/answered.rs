@@ -1,5 +1,5 @@
-//! The parts of the sandbox API that the server answers and not the sandbox: root inside of one must not
-//! decide them.
+//! The parts of the sandbox API that the server answers itself, because root inside a sandbox must
+//! not decide them.
 
 use crate::body::Body;
 use crate::destination::Destination;
@@ -11,16 +11,16 @@ use types::KindName;
 use types::ids::ResourceId;
 use types::instance::GUEST_PORT;
 
-/// What is asked of such a part.
+/// A request for one of these parts.
 pub(crate) trait Answered: Send + 'static {
-    /// Whoever does it.
+    /// The service that carries it out.
     type By: Send + Sync + ?Sized + 'static;
     const BODY_BYTES_MAX: usize;
 
-    /// Whether the sandbox has to be awake, and to stay so, while this is answered.
+    /// Whether the sandbox has to be awake, and stay awake, while this is answered.
     fn needs_instance(&self) -> bool;
 
-    /// The answer, as the sandbox API has it.
+    /// Returns the answer in the form that the sandbox API has.
     fn answer(
         self,
         by: &Self::By,
@@ -29,8 +29,8 @@ pub(crate) trait Answered: Send + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// Whether a request may be for one of these parts. Who comes by a preview, and of whom nothing else is
-/// known, is left to the sandbox, which refuses him.
+/// Returns whether a request may be for one of these parts. A request through a preview, whose
+/// caller is not known, is left to the sandbox, which refuses it.
 pub(crate) fn may_be(to: &Destination) -> bool {
     let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
     own && to.pass.caller.is_some()

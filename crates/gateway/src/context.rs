@@ -1,4 +1,4 @@
-//! What deciding on a request needs.
+//! The state that deciding on a request needs.
 
 use crate::drives::Drives;
 use crate::guard::Guard;
@@ -13,16 +13,16 @@ use types::World;
 pub(crate) struct Context {
     pub(crate) settings: Arc<Settings>,
     pub(crate) guard: Arc<dyn Guard>,
-    /// Set when whoever it is has been made, which keeps this data plane: so it is not kept by it.
+    /// Weak, because the implementation holds this data plane. Set once the implementation exists.
     pub(crate) drives: OnceLock<Weak<dyn Drives>>,
     pub(crate) tunnels: OnceLock<Weak<dyn Tunnels>>,
     pub(crate) world: World,
     pub(crate) routes: Routes,
-    /// Sessions of MCP servers that are bound to a replica, by workspace.
+    /// Sessions of MCP servers that are bound to a replica, counted by workspace.
     pub(crate) sessions: Pool<String>,
-    /// Bytes of lists of tools, by workspace.
+    /// Bytes of kept tool lists, counted by workspace.
     pub(crate) tool_lists: Pool<String>,
     pub(crate) recheck: Recheck,
-    /// Notified when all exchanges that go on have to be decided on again.
+    /// Notified when all exchanges in progress have to be checked again.
     pub(crate) recheck_due: watch::Sender<()>,
 }

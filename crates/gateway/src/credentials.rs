@@ -1,4 +1,4 @@
-//! The credentials of members and accounts in requests.
+//! Reads the credentials of members and accounts from requests.
 
 use crate::{headers, query};
 use http::header::AUTHORIZATION;
@@ -6,22 +6,23 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
 
-/// Accepted in the query of WebSocket handshakes and of terminals, on which browsers cannot set
-/// headers.
+/// Query parameter for credentials. Accepted only for WebSocket handshakes and terminals, where
+/// browsers cannot set headers.
 pub(crate) const TOKEN_PARAMETER: &str = "token";
 
-/// The `X-` forms win: provider libraries leave a dummy value in `Authorization`.
+/// In order of precedence. The `X-` forms win, because provider libraries put a dummy value into
+/// `Authorization`.
 const NAMES: [HeaderName; 3] =
     [headers::PUBLISHED_AUTHORIZATION, headers::NEUTRAL_AUTHORIZATION, AUTHORIZATION];
 
 pub(crate) struct Shown<'r> {
     pub(crate) token: Cow<'r, str>,
-    /// `Authorization` holds it, and not something for the workload.
+    /// Whether `Authorization` holds the token. If not, that header is for the workload.
     pub(crate) in_authorization: bool,
     pub(crate) in_query: bool,
 }
 
-/// The credentials that the request shows, if any.
+/// Returns the credentials that the request shows, if any.
 pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
     let by_header = token(&head.headers).map(Cow::Borrowed);
     let takes_query = headers::is_websocket(&head.headers) || is_terminal(head);
@@ -37,12 +38,12 @@ pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
     })
 }
 
-/// Whether a person opens the page of a sandbox's terminal.
+/// Returns whether a person opens the page of a sandbox's terminal.
 fn is_terminal(head: &Parts) -> bool {
     head.method == Method::GET && head.uri.path().ends_with("/terminal")
 }
 
-/// The credentials that headers show, if any.
+/// Returns the credentials that the headers show, if any.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     NAMES.iter().find_map(|name| bearer(headers.get(name)?))
 }

@@ -1,4 +1,4 @@
-//! Who may come in. The one who knows the credentials implements this.
+//! Who may come in. Implemented by the part of the server that knows the credentials.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,29 +9,30 @@ use types::models::ModelRight;
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Answers from memory: it is asked on every request that shows credentials.
+/// Checks credentials. Must answer from memory: it is asked on every request that shows
+/// credentials.
 pub trait Guard: Send + Sync + 'static {
-    /// Whether the caller may use workloads of a kind in a workspace. One that does not exist is
-    /// refused like one that the caller has no right to.
+    /// Checks whether the caller may use workloads of a kind in a workspace. A workspace that does
+    /// not exist is refused like one that the caller has no right to.
     fn admit<'a>(
         &'a self,
         token: &'a str,
         workspace: &'a str,
         kind: KindName,
     ) -> BoxFuture<'a, Result<Caller, Refused>>;
-    /// Notified of each change after which a caller may be refused who was admitted before.
+    /// Notified of each change after which a caller who was admitted before may be refused.
     fn changes(&self) -> watch::Receiver<()>;
 }
 
-/// What is known of a caller. The workload is told everything but the holder.
+/// What is known about a caller. The workload is told everything but the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Whose connections are counted together: the key, or the person behind a token.
+    /// Owner of the connections, which are counted together: the key, or the person behind a token.
     pub holder: String,
     pub subject_id: String,
     pub subject_type: &'static str,
     pub auth_method: &'static str,
-    /// Set by keys that are for models alone.
+    /// Set for keys that may only use models.
     pub models: Option<Arc<ModelRight>>,
 }
 
@@ -41,7 +42,7 @@ pub enum Refused {
     Unknown,
     #[error("these credentials have expired")]
     Expired,
-    /// Known credentials without the right. The text is a sentence for the caller.
+    /// The credentials are known but lack the right. `why` is a sentence for the caller.
     #[error("{why}")]
     Forbidden { why: String },
     #[error("too many requests")]

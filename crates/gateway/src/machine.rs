@@ -1,10 +1,10 @@
-//! The machine that instances run on, as far as the data plane needs it.
+//! The machine that instances run on, as the data plane needs it.
 
 use crate::guard::BoxFuture;
 use std::io;
 use tokio::net::TcpStream;
 
-/// Calls may end in any order and may be repeated.
+/// Calls may complete in any order and may be repeated.
 pub trait Machine: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// Connects to the loopback of an instance.
@@ -12,9 +12,9 @@ pub trait Machine: Send + Sync + 'static {
     /// Freezes all processes of an instance.
     fn pause<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
     fn resume<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
-    /// Hands the guest program of this server to an instance that asked for it.
+    /// Hands this server's guest program to an instance that asked for it.
     fn give_program<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, io::Result<()>>;
-    /// Swaps out the memory of a paused instance. It comes back when it is touched.
+    /// Swaps out the memory of a paused instance. Pages come back when they are touched.
     fn reclaim<'a>(&'a self, instance: &'a str) -> BoxFuture<'a, Result<(), MachineError>>;
 }
 

@@ -2,20 +2,21 @@
 
 use std::net::IpAddr;
 
-/// Which listener a request came in by.
+/// The listener that a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
-    /// The one of the management interface and of the server's own pages.
+    /// The listener for the management interface and the server's own pages.
     Management,
-    /// The one that serves what workspaces serve, and nothing else.
+    /// The listener for what workspaces serve, and nothing else.
     Content,
 }
 
-/// Who sent a request. Whoever accepts connections puts it into the extensions of each request.
+/// Who sent a request. The code that accepts connections puts it into the extensions of each
+/// request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub address: IpAddr,
-    /// It came over TLS.
+    /// Whether it came over TLS.
     pub secure: bool,
     pub site: Site,
 }

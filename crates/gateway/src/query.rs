@@ -1,9 +1,9 @@
-//! Queries as they were sent. Reading and shortening them never re-encodes them.
+//! Reads and shortens queries without ever re-encoding them.
 
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
 
-/// The decoded values of a parameter, without those that are not UTF-8.
+/// Returns the decoded values of a parameter, skipping those that are not UTF-8.
 pub(crate) fn values<'q>(
     query: Option<&'q str>,
     name: &'q str,
@@ -14,7 +14,8 @@ pub(crate) fn values<'q>(
         .filter_map(|(_, value)| percent_decode_str(value).decode_utf8().ok())
 }
 
-/// The query without some parameters. The others stay the same, byte for byte.
+/// Returns the query without the parameters that `drops` names. The others stay the same, byte for
+/// byte.
 pub(crate) fn without<'q>(query: &'q str, drops: impl Fn(&str) -> bool) -> Cow<'q, str> {
     let dropped = |pair: &&str| drops(pair.split_once('=').map_or(*pair, |(key, _)| key));
     if !query.split('&').any(|pair| dropped(&pair)) {

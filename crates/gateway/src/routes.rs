@@ -1,4 +1,4 @@
-//! Which workload answers where, as the data plane was told. Kept in memory only.
+//! The routes that the data plane has been told: which workload answers where. Kept in memory only.
 
 use crate::address::Known;
 use crate::demands::Demands;
@@ -24,7 +24,7 @@ pub struct Routes {
     pub(crate) waiting: WaitQueues,
     /// Replicas that requests want.
     pub(crate) demands: Demands,
-    /// Notified when a preview or a domain changes, or anything is gone.
+    /// Notified when a preview, a domain or a model changes, or when anything is removed.
     access: watch::Sender<()>,
 }
 
@@ -32,14 +32,14 @@ pub struct Routes {
 struct Table {
     resources: HashMap<ResourceId, Resource>,
     workloads: HashMap<KindName, Workloads>,
-    /// Of those whose replicas are chosen among: not of sandboxes.
+    /// Only of workloads with replicas to choose among, so not of sandboxes.
     traffic: HashMap<ResourceId, Arc<Traffic>>,
     preview_labels: HashMap<String, Arc<Preview>>,
     hosts: HashMap<String, AtHost>,
     domains: HashMap<String, Arc<DomainRoute>>,
     /// By workspace, then by name.
     models: HashMap<String, HashMap<String, Arc<Served>>>,
-    /// By their paths, from the names of the workspaces on.
+    /// By path, starting with the workspace's name.
     triggers: HashMap<String, (Arc<WorkloadRoute>, TriggerRoute)>,
 }
 
@@ -58,13 +58,13 @@ enum Resource {
     Model(Arc<Served>),
 }
 
-/// What has a whole host name below a custom domain.
+/// What answers at a full host name below a custom domain.
 enum AtHost {
     Workload(Arc<WorkloadRoute>),
     Preview(Arc<Preview>),
 }
 
-/// A preview, with its headers ready to be set.
+/// A preview, with its headers parsed and ready to set.
 pub(crate) struct Preview {
     pub(crate) route: PreviewRoute,
     pub(crate) request_headers: HeaderMap,
@@ -91,10 +91,10 @@ impl Routes {
             self.demands.forget(id);
         }
         match change {
-            // What is made of it takes a while, so that is done before.
+            // Building a served model takes a while, so it is done before the lock is taken.
             RouteChange::Model(route) => {
                 let served = match self.served(&route.id) {
-                    // Told again: answers that are kept for it count as before.
+                    // Told again without a change: cached answers stay valid for it.
                     Some(served) if served.route == *route => served,
                     before => {
                         let state = before.map(|served| Arc::clone(&served.state));
@@ -116,7 +116,7 @@ impl Routes {
         }
     }
 
-    /// Notified of each change after which a preview may lead elsewhere or nowhere.
+    /// Notified of each change after which an address may lead elsewhere or nowhere.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.access.subscribe()
     }
@@ -137,7 +137,7 @@ impl Routes {
         }
     }
 
-    /// `None`: there is no such model.
+    /// `None` means there is no such model.
     pub(crate) fn model(&self, workspace: &str, name: &str) -> Option<Arc<Served>> {
         self.table.read().models.get(workspace)?.get(name).cloned()
     }
@@ -149,12 +149,13 @@ impl Routes {
         }
     }
 
-    /// `None`: there is no such workload, or nothing to choose among.
+    /// `None` means there is no such workload, or it has no replicas to choose among.
     pub(crate) fn traffic(&self, id: &ResourceId) -> Option<Arc<Traffic>> {
         self.table.read().traffic.get(id).cloned()
     }
 
-    /// A label is looked up whole: only the management side knows where in it the name ends.
+    /// Finds a workload by its whole label: only the management side knows where the name in it
+    /// ends.
     pub(crate) fn workload_by_label(
         &self,
         kind: KindName,
@@ -172,7 +173,7 @@ impl Routes {
         table.hosts.contains_key(host) || table.domain(host).is_some()
     }
 
-    /// The deployment that is called at the path of a trigger, and the trigger.
+    /// Returns the trigger at a path and the deployment that it calls.
     pub(crate) fn trigger(&self, path: &str) -> Option<(Arc<WorkloadRoute>, TriggerRoute)> {
         let table = self.table.read();
         if table.triggers.is_empty() {
@@ -255,14 +256,15 @@ impl Table {
         models.insert(route.name.clone(), served);
     }
 
-    /// What goes on at a deployment outlasts the changes of its route.
+    /// The traffic of a deployment outlasts changes of its route.
     fn begin_traffic(&mut self, route: &WorkloadRoute) {
         if route.port.is_some() && !self.traffic.contains_key(&route.id) {
             self.traffic.insert(route.id.clone(), Arc::new(Traffic::new(route)));
         }
     }
 
-    /// A name that another resource has by now stays with that one.
+    /// Removes a resource. A name or host that another resource has taken by now stays with that
+    /// one.
     fn remove(&mut self, id: &ResourceId) {
         match self.resources.remove(id) {
             None => {}
@@ -309,8 +311,8 @@ impl Table {
         });
     }
 
-    /// The closest domain that the host is below, or that it is, if an application answers for
-    /// that.
+    /// Returns the domain that answers for a host: the one of exactly this name if its fallback is
+    /// an application, else the closest one that the host is below.
     fn domain(&self, host: &str) -> Option<&Arc<DomainRoute>> {
         if self.domains.is_empty() {
             return None;
@@ -329,7 +331,8 @@ impl Table {
                 Resource::Preview(preview) => Some(AtHost::Preview(Arc::clone(preview))),
                 Resource::Workload(_) | Resource::Domain(_) | Resource::Model(_) => None,
             },
-            // By its name: one that is made anew takes the place of the one before.
+            // By name, so that an application that was deleted and created again takes the place of
+            // the old one.
             Fallback::Application { workspace_name, name } => {
                 let applications = self.workloads.get(&KindName::Application)?;
                 let found = applications.names.get(workspace_name)?.get(name)?;
@@ -361,7 +364,7 @@ impl Workloads {
     }
 }
 
-/// From the name of the workspace on.
+/// Returns the path of a trigger, starting with the workspace's name.
 fn trigger_path(route: &WorkloadRoute, trigger: &TriggerRoute) -> String {
     format!("{}/{}", route.workspace_name, trigger.address)
 }
@@ -389,7 +392,7 @@ impl Preview {
         Self { route, request_headers, response_headers }
     }
 
-    /// Whether its headers let pages of other origins use it.
+    /// Returns whether its own headers allow pages of other origins to use it.
     pub(crate) fn answers_preflights(&self) -> bool {
         self.response_headers.keys().any(|name| name.as_str().starts_with("access-control-allow-"))
     }

@@ -8,95 +8,99 @@ use types::edge::WorkloadRoute;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Names of this server, in lower case. Hosts of workloads and previews are below them.
+    /// Names of this server, in lower case. Hosts of workloads and previews are below these.
     pub domains: Vec<String>,
-    /// Where callers reach what workspaces serve: an address with another host or port than the
-    /// server's own pages.
+    /// Base URL at which callers reach what workspaces serve. Its host or port differs from that of
+    /// the server's own pages.
     pub content_url: String,
-    /// Believe the `X-Forwarded-*` headers of requests. Only right behind a proxy that sets them.
+    /// Whether to believe the `X-Forwarded-*` headers of requests. Only right behind a proxy that
+    /// sets them.
     pub trust_forwarded: bool,
-    /// The page that errors link to; their code is the fragment.
+    /// The page that errors link to, with the error's code as the fragment.
     pub docs_url: String,
 
-    /// Requests that may be under way to all workloads, and to those of one workspace. Requests that
-    /// wait, answers that still come and connections that switched their protocol all count.
+    /// How many requests may be under way to all workloads, and to those of one workspace. Waiting
+    /// requests, answers still being sent and connections that switched protocols all count.
     pub open: Limits,
-    /// Of those to one workspace, how many strangers may have.
+    /// Of a workspace's open requests, how many may be strangers' (callers without credentials).
     pub open_public_max: u64,
-    /// Requests that may wait for one workload to start or wake; more are refused.
+    /// How many requests may wait for one workload to start or wake; more are refused.
     pub waiting_max: usize,
-    /// How long one of them waits.
+    /// Longest time that a request waits for that.
     pub wait_timeout: Duration,
 
-    /// While requests wait for a replica, it is asked for again after this long.
+    /// How soon a replica is asked for again while requests wait for it.
     pub demand_repeat: Duration,
-    /// For so long it is kept minute by minute what requests there were. What counts from the
-    /// start on stays for as long as the workload has a route.
+    /// How long the minute-by-minute history of requests is kept. Totals since the start are kept
+    /// for as long as the workload has a route.
     pub request_history: Duration,
-    /// Sessions of MCP servers for which it is remembered which replica has them, in all and of one
+    /// For how many sessions of MCP servers the replica is remembered, in all and for one
     /// workspace.
     pub sessions: Limits,
-    /// Bytes of lists of tools that are kept for when their servers sleep, in all and of one workspace.
+    /// Bytes of tool lists that are kept to answer for sleeping servers, in all and for one
+    /// workspace.
     pub tool_lists: Limits,
-    /// Bytes of one such list; a longer one is not kept.
+    /// Largest tool list that is kept, in bytes.
     pub tool_list_bytes_max: usize,
-    /// Bytes of a request that may be for one; a longer one is passed on unread.
+    /// Largest request that is checked for being a `tools/list`, in bytes; a longer one is passed
+    /// on unread.
     pub tool_list_request_max: u64,
 
-    /// An instance without a visit for this long is paused. `None`: never.
+    /// How long an instance may be without a visit before it is paused. `None` means it never is.
     pub standby_delay: Option<Duration>,
-    /// How long a paused instance keeps its memory. `None`: for ever.
+    /// How long a paused instance keeps its memory. `None` means for ever.
     pub reclaim_delay: Option<Duration>,
-    /// Instances that are asked and paused at the same time.
+    /// How many instances are checked and paused at the same time.
     pub standby_parallel: usize,
     /// How long the guest may take to say whether something must stay awake.
     pub health_timeout: Duration,
-    /// Times in a row that it may fail to say so before the instance is paused all the same.
+    /// How many times in a row it may fail to say so before the instance is paused anyway.
     pub health_misses_max: u32,
-    /// Attempts at waking before waiting requests get an error.
+    /// Attempts to wake an instance before waiting requests get an error.
     pub wake_attempts: u32,
-    /// Between two of them.
+    /// Pause between two of these attempts.
     pub wake_pause: Duration,
 
-    /// Grace period after the start of an instance while its programs may still be starting: a
+    /// Grace period after the start of an instance, while its programs may still be starting. A
     /// request for a port that none of them serves yet waits that long.
     pub launch_grace: Duration,
     /// How long a port of an instance may take to accept a connection.
     pub connect_timeout: Duration,
-    /// A workload that neither takes nor sends a byte for this long is given up.
+    /// How long a workload may neither take nor send a byte before the exchange is given up.
     pub answer_idle: Duration,
     /// The same for agents and MCP servers.
     pub agent_idle: Duration,
-    /// How long an exchange with one of those may take in all.
+    /// Longest time that an exchange with an agent or MCP server may take in all.
     pub agent_time: Duration,
-    /// Bytes of the body of one request. 0: any number.
+    /// Largest body of a request, in bytes. 0 means no limit.
     pub body_max: u64,
-    /// Bytes of the head of an answer.
+    /// Largest head of an answer, in bytes.
     pub head_bytes_max: usize,
 
-    /// Connections to one instance that are kept for the next request, and how long.
+    /// How many connections to one instance are kept for later requests, and for how long.
     pub spare_max: usize,
     pub spare_life: Duration,
 
     /// A socket without traffic for this long no longer keeps its instance awake.
     pub socket_idle: Duration,
-    /// How long one side of a socket may go on after the other has ended, without traffic.
+    /// How long one side of a socket may go on without traffic after the other side has ended.
     pub socket_linger: Duration,
 
     pub models: ModelSettings,
 }
 
-/// What one exchange with a workload may take.
+/// The time limits of one exchange with a workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExchangeLimits {
-    /// Without a byte from either side.
+    /// Longest time without a byte from either side.
     pub(crate) idle: Duration,
-    /// In all.
+    /// Longest time in all.
     pub(crate) time: Option<Duration>,
 }
 
 impl Settings {
-    /// The limits of the kind. What a workload asks for makes them narrower, never wider.
+    /// Returns the limits for the workload's kind. The workload's own timeout can only shorten
+    /// them.
     pub(crate) fn exchange_limits(&self, workload: &WorkloadRoute) -> ExchangeLimits {
         let asked = workload.timeout_s.map(|seconds| Duration::from_secs(seconds.into()));
         match workload.kind {

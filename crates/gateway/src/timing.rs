@@ -1,4 +1,4 @@
-//! Where the time of a request went, for the `Server-Timing` of its answer.
+//! Where the time of a request went, for the `Server-Timing` header of its answer.
 
 use http::HeaderValue;
 use std::fmt::Write;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// Until the workload had an instance: credentials, and waiting for it to start.
+    /// Until the workload had an instance: checking credentials, and waiting for a start.
     pub(crate) queue: Duration,
     pub(crate) wake: Duration,
     pub(crate) connect: Duration,
-    /// From the request to the head of the answer.
+    /// From sending the request to the head of the answer.
     pub(crate) workload: Duration,
 }
 
