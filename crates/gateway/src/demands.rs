@@ -1,6 +1,8 @@
-//! Which replicas are wanted: told to whoever provides them, and told again while requests wait.
+//! Which replicas are wanted: reported to the part that provides them, and again while requests
+//! wait.
 //!
-//! There is one entry for each revision of a workload that wants one, however many requests do.
+//! There is one entry for each revision of a workload that wants a replica, however many requests
+//! want one.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -31,9 +33,9 @@ struct Key {
 #[derive(Default)]
 struct Open {
     waiting: u32,
-    /// Requests under way, when the demand was last made.
+    /// Requests under way when the demand was last added.
     running: u32,
-    /// To be told as soon as somebody asks.
+    /// Whether to report it as soon as somebody asks.
     is_due: bool,
     told: Option<Told>,
 }
@@ -44,7 +46,7 @@ struct Told {
     requests: u32,
 }
 
-/// A request that waits for a replica, until it is dropped.
+/// A request that waits for a replica. The wait ends when this is dropped.
 pub(crate) struct Waiting {
     demands: Demands,
     key: Key,
@@ -57,12 +59,12 @@ impl Waiting {
 }
 
 impl Demands {
-    /// Every replica of the revision has all that it takes; `running` requests are under way.
+    /// Says that every replica of the revision has all the requests it takes, `running` in all.
     pub(crate) fn add(&self, workload: &ResourceId, revision: &str, running: u32) {
         self.note(&Key { workload: workload.clone(), revision: revision.to_owned() }, 0, running);
     }
 
-    /// There is no replica of the revision: this request waits for one.
+    /// Says that the revision has no replica, and that this request waits for one.
     pub(crate) fn wait(&self, workload: &ResourceId, revision: &str) -> Waiting {
         let key = Key { workload: workload.clone(), revision: revision.to_owned() };
         self.note(&key, 1, 0);
@@ -77,7 +79,8 @@ impl Demands {
         };
         open.waiting += waits;
         open.running = running;
-        // What was told a moment ago is told again at once only when it is much more by now.
+        // A demand that was just reported is reported again at once only if it has at least
+        // doubled.
         let is_news = open.told.is_none_or(|told| open.requests() >= told.requests * 2);
         let becomes_due = is_news && !std::mem::replace(&mut open.is_due, true);
         drop(all);
@@ -86,8 +89,8 @@ impl Demands {
         }
     }
 
-    /// Waits until something is wanted. What was told is told again after `repeat`, while requests
-    /// wait for it. Made for one caller at a time.
+    /// Waits until something is wanted. Each demand is reported again after `repeat` while requests
+    /// wait for it. Only one caller at a time may use this.
     pub(crate) async fn next(&self, repeat: Duration) -> Vec<Demand> {
         loop {
             let mut changed = pin!(self.0.changed.notified());
@@ -106,7 +109,7 @@ impl Demands {
         }
     }
 
-    /// What is due, else when to look again.
+    /// Returns the demands that are due, or else when to look again.
     fn take(&self, now: Instant, repeat: Duration) -> (Vec<Demand>, Option<Instant>) {
         let (mut wanted, mut look_again) = (Vec::new(), None::<Instant>);
         self.0.open.lock().retain(|key, open| {
@@ -127,7 +130,7 @@ impl Demands {
         (wanted, look_again)
     }
 
-    /// The workload is no more. Those who still wait for it are about to be told.
+    /// Forgets a workload that is gone. Requests that still wait for it are about to get an error.
     pub(crate) fn forget(&self, workload: &ResourceId) {
         self.0.open.lock().retain(|key, _| key.workload != *workload);
     }
@@ -202,7 +205,7 @@ mod tests {
         let mut said = next(&demands).await;
         said.sort();
         assert_eq!(said, [("a".to_owned(), 21), ("b".to_owned(), 1)]);
-        // Nobody waits: nothing is repeated, nor kept.
+        // Nobody waits: nothing is repeated or kept.
         assert!(says_nothing(&demands).await);
         assert!(demands.0.open.lock().is_empty());
     }

@@ -1,7 +1,7 @@
-//! Requests to deployments: each is given to a replica, and waits where there is none.
+//! Gives each request for a deployment to a replica, and waits where there is none.
 //!
-//! A replica may be gone by the time a request gets there, because its revision was replaced or had
-//! too many. Then another is chosen: as long as nothing was sent, nothing is lost.
+//! A replica may be gone by the time a request gets there, because its revision was replaced or
+//! scaled down. Then another is chosen: as long as nothing was sent, nothing is lost.
 
 use crate::body::Body;
 use crate::choice;
@@ -27,35 +27,35 @@ use tokio::time::Instant;
 use types::edge::{Replica, Serving, Target, WorkloadRoute};
 use types::ids::ResourceId;
 
-/// Said of what became so after the request was let in.
+/// For a workload that began to stand for a sandbox after the request was let in.
 pub(crate) const STANDS_FOR: &str = "stands for a sandbox from now on";
 
 /// A request to a deployment.
 pub(crate) struct Deployed {
     traffic: Arc<Traffic>,
     stay: Stay,
-    /// Where it falls among the weights, once that was asked.
+    /// Where it falls among the weights, once that has been drawn.
     point: Option<u32>,
     /// Replicas that could not be reached.
     tried: Vec<Arc<str>>,
     /// The revision that was chosen last.
     revision: Option<String>,
-    /// It is for the list of tools.
+    /// Set if it is a `tools/list`.
     asks_list: Option<Asked>,
-    /// The session in which it may change what tools there are.
+    /// The session whose tools this request may change.
     changes: Option<SessionId>,
 }
 
 /// Where the session of a request is.
 enum Session<'t> {
-    /// It has none, or one that is not known here.
+    /// It has no session, or one that this server does not know.
     Any,
     At(&'t Target, &'t Replica),
     Lost,
 }
 
 impl Deployed {
-    /// `None`: there is nothing to choose, as for a sandbox.
+    /// `None` means there are no replicas to choose among, as for a sandbox.
     pub(crate) fn of(
         context: &Context,
         head: &Head,
@@ -79,7 +79,7 @@ impl Deployed {
         })))
     }
 
-    /// What keeps the caller with the revision that was chosen.
+    /// Returns the cookie that keeps the caller with the chosen revision.
     pub(crate) fn cookie(&self, to: &Destination, secure: bool) -> Option<HeaderValue> {
         let revision = self.revision.as_deref()?;
         self.stay.cookie(revision, to.workload.sticky_s, to.root.as_deref(), secure)
@@ -98,7 +98,7 @@ impl Deployed {
         choice::target(targets, self.stay.revision.as_deref(), point)
     }
 
-    /// The replica that has the session of the request.
+    /// Finds the replica that has the session of the request.
     fn session<'t>(&self, targets: &'t [Target]) -> Session<'t> {
         let found = self.stay.session.and_then(|session| self.traffic.sessions.find(session));
         let instance = match found {
@@ -113,7 +113,7 @@ impl Deployed {
         bound.map_or(Session::Lost, |(target, replica)| Session::At(target, replica))
     }
 
-    /// Whether it is known which replica has its session, or had it.
+    /// Returns whether the server knows which replica has its session, or had it.
     fn is_in_session(&self) -> bool {
         self.stay.session.is_some_and(|session| self.traffic.sessions.find(session).is_some())
     }
@@ -131,7 +131,7 @@ pub(crate) struct Chooser<'g> {
 }
 
 impl Chooser<'_> {
-    /// Asks a replica, once there is one, and waits for the head of its answer.
+    /// Sends the request to a replica, once there is one, and waits for the head of the answer.
     pub(crate) async fn ask(
         &self,
         deployed: &mut Deployed,
@@ -162,7 +162,7 @@ impl Chooser<'_> {
                 !in_session && Instant::now() < until && self.may_try_another(deployed, to, &turn);
             match unsent {
                 Some(unsent) if again => ask = *unsent,
-                // Nothing of it was done, and nobody else could.
+                // The replica did nothing with it, and no other replica knows the session.
                 Some(_) if in_session && self.has_ended(&turn, &why) => {
                     return Err(Problem::SessionLost);
                 }
@@ -171,7 +171,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// `None`: the replica is gone, or about to go.
+    /// Visits the chosen replica. `None` means that it is gone, or about to go.
     async fn enter(
         &self,
         deployed: &mut Deployed,
@@ -180,8 +180,8 @@ impl Chooser<'_> {
         until: Instant,
     ) -> Result<Option<Visit>, Problem> {
         match self.standby.enter_known(&turn.instance, until).await {
-            // Whoever retires a replica takes it from the route first and then looks whether it has
-            // requests. So a visit that finds it in the route is one that will be seen.
+            // Retiring a replica first takes it from the route and then checks for requests. So if
+            // the replica is still in the route now, our visit will be seen.
             Ok(visit) if self.is_served_by(workload, &turn.instance) => return Ok(Some(visit)),
             Ok(_) => {}
             Err(EnterError::Gone) => deployed.tried.push(Arc::clone(&turn.instance)),
@@ -218,7 +218,7 @@ impl Chooser<'_> {
             Some(turn) => turn,
             None => {
                 let limit = Limit { waiting: settings.waiting_max, until };
-                // Boxed, so that requests that need not wait carry no queue with them.
+                // Boxed, so that requests that need not wait do not carry the queue's state.
                 let answer = Box::pin(routes.waiting.wait(workload.id.as_str(), limit, look)).await;
                 answer.unwrap_or_else(|error| Err(Problem::NotReady(error.into())))
             }
@@ -228,7 +228,7 @@ impl Chooser<'_> {
         Ok(turn)
     }
 
-    /// `None`: there will be a replica; `waiting` asks for it.
+    /// Chooses a replica. `None` means there will be one; `waiting` asks for it.
     fn choose(
         &self,
         deployed: &mut Deployed,
@@ -255,7 +255,7 @@ impl Chooser<'_> {
                 let taken = deployed.traffic.take(&target.revision, std::iter::once(replica));
                 return taken.map(|(turn, _)| Ok(turn));
             }
-            // Nobody else knows the session, and its replica takes no requests.
+            // No other replica knows the session, and this one takes no requests.
             Session::At(..) | Session::Lost => return Some(Err(Problem::SessionLost)),
         }
         let target = deployed.target(targets)?;
@@ -277,8 +277,8 @@ impl Chooser<'_> {
         None
     }
 
-    /// Whether a request that a replica did not take may be taken by another: there is one, or the
-    /// replica is gone, so that there will be.
+    /// Returns whether another replica may take a request that this one did not take: there is
+    /// another, or this one is gone, so that it will be replaced.
     fn may_try_another(&self, deployed: &mut Deployed, to: &Destination, turn: &Turn) -> bool {
         if self.standby.look(&turn.instance).is_none() {
             return true;
@@ -291,8 +291,8 @@ impl Chooser<'_> {
         })
     }
 
-    /// The answer to a request with this body, if it is for the list of tools and a server that sleeps
-    /// has answered it before. It sleeps on.
+    /// Answers the request with this body if it is a `tools/list` that a sleeping server has
+    /// answered before. The server sleeps on.
     pub(crate) fn listed<B>(
         &self,
         deployed: &mut Deployed,
@@ -335,7 +335,7 @@ impl Chooser<'_> {
         Some(found)
     }
 
-    /// Has the answer copied, if it is for the list of tools.
+    /// Has the answer copied, if it is one to `tools/list`.
     fn note_list(
         &self,
         deployed: &mut Deployed,
@@ -357,12 +357,13 @@ impl Chooser<'_> {
         }
     }
 
-    /// Whether a replica that took no connection has ended, or its program has.
+    /// Returns whether a replica that took no connection has ended, or its program has.
     fn has_ended(&self, turn: &Turn, why: &Unanswered) -> bool {
         matches!(why, Unanswered::NotListening(_)) || self.standby.look(&turn.instance).is_none()
     }
 
-    /// Remembers which replica has the session that an answer opens, and forgets one that has ended.
+    /// Remembers which replica has the session that an answer opens, and forgets a session that has
+    /// ended.
     fn note_session(&self, deployed: &Deployed, to: &Destination, turn: &Turn, answer: &Answer) {
         let (Answer::Whole(response) | Answer::Switched { response, .. }) = answer;
         let WorkloadRoute { kind, workspace_name, .. } = &*to.workload;

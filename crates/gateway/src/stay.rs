@@ -1,4 +1,4 @@
-//! What of a request says where its caller was before: the cookie of a sticky caller, the
+//! Reads from a request where its caller was before: the cookie of a sticky caller, the
 //! conversation, the session of an MCP server.
 
 use crate::choice;
@@ -16,9 +16,9 @@ const COOKIE_NAMES: [&str; 2] = ["__Host-holm_revision", "holm_revision"];
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stay {
     pub(crate) session: Option<SessionId>,
-    /// The request ends its session.
+    /// Whether the request ends its session.
     pub(crate) ends_session: bool,
-    /// The revision that its cookie names, whether it serves or not.
+    /// The revision that its cookie names, whether it still serves or not.
     pub(crate) revision: Option<String>,
     /// Where its conversation falls among the weights.
     pub(crate) thread: Option<u32>,
@@ -42,7 +42,8 @@ impl Stay {
         }
     }
 
-    /// The cookie that keeps the caller with a revision, unless something else does already.
+    /// Returns the cookie that keeps the caller with a revision, unless something else does so
+    /// already.
     pub(crate) fn cookie(
         &self,
         revision: &str,
@@ -64,7 +65,7 @@ impl Stay {
     }
 }
 
-/// The session that a message to or from a workload names. Only MCP servers have any.
+/// Returns the session that a message to or from a workload names. Only MCP servers have sessions.
 pub(crate) fn session(headers: &HeaderMap, kind: KindName) -> Option<SessionId> {
     if kind != KindName::Function {
         return None;

@@ -1,5 +1,5 @@
-//! What goes on at a deployment: which replica has how many requests, whose turn is next, and what
-//! there was.
+//! The traffic of a deployment: which replica has how many requests, whose turn is next, and
+//! statistics of past requests.
 
 use crate::choice;
 use crate::sessions::{SessionId, Sessions};
@@ -14,7 +14,7 @@ use types::edge::{Replica, Serving, Target, WorkloadRoute};
 /// Lasts as long as the workload has a route.
 pub(crate) struct Traffic {
     turns: AtomicU32,
-    /// Requests by the instance that has them. Those that have none are not in it.
+    /// Number of requests by instance. Instances without requests are not in the map.
     requests: Mutex<HashMap<Arc<str>, u32>>,
     pub(crate) sessions: Sessions,
     pub(crate) tool_lists: Lists,
@@ -22,12 +22,12 @@ pub(crate) struct Traffic {
     following: Mutex<()>,
 }
 
-/// A request that was given to a replica, until the exchange is over.
+/// A request that was given to a replica. Counts until the exchange is over.
 pub(crate) struct Turn {
     traffic: Arc<Traffic>,
     pub(crate) instance: Arc<str>,
     pub(crate) revision: String,
-    /// The session in which it may change what tools there are.
+    /// The session whose tools this request may change.
     pub(crate) changes: Option<SessionId>,
 }
 
@@ -43,8 +43,8 @@ impl Traffic {
         }
     }
 
-    /// Forgets what was of revisions and replicas that the route does not have any more. Whoever
-    /// comes last reads the last route, in whatever order changes were told.
+    /// Forgets revisions and replicas that the route no longer has. The route is read under the
+    /// lock, so that the last caller applies the latest route, in whatever order changes arrive.
     pub(crate) fn follow(&self, route: impl FnOnce() -> Option<Arc<WorkloadRoute>>) {
         let _following = self.following.lock();
         let Some(route) = route() else { return };
@@ -59,12 +59,12 @@ impl Traffic {
         self.sessions.keep(|instance| instances.contains(instance));
     }
 
-    /// Where the next request falls among the weights.
+    /// Returns where the next request falls among the weights.
     pub(crate) fn next_point(&self) -> u32 {
         choice::point_of_turn(self.turns.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Gives a request to the replica that has the fewest, and says how many it had before.
+    /// Gives a request to the replica that has the fewest, and returns how many it had before.
     pub(crate) fn take<'t>(
         self: &Arc<Self>,
         revision: &str,
@@ -83,7 +83,7 @@ impl Traffic {
         Some((turn, before))
     }
 
-    /// Requests that all replicas of a target have.
+    /// Returns how many requests all replicas of a target have.
     pub(crate) fn requests(&self, target: &Target) -> u32 {
         let requests = self.requests.lock();
         target.replicas.iter().filter_map(|replica| requests.get(&*replica.instance)).sum()
