@@ -1,4 +1,4 @@
-//! Calls of the server itself into an instance, such as those of schedules.
+//! Calls that the server itself makes into an instance, such as those of schedules.
 
 use crate::body::Body;
 use crate::deployment::Deployed;
@@ -36,7 +36,7 @@ pub enum CallError {
 }
 
 impl Inner {
-    /// As [`Gateway::call`](crate::Gateway::call).
+    /// Implements [`Gateway::call`](crate::Gateway::call).
     pub(crate) async fn call(
         &self,
         workload: &ResourceId,
@@ -63,7 +63,7 @@ impl Inner {
         let answer = self.ask_deployment(&mut deployed, &to, ask, began, &mut timing).await;
         let status = answer.as_ref().map_or_else(Problem::status, |(answer, _)| answer.status());
         deployed.record(&self.context, began.elapsed(), status);
-        // The turn keeps the replica until all of its answer is there.
+        // The turn holds the replica until the whole answer is there.
         let (answer, _turn) = answer.map_err(refused)?;
         match answer {
             Answer::Whole(response) => read(response, body_max).await,
@@ -71,7 +71,7 @@ impl Inner {
         }
     }
 
-    /// Where a call goes. Only path and query of its address count.
+    /// Returns where a call goes. Only the path and query of its URI matter.
     fn called(&self, workload: &ResourceId, head: &Head) -> Result<Destination, CallError> {
         let refused = |problem: Problem| CallError::Refused(problem.to_string());
         let route = self.context.routes.workload_by_id(workload);
@@ -91,7 +91,7 @@ impl Inner {
     }
 }
 
-/// Keeps of a caller's headers what a workload gets of any caller.
+/// Reduces the headers to those that a workload gets from any caller.
 fn clean(all: &mut HeaderMap) {
     headers::remove_hop(all);
     headers::remove_ours(all, None);
@@ -110,7 +110,7 @@ fn asked(head: Head, to: &Destination, body: Bytes) -> Request<RequestBody> {
     request
 }
 
-/// Reads an answer to its end, and keeps as much of it as there is room for.
+/// Reads an answer to its end, and keeps the first `body_max` bytes of it.
 async fn read(
     response: Response<Body>,
     body_max: usize,
@@ -128,10 +128,10 @@ async fn read(
 }
 
 impl Standby {
-    /// A guest that is asked to upgrade itself may want the program of this server: its answer says
-    /// so. The answer goes to the caller after the program has been handed over, so that the
-    /// instance stays awake meanwhile. Without the program the guest gives up by itself, and says
-    /// so when its health is asked for.
+    /// Hands over the guest program of this server if the answer of a guest that was asked to
+    /// upgrade itself says that it wants it. The answer goes to the caller only afterwards, so that
+    /// the instance stays awake meanwhile. A guest that does not get the program gives up by
+    /// itself, and reports that when its health is asked for.
     pub(crate) async fn give_wanted_program(&self, instance: &str, answer: &mut HeaderMap) {
         let wanted = answer.remove(WANTS_HEADER);
         if wanted.is_none_or(|wanted| wanted != WANTS_PROGRAM) {
@@ -149,8 +149,8 @@ impl Standby {
         }
     }
 
-    /// Asks the guest of an instance, which is woken for it as for any visit. Only path and query of
-    /// the URI count.
+    /// Sends a request to the guest of an instance, which is woken as for any visit. Only the path
+    /// and query of the URI matter.
     pub async fn call(
         &self,
         instance: &str,

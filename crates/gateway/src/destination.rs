@@ -1,5 +1,4 @@
-//! Where an admitted request goes: decided once, from what was sent, before anything of it is
-//! changed.
+//! Decides where an admitted request goes: once, from what was sent, before any of it is changed.
 
 use crate::address::{self, Address, BadAddress, Endpoint};
 use crate::body::Body;
@@ -23,7 +22,7 @@ use types::edge::{DomainRoute, Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
 use types::{KindName, hosts};
 
-/// A preview of this port is the guest itself, as one of `GUEST_PORT` is.
+/// A preview of this port leads to the guest itself, like one of `GUEST_PORT`.
 const WHOLE_WORKLOAD_PORT: u16 = 443;
 const FROM_ELSEWHERE: &str = "a page of another origin asks: the cookie of the preview does not count for it, its token does";
 const BY_PREVIEW_TOKEN: &str = "preview_token";
@@ -34,32 +33,32 @@ pub(crate) struct Destination {
     pub(crate) target: PathAndQuery,
     pub(crate) pass: Pass,
     pub(crate) preview: Option<Arc<Preview>>,
-    /// The path below which it answers, where it shares an origin with others.
+    /// The path below which the workload answers, if it shares its origin with others.
     pub(crate) root: Option<String>,
     pub(crate) fallback: Option<Fallback>,
 }
 
-/// That a domain leads here because nothing else has the host.
+/// Says that a custom domain leads here because nothing else has the host.
 pub(crate) struct Fallback {
     pub(crate) domain: Arc<DomainRoute>,
-    /// What the domain's user knows the preview or the application by.
+    /// The name by which the domain's owner knows the preview or application.
     pub(crate) name: String,
 }
 
-/// How the request came in.
+/// How the request was let in.
 #[derive(Default)]
 pub(crate) struct Pass {
     pub(crate) caller: Option<Caller>,
     pub(crate) auth_method: Option<&'static str>,
-    /// `Authorization` held our credentials.
+    /// Whether `Authorization` held our credentials, and so must not be passed on.
     pub(crate) strips_authorization: bool,
-    /// `?token=` held them.
+    /// Whether `?token=` held them.
     strips_query: bool,
     pub(crate) cookie: Option<HeaderValue>,
 }
 
 impl Pass {
-    /// Whether the caller has shown nothing, at what is open to everybody.
+    /// Returns whether the caller showed no credentials, at something that is open to everybody.
     pub(crate) fn is_stranger(&self) -> bool {
         self.caller.is_none() && self.auth_method.is_none()
     }
@@ -79,7 +78,7 @@ impl Decision {
     }
 }
 
-/// `address` was parsed from `head`.
+/// Decides on a request. `address` must have been parsed from `head`.
 pub(crate) async fn decide(
     context: &Context,
     head: &Parts,
@@ -129,13 +128,13 @@ pub(crate) async fn decide(
             by_preview_label(context, head, (label, rest), (root, origin), peer).await
         }
         Endpoint::Host(host) => by_own_host(context, head, (host, rest), origin, peer).await,
-        // Nothing runs behind it: see `models`.
+        // No instance runs behind a model: see `models`.
         Endpoint::Model { .. } => Err(Problem::NoRoute),
     }
 }
 
-/// What a sandbox says to browsers that ask whether a page of another origin may call it. They ask
-/// without credentials, so it is said of all names alike, and wakes nothing.
+/// Answers a browser that asks whether a page of another origin may call a sandbox. Browsers ask
+/// without credentials, so the answer is the same for every name, and it wakes nothing.
 fn may_be_called(head: &Parts, endpoint: &Endpoint) -> Option<Response<Body>> {
     let is_sandbox = matches!(
         endpoint,
@@ -171,7 +170,7 @@ async fn by_preview_label(
         return answer.map(Decision::Respond).ok_or(Problem::NoRoute);
     }
     let preview = context.routes.preview(label).ok_or(Problem::NoRoute)?;
-    // Over TLS there would have to be a certificate for that host.
+    // With TLS that host would need a certificate.
     let may_redirect = origin == Origin::Shared && !peer.secure;
     let to_own_host = || preview::to_own_host(head, &format!("{label}.preview"), rest);
     if let Some(answer) = may_redirect.then(to_own_host).flatten() {
@@ -181,7 +180,7 @@ async fn by_preview_label(
     to_preview(context, head, rest, opened).await
 }
 
-/// A host below somebody's own domain.
+/// Decides on a request to a host below a custom domain.
 async fn by_own_host(
     context: &Context,
     head: &Parts,
@@ -211,7 +210,7 @@ async fn by_own_host(
     to_preview(context, head, rest, opened).await
 }
 
-/// Whether a request may call the trigger at a path.
+/// Returns whether a request may call the trigger at a path.
 pub(crate) async fn may_trigger<B>(context: &Context, request: &Request<B>, path: &str) -> bool {
     let Some((workload, trigger)) = context.routes.trigger(path) else { return false };
     if trigger.public || is_public(&workload) {
@@ -230,7 +229,7 @@ fn to_workload(
     (workload, pass): (Arc<WorkloadRoute>, Pass),
 ) -> Result<Decision, Problem> {
     let (port, rest) = match workload.port {
-        // The whole path is its program's.
+        // The program gets the whole path.
         Some(port) => (port, rest),
         None => address::port_of(rest, GUEST_PORT)?,
     };
@@ -240,7 +239,7 @@ fn to_workload(
     Ok(Decision::Forward(Destination { workload, port, target, pass, preview, root, fallback }))
 }
 
-/// The sandbox that a workload stands for, else the workload itself.
+/// Returns the sandbox that a workload stands for, or else the workload itself.
 fn standing_for(
     routes: &Routes,
     workload: Arc<WorkloadRoute>,
@@ -253,18 +252,19 @@ fn standing_for(
     })
 }
 
-/// What stands in front of `rest`, which is an end of the path.
+/// Returns the part of the path before `rest`, which must be the end of the path.
 fn root(head: &Parts, rest: &str, origin: Origin) -> Option<String> {
     let path = head.uri.path();
     (origin == Origin::Shared).then(|| path[..path.len() - rest.len()].to_owned())
 }
 
-/// Whether everybody may use it. `Authorization` is for its program then.
+/// Returns whether everybody may use it. If so, `Authorization` is meant for its program.
 fn is_public(workload: &WorkloadRoute) -> bool {
     workload.public || workload.kind == KindName::Application
 }
 
-/// Redirects what came by the path of a label to where it belongs, if that is not here.
+/// Redirects a request by the path of a label to the place where it is answered, if that is not
+/// here.
 fn elsewhere(
     context: &Context,
     head: &Parts,
@@ -278,14 +278,14 @@ fn elsewhere(
             let url = hosts::findable_url(&context.settings.content_url, &front);
             preview::to_content(head, &url, rest).map(Some).ok_or(Problem::NoRoute)
         }
-        // Over TLS there would have to be a certificate for that host.
+        // With TLS that host would need a certificate.
         Site::Content if peer.secure => Ok(None),
         Site::Content => Ok(preview::to_own_host(head, &front, rest)),
     }
 }
 
-/// A stranger must not learn from the answer whether there is such a workload: refused and missing
-/// read the same.
+/// Admits a request by label. A stranger must not learn from the answer whether the workload
+/// exists, so being refused and being missing look the same.
 async fn by_label(
     context: &Context,
     head: &Parts,
@@ -295,7 +295,7 @@ async fn by_label(
 ) -> Result<(Arc<WorkloadRoute>, Pass), Problem> {
     match found {
         Some(route) if is_public(&route) => return Ok((route, Pass::default())),
-        // All of them are public.
+        // All applications are public.
         None if kind == KindName::Application => return Err(Problem::NoWorkload),
         _ => {}
     }
@@ -357,7 +357,7 @@ async fn to_preview(
             .map(Decision::Respond)
             .ok_or(Problem::BadAddress(BadAddress::Path));
     }
-    // A preview of one port takes the whole path: no spelling of it leads to another port.
+    // A preview of one port takes the whole path, so no spelling of the path leads to another port.
     let (port, rest) = match (workload.port, preview.route.port) {
         (Some(port), _) => (port, rest),
         (None, WHOLE_WORKLOAD_PORT | GUEST_PORT) => address::port_of(rest, GUEST_PORT)?,
@@ -398,8 +398,8 @@ async fn open(
     }
 }
 
-/// What is asked of the workload: the rest of the path as it was sent, and the query without our
-/// own parameters.
+/// Returns what is requested of the workload: the rest of the path as it was sent, and the query
+/// without our own parameters.
 fn target(head: &Parts, rest: &str, pass: &Pass) -> Result<PathAndQuery, Problem> {
     let ours = |name: &str| {
         name == preview::TOKEN_PARAMETER

@@ -9,14 +9,14 @@ use hyper::body::Incoming;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two looks whether a port is served by now.
+/// Pause between two attempts to connect to a port that is not served yet.
 const LISTEN_PAUSE: Duration = Duration::from_millis(20);
 
-/// What is asked of an instance.
+/// A request for an instance.
 pub(crate) struct Ask {
     pub(crate) port: u16,
     pub(crate) request: Request<RequestBody>,
-    /// When the body was last read, if there is one.
+    /// When a part of the body was last read, if there is a body.
     pub(crate) last_sent: Option<LastSent>,
     /// An exchange in which neither side sends anything for this long is given up.
     pub(crate) idle: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Ask {
 /// Why there is no answer.
 pub(crate) struct Failed {
     pub(crate) why: Unanswered,
-    /// Nothing of it was sent: another instance may be asked.
+    /// The request, if nothing of it was sent: another instance may be asked.
     pub(crate) unsent: Option<Box<Ask>>,
 }
 
@@ -52,8 +52,8 @@ impl Answer {
     }
 }
 
-/// Sends the request to a port of the visited instance. A connection that was spare may turn out to
-/// be closed: then, and only then, the request is sent once more, if it cannot have had an effect.
+/// Sends the request to a port of the visited instance. A spare connection may turn out to be
+/// closed. Then, and only then, the request is sent once more, if it cannot have had an effect.
 pub(crate) async fn exchange(
     visit: Visit,
     ask: Ask,
@@ -118,7 +118,7 @@ fn answer(response: Response<Incoming>, wire: Box<Wire>, port: u16, visit: Visit
     Answer::Whole(Response::from_parts(head, body))
 }
 
-/// The same request once more, if sending it twice does what sending it once does.
+/// Returns a copy of the request, if sending it twice does the same as sending it once.
 fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     if !request.method().is_idempotent() || !request.body().is_empty() {
         return None;
@@ -130,7 +130,8 @@ fn repeatable(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
     Some(again)
 }
 
-/// As `connect`, but the programs of a young instance may not serve the port yet.
+/// Connects like `wire::connect`, but retries while the programs of a young instance may not serve
+/// the port yet.
 async fn connect_when_started(visit: &Visit, port: u16) -> Result<Box<Wire>, Unanswered> {
     let inner = visit.inner();
     let until = visit.since() + inner.settings.launch_grace;

@@ -1,4 +1,4 @@
-//! What an exchange holds until its answer is over or its socket has ended.
+//! What an exchange holds until its answer is complete or its socket has ended.
 
 use crate::guard::BoxFuture;
 use crate::traffic::Turn;
@@ -9,17 +9,18 @@ use tokio::time::Sleep;
 
 pub(crate) struct Hold {
     pub(crate) right: Right,
-    /// When the exchange has lasted for as long as one may.
+    /// Fires when the exchange has taken as long as one may.
     pub(crate) time: Option<Pin<Box<Sleep>>>,
-    /// The connection that the request came on. Its listener does not know that a socket goes on.
+    /// The connection that the request came on, kept busy: its listener cannot see that a socket is
+    /// still in use.
     pub(crate) busy: Option<Busy>,
-    /// At the replica that it was given to.
+    /// The turn at the replica that the request was given to.
     pub(crate) turn: Option<Turn>,
     pub(crate) _permit: Permit<String>,
     pub(crate) _of_stranger: Option<Permit<String>>,
 }
 
-/// Why an exchange must end before it is over.
+/// Why an exchange must end early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Revoked,
@@ -42,7 +43,7 @@ impl Hold {
         std::future::poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    /// As [`end`](Self::end), or until the connection has to close.
+    /// Waits like [`end`](Self::end), or until the connection has to close.
     pub(crate) async fn ends(&mut self) {
         let connection = self.busy.as_ref().map(|busy| busy.connection().clone());
         let closing = async {
@@ -58,7 +59,7 @@ impl Hold {
     }
 }
 
-/// The right to an exchange, for as long as it lasts.
+/// The right to an exchange. Pending for as long as the right lasts.
 pub(crate) struct Right(Option<BoxFuture<'static, ()>>);
 
 impl Right {

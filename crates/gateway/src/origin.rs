@@ -1,10 +1,10 @@
-//! Whose origin a browser takes an answer for. Decided here and nowhere else, for workloads of any
-//! kind and for previews.
+//! Decides which origin a browser takes an answer to be from. This is the only place that does, for
+//! workloads of every kind and for previews.
 //!
 //! What workspaces serve never shares an origin with the server's own pages. It answers at a host
 //! of its own, or by path at the listener for content. What answers by path beside the management
-//! interface does so in documents without an origin. Workspaces share those paths
-//! with each other as well, so such a document is confined either way.
+//! interface is served as documents without an origin. Workspaces share those paths with each other
+//! too, so such a document is confined at either listener.
 
 use crate::address::Endpoint;
 use crate::headers;
@@ -21,7 +21,7 @@ pub(crate) enum Origin {
     OwnHost,
     /// The origin that everything by path at this listener shares.
     Shared,
-    /// Not here, where a browser would take it for one of the server's own pages.
+    /// Must not be answered here, where a browser would take it for one of the server's own pages.
     Elsewhere,
 }
 
@@ -56,7 +56,7 @@ static ORIGIN_WIDE: [HeaderName; 6] = [
     HeaderName::from_static("set-login"),
 ];
 
-/// Keeps the answer of a workload from acting for more than its own origin.
+/// Keeps the answer of a workload from affecting more than its own origin.
 pub(crate) fn confine(all: &mut HeaderMap, is_shared: bool) {
     // It would also clear the cookies of the server's own name, which this host is below.
     all.remove(CLEAR_SITE_DATA);
