@@ -1,12 +1,13 @@
-//! Cookies on their way through. The server's own never reach a workload and are never set by one,
-//! and what a workload sets applies only where it answers.
+//! Filters cookies on their way through. The server's own cookies never reach a workload and are
+//! never set by one, and a workload's cookies apply only where it answers.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 use types::browser::{COOKIE_PREFIX, is_own_cookie};
 
-/// Removes the server's own cookies, and joins fields that HTTP/2 may split but HTTP/1.1 must not.
+/// Removes the server's own cookies, and joins the fields into one: HTTP/2 may split them, but
+/// HTTP/1.1 must not.
 pub(crate) fn to_workload(headers: &mut HeaderMap) {
     let all: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
     let may_hold_own = |value: &&[u8]| {
@@ -28,7 +29,7 @@ pub(crate) fn to_workload(headers: &mut HeaderMap) {
     }
 }
 
-/// The decoded values of cookies of these names, without those that are not UTF-8.
+/// Returns the decoded values of cookies with these names, skipping those that are not UTF-8.
 pub(crate) fn values<'r>(
     headers: &'r HeaderMap,
     names: &'r [&str],
@@ -46,7 +47,8 @@ fn name(cookie: &[u8]) -> &[u8] {
     cookie.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
 
-/// `root` is the path below which the workload answers, where it has no host of its own.
+/// Narrows the cookies that a workload sets. `root` is the path below which it answers if it has no
+/// host of its own.
 pub(crate) fn from_workload(headers: &mut HeaderMap, root: Option<&str>) {
     if !headers.contains_key(SET_COOKIE) {
         return;
@@ -59,8 +61,8 @@ pub(crate) fn from_workload(headers: &mut HeaderMap, root: Option<&str>) {
     }
 }
 
-/// Restricts a cookie to its own host, and on a shared host to its own path. `None`: it must not be
-/// set.
+/// Restricts a cookie to its own host, and on a shared host to its own path. `None` means it must
+/// not be set.
 fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     let mut parts = set.as_bytes().split(|byte| *byte == b';');
     let pair = parts.next()?;
@@ -89,7 +91,7 @@ fn narrowed(set: &HeaderValue, root: Option<&str>) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&text).ok()
 }
 
-/// The path that the workload means, as the browser sees it.
+/// Returns the path that the workload means, as the browser sees it.
 fn below(root: &[u8], path: &[u8]) -> Vec<u8> {
     let is_below =
         path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));

@@ -1,4 +1,4 @@
-//! Header fields that the data plane reads, sets or removes.
+//! The header fields that the data plane reads, sets or removes.
 
 use crate::peer::Peer;
 use http::header::{self, HeaderName, HeaderValue};
@@ -48,11 +48,11 @@ static OURS: [HeaderName; 9] = [
     FALLBACK_DOMAIN,
 ];
 
-/// What this edge tells of the caller, unless a trusted proxy has done so.
+/// Says who the caller is. Set by this edge, unless a trusted proxy has done so.
 static FORWARDED: [HeaderName; 4] =
     [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
 
-/// Headers of a single connection.
+/// Headers that apply to a single connection.
 static HOP: [HeaderName; 8] = [
     header::CONNECTION,
     KEEP_ALIVE,
@@ -64,7 +64,8 @@ static HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// The headers of a preview, without those that would change where a message ends or who sent it.
+/// Returns the headers of a preview, leaving out those that would change where a message ends or
+/// who appears to have sent it.
 pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in wanted {
@@ -86,8 +87,8 @@ pub(crate) fn set_all(headers: &mut HeaderMap, wanted: &HeaderMap) {
     }
 }
 
-/// Removes all of `names`. Most messages have none of them, which one look at the few headers that
-/// are there finds out.
+/// Removes all of `names`. Most messages have none of them, which one pass over their few headers
+/// tells.
 pub(crate) fn remove_any(headers: &mut HeaderMap, names: &[HeaderName]) {
     if headers.keys().any(|name| names.contains(name)) {
         for name in names {
@@ -96,16 +97,16 @@ pub(crate) fn remove_any(headers: &mut HeaderMap, names: &[HeaderName]) {
     }
 }
 
-/// Whether servers that pass headers on as variables give both the same name, as CGI does with `a_b`
-/// and `a-b`.
+/// Returns whether servers that pass headers on as variables give both the same name, as CGI does
+/// for `a_b` and `a-b`.
 fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
     let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
     a.as_str().len() == b.as_str().len()
         && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
 }
 
-/// Removes what only this edge may send, and what a workload could mistake for it. `preview` is what
-/// will be set later.
+/// Removes the headers that only this edge may send, and any that a workload could mistake for
+/// them. `preview` holds the headers that will be set later.
 pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
     remove_any(headers, &OURS);
     let said_here = |name: &HeaderName| {
@@ -122,7 +123,7 @@ pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) 
     }
 }
 
-/// Whether no preview may set it, in any spelling.
+/// Returns whether no preview may set it, in any spelling.
 fn is_reserved(name: &HeaderName) -> bool {
     HOP.iter()
         .chain(&OURS)
@@ -130,8 +131,8 @@ fn is_reserved(name: &HeaderName) -> bool {
         .any(|reserved| are_one(name, reserved))
 }
 
-/// The protocol that a client wants to switch to. `h2c` would let later requests on the connection
-/// pass unchecked.
+/// Returns the protocol that a client wants to switch to. `h2c` is refused, because it would let
+/// later requests on the connection pass unchecked.
 pub(crate) fn upgrade(headers: &HeaderMap, version: Version) -> Option<HeaderValue> {
     let asked = version == Version::HTTP_11 && lists(headers, &header::CONNECTION, "upgrade");
     let protocol = headers.get(header::UPGRADE).filter(|_| asked)?;
@@ -153,7 +154,7 @@ fn lists(headers: &HeaderMap, name: &HeaderName, wanted: &str) -> bool {
 }
 
 /// Removes the headers of a single connection, and those that `Connection` names. `TE: trailers` is
-/// kept, as trailers do pass.
+/// kept, because trailers are passed on.
 pub(crate) fn remove_hop(headers: &mut HeaderMap) {
     let trailers = headers.contains_key(header::TE) && lists(headers, &header::TE, "trailers");
     if headers.contains_key(header::CONNECTION) {
@@ -197,7 +198,7 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bo
     headers.append(FORWARDED_FOR, ascii(&peer.address.to_string()));
 }
 
-/// The value of a text of the server's own making.
+/// Turns text that the server itself made into a header value.
 #[expect(clippy::expect_used, reason = "such texts are printable ASCII")]
 pub(crate) fn ascii(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("printable ASCII is a header value")

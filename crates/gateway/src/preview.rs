@@ -17,7 +17,7 @@ use types::browser::Fetch;
 use types::edge::{Opens, TokenRoute};
 
 pub(crate) const TOKEN_PARAMETER: &str = "bl_preview_token";
-/// Browsers set it to what a request is for. Scripts of a page cannot.
+/// Browsers set this to the kind of request; scripts of a page cannot.
 const FETCH_MODE: &str = "sec-fetch-mode";
 /// Browsers accept the first only over a secure connection and only from the host itself.
 const COOKIE_NAMES: [&str; 2] = ["__Host-holm_preview", "holm_preview"];
@@ -33,7 +33,7 @@ pub(crate) enum Key {
     Kept,
     /// In a cookie, but a page of another origin made the browser send it.
     FromElsewhere,
-    /// In the query: what the page loads next will come without it.
+    /// In the query. What the page loads next will not have it there.
     InQuery {
         token: String,
     },
@@ -70,12 +70,13 @@ pub(crate) fn key(head: &Parts, tokens: &[TokenRoute], now: Timestamp) -> Key {
     }
 }
 
-/// What the browser tells about the request.
+/// Returns what the browser says about the request.
 pub(crate) fn fetch(head: &Parts) -> Fetch<'_> {
     Fetch::of(head.method.as_str(), |name| head.headers.get(name)?.to_str().ok())
 }
 
-/// Whether a page of another origin made the browser ask, and could use the answer.
+/// Returns whether a page of another origin made the browser send the request, and could use the
+/// answer.
 fn is_from_elsewhere(head: &Parts) -> bool {
     let fetch = fetch(head);
     let header = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
@@ -83,9 +84,9 @@ fn is_from_elsewhere(head: &Parts) -> bool {
     fetch.is_from_elsewhere(|host| host.eq_ignore_ascii_case(own)) && !fetch.opens_page()
 }
 
-/// Keeps a browser signed in, so that whatever the page loads carries the token. It is sent for the
-/// preview's own pages only. In a frame of another site, which needs a secure connection, it is
-/// partitioned by that site.
+/// Returns the cookie that keeps a browser signed in, so that everything the page loads carries the
+/// token. It is sent only to the preview's own pages. In a frame of another site, which needs a
+/// secure connection, it is partitioned by that site.
 pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Option<HeaderValue> {
     let site = match (secure, fetch(head).is_framed()) {
         (true, true) => "SameSite=None; Partitioned; Secure",
@@ -97,7 +98,7 @@ pub(crate) fn cookie(head: &Parts, token: &str, root: &str, secure: bool) -> Opt
     HeaderValue::try_from(format!("{name}={value}; Path={root}; HttpOnly; {site}")).ok()
 }
 
-/// Removes the token of the preview from the address of the page that asks.
+/// Removes the preview's token from the `Referer` header.
 pub(crate) fn clean_referer(headers: &mut HeaderMap) {
     let Some(referer) = headers.get(REFERER) else { return };
     let cleaned = referer.to_str().ok().and_then(|text| {
@@ -117,7 +118,7 @@ fn holds(value: &HeaderValue, text: &str) -> bool {
     value.as_bytes().windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// The answer to a CORS preflight. Preflights never carry credentials.
+/// Returns the answer to a CORS preflight, if this is one. Preflights never carry credentials.
 pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body>> {
     let asks =
         head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -130,9 +131,9 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     Some(response)
 }
 
-/// Redirects a browser that opens something local by its path to the host that has `front` in front
-/// of `localhost`, where links from the root of the page work and documents need no confining.
-/// Other programs are not redirected: they rarely resolve hosts below `localhost`.
+/// Redirects a browser that opens something local by path to the host `front` below `localhost`,
+/// where links from the root of the page work and documents need no confining. Other programs are
+/// not redirected: they rarely resolve hosts below `localhost`.
 pub(crate) fn to_own_host(head: &Parts, front: &str, rest: &str) -> Option<Response<Body>> {
     if head.headers.get(FETCH_MODE)? != "navigate" {
         return None;
@@ -150,14 +151,14 @@ pub(crate) fn to_own_host(head: &Parts, front: &str, rest: &str) -> Option<Respo
     )
 }
 
-/// Redirects a request for content from the origin of the server's own pages to `url`, where it
-/// answers. Nothing is added to what was sent.
+/// Redirects a request for content from the origin of the server's own pages to `url`, where that
+/// content is answered. Adds nothing to what was sent.
 pub(crate) fn to_content(head: &Parts, url: &str, rest: &str) -> Option<Response<Body>> {
     redirect(StatusCode::TEMPORARY_REDIRECT, &at(url, rest, head.uri.query()))
 }
 
-/// Redirects to the same address without the token, so that it is neither shown, kept in the history
-/// nor sent as a referrer. The cookie that is set stands for it from here on.
+/// Redirects to the same address without the token, so that the token is not shown, kept in the
+/// history or sent as a referrer. From here on the cookie stands in for it.
 pub(crate) fn without_token(head: &Parts, cookie: HeaderValue) -> Option<Response<Body>> {
     let path = head.uri.path();
     // A path that begins with two slashes would be read as the name of another host.

@@ -1,8 +1,8 @@
-//! Ends exchanges whose request would not be let in any more.
+//! Ends exchanges whose request would no longer be let in.
 //!
 //! Terminals, WebSockets, long answers and long polls outlive the check of their credentials. So
 //! the same request is decided on again, by the same function, whenever credentials or previews
-//! change, and at intervals because tokens expire without a change.
+//! change, and at intervals too, because tokens expire without a change.
 
 use crate::address::Address;
 use crate::context::Context;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use types::ids::ResourceId;
 use types::models::ModelRoute;
 
-/// `head` is the request as it came.
+/// Returns the right to an exchange. `head` is the request as it came.
 pub(crate) fn right(
     context: &Arc<Context>,
     head: &Head,
@@ -31,7 +31,7 @@ pub(crate) fn right(
     let (workload, port) = (destination.workload.id.clone(), destination.port);
     let due = Due::Told(context.recheck_due.subscribe());
     Right::until(async move {
-        // Boxed: few exchanges go on for so long that they are looked at.
+        // Boxed: few exchanges last long enough to be checked again.
         let look = || Box::pin(look(&context, &head, &address, peer, (&workload, port)));
         let why = context.recheck.until_refused(due, look).await;
         metrics::counter!("holm_gateway_ended_total").increment(1);
@@ -39,7 +39,8 @@ pub(crate) fn right(
     })
 }
 
-/// The right to the answer of a model: of a key that may still use it, as long as it is served.
+/// Returns the right to the answer of a model. It lasts while the key may use the model and the
+/// model is served.
 pub(crate) fn right_to_model(
     context: &Arc<Context>,
     shown: Option<Shown>,
@@ -73,8 +74,8 @@ async fn look_at_model(
     }
 }
 
-/// What the decision depends on. The extensions hold the connection, which must not be held by what
-/// waits for its end.
+/// Copies the parts of a request that the decision depends on. The extensions are left out: they
+/// hold the connection, which must not be kept alive by a task that waits for its end.
 fn decided_on(head: &Head) -> Head {
     let (mut copy, ()) = Request::new(()).into_parts();
     copy.method = head.method.clone();

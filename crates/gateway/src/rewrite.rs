@@ -1,4 +1,4 @@
-//! What changes in a message on its way between the caller and the workload.
+//! Rewrites messages on their way between the caller and the workload.
 
 use crate::body::Body;
 use crate::context::Context;
@@ -15,10 +15,10 @@ use http::header::{
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Request, Response, Uri};
 
-/// Characters of the id of a request that comes without one.
+/// Length of the generated id of a request that comes without one.
 const REQUEST_ID_CHARACTERS: usize = 20;
 
-/// The request as the workload gets it. `protocol` is what the client wants to switch to.
+/// Returns the request as the workload gets it. `protocol` is what the client wants to switch to.
 pub(crate) fn request(
     context: &Context,
     head: Head,
@@ -33,7 +33,7 @@ pub(crate) fn request(
     }
     headers::remove_hop(&mut all);
     headers::remove_ours(&mut all, to.preview.as_ref().map(|preview| &preview.request_headers));
-    // Answered here, by beginning to read the body.
+    // Answered by the edge, when it begins to read the body.
     all.remove(EXPECT);
     if to.pass.strips_authorization {
         all.remove(AUTHORIZATION);
@@ -51,7 +51,7 @@ pub(crate) fn request(
         all.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
     if !body.is_empty() && !all.contains_key(CONTENT_LENGTH) {
-        // Set explicitly, because for methods that rarely have a body none would be sent.
+        // Set explicitly, because for methods that rarely have a body it would be left out.
         all.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     let mut request = Request::new(body);
@@ -61,7 +61,7 @@ pub(crate) fn request(
     request
 }
 
-/// Says who the caller is, and sets what the preview wants set.
+/// Sets the headers that say who the caller is, and those that the preview adds.
 fn introduce(all: &mut HeaderMap, to: &Destination) {
     if let Some(caller) = &to.pass.caller {
         all.insert(headers::SUBJECT_ID, headers::ascii(&caller.subject_id));
@@ -75,7 +75,7 @@ fn introduce(all: &mut HeaderMap, to: &Destination) {
     }
     if let Some(Fallback { domain, name }) = &to.fallback {
         all.insert(FALLBACK, HeaderValue::from_static("true"));
-        // The name is what `fallbackPreviewId` was given.
+        // The name is the one that was given as `fallbackPreviewId`.
         for (header, text) in [(FALLBACK_PREVIEW, name), (FALLBACK_DOMAIN, &domain.name)] {
             if let Ok(value) = HeaderValue::try_from(text) {
                 all.insert(header, value);
@@ -84,7 +84,7 @@ fn introduce(all: &mut HeaderMap, to: &Destination) {
     }
 }
 
-/// The answer that switches the protocol, as the caller gets it.
+/// Returns the answer that switches protocols, as the caller gets it.
 pub(crate) fn switched(mut response: Response<Body>) -> Response<Body> {
     let protocol = response.headers_mut().remove(UPGRADE);
     headers::remove_hop(response.headers_mut());
@@ -95,9 +95,10 @@ pub(crate) fn switched(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// The headers of an answer as the caller gets them. Those of a single hop are gone already.
+/// Rewrites the headers of an answer for the caller. Those of a single hop have been removed
+/// already.
 pub(crate) fn response_headers(all: &mut HeaderMap, from: Destination, timing: Timing) {
-    // Only what the edge itself says is from the platform.
+    // Only the edge's own answers come from the platform.
     all.remove(headers::SOURCE);
     if let Some(preview) = &from.preview {
         headers::set_all(all, &preview.response_headers);
