@@ -1,5 +1,5 @@
-//! The part of the sandbox API that the server answers and not the sandbox: which drives are mounted,
-//! where. Root inside of a sandbox must not decide that.
+//! The part of the sandbox API for mounting drives. The server answers it and not the sandbox,
+//! because root inside a sandbox must not decide which drives are mounted where.
 
 use crate::answered::{self, Answered, respond};
 use crate::body::Body;
@@ -13,11 +13,11 @@ use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
 use types::ids::ResourceId;
 use types::parts::mount_place;
 
-/// Of an order: two paths, a name and two numbers.
+/// Largest body of an order, which has two paths, a name and two numbers.
 const ORDER_BYTES_MAX: usize = 16 << 10;
 const PATH: &str = "/drives/mount";
 
-/// Whoever gives drives to sandboxes. The sandbox is awake, and stays so, while something is changed.
+/// Mounts drives in sandboxes. The sandbox is awake, and stays awake, while something is changed.
 pub trait Drives: Send + Sync + 'static {
     fn list<'a>(
         &'a self,
@@ -30,7 +30,7 @@ pub trait Drives: Send + Sync + 'static {
         order: DriveOrder,
     ) -> BoxFuture<'a, Result<MountedDrive, DriveRefusal>>;
 
-    /// Ends the mount at a place.
+    /// Ends the mount at a path.
     fn unmount<'a>(
         &'a self,
         sandbox: &'a ResourceId,
@@ -38,7 +38,7 @@ pub trait Drives: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), DriveRefusal>>;
 }
 
-/// What is asked of drives.
+/// A request about drives.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     List,
@@ -46,12 +46,12 @@ pub(crate) enum Asked {
     Unmount {
         place: String,
     },
-    /// With the methods that there are.
+    /// A method that is not supported here; has those that are.
     Nothing(&'static str),
 }
 
 impl Asked {
-    /// `None`: the request is about something else.
+    /// `None` means the request is about something else.
     pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
         answered::may_be(to).then(|| Self::read(method, to.target.path()))?
     }
@@ -82,7 +82,7 @@ impl Answered for Asked {
         matches!(self, Self::Mount | Self::Unmount { .. })
     }
 
-    /// `order` is the body of a [`Asked::Mount`].
+    /// `order` is the body of an [`Asked::Mount`].
     async fn answer(
         self,
         drives: &dyn Drives,

@@ -1,9 +1,10 @@
-//! Sessions of MCP servers: which replica has one. A session lives in the memory of the replica that
-//! opened it, so that its later requests have to go there. One whose replica is gone is lost, and its
-//! client has to open another.
+//! Remembers which replica has a session of an MCP server. A session lives in the memory of the
+//! replica that opened it, so its later requests have to go there. A session whose replica is gone
+//! is lost, and its client has to open another.
 //!
-//! What a workspace may bind is its share of what the server can remember. When the share is used
-//! up, a workload forgets the session that it has not seen for longest: nobody else's.
+//! How many sessions a workspace may bind is its share of what the server can remember. When the
+//! share is used up, a workload forgets its own least recently used session, and never another
+//! workload's.
 
 use admission::{Permit, Pool};
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The name of a session by its digest: names are secrets of those who have them, and of any length.
+/// The name of a session, as a digest: names are secrets of their clients, and of any length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SessionId([u8; 32]);
 
@@ -28,13 +29,13 @@ pub(crate) struct Sessions(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     bound: HashMap<SessionId, Bound>,
-    /// By when they were used, as a number that only rises.
+    /// By last use, as a number that only rises.
     used: BTreeMap<u64, SessionId>,
     next: u64,
 }
 
 struct Bound {
-    /// `None`: the replica is gone.
+    /// `None` means the replica is gone.
     instance: Option<Arc<str>>,
     used: u64,
     _permit: Permit<String>,
@@ -48,7 +49,7 @@ pub(crate) enum Found {
 }
 
 impl Sessions {
-    /// `None`: it is not known, though a replica may have it.
+    /// Returns where a session is. `None` means it is not known here, though a replica may have it.
     pub(crate) fn find(&self, id: SessionId) -> Option<Found> {
         let mut inner = self.0.lock();
         inner.touch(id)?;
@@ -58,7 +59,7 @@ impl Sessions {
         })
     }
 
-    /// Remembers it, if there is room or something older to forget.
+    /// Remembers a session, if there is room or something older to forget.
     pub(crate) fn bind(&self, pool: &Pool<String>, owner: &String, id: SessionId, to: &Arc<str>) {
         let mut inner = self.0.lock();
         if inner.touch(id).is_some() {
@@ -86,7 +87,7 @@ impl Sessions {
         self.0.lock().remove(id);
     }
 
-    /// Those of other replicas are lost.
+    /// Marks the sessions of all other replicas as lost.
     pub(crate) fn keep(&self, is_there: impl Fn(&str) -> bool) {
         for bound in self.0.lock().bound.values_mut() {
             if bound.instance.as_ref().is_some_and(|instance| !is_there(instance)) {
@@ -154,7 +155,8 @@ mod tests {
         let left: Vec<bool> = [0, 1, 2, 9].map(|number| mine.find(id(number)).is_some()).into();
         assert_eq!(left, [true, false, true, true]);
         assert!(other.find(id(1)).is_some());
-        // Another workload of mine has nothing to forget, and takes nothing from this one.
+        // Another workload of the same workspace has nothing to forget, and takes nothing from this
+        // one.
         let second = Sessions::default();
         second.bind(&pool, &me, id(7), &replica);
         assert_eq!((second.len(), mine.len(), pool.held()), (0, 3, 4));
@@ -174,7 +176,7 @@ mod tests {
         assert_eq!(sessions.find(id(3)), at_a);
         sessions.keep(|instance| instance == "a");
         assert_eq!((sessions.find(id(2)), sessions.find(id(3))), (Some(Found::Lost), at_a.clone()));
-        // A replica that answers with its name has it.
+        // A replica that answers with the session's name has the session.
         sessions.bind(&pool, &me, id(2), &a);
         assert_eq!(sessions.find(id(2)), at_a);
         sessions.unbind(id(1));

@@ -1,7 +1,7 @@
-//! How many requests a workload has had, how many failed, and how long they took.
+//! Counts how many requests a workload has had, how many failed, and how long they took.
 //!
-//! In memory for whoever asks about one workload. What is published for everybody counts by kind
-//! alone: names are of tenants, and there may be any number of them.
+//! The counts of a single workload are kept in memory for those who ask about it. Published metrics
+//! count by kind alone: names belong to tenants, and there may be any number of them.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,7 +11,7 @@ use types::{KindName, Timestamp};
 
 /// The upper bound of the first bucket.
 const FIRST: Duration = Duration::from_micros(100);
-/// Two buckets for each doubling, up to beyond the longest exchange of a deployment.
+/// Two buckets for each doubling, to beyond the longest exchange of a deployment.
 const BUCKETS: usize = 48;
 const MINUTE_MS: i64 = 60_000;
 
@@ -25,14 +25,14 @@ pub(crate) struct Stats {
 #[derive(Default)]
 struct Counts {
     all: Count,
-    /// No more than the route has targets.
+    /// At most as many as the route has targets.
     revisions: BTreeMap<String, Count>,
-    /// Those in which there were requests, the oldest first.
+    /// The minutes in which there were requests, oldest first.
     minutes: VecDeque<Minute>,
 }
 
 struct Minute {
-    /// Since the epoch.
+    /// Minutes since the epoch.
     number: i64,
     all: Count,
     revisions: BTreeMap<String, Count>,
@@ -64,8 +64,8 @@ impl Stats {
         }
     }
 
-    /// `revision` is the one that was chosen, if it came to that. Minutes stay for as long as
-    /// `kept`.
+    /// Counts a request. `revision` is the one that was chosen, if it came to that. Minutes are
+    /// kept for as long as `kept`.
     pub(crate) fn record(&self, revision: Option<&str>, answered: Answered, kept: Duration) {
         self.requests.increment(1);
         self.errors.increment(u64::from(answered.is_error));
@@ -97,7 +97,8 @@ impl Stats {
         }
     }
 
-    /// What there was in the window, or ever. Whoever has the route knows of replicas.
+    /// Returns the counts for the window, or since the start. The number of replicas is left to the
+    /// caller, who has the route.
     pub(crate) fn read(&self, window: Option<Window>) -> RequestStats {
         let counts = self.counts.lock();
         let Some(window) = window else {
@@ -127,8 +128,8 @@ impl Stats {
 }
 
 impl Counts {
-    /// The minute of this number, or the newest one when a clock went back. What is older than
-    /// `kept` goes.
+    /// Returns the minute of this number, or the newest one if the clock went back. Drops minutes
+    /// older than `kept`.
     fn minute(&mut self, number: i64, kept: Duration) -> &mut Minute {
         let newest = self.minutes.back().map_or(i64::MIN, |minute| minute.number);
         if newest < number {
@@ -173,7 +174,7 @@ impl Count {
         Requests { count, errors, p50, p90, p99 }
     }
 
-    /// The bound that so many of 100 requests did not exceed.
+    /// Returns the upper bound of the bucket that contains this percentile.
     fn percentile(&self, percent: u64) -> Duration {
         let wanted = (self.count * percent).div_ceil(100);
         let mut seen = 0;
@@ -191,7 +192,7 @@ impl Default for Count {
     }
 }
 
-/// The last bucket takes all that is longer.
+/// The last bucket takes everything that is longer.
 fn bucket(took: Duration) -> usize {
     (0..BUCKETS - 1).find(|index| took <= bound(*index)).unwrap_or(BUCKETS - 1)
 }

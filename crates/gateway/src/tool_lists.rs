@@ -1,16 +1,17 @@
-//! What MCP servers answered to `tools/list`, for those who ask while the server sleeps.
+//! Remembers what MCP servers answered to `tools/list`, for callers who ask while the server
+//! sleeps.
 //!
 //! ```text
 //! Asked    a request that is nothing but this question, and all that the answer may depend on
 //! Listen   copies the answer of a server that is awake, on its way to the caller
-//! Lists    what was answered last; the same question gets it while no replica is awake
+//! Lists    the latest answers; the same question gets one while no replica is awake
 //! ```
 //!
-//! A list is kept for its revision and for exactly what was asked: the same caller, the same headers, the
-//! same session. So nobody gets what another one was told, and a new revision answers for itself. In
-//! a session the list is forgotten with the next request that is anything else, because a call may change
-//! what there is. What is kept counts against the workspace; when its share is used up, a workload
-//! forgets its own oldest lists.
+//! A list is kept for its revision and for exactly what was asked: the same caller, the same
+//! headers, the same session. So nobody gets what another caller was told, and a new revision
+//! answers for itself. In a session the list is forgotten with the next request that is anything
+//! else, because a call may change which tools there are. What is kept counts against the
+//! workspace; when its share is used up, a workload forgets its own oldest lists.
 
 use crate::body::Body;
 use crate::destination::Destination;
@@ -37,9 +38,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use types::KindName;
 
-/// Where MCP servers answer.
+/// The path at which MCP servers answer.
 const PATH: &str = "/mcp";
-/// Room for a copy is taken in steps of this.
+/// Room for a copy is taken in steps of this many bytes.
 const STEP: usize = 16 << 10;
 
 /// Headers that differ between requests for the same thing.
@@ -63,7 +64,7 @@ struct Question {
     params: Map<String, Value>,
 }
 
-/// The number of a message: what the answer repeats.
+/// The id of a message, which the answer repeats.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 enum Id {
@@ -86,11 +87,11 @@ pub(crate) struct Asked {
     id: Id,
     session: Option<SessionId>,
     session_name: Option<HeaderValue>,
-    /// Of all that the answer may depend on.
+    /// Of everything that the answer may depend on.
     digest: [u8; 32],
 }
 
-/// Whether a request may be for the list of tools, as far as its head says.
+/// Returns whether a request may be for the list of tools, judging by its head.
 fn may_ask(head: &Head, to: &Destination, body_max: u64) -> bool {
     let length = || {
         let length = head.headers.get(CONTENT_LENGTH)?.to_str().ok()?;
@@ -104,7 +105,8 @@ fn may_ask(head: &Head, to: &Destination, body_max: u64) -> bool {
         && length().is_some_and(|length| length > 0 && length <= body_max)
 }
 
-/// Reads the body of a request that may be for the list of tools; others pass as they come.
+/// Reads the body of a request that may be for the list of tools. Any other body is left to pass as
+/// it comes.
 pub(crate) async fn read(
     settings: &Settings,
     (head, to): (&Head, &Destination),
@@ -116,7 +118,7 @@ pub(crate) async fn read(
     }
     let kind = to.workload.kind;
     let limits = settings.exchange_limits(&to.workload);
-    // Boxed: all other requests need not carry it.
+    // Boxed, so that all other requests do not carry its state.
     let read = Box::pin(tokio::time::timeout(limits.idle, body.collect()));
     let read = tokio::select! {
         read = read => read,
@@ -130,7 +132,7 @@ pub(crate) async fn read(
 }
 
 impl Asked {
-    /// `None`: the request asks for something else. `request` is as the server gets it.
+    /// `None` means the request asks for something else. `request` is as the server gets it.
     pub(crate) fn of<B>(
         request: &Request<B>,
         session: Option<SessionId>,
@@ -157,7 +159,7 @@ impl Asked {
             .filter(|(name, _)| !PASSING.contains(name))
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect();
-        // The order of different headers means nothing; that of the same one does, and is kept.
+        // The order of different headers means nothing. That of equal names does, and is kept.
         sent.sort_by_key(|(name, _)| *name);
         for (name, value) in sent {
             add(name.as_bytes());
@@ -182,11 +184,11 @@ impl Asked {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Anyone(String, [u8; 32]),
-    /// One for each session: the last.
+    /// Only the latest of each session is kept.
     InSession(SessionId),
 }
 
-/// How an answer was written.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -222,7 +224,7 @@ pub(crate) struct Lists(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     kept: HashMap<Key, Kept>,
-    /// By when they were used, as a number that only rises.
+    /// By last use, as a number that only rises.
     used: BTreeMap<u64, Key>,
     next: u64,
 }
@@ -239,7 +241,7 @@ struct Kept {
 }
 
 impl Lists {
-    /// The answer to a question that a server of this revision has answered before.
+    /// Returns the answer to a question that a server of this revision has answered before.
     pub(crate) fn find(&self, revision: &str, asked: &Asked) -> Option<Response<Body>> {
         let key = asked.key(revision);
         let mut inner = self.0.lock();
@@ -267,12 +269,12 @@ impl Lists {
         Some(response)
     }
 
-    /// Something else was asked in a session: what tools there are may be another matter now.
+    /// Forgets the list of a session in which something else was asked: the tools may have changed.
     pub(crate) fn forget_session(&self, session: SessionId) {
         self.0.lock().remove(&Key::InSession(session));
     }
 
-    /// Forgets those of revisions that do not serve any more.
+    /// Forgets the lists of revisions that no longer serve.
     pub(crate) fn keep<'r>(&self, revisions: impl Iterator<Item = &'r str>) {
         let serving: Vec<&str> = revisions.collect();
         let mut inner = self.0.lock();
@@ -286,7 +288,7 @@ impl Lists {
         });
     }
 
-    /// Takes room, if need be that of what was used least lately.
+    /// Takes room, if necessary by forgetting the least recently used lists.
     fn room(&self, pool: &Pool<String>, owner: &String, bytes: usize) -> Option<Permit<String>> {
         loop {
             match pool.take(owner, bytes as u64) {
@@ -336,7 +338,7 @@ impl Inner {
     }
 }
 
-/// Whose lists an answer goes to, and how much of it may be copied.
+/// Where an answer is kept, and how much of it may be copied.
 pub(crate) struct Place {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) pool: Pool<String>,
@@ -356,7 +358,7 @@ pub(crate) struct Listen {
 }
 
 impl Listen {
-    /// `None`: the answer is none that may be given again.
+    /// `None` means the answer must not be given again.
     pub(crate) fn to<B>(
         response: &Response<B>,
         place: Place,
@@ -385,7 +387,8 @@ impl Listen {
         })
     }
 
-    /// Copies a piece. `false`: there is no room for the rest, and the copy is of no use.
+    /// Copies a piece. Returns `false` if there is no room for the rest, so that the copy is of no
+    /// use.
     pub(crate) fn copy(&mut self, piece: &Bytes) -> bool {
         let length = self.copy.len() + piece.len();
         let Place { traffic, pool, owner, bytes_max } = &self.place;
@@ -403,7 +406,7 @@ impl Listen {
         true
     }
 
-    /// Keeps the answer, which is whole.
+    /// Keeps the answer, now that it is whole.
     pub(crate) fn finish(self) {
         let Self { place, revision, asked, form, names_session, copy, room } = self;
         let result = match form {
@@ -423,7 +426,8 @@ impl Listen {
     }
 }
 
-/// The whole list that an answer to the question with this number has.
+/// Returns the `result` of a message, if it answers the question with this id and has the whole
+/// list.
 fn result_of(message: &[u8], id: &Id) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -439,13 +443,13 @@ fn result_of(message: &[u8], id: &Id) -> Option<String> {
         .then(|| Value::Object(answer.result).to_string())
 }
 
-/// The one message of a stream of events. `None`: there are others.
+/// Returns the one message of a stream of events. `None` means there are others.
 fn only_message(stream: &[u8]) -> Option<String> {
     let mut only = None;
     let (mut data, mut is_message) = (String::new(), true);
     for line in std::str::from_utf8(stream).ok()?.lines() {
         if line.is_empty() {
-            // One without data only tells where the stream could be taken up again.
+            // An event without data only says where the stream could be resumed.
             if !data.is_empty()
                 && (!is_message || only.replace(std::mem::take(&mut data)).is_some())
             {

@@ -1,5 +1,5 @@
 //! The part of the sandbox API that brings a tunnel up and down. The server answers it and not the
-//! sandbox: nothing inside of one has rights over its network.
+//! sandbox, because nothing inside a sandbox has rights over its network.
 
 use crate::answered::{self, Answered, respond};
 use crate::body::Body;
@@ -11,10 +11,11 @@ use serde_json::json;
 use types::ids::ResourceId;
 use types::tunnel::{NotATunnel, TunnelRefusal};
 
-/// Of settings: a thousand networks in base64, and a few words.
+/// Largest body with settings: a thousand networks in base64, and a few words.
 const CONFIG_BYTES_MAX: usize = 128 << 10;
 
-/// Whoever gives tunnels to sandboxes. The sandbox is awake, and stays so, while something is changed.
+/// Brings up tunnels for sandboxes. The sandbox is awake, and stays awake, while something is
+/// changed.
 pub trait Tunnels: Send + Sync + 'static {
     fn set<'a>(
         &'a self,
@@ -37,7 +38,7 @@ struct Order {
 }
 
 impl Asked {
-    /// `None`: the request is about something else.
+    /// `None` means the request is about something else.
     pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
         answered::may_be(to).then(|| Self::read(method, to.target.path()))?
     }
@@ -59,7 +60,7 @@ impl Answered for Asked {
         true
     }
 
-    /// `body` is that of a [`Asked::Set`].
+    /// `body` is that of an [`Asked::Set`].
     async fn answer(
         self,
         tunnels: &dyn Tunnels,
@@ -82,7 +83,7 @@ async fn set(
     sandbox: &ResourceId,
     body: &[u8],
 ) -> Result<(), TunnelRefusal> {
-    // The reason of the parser is left out, since it could quote the key.
+    // The parser's reason is left out, since it could quote the key.
     let order: Order = serde_json::from_slice(body)
         .map_err(|_| NotATunnel::Unreadable("the body is not JSON with a text `config`"))?;
     tunnels.set(sandbox, order.config).await
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Answers what it is told to, and knows what it was asked.
+    /// Answers as it is told to, and records what it was asked.
     struct Told(Mutex<Option<TunnelRefusal>>, Mutex<Vec<String>>);
 
     impl Tunnels for Told {
