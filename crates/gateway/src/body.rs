@@ -1,4 +1,4 @@
-//! The bodies of answers: nothing is gathered, each frame is handed on as it comes.
+//! The bodies of answers. Nothing is buffered: each frame is passed on as it comes.
 
 use crate::hold::{End, Hold};
 use crate::models::{ModelBody, Pieces, Room};
@@ -22,15 +22,15 @@ enum Source {
     Model(Box<ModelBody>),
 }
 
-/// An answer that is in memory, with what it takes of what is shared.
+/// An answer that is already in memory, with its share of the memory for such answers.
 struct Gathered {
     pieces: Pieces,
     _room: Option<Room>,
-    /// Neither is looked at: all of the answer is there.
+    /// Held only until the answer is sent, and never checked: all of the answer is here already.
     _hold: Option<Hold>,
 }
 
-/// Why an answer ended before its end.
+/// Why an answer ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("the workload closed the connection before the end of its answer")]
@@ -68,8 +68,8 @@ impl Body {
         Self(Source::Own(Full::new(bytes.into())))
     }
 
-    /// Keeps `hold` until the answer is over, and ends the answer with the right to it. An answer
-    /// that is over already needs neither.
+    /// Keeps `hold` until the answer is over, and ends the answer when `hold` ends. An answer that
+    /// is over already needs neither.
     pub(crate) fn keep(&mut self, hold: Hold) {
         match &mut self.0 {
             Source::Relayed(relay) => relay.hold = Some(hold),
@@ -79,7 +79,7 @@ impl Body {
         }
     }
 
-    /// An answer that takes this room until it is sent.
+    /// Returns an answer that keeps its room until it is sent.
     pub(crate) fn pieces(pieces: Pieces, room: Option<Room>) -> Self {
         Self(Source::Pieces(Box::new(Gathered { pieces, _room: room, _hold: None })))
     }
@@ -96,7 +96,7 @@ impl Body {
     }
 
     pub(crate) fn relayed(mut relay: Relay) -> Self {
-        // An answer without a body gives back its connection and its visit now.
+        // An answer without a body gives back its connection and ends its visit right away.
         if relay.incoming.is_end_stream() {
             relay.give_back();
             return Self::own(Bytes::new());
@@ -156,9 +156,9 @@ pub(crate) struct Relay {
     /// Taken when the answer is over.
     pub(crate) wire: Option<Box<Wire>>,
     pub(crate) port: u16,
-    /// Declared after the connection, so that it ends after it.
+    /// Declared after the connection, so that it is dropped after it.
     pub(crate) visit: Option<Visit>,
-    /// Last of all: the exchange is over when it is dropped. Calls of the server itself have none.
+    /// Dropped after both, which ends the exchange. Calls of the server itself have none.
     pub(crate) hold: Option<Hold>,
     /// Copies the answer.
     pub(crate) listen: Option<Box<Listen>>,
@@ -204,8 +204,8 @@ impl Relay {
         self.listen = None;
     }
 
-    /// Keeps the connection for the next request before the visit ends: a pause that follows must
-    /// find it among the spare ones.
+    /// Keeps the connection for the next request and then ends the visit. In this order, because a
+    /// pause that follows must find the connection among the spare ones.
     fn give_back(&mut self) {
         if let Some(listen) = self.listen.take() {
             listen.finish();

@@ -1,4 +1,4 @@
-//! What the edge itself answers when a workload does not: whose fault it is, and what to do.
+//! The edge's own errors, for when a workload does not answer: whose fault it is, and what to do.
 
 use crate::address::BadAddress;
 use crate::body::Body;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use types::error::Refusal;
 use types::{KindName, Timestamp};
 
-/// Seconds after which a caller may try again, where nothing better is known.
+/// Seconds after which a caller may try again, unless a better time is known.
 const RETRY_AFTER_S: u64 = 1;
-/// What MCP servers call a session that they do not have.
+/// The code that MCP servers use for a session that they do not have.
 const SESSION_NOT_FOUND: i64 = -32001;
 
 #[derive(Debug, thiserror::Error)]
@@ -259,7 +259,7 @@ const BROKEN: Page = page(
 );
 
 impl Problem {
-    /// Why an exchange ended before there was an answer.
+    /// Returns the problem for an exchange that ended before there was an answer.
     pub(crate) fn ended(end: End, kind: KindName, limit: Option<Duration>) -> Self {
         match (end, limit) {
             (End::OutOfTime, Some(limit)) => Self::OutOfTime { kind, limit },
@@ -353,7 +353,8 @@ impl Problem {
         self.response_in(None, now, docs_url)
     }
 
-    /// In the words of whoever asked for a model, so that its client knows what to make of it.
+    /// Returns the answer in the dialect of the model request, so that the caller's client can read
+    /// it.
     pub(crate) fn response_in(
         &self,
         dialect: Option<Dialect>,
@@ -406,7 +407,7 @@ impl Problem {
     }
 }
 
-/// What is logged. Addresses that lead nowhere are the callers' own business.
+/// Returns whether an answer is logged. Addresses that lead nowhere are the callers' own business.
 fn refuses_or_fails(status: StatusCode) -> bool {
     let refuses = [
         StatusCode::UNAUTHORIZED,

@@ -1,4 +1,4 @@
-//! Requests to sandboxes: to the one instance of each, once there is one and it is awake.
+//! Sends requests to sandboxes: to the one instance of each, once it exists and is awake.
 
 use crate::context::Context;
 use crate::deployment::STANDS_FOR;
@@ -17,7 +17,7 @@ use types::edge::{Serving, WorkloadRoute};
 use types::instance::GUEST_PORT;
 
 impl Inner {
-    /// Asks the one instance of a workload, when it is awake.
+    /// Asks the one instance of a workload, once it is awake.
     pub(crate) async fn ask_sandbox(
         &self,
         to: &Destination,
@@ -38,7 +38,7 @@ impl Inner {
         Ok((answer, None))
     }
 
-    /// Waits until the workload has an instance, and until that is awake.
+    /// Waits until the workload has an instance, and until that instance is awake.
     pub(crate) async fn visit(
         &self,
         workload: &WorkloadRoute,
@@ -63,7 +63,7 @@ impl Inner {
         }
     }
 
-    /// The instance of a workload, once there is one other than `gone`.
+    /// Returns the instance of a workload, once there is one other than `gone`.
     async fn instance(
         &self,
         workload: &WorkloadRoute,
@@ -79,12 +79,12 @@ impl Inner {
             return answer;
         }
         let limit = Limit { waiting: settings.waiting_max, until };
-        // Boxed, so that requests that need not wait carry no queue with them.
+        // Boxed, so that requests that need not wait do not carry the queue's state.
         let answer = Box::pin(routes.waiting.wait(workload.id.as_str(), limit, look)).await;
         answer.unwrap_or_else(|error| Err(Problem::NotReady(error.into())))
     }
 
-    /// `None`: there will be one.
+    /// `None` means there will be one.
     fn instance_of(
         &self,
         route: &WorkloadRoute,
@@ -109,7 +109,7 @@ impl Inner {
     }
 }
 
-/// Whether the guest is asked to put a newer program in its place.
+/// Returns whether the request asks the guest to replace itself with a newer program.
 fn is_guest_upgrade(Ask { port, request, .. }: &Ask) -> bool {
     let path = request.uri().path();
     *port == GUEST_PORT

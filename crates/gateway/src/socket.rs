@@ -1,7 +1,7 @@
-//! Connections that changed their protocol: bytes both ways, until a side ends.
+//! Connections that switched protocols: relays bytes in both directions until a side ends.
 //!
-//! A socket without traffic gives up its visit, so that the workload may be paused while
-//! it stays connected. Before the next byte passes it takes a new visit, which wakes the workload.
+//! A socket without traffic gives up its visit, so that the workload may be paused while the socket
+//! stays connected. Before the next byte passes it takes a new visit, which wakes the workload.
 
 use crate::settings::Settings;
 use crate::standby::{EnterError, Standby, Visit};
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes that are read at once in one direction.
+/// Size of the read buffer for one direction.
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// Keeps the workload awake while there is traffic.
@@ -31,7 +31,8 @@ struct Held {
     last: Instant,
 }
 
-/// `first` was read from the workload already. A socket without traffic for `idle_max` is ended.
+/// Relays a socket. `first` was already read from the workload. A socket without traffic for
+/// `idle_max` is ended.
 pub(crate) async fn relay(
     standby: Standby,
     visit: Visit,
@@ -48,7 +49,8 @@ pub(crate) async fn relay(
     let down = copy(&lease, workload_reads, client_writes, &first);
     tokio::pin!(up, down);
     let both = async {
-        // Either side may end first and still be owed the rest of the other.
+        // Either side may end first while the rest of the other side's bytes is still to be
+        // delivered.
         let ended = tokio::select! {
             ended = &mut up => ended.map(|()| Side::Client),
             ended = &mut down => ended.map(|()| Side::Workload),
@@ -113,7 +115,7 @@ impl Lease<'_> {
         Ok(())
     }
 
-    /// Notes traffic and returns whether there is a visit.
+    /// Records traffic and returns whether there is a visit.
     fn touch(&self, visit: Option<Visit>) -> bool {
         let mut held = self.held.lock();
         held.last = Instant::now();

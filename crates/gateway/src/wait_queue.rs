@@ -1,4 +1,4 @@
-//! Requests that cannot be served yet wait here, in bounded number and for a bounded time.
+//! Queues of requests that cannot be served yet. How many wait, and for how long, is limited.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub(crate) enum WaitError {
 }
 
 impl WaitQueues {
-    /// Asks `ready` now and after each [`notify`](Self::notify), until it has an answer.
+    /// Calls `ready` now and after each [`notify`](Self::notify), until it returns an answer.
     pub(crate) async fn wait<T>(
         &self,
         key: &str,

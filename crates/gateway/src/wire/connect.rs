@@ -17,7 +17,7 @@ pub enum Unanswered {
 }
 
 impl Unanswered {
-    /// `kind` is what the caller calls the workload.
+    /// `kind` is the caller's word for the workload.
     pub(crate) fn message(&self, kind: &str) -> String {
         match self {
             Self::NotListening(port) => {

@@ -83,7 +83,7 @@ impl Wire {
         }
     }
 
-    /// The next frame of the answer whose body is `incoming`.
+    /// Returns the next frame of the answer whose body is `incoming`.
     pub(crate) fn poll_frame(
         &mut self,
         incoming: &mut Incoming,
@@ -110,13 +110,14 @@ impl Wire {
         poll_fn(|cx| self.poll_frame(incoming, cx)).await
     }
 
-    /// Whether a next request can be sent. Nothing is woken by a connection that is spare.
+    /// Returns whether another request can be sent. A spare connection wakes no task.
     pub(crate) fn is_free(&mut self) -> bool {
         drive(&mut self.connection, &mut self.ended, &mut Context::from_waker(Waker::noop()));
         !self.ended && self.sender.is_ready()
     }
 
-    /// The bare connection after a switch of protocols, and the bytes that were read beyond it.
+    /// Returns the bare connection after a switch of protocols, and any bytes that were already
+    /// read from it.
     pub(crate) async fn into_stream(mut self: Box<Self>) -> hyper::Result<(TcpStream, Bytes)> {
         if !self.ended {
             poll_fn(|cx| self.connection.poll_without_shutdown(cx)).await?;
@@ -126,8 +127,8 @@ impl Wire {
     }
 }
 
-/// Lets the connection read and write what it can. Its errors reach whoever waits for the answer or
-/// reads the body.
+/// Lets the connection read and write what it can. Its errors are reported to the task that waits
+/// for the answer or reads the body.
 fn drive(
     connection: &mut Connection<TokioIo<TcpStream>, RequestBody>,
     ended: &mut bool,

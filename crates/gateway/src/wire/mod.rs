@@ -1,4 +1,4 @@
-//! Speaking HTTP/1.1 to workloads.
+//! Speaks HTTP/1.1 to workloads.
 //!
 //! ```text
 //! connect       a new connection to a port of an instance

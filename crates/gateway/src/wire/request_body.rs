@@ -1,4 +1,4 @@
-//! The body of a request to a workload: nothing is gathered, each frame is handed on as it comes.
+//! The body of a request to a workload. Nothing is buffered: each frame is passed on as it comes.
 
 use super::silence::LastSent;
 use crate::headers;
@@ -24,10 +24,10 @@ pub(crate) struct Streamed {
     limit: Option<BodyLimit>,
 }
 
-/// How many bytes may still come.
+/// How many more bytes a body may have.
 pub(crate) struct BodyLimit {
     left: u64,
-    /// Set when more came.
+    /// Set when the body had more.
     exceeded: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! Notices a workload that is silent for too long.
+//! Notices a workload that has been silent for too long.
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// When the body of a request was last read, shared between the body and its connection.
+/// When the body of a request was last read; shared between the body and its connection.
 #[derive(Clone)]
 pub(crate) struct LastSent(Arc<Mutex<Instant>>);
 
@@ -26,8 +26,8 @@ impl LastSent {
     }
 }
 
-/// The timer is set once for a connection, not for each request. When it fires, it finds out how
-/// long the silence has really been.
+/// Measures silence. The timer is set once for a connection, not for each request. When it fires,
+/// it checks how long the silence has really been.
 pub(super) struct Silence {
     limit: Duration,
     last_received: Instant,
@@ -42,7 +42,7 @@ impl Silence {
         Self { limit, last_received, last_sent: None, timer }
     }
 
-    /// A request begins.
+    /// Begins a request.
     pub(super) fn begin(&mut self, last_sent: Option<LastSent>, limit: Duration) {
         self.last_sent = last_sent;
         self.received();

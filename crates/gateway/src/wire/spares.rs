@@ -16,7 +16,7 @@ struct Spare {
 }
 
 impl Spares {
-    /// Takes the one that was used last, so that the others age and are closed.
+    /// Takes the most recently used one, so that the others age and are closed.
     pub(crate) fn take(&self, port: u16, life: Duration) -> Option<Box<Wire>> {
         loop {
             let mut spare = {
@@ -38,7 +38,7 @@ impl Spares {
         }
     }
 
-    /// Closes the old ones and returns when the next one has to go.
+    /// Closes expired connections and returns when the next one expires.
     pub(crate) fn sweep(&self, now: Instant, life: Duration) -> Option<Instant> {
         let mut spares = self.0.lock();
         while spares.front().is_some_and(|spare| spare.since + life <= now) {

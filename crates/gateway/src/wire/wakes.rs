@@ -1,4 +1,4 @@
-//! Keeps the parts of a connection from waking the task that polls them at this moment.
+//! Keeps the parts of a connection from waking the task that is polling them.
 //!
 //! hyper's halves talk over channels, and each message wakes its receiver. Here one task polls both
 //! ends one after the other, so such a wake would only put that task into the run queue again and
@@ -34,7 +34,7 @@ impl Wakes {
         Self { waker: Waker::from(Arc::clone(&shared)), shared }
     }
 
-    /// Polls until it is ready, or until nothing was woken by it.
+    /// Polls until the result is ready, or until a poll wakes nothing.
     pub(crate) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -48,7 +48,7 @@ impl Wakes {
             polling.store(true, Ordering::SeqCst);
             let polled = poll(own);
             polling.store(false, Ordering::SeqCst);
-            // Whoever is told that it is ready polls again for what comes next.
+            // A caller that gets a result polls again for what comes next.
             if polled.is_ready() || !woken.load(Ordering::SeqCst) {
                 return polled;
             }
@@ -63,8 +63,8 @@ impl Wake for Shared {
         self.wake_by_ref();
     }
 
-    /// `woken` is set before `polling` is read, and `poll` does it the other way round: so one of
-    /// both sees the other.
+    /// `woken` is set before `polling` is read, and `poll` does these in the opposite order, so one
+    /// of the two sees the other.
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::SeqCst);
         if !self.polling.load(Ordering::SeqCst) {
