@@ -10,7 +10,7 @@ use http::{Request, Uri};
 use serde::Deserialize;
 use types::instance::GUEST_PORT;
 
-/// Bytes of the guest's answer that are read.
+/// Largest answer of the guest that is read, in bytes.
 const HEALTH_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Deserialize)]
@@ -19,8 +19,8 @@ struct Health {
     keep_alive_processes: u64,
 }
 
-/// Whether the guest has processes that must not be paused. A guest that does not answer counts as
-/// having some, `health_misses_max` times in a row.
+/// Returns whether the guest has processes that must not be paused. A guest that does not answer
+/// counts as having some, up to `health_misses_max` times in a row.
 pub(super) async fn stays_awake(standby: &Inner, instance: &Instance) -> bool {
     let Inner { machine, settings, .. } = standby;
     let asked = ask(&**machine, settings, &instance.name);
@@ -43,7 +43,7 @@ pub(super) async fn stays_awake(standby: &Inner, instance: &Instance) -> bool {
     }
 }
 
-/// The question is not a visit: it must not keep the instance awake.
+/// Asks without a visit, because the question itself must not keep the instance awake.
 async fn ask(machine: &dyn Machine, settings: &Settings, instance: &str) -> Option<Health> {
     let mut wire = connect(machine, settings, instance, GUEST_PORT).await.ok()?;
     let mut request = Request::new(RequestBody::empty());

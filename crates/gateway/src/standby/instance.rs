@@ -12,23 +12,23 @@ pub(crate) struct Instance {
     pub(super) name: Arc<str>,
     /// When standby first heard of it.
     pub(super) since: Instant,
-    /// Whether the guest in it listens, and knows what must stay awake. A replica is its program
-    /// alone.
+    /// Whether a guest listens in it, which knows what must stay awake. A replica runs only its
+    /// program.
     pub(super) has_guest: bool,
     pub(super) state: Mutex<State>,
-    /// A connection that is not in here belongs to a visit, or to the question of health, which
-    /// holds `pause`. So a pause finds all connections in here.
+    /// A connection that is not in here belongs to a visit, or to the health check, which holds
+    /// `pause`. So a pause finds all connections in here.
     pub(super) spares: Spares,
-    /// Held from the question whether it may pause until the pause is over, and to begin any pause.
+    /// Held from the health check until the pause is over, and while any pause begins.
     pub(super) pause: tokio::sync::Mutex<()>,
 }
 
-/// What is known of an instance now.
+/// The current state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     pub phase: Phase,
     pub visits: usize,
-    /// Since the last visit ended.
+    /// Time since the last visit ended.
     pub idle: Option<Duration>,
 }
 
@@ -59,7 +59,8 @@ impl Instance {
         Look { phase: state.phase(), visits, idle }
     }
 
-    /// How long nobody has visited it, asleep or awake. `None`: somebody does.
+    /// Returns how long nobody has visited it, asleep or awake. `None` means somebody is visiting
+    /// it.
     pub(super) fn unvisited(&self) -> Option<Duration> {
         let state = self.state.lock();
         let is_visited = matches!(state.stage, Stage::Awake { visits: 1.., .. });

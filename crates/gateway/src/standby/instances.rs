@@ -24,14 +24,14 @@ pub(crate) struct Inner {
     pub(super) instances: RwLock<HashMap<Arc<str>, Arc<Instance>>>,
     pub(super) waiting: WaitQueues,
     pub(super) timers: Arc<Timers>,
-    /// Bounds how many instances are asked and paused at the same time.
+    /// Limits how many instances are asked and paused at the same time.
     pub(super) pausing: Arc<Semaphore>,
-    /// Checks the instances that are due. It holds no `Standby` while it waits, so that dropping
-    /// the last one ends it.
+    /// Checks the instances that are due. It holds no `Standby` while it waits, so that it ends
+    /// when the last one is dropped.
     pub(super) _checks: AbortOnDropHandle<()>,
 }
 
-/// The state of an instance when standby is told of it.
+/// The state of an instance when standby is told about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initial {
     Starting,
@@ -44,7 +44,8 @@ impl Standby {
         &self.0
     }
 
-    /// Begins to track an instance. One that is known already is changed only while it starts.
+    /// Begins to track an instance. The state of a known instance changes only if it was still
+    /// starting.
     pub fn track(&self, instance: &str, initial: Initial) {
         let now = Instant::now();
         let tracked = self.0.find_or_insert(instance, now);
@@ -61,8 +62,8 @@ impl Standby {
         self.0.waiting.notify(instance);
     }
 
-    /// The instance is gone: its waiters get an error, its visits go on until their connections
-    /// end.
+    /// Forgets an instance that is gone. Its waiters get an error; its visits go on until their
+    /// connections end.
     pub fn forget(&self, instance: &str) {
         let removed = self.0.instances.write().remove(instance);
         if let Some(removed) = removed {
@@ -76,7 +77,7 @@ impl Standby {
         self.0.find(instance).map(|found| found.look())
     }
 
-    /// What an instance has to do.
+    /// Returns how many requests an instance has and how long it has been idle.
     pub(crate) fn load(&self, instance: &str) -> Option<Load> {
         let found = self.0.find(instance)?;
         let (look, unvisited) = (found.look(), found.unvisited());
@@ -85,7 +86,7 @@ impl Standby {
         Some(Load { requests, idle: unvisited.filter(|_| requests == 0) })
     }
 
-    /// How many requests wait for an instance.
+    /// Returns how many requests wait for an instance.
     pub fn waiting(&self, instance: &str) -> usize {
         self.0.waiting.waiting(instance)
     }
@@ -106,7 +107,7 @@ impl Inner {
         new
     }
 
-    /// Sets the timer of the instance, unless it is set.
+    /// Sets the timer of the instance, unless it is set already.
     pub(super) fn schedule(&self, instance: &Arc<Instance>, at: Instant) {
         if !std::mem::replace(&mut instance.state.lock().scheduled, true) {
             self.timers.add(at, Arc::clone(instance));

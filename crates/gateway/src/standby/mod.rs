@@ -1,12 +1,12 @@
-//! Standby: keeps one state per instance, holds requests while an instance starts, pauses or wakes,
-//! and pauses it when nobody uses it.
+//! Keeps one state per instance, holds requests while an instance starts, pauses or wakes, and
+//! pauses it when nobody uses it.
 //!
 //! ```text
 //! phase      the pure state machine
 //! instance   one instance: its state and its spare connections
 //! timers     which instance is to be checked next
 //! instances  all instances of the machine
-//! visit      enter, which waits and wakes; a visit keeps its instance awake
+//! visit      entering, which waits and wakes; a visit keeps its instance awake
 //! health     asks the guest whether it must stay awake
 //! pause      by hand and after `standby_delay`
 //! ```
@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 
 impl Standby {
-    /// Must be called within a runtime: a task of it checks on the instances.
+    /// Must be called within a runtime: it spawns a task that checks on the instances.
     pub(crate) fn new(settings: Arc<Settings>, machine: Arc<dyn Machine>) -> Self {
         let parallel = settings.standby_parallel.clamp(1, Semaphore::MAX_PERMITS);
         Self(Arc::new_cyclic(|inner| {

@@ -1,4 +1,4 @@
-//! Pausing, by hand and when nobody has visited an instance for a while.
+//! Pauses instances, by hand or when nobody has visited them for a while.
 
 use super::health;
 use super::instance::Instance;
@@ -20,8 +20,9 @@ pub enum PauseError {
 }
 
 impl Standby {
-    /// Pauses an instance now, unless somebody visits it. It is not asked whether it must stay
-    /// awake; a question that is on its way is waited for, at most for `health_timeout`.
+    /// Pauses an instance now, unless somebody visits it. The guest is not asked whether it must
+    /// stay awake. If it is being asked right now, that question is awaited, for `health_timeout`
+    /// at most.
     pub async fn pause(&self, instance: &str) -> Result<(), PauseError> {
         let instance = self.0.find(instance).ok_or(PauseError::Missing)?;
         let _pausing = instance.pause.lock().await;
@@ -30,13 +31,14 @@ impl Standby {
             Some(_) => {}
             None => return Err(PauseError::Busy),
         }
-        // In a task of its own: a pause that was begun must end, also when the caller goes away.
+        // In a task of its own: a pause that has begun must be completed even if the caller goes
+        // away.
         let paused = tokio::spawn(pause(self.clone(), Arc::clone(&instance)));
         match paused.await {
             Ok(true) => Ok(()),
             Ok(false) => Err(PauseError::Failed),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime ends.
+            // The runtime is shutting down.
             Err(_) => Err(PauseError::Failed),
         }
     }
@@ -56,7 +58,7 @@ pub(super) async fn check_when_due(standby: Weak<Inner>, timers: Arc<Timers>) {
     }
 }
 
-/// The timer of the instance has just fired.
+/// Checks an instance whose timer has just fired.
 async fn check(standby: Standby, instance: Arc<Instance>) {
     let now = Instant::now();
     let sweep = instance.spares.sweep(now, standby.0.settings.spare_life);
@@ -92,11 +94,11 @@ async fn pause_if_idle(standby: Standby, instance: Arc<Instance>, idle_since: In
     }
 }
 
-/// The stage is `Pausing`. Returns whether it became `Paused`.
+/// Carries out a pause whose stage is `Pausing`. Returns whether it became `Paused`.
 async fn pause(standby: Standby, instance: Arc<Instance>) -> bool {
     let Inner { machine, settings, waiting, .. } = &*standby.0;
-    // A connection from before a pause is never used after it: either side may have given it up
-    // meanwhile.
+    // A connection from before a pause is never used after it: either side may have given it up in
+    // the meantime.
     instance.spares.clear();
     let paused = machine.pause(&instance.name).await;
     let now = Instant::now();

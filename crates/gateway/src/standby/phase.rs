@@ -44,11 +44,11 @@ pub(crate) struct State {
     pub(crate) stage: Stage,
     /// How often waking has failed. A waiter that saw a lower count gets an error.
     pub(crate) failures: u32,
-    /// Times in a row that the guest did not answer whether it must stay awake.
+    /// How many times in a row the guest did not say whether it must stay awake.
     pub(crate) misses: u32,
-    /// When its last visit ended, also while it sleeps.
+    /// When its last visit ended. Also kept while it sleeps.
     pub(crate) left: Option<Instant>,
-    /// The timers hold an entry for it.
+    /// Whether the timers hold an entry for it.
     pub(crate) scheduled: bool,
 }
 
@@ -58,17 +58,17 @@ pub(crate) enum Entry {
     /// Nothing: it is counted as a visit.
     Entered,
     Wait,
-    /// Wait too, after waking the instance: only the first request gets this answer.
+    /// Wait too, after waking the instance. Only the first request gets this answer.
     Wake,
     Gone,
 }
 
-/// What is to be done about an instance whose timer has fired.
+/// What to do about an instance whose timer has fired.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
     Later(Instant),
-    /// It has been idle since then, for long enough.
+    /// It has been idle since then, which is long enough.
     Pause {
         idle_since: Instant,
     },
@@ -122,7 +122,7 @@ impl State {
         *visits == 0
     }
 
-    /// Whether it is awake and has had no visit since then.
+    /// Returns whether it is awake and has had no visit since `then`.
     pub(crate) fn is_idle_since(&self, then: Instant) -> bool {
         matches!(self.stage, Stage::Awake { visits: 0, idle_since } if idle_since == then)
     }
@@ -136,8 +136,8 @@ impl State {
         idle
     }
 
-    /// Begins to pause it if nobody visits it, and returns the phase it is in then. `Pausing` means
-    /// that this call began it: a pause that is under way already gives `None`.
+    /// Begins to pause it if nobody visits it, and returns its phase then. `Pausing` means that
+    /// this call began the pause: if one is under way already, the result is `None`.
     pub(crate) fn begin_pause_now(&mut self) -> Option<Phase> {
         match self.stage {
             Stage::Awake { visits: 0, .. } => {

@@ -1,4 +1,4 @@
-//! When to check which instance: one queue and one task for all of them.
+//! The times at which instances are to be checked: one queue and one task for all of them.
 
 use super::instance::Instance;
 use parking_lot::Mutex;

@@ -31,7 +31,7 @@ impl From<WaitError> for EnterError {
     }
 }
 
-/// Keeps an instance awake.
+/// Keeps an instance awake until it is dropped.
 pub struct Visit {
     standby: Standby,
     instance: Arc<Instance>,
@@ -69,8 +69,8 @@ impl Drop for Visit {
 }
 
 impl Inner {
-    /// How long after a visit an instance is checked first: its spare connections end before it may
-    /// pause.
+    /// Returns how long after a visit an instance is first checked. At the latest when its spare
+    /// connections expire, which is before it may pause.
     fn first_check(&self) -> Duration {
         let life = self.settings.spare_life;
         self.settings.standby_delay.map_or(life, |delay| delay.min(life))
@@ -78,7 +78,7 @@ impl Inner {
 }
 
 impl Standby {
-    /// Waits until the instance is awake, and keeps it so until the visit is dropped.
+    /// Waits until the instance is awake, and keeps it awake until the visit is dropped.
     pub async fn enter(&self, instance: &str) -> Result<Visit, EnterError> {
         self.enter_until(instance, Instant::now() + self.0.settings.wait_timeout).await
     }
@@ -91,8 +91,8 @@ impl Standby {
         self.enter_after(instance, until, None).await
     }
 
-    /// As `enter_until`, but an instance that standby does not know is gone: it will not be
-    /// announced any more.
+    /// Enters like `enter_until`, but takes an instance that standby does not know to be gone,
+    /// because it will never be announced again.
     pub(crate) async fn enter_known(
         &self,
         instance: &str,
@@ -127,8 +127,8 @@ impl Standby {
         self.0.waiting.wait(instance, limit, || self.try_enter(instance, &mut failures)).await?
     }
 
-    /// `None`: not yet. `failures` is how often waking had failed when this request first saw the
-    /// instance; one that it has not seen may still be announced.
+    /// Tries to enter. `None` means not yet. `failures` is how often waking had failed when this
+    /// request first saw the instance; if it has not seen the instance, it may still be announced.
     fn try_enter(
         &self,
         name: &str,
@@ -181,7 +181,7 @@ async fn wake(standby: Standby, instance: Arc<Instance>) {
     }
 }
 
-/// Repeats what fails, `wake_attempts` times in all.
+/// Resumes the instance, and tries again after a failure, `wake_attempts` times in all.
 async fn resume(standby: &Inner, instance: &Instance) -> Result<(), MachineError> {
     let mut attempt = 1;
     loop {
