@@ -1,4 +1,5 @@
-//! What a call used: read out of its answer as that passes, counted when it is over, however it ends.
+//! What a call used: read from its answer as that passes, and counted when the call is over,
+//! however it ends.
 
 use super::Models;
 use super::Room;
@@ -12,16 +13,17 @@ use tokio::time::{Duration, Instant};
 use types::kinds::model::ModelFailure;
 use types::models::{ModelCall, ModelLogEntry, ModelOutcome, TokenUsage};
 
-/// Settles its call once. Dropped before that, the caller has hung up.
+/// Settles its call exactly once. If it is dropped before that, the caller has hung up.
 pub(crate) struct Account {
     models: Arc<Models>,
     reservation: Option<Reservation>,
     call: Option<ModelCall>,
     reader: Option<UsageReader>,
     price: Option<Price>,
-    /// As it was sent, for the case that nobody says how long it was.
+    /// The body as it was sent, to estimate its tokens if the provider does not report them.
     request: AskedBody,
-    /// The input of a call under a limit, where the provider may have read more than its body.
+    /// The largest possible input of a call under a limit, if the provider may have read more than
+    /// its body.
     input_max: Option<u64>,
     entry: Option<Entry>,
     began: Instant,
@@ -48,7 +50,7 @@ pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) status: u16,
     pub(crate) tried: Vec<(String, ModelFailure)>,
-    /// `None`: bodies are not logged.
+    /// `None` means bodies are not logged.
     pub(crate) request: Option<Bytes>,
     pub(crate) answer: Option<Vec<u8>>,
 }
@@ -83,29 +85,30 @@ impl Account {
         self.reader = reader;
     }
 
-    /// What is counted as input where nobody says what it was.
+    /// Sets the input that is counted if the provider does not report it.
     pub(crate) fn read_at_most(&mut self, input: u64) {
         self.input_max = Some(input);
     }
 
-    /// There is no answer, or not all of it. One that was asked has been at work.
+    /// Notes that there is no answer, or not all of it. A provider that was reached has been at
+    /// work.
     pub(crate) fn broken(&mut self, broken: &Broken) {
         if matches!(broken, Broken::Unreachable(_)) {
             self.reader = None;
         }
     }
 
-    /// Whether the provider may be at work, so that what was asked counts.
+    /// Returns whether the provider may be at work, so that what was asked is charged.
     pub(crate) fn is_at_work(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// Whether nothing is left to come but what was used.
+    /// Returns whether only the usage is still to come.
     pub(crate) fn awaits_usage(&self) -> bool {
         self.reader.as_ref().is_some_and(UsageReader::awaits_usage)
     }
 
-    /// Somebody else settles it.
+    /// Moves the account to a new owner, who settles it.
     pub(crate) fn hand_over(&mut self) -> Self {
         Self {
             models: Arc::clone(&self.models),
@@ -121,7 +124,7 @@ impl Account {
         }
     }
 
-    /// Whether the provider said that its answer is over. Nobody knows of what is not read.
+    /// Returns whether the provider said that its answer is over. True if the answer is not read.
     pub(crate) fn is_finished(&self) -> bool {
         self.reader.as_ref().is_none_or(UsageReader::is_finished)
     }
@@ -130,7 +133,7 @@ impl Account {
         self.entry = entry;
     }
 
-    /// Bytes of the provider's answer.
+    /// Takes bytes of the provider's answer.
     pub(crate) fn see(&mut self, piece: &[u8]) {
         if self.first_byte.is_none() {
             self.first_byte = Some(self.began.elapsed());
@@ -140,7 +143,7 @@ impl Account {
         }
     }
 
-    /// Bytes that go to the caller.
+    /// Takes bytes that go to the caller.
     pub(crate) fn sent(&mut self, piece: &[u8]) {
         let max = self.models.settings.log_body_max * 2;
         if let Some(answer) = self.entry.as_mut().and_then(|entry| entry.answer.as_mut()) {
@@ -149,7 +152,8 @@ impl Account {
         }
     }
 
-    /// Takes nothing of limits: the call did not reach anybody, or nobody did anything for it.
+    /// Gives everything that was reserved back: the call reached nobody, or nobody did anything for
+    /// it.
     pub(crate) fn give_back(mut self) -> Option<ModelCall> {
         if let Some(reservation) = self.reservation.take() {
             reservation.give_back();
@@ -184,8 +188,8 @@ impl Account {
                     let usage = seen.settle(&call.provider_model, input);
                     ended.settle(call, usage);
                 };
-                // Counting takes milliseconds, for which no other request should wait. At the end of the
-                // program there is nobody else.
+                // Counting takes milliseconds, for which no other request should wait. When the
+                // program is shutting down, there is nobody else.
                 match tokio::runtime::Handle::try_current() {
                     Ok(runtime) => drop(runtime.spawn_blocking(count)),
                     Err(_) => count(),
@@ -237,7 +241,7 @@ impl Entry {
         let max = models.settings.log_body_max;
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let hooks = &self.served.hooks;
-        // Longer ones are cut before they are looked at: that is bounded work.
+        // Longer bodies are cut before they are searched, to limit the work.
         let shown = |body: &[u8]| hooks.redacted(&body[..body.len().min(2 * max)], max);
         ModelLogEntry {
             call,

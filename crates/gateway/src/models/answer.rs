@@ -1,4 +1,4 @@
-//! The body of a model's answer: each piece is handed on as it comes, while it is counted.
+//! The body of a model's answer. Each piece is passed on as it comes, while usage is counted.
 
 use super::Room;
 use super::account::Account;
@@ -27,24 +27,24 @@ use types::models::ModelOutcome;
 pub(crate) enum Flow {
     /// Byte for byte.
     Same,
-    /// Without the event that says what was used, for which the caller did not ask.
+    /// Without the event that reports usage, which the caller did not ask for.
     WithoutUsage(Held),
     Translated(Box<StreamTranslation>),
 }
 
-/// Events of which the end has not come yet.
+/// Bytes of events that are not complete yet.
 #[derive(Default)]
 pub(crate) struct Held(BytesMut);
 
 /// The text of a stream, for hooks.
 pub(crate) struct Watched {
-    /// Of the model that was asked for, and of the one that answers.
+    /// Those of the model that was asked for, and of the one that answers.
     pub(crate) watches: Vec<Watch>,
     pub(crate) events: Events,
     pub(crate) reader: Box<dyn StreamReader>,
 }
 
-/// Where an answer is kept if all of it comes.
+/// Where an answer is cached if all of it arrives.
 pub(crate) struct Kept {
     pub(crate) keeping: Keeping,
     pub(crate) served: Arc<Served>,
@@ -54,31 +54,31 @@ pub(crate) struct Kept {
 
 pub(crate) struct ModelBody {
     pub(crate) models: Arc<Models>,
-    /// `None`: it is over.
+    /// `None` means the answer is over.
     pub(crate) answer: Option<Answer>,
     pub(crate) ready: VecDeque<Bytes>,
     pub(crate) decoder: Option<Decoder>,
     pub(crate) flow: Flow,
-    /// What the caller gets is no stream of events, but a list of what is in them.
+    /// Set if the caller gets a JSON list of what the events contain, and not a stream of events.
     pub(crate) list: Option<ListWriter>,
     pub(crate) is_events: bool,
-    /// The words in which the caller reads errors.
+    /// The dialect in which the caller reads errors.
     pub(crate) dialect: Option<Dialect>,
     pub(crate) watched: Option<Watched>,
-    /// It ended before its end, which the caller learns behind what is ready.
+    /// Whether it ended early. The caller gets this error after the pieces that are ready.
     pub(crate) is_cut: bool,
     pub(crate) kept: Option<Kept>,
-    /// For what is held of it.
+    /// The memory for the bytes that are held back.
     pub(crate) room: Room,
     pub(crate) last: u8,
-    /// Settled before what it holds is given back.
+    /// Settled before the things below are given back.
     pub(crate) account: Account,
-    /// Last of all: the exchange is over when it is dropped.
+    /// Dropped last: the exchange is over then.
     pub(crate) hold: Option<Hold>,
     pub(crate) _open: Open,
 }
 
-/// Counts streams that are open.
+/// Counts open streams.
 pub(crate) struct Open(());
 
 impl Open {
@@ -116,7 +116,7 @@ impl ModelBody {
                 Some(Ok(piece)) => {
                     let is_over = answer.is_over();
                     self.take(piece);
-                    // So that what was used is counted before the caller sees the end.
+                    // Ended here, so that usage is counted before the caller sees the end.
                     if is_over && self.answer.is_some() {
                         self.end();
                     }
@@ -131,7 +131,7 @@ impl ModelBody {
         self.answer.is_none() && self.ready.is_empty() && !self.is_cut
     }
 
-    /// A piece of the provider's.
+    /// Takes a piece of the provider's answer.
     pub(crate) fn take(&mut self, piece: Bytes) {
         let piece = match &mut self.decoder {
             None => piece,
@@ -176,7 +176,7 @@ impl ModelBody {
         }
     }
 
-    /// Bytes that wait for others, or for the caller.
+    /// Returns how many bytes wait for more bytes, or for the caller.
     fn held(&self) -> usize {
         let flow = match &self.flow {
             Flow::Same => 0,
@@ -189,11 +189,11 @@ impl ModelBody {
         flow + watched + kept + ready
     }
 
-    /// Sends events, or what is in them.
+    /// Sends events, or what they contain.
     fn say(&mut self, events: BytesMut) {
         let Some(list) = &mut self.list else { return self.send(events.freeze()) };
         let mut out = BytesMut::new();
-        // They were written here, and are as they should be.
+        // These events were written by us, so they are well-formed.
         if let Err(bad) = list.push(&events, &mut out) {
             tracing::error!(%bad, "events of this server cannot be read");
         }
@@ -221,7 +221,7 @@ impl ModelBody {
         self.ready.push_back(piece);
     }
 
-    /// The provider's answer is there.
+    /// Completes the answer once the provider's has ended.
     pub(crate) fn end(&mut self) {
         match &mut self.flow {
             Flow::Same => {}
@@ -244,14 +244,14 @@ impl ModelBody {
             )));
         }
         if self.is_events && !self.account.is_finished() {
-            // What came is passed on as it is. It is not the whole of an answer.
+            // What came is passed on as it is, but it is not a whole answer.
             return self.over(ModelOutcome::Interrupted);
         }
         self.keep();
         self.over(ModelOutcome::Answered);
     }
 
-    /// So that it is given again.
+    /// Puts the answer into the cache.
     fn keep(&mut self) {
         self.close_list();
         let Some(kept) = self.kept.take() else { return };
@@ -263,8 +263,8 @@ impl ModelBody {
         }
     }
 
-    /// Nothing more comes of the provider's. The caller of a stream is told why in the stream; for any
-    /// other the connection ends before the answer does.
+    /// Ends the answer early. The caller of a stream finds the reason in the stream; for any other
+    /// answer the connection breaks off.
     fn break_off(&mut self, problem: &Problem) {
         tracing::debug!(%problem, "the answer of a model ends early");
         self.kept = None;
@@ -299,21 +299,22 @@ impl ModelBody {
     }
 }
 
-/// A caller who goes away just before the provider says what was used does not get around it.
+/// Keeps reading when a caller goes away just before the provider reports usage, so that nobody
+/// avoids being charged that way.
 impl Drop for ModelBody {
     fn drop(&mut self) {
         let Some(answer) = self.answer.take().filter(|_| self.account.awaits_usage()) else {
             return;
         };
         let (account, decoder) = (self.account.hand_over(), self.decoder.take());
-        // At the end of the program nobody is left to read it.
+        // When the program is shutting down, nobody is left to read it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(count_rest(answer, decoder, account));
         }
     }
 }
 
-/// Reads on until it is said what was used.
+/// Reads on until the provider has reported the usage.
 async fn count_rest(mut answer: Answer, mut decoder: Option<Decoder>, mut account: Account) {
     let reading = async {
         let mut left = REST_MAX;
@@ -335,7 +336,7 @@ async fn count_rest(mut answer: Answer, mut decoder: Option<Decoder>, mut accoun
     account.settle(ModelOutcome::Aborted);
 }
 
-/// Whether a stream may end with this: some leave out the last line break.
+/// Returns whether a stream may end with this byte: some leave out the last line break.
 const fn is_end(last: u8) -> bool {
     matches!(last, b'\n' | b'\r' | b']' | b'}' | 0)
 }
@@ -377,17 +378,18 @@ fn text_of(delta: &Delta) -> Option<(Place, &str)> {
 }
 
 impl Held {
-    /// The events that are complete. Where none is cut off, the bytes are passed on as they are.
+    /// Returns the events that are complete. If none is cut off, the bytes are passed on as they
+    /// are.
     fn push(&mut self, piece: Bytes, max: usize) -> Vec<Bytes> {
         if self.0.is_empty() && end_of_events(&piece) == Some(piece.len()) {
             return without_usage(piece);
         }
-        // The end may have begun in what is held.
+        // The end may have begun in the bytes that are held.
         let from = self.0.len().saturating_sub(3);
         self.0.extend_from_slice(&piece);
         match end_of_events(&self.0[from..]) {
             Some(end) => without_usage(self.0.split_to(from + end).freeze()),
-            // Too long to wait for its end: then it is not the one that says what was used.
+            // Too long to wait for its end, and so it cannot be the event that reports usage.
             None if self.0.len() > max => vec![self.rest()],
             None => Vec::new(),
         }
@@ -398,14 +400,14 @@ impl Held {
     }
 }
 
-/// Behind the last empty line.
+/// Returns the position after the last empty line.
 fn end_of_events(bytes: &[u8]) -> Option<usize> {
     let one = memchr::memmem::rfind(bytes, b"\n\n").map(|at| at + 2);
     let two = memchr::memmem::rfind(bytes, b"\r\n\r\n").map(|at| at + 4);
     one.max(two)
 }
 
-/// Whole events, without those that have usage and no choices.
+/// Returns whole events, leaving out those that have usage and no choices.
 fn without_usage(bytes: Bytes) -> Vec<Bytes> {
     if memchr::memmem::find(&bytes, b"\"usage\"").is_none() {
         return vec![bytes];

@@ -1,5 +1,4 @@
-//! One model is asked: what it may take is reserved, then it is asked, and asked again where that
-//! can help.
+//! An attempt at one model: reserves what it may use, asks it, and asks again where that can help.
 
 use super::ModelProblem;
 use super::Room;
@@ -32,30 +31,30 @@ use types::kinds::policy::LimitPer;
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome, TokenUsage};
 
 const UNWATCHED: &str = "it looks at answers, and those on this path cannot be looked at";
-/// Bytes of an error that a provider answers.
+/// Largest error of a provider that is read, in bytes.
 const ERROR_MAX: usize = 256 << 10;
 
-/// A provider has begun to answer.
+/// An attempt whose provider has begun to answer.
 pub(crate) struct Begun {
     pub(crate) prepared: Prepared,
     pub(crate) head: http::response::Parts,
     pub(crate) answer: Answer,
-    /// The first piece, where it was waited for.
+    /// The first piece, if the attempt waited for it.
     pub(crate) first: Option<Bytes>,
     pub(crate) account: Account,
 }
 
-/// What a model may take for this call at most.
+/// The most that a model may use for this call.
 struct Most {
     input: u64,
     output: u64,
     cost: u64,
-    /// Whether the provider may read more than its body.
+    /// Whether the provider may read more than the body.
     is_open: bool,
 }
 
 impl Call<'_> {
-    /// `is_last`: whether no other model is asked after such a failure.
+    /// Asks one model. `is_last` tells whether no other model is asked after such a failure.
     pub(crate) async fn attempt(
         &self,
         reached: &Reached,
@@ -126,7 +125,7 @@ impl Call<'_> {
                 false => None,
             };
             let Some(again) = again else {
-                // Others are asked next. What this one may have done has to be paid for all the same.
+                // Other models are asked next. What this one may have done is charged all the same.
                 let counted = if is_last(failure) || account.is_at_work() {
                     account.settle(ModelOutcome::Failed(failure));
                     Counted::Yes
@@ -143,7 +142,8 @@ impl Call<'_> {
         }
     }
 
-    /// Counts a call that failed and took nothing of limits, since nobody was asked after it.
+    /// Counts a call that failed and was given its limits back, because no other model was asked
+    /// after it.
     pub(crate) async fn count_failed(&self, call: ModelCall, why: ModelFailure) {
         let Some(parts) = self.models.parts.get() else { return };
         match parts.ledger.reserve(Vec::new(), call.clone()).await {
@@ -158,8 +158,8 @@ impl Call<'_> {
         }
     }
 
-    /// The model that was asked for, those that it leads through, and the one that is asked: their
-    /// limits and hooks count.
+    /// Returns the model that was asked for, those that it leads through, and the one that is
+    /// asked: the limits and hooks of all of them apply.
     pub(crate) fn all_of<'a>(
         &'a self,
         reached: &'a Reached,
@@ -168,7 +168,7 @@ impl Call<'_> {
         std::iter::once(self.served).chain(&reached.through).chain(other)
     }
 
-    /// Models that are asked in the place of another look at the request as well.
+    /// Runs the hooks of models that are asked in place of the original one.
     async fn looked_at_by(&self, reached: &Reached) -> Result<Option<Asked>, Stopped> {
         let when = ModelHookTime::Before;
         let others: Vec<_> =
@@ -185,7 +185,8 @@ impl Call<'_> {
         read.map(Some).map_err(|bad| Stopped::Failed { number: 0, why: bad.to_string() })
     }
 
-    /// Asks once. For streams until the first byte is there, as long as others can be asked.
+    /// Asks once. For a stream, waits for the first byte, because until then other models can be
+    /// asked.
     async fn ask(
         &self,
         model: &Arc<Served>,
@@ -201,7 +202,7 @@ impl Call<'_> {
             (Failed::of(model, ModelProblem::Broken(broken).into()), failure, None)
         };
         let owner = &self.served.route.workspace_name;
-        // From here on the provider may be at work: whoever hangs up pays for what was asked.
+        // From here on the provider may be at work: a caller who hangs up pays for what was asked.
         account.read_with(self.reader(prepared));
         let asked = self.models.client.ask(prepared.outgoing.clone(), owner, patience).await;
         let asked = asked.inspect_err(|broken| account.broken(broken));
@@ -221,7 +222,7 @@ impl Call<'_> {
         let wait = failure::retry_after(&head.headers);
         let problem = match failure {
             _ if is_redirect(&head) => Some(ModelProblem::Redirect),
-            // What it says of them may show a part of them.
+            // The provider's message about credentials may contain a part of them.
             ModelFailure::Credentials => Some(ModelProblem::Credentials),
             _ if !is_all => Some(ModelProblem::LongAnswer(ERROR_MAX)),
             _ => None,
@@ -233,7 +234,7 @@ impl Call<'_> {
         Err((failed, failure, wait))
     }
 
-    /// What reads the usage of an answer as it passes.
+    /// Returns the reader that finds the usage in an answer as it passes.
     fn reader(&self, prepared: &Prepared) -> Option<UsageReader> {
         let dialect = prepared.spoken?;
         let operation = match (self.asked.operation, prepared.translation.is_some()) {
@@ -244,7 +245,7 @@ impl Call<'_> {
         Some(UsageReader::new(dialect, operation, self.asked.is_stream))
     }
 
-    /// Takes what the call may need at most of each limit that it is under.
+    /// Reserves the most that the call may need of each limit that applies to it.
     async fn reserve(
         &self,
         reached: &Reached,
@@ -299,7 +300,7 @@ impl Call<'_> {
         Ok(account)
     }
 
-    /// Whether somebody has to pay for it: reading and counting is free.
+    /// Returns whether the request costs anything: reads and token counts are free.
     fn costs(&self) -> bool {
         match self.asked.operation {
             Operation::Other => self.sent.method == Method::POST && !self.is_count(),
@@ -313,13 +314,13 @@ impl Call<'_> {
         last == "count_tokens" || last.split_once(':').is_some_and(|(_, act)| act == "countTokens")
     }
 
-    /// Whether it is known how many tokens it takes.
+    /// Returns whether the tokens that the request uses can be counted.
     const fn is_counted(&self) -> bool {
         self.asked.dialect().is_some() && !self.asked.is_background
     }
 
-    /// What a body takes that is read as values, so that a translation can be made of it, or proofs
-    /// of thoughts be opened.
+    /// Reserves memory for parsing a body into values, which a translation or the opening of proofs
+    /// of thoughts needs.
     fn room_for_values(&self, provider: &Provider, asked: &Asked) -> Result<Room, Refused> {
         let reads = matches!(provider.native(asked.operation), Way::Translates(_))
             || (asked.is_chat() && has_proofs(&asked.body));
@@ -346,7 +347,7 @@ impl Call<'_> {
         Most { input, output, cost, is_open: bound == u64::MAX }
     }
 
-    /// Limits of all models that the call goes through, and of the key.
+    /// Returns the limits of all models that the call goes through, and those of the key.
     fn holds(&self, reached: &Reached, most: &Most) -> Vec<Hold> {
         let mut holds: Vec<Hold> = Vec::new();
         let mut add = |limit: &Arc<ModelLimit>, subject: &str| {
@@ -386,20 +387,21 @@ impl Call<'_> {
         holds
     }
 
-    /// Whether every other model would be under the same limit.
+    /// Returns whether every other model would be under the same limit.
     fn is_own_limit(&self, refused: &ModelProblem) -> bool {
         let ModelProblem::OverLimit(over) = refused else { return false };
         let of_key = self.caller.models.iter().flat_map(|right| &right.limits);
         self.served.route.limits.iter().chain(of_key).any(|limit| limit.id == over.limit)
     }
 
-    /// Half of it at least, so that those who failed together do not come back together.
+    /// Returns at least half of the pause, at random, so that callers who failed together do not
+    /// come back together.
     fn jitter(&self, pause: Duration) -> Duration {
         let [chance] = self.models.world.random_bytes::<1>();
         pause.mul_f64(0.5 + f64::from(chance) / 510.0)
     }
 
-    /// What the log gets of the call, if the model has one.
+    /// Returns the log entry of the call, if the model has a log.
     pub(crate) fn entry(&self, status: StatusCode) -> Option<Entry> {
         let log = self.served.route.request_log.as_ref();
         let log = log.filter(|log| log.enabled == Some(true))?;
@@ -416,12 +418,13 @@ impl Call<'_> {
     }
 }
 
-/// Whether it limits what is used, and not how often.
+/// Returns whether it limits how much is used, and not how often.
 const fn is_of_use(limit: &ModelLimit) -> bool {
     !matches!(limit.measure, LimitMeasure::Requests)
 }
 
-/// What a model does not say of itself is as those say that led to it.
+/// Merges the routing of all models on the way. What a model leaves open is taken from those that
+/// led to it.
 fn merged<'a>(all: impl DoubleEndedIterator<Item = &'a Arc<Served>>) -> ModelRouting {
     all.rev().fold(ModelRouting::default(), |own, served| {
         let asked = &served.route.routing;
@@ -434,7 +437,7 @@ fn merged<'a>(all: impl DoubleEndedIterator<Item = &'a Arc<Served>>) -> ModelRou
     })
 }
 
-/// So that the head of an answer can be put together anew.
+/// Builds an answer with a new head.
 pub(crate) fn response<B>(status: StatusCode, headers: HeaderMap, body: B) -> Response<B> {
     let mut response = Response::new(body);
     *response.status_mut() = status;

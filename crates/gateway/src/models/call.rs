@@ -42,19 +42,19 @@ use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
 const END_USER: HeaderName = HeaderName::from_static("x-holm-end-user");
 const TAG: HeaderName = HeaderName::from_static("x-holm-tag");
-/// Who answered.
+/// Names the model that answered.
 const ANSWERED_BY: HeaderName = HeaderName::from_static("x-holm-model");
-/// What a translation could not say.
+/// Lists what a translation could not express.
 const LEFT_OUT: HeaderName = HeaderName::from_static("x-holm-left-out");
 const CACHE: HeaderName = HeaderName::from_static("x-holm-cache");
-/// What else a provider has, such as files, belongs to all who use its connection.
+/// What else a provider has, such as files, belongs to everybody who uses its connection.
 const KEY_FOR_ANSWERS: &str = "a key for models alone asks for answers, embeddings and lists of models, and for nothing else that a provider has";
 /// Headers of requests that change what is answered.
 const DECIDING: [&str; 5] = [
     "anthropic-version",
     "anthropic-beta",
     "openai-beta",
-    // Of Azure.
+    // Azure's.
     "x-ms-model-mesh-model-name",
     "extra-parameters",
 ];
@@ -70,13 +70,13 @@ pub(crate) struct Call<'c> {
     pub(crate) end_user: Option<String>,
     pub(crate) tag: Option<String>,
     pub(crate) tried: Vec<(String, ModelFailure)>,
-    /// What its body takes.
+    /// The memory that its body takes.
     pub(crate) room: Arc<Room>,
     thread: Option<u64>,
 }
 
 impl Inner {
-    /// Answers a request for a model. What goes wrong is said in the words of its client.
+    /// Answers a request for a model. Errors are reported in the dialect of the caller's client.
     pub(crate) async fn serve_model<B>(
         &self,
         head: Head,
@@ -125,7 +125,7 @@ impl Inner {
             return Err(Problem::Unavailable { kind: KindName::Model, why: why.clone() });
         }
         let mut hold = self.hold_model(&mut head, shown, &caller, &served)?;
-        // Boxed where it is made, so that all of it is not copied once more.
+        // Boxed right here, so that this large future is not copied once more.
         let answered = Box::pin(async {
             let (body, room) = self.model_body(&head, body, &served).await?;
             let rest = address.split(&head.uri).1;
@@ -159,7 +159,7 @@ impl Inner {
         Ok(Hold { right, time: None, busy, turn: None, _permit: permit, _of_stranger: None })
     }
 
-    /// The whole body, if it is not too long and comes soon enough.
+    /// Reads the whole body, if it is not too long and arrives in time.
     async fn model_body<B>(
         &self,
         head: &Head,
@@ -189,7 +189,7 @@ impl Inner {
                     first = data;
                 } else {
                     if whole.is_empty() {
-                        // Its length is known in most cases: then it is copied once.
+                        // If its length is known, as in most cases, the rest is copied only once.
                         let more = length.and_then(|length| usize::try_from(length).ok());
                         whole.reserve(more.unwrap_or(0).min(first.len().saturating_mul(64)));
                         whole.extend_from_slice(&first);
@@ -283,7 +283,7 @@ impl Call<'_> {
         last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
     }
 
-    /// Hooks have to see what a body says as far as its provider may.
+    /// Checks that hooks can read everything in the body that the provider could read.
     pub(crate) fn must_be_open(&self) -> Result<(), Stopped> {
         let hidden = |why: &str| {
             let why = Some(why.to_owned());
@@ -298,7 +298,7 @@ impl Call<'_> {
         if !is_plain {
             return hidden("it is compressed");
         }
-        // Files are as they are. Of JSON, some would read UTF-16 as well.
+        // Files pass as they are. Some parsers would read JSON in UTF-16 too.
         let body = &self.asked.body;
         let is_text = memchr::memchr(0, body).is_none() && std::str::from_utf8(body).is_ok();
         match is_text || is(&CONTENT_TYPE, "multipart/") {
@@ -317,7 +317,7 @@ impl Call<'_> {
         }
     }
 
-    /// Where the request falls among the weights of targets.
+    /// Returns where the request falls among the weights of targets.
     fn point(&self) -> u64 {
         let turn = || mix(self.served.state.next_turn());
         if self.served.route.routing.sticky != Some(true) {
@@ -333,8 +333,8 @@ impl Call<'_> {
         provider.is_some_and(|provider| provider.native(Operation::Models) == Way::Passes)
     }
 
-    /// A model that stands for others, or whose provider tells of its models in other words, tells of
-    /// itself.
+    /// Lists only the model itself. For models that stand for others, and for those whose provider
+    /// has no list in this dialect.
     fn own_list(&self) -> Response<Body> {
         let of = json!({
             "id": self.served.route.name,
@@ -361,7 +361,7 @@ impl Call<'_> {
         Some(cache::key(&self.served.route, &target, &deciding, body.into_iter()))
     }
 
-    /// Nobody is asked, and nothing is paid. It is counted all the same.
+    /// Gives a cached answer. Nobody is asked and nothing is charged, but the call is counted.
     async fn cached(&self, cached: &Cached) -> Result<Response<Body>, Problem> {
         let parts = self.models.parts.get().ok_or(ModelProblem::NotReady)?;
         let call = ModelCall {
@@ -393,8 +393,8 @@ impl Call<'_> {
         Ok(response(StatusCode::OK, headers, body))
     }
 
-    /// The head of an answer as the caller gets it. `is_same`: its body is the provider's, byte for
-    /// byte.
+    /// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
+    /// provider's, byte for byte.
     pub(crate) fn answer_headers(
         &self,
         model: &Served,
@@ -415,7 +415,7 @@ impl Call<'_> {
     }
 }
 
-/// Of a provider's headers, what is the caller's.
+/// Reduces a provider's headers to those that the caller gets.
 pub(super) fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
     headers::remove_hop(headers);
     headers.remove(TRANSFER_ENCODING);
@@ -434,7 +434,7 @@ pub(super) fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
     }
 }
 
-/// A body that is no JSON is the caller's to mend.
+/// A body that is not JSON is for the caller to fix.
 impl From<BadBody> for Problem {
     fn from(bad: BadBody) -> Self {
         Self::Model(bad.into())

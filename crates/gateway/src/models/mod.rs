@@ -1,22 +1,22 @@
-//! Requests for models: no instance answers them, but a provider out there.
+//! Requests for models, which are answered by a provider on the internet and not by an instance.
 //!
 //! ```text
-//! door      who may, by whatever slot the client of a provider puts a key into
-//! asked     what is asked for: the body, read whole and looked at once
-//! hooks     what looks at requests and answers
-//! patterns  looking for what users want to be found, no longer than it may take
+//! door      who may: takes a key from whatever slot the client of a provider puts it into
+//! asked     what is asked for: the body, read whole and parsed once
+//! hooks     checks on requests and answers that users configure
+//! patterns  searches for the patterns of users, within a time limit
 //! cache     answers that are given again
 //! plan      which models are asked, one after the other
 //! attempt   one of them: reserved, asked, asked again
 //! call      all of that, from a request to its answer
 //! answer    an answer as it passes
-//! account   what was used, counted whatever happens
-//! served    a model with what is made of its route once
+//! account   what a call used, counted however the call ends
+//! served    a model, with everything that is derived from its route once
 //! upstream  connections to providers
-//! outside   what the management side asks of services out there
+//! outside   requests that the management side makes to services on the internet
 //! ```
 //!
-//! **No database is asked, and no body is copied.** What is known of models is in memory
+//! **No database is asked, and no body is copied.** What is known about models is in memory
 //! ([`Routes`](crate::Routes)); limits are in the ledger.
 
 mod account;
@@ -48,7 +48,7 @@ pub(crate) use door::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
-/// What gathers bytes of a workspace, by its name.
+/// The memory that a workspace's buffered bytes are counted in, by the workspace's name.
 pub(crate) type Room = admission::Room<String>;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
@@ -66,7 +66,7 @@ use types::World;
 use types::models::{ModelCall, ModelOutcome};
 use upstream::{Client, SharedClient};
 
-/// What serving models takes, beside the data plane itself.
+/// The parts that serving models needs, besides the data plane itself.
 pub struct ModelParts {
     pub ledger: Ledger,
     pub prices: Arc<PriceTable>,
@@ -77,17 +77,17 @@ pub(crate) struct Models {
     client: SharedClient,
     cache: Cache,
     log: Log,
-    /// Of those who look for patterns.
+    /// Turns for searches for patterns.
     looks: Turns,
-    /// Bytes that are gathered, by workspace.
+    /// Bytes that are buffered, by workspace.
     bodies: Pool<String>,
-    /// Set when whoever keeps the books is there.
+    /// Set once the bookkeeping is ready.
     pub(crate) parts: OnceLock<ModelParts>,
     world: World,
 }
 
 impl Models {
-    /// Within a runtime.
+    /// Must be called within a runtime.
     pub(crate) fn new(settings: &ModelSettings, world: World) -> Self {
         Self {
             client: Arc::new(Client::new(settings)),
