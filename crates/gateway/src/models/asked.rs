@@ -1,4 +1,4 @@
-//! What a request asks for: its body is read whole, and looked at once, no deeper than needed.
+//! What a request asks for. Its body is read whole and parsed once, no deeper than needed.
 
 use super::upstream::Pieces;
 use ::models::dialect::Dialect;
@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Members of a request, in whatever dialect, that decide what is done with it. None of the others
-/// is looked at.
+/// The members of a request, in any dialect, that decide what is done with it. No others are
+/// parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Members<'b> {
@@ -50,7 +50,7 @@ struct Metadata<'b> {
     tag: Option<Cow<'b, str>>,
 }
 
-/// Answers that Gemini gives to one request at most.
+/// The most answers that Gemini gives to one request.
 const CANDIDATES_MAX: u64 = 8;
 
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
@@ -69,8 +69,9 @@ struct StreamOptions {
 }
 
 impl Members<'_> {
-    /// The most tokens of an answer, and how many answers: by the members that count in the dialect.
-    /// Those of another, which its provider does not read, must not make the bound smaller.
+    /// Returns the maximum tokens of an answer and the number of answers, from the members that
+    /// count in the dialect. Members of another dialect, which the provider does not read, must not
+    /// lower the bound.
     fn bounds(&self, dialect: Option<Dialect>) -> (Option<u64>, u64) {
         let generation = || match self.generation {
             Some(_) => read::<Generation>(self.generation),
@@ -82,7 +83,7 @@ impl Members<'_> {
             Some(Dialect::Anthropic | Dialect::Cohere) => (self.max_tokens, None),
             Some(Dialect::Gemini) => {
                 let generation = generation();
-                // The provider reads numbers in more ways than this.
+                // The provider accepts numbers in more forms than we do.
                 let choices = generation.map_or(Some(CANDIDATES_MAX), |read| read.candidate_count);
                 (generation.and_then(|read| read.max_output_tokens), choices)
             }
@@ -92,29 +93,29 @@ impl Members<'_> {
     }
 }
 
-/// A request, read.
+/// A request that has been read.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
     pub(crate) body: Bytes,
-    /// Whether the body is a JSON object, so that members of it can be set.
+    /// Whether the body is a JSON object, so that members can be set in it.
     is_object: bool,
-    /// The value of `model`, with its quotes.
+    /// Where the value of `model` is, with its quotes.
     model_at: Option<Range<usize>>,
-    /// What it says.
+    /// The value of `model`.
     pub(crate) model: Option<String>,
     pub(crate) is_stream: bool,
     stream_options_at: Option<Range<usize>>,
     pub(crate) wants_usage: bool,
     pub(crate) max_output: Option<u64>,
     pub(crate) choices: u64,
-    /// Whether the provider keeps the answer, for whoever asks for it later.
+    /// Whether the provider keeps the answer to be fetched later.
     pub(crate) is_background: bool,
     /// Whether it is to be answered before others, which costs more.
     pub(crate) has_priority: bool,
     pub(crate) end_user: Option<String>,
     pub(crate) tag: Option<String>,
-    /// The first messages, from which a conversation is known.
+    /// Where the messages are, by whose beginning a conversation is recognised.
     conversation_at: Option<Range<usize>>,
 }
 
@@ -128,11 +129,11 @@ pub(crate) enum BadBody {
     Model,
 }
 
-/// Characters of an end user, or a tag, that are counted by.
+/// Longest end user or tag that is kept for counting, in characters.
 const WORD_MAX: usize = 128;
 
 impl Asked {
-    /// `path` is what follows the name of the model.
+    /// Reads a request. `path` is the part after the name of the model.
     pub(crate) fn read(path: &str, body: Bytes) -> Result<Self, BadBody> {
         let operation = Operation::of(path);
         let mut asked = Self {
@@ -161,7 +162,7 @@ impl Asked {
             match serde_json::from_slice::<Members<'_>>(&body) {
                 Ok(members) => asked.take(&members, &body)?,
                 Err(error) if must_be_json => return Err(BadBody::NotJson(error)),
-                // Such as files: whoever serves it knows what it is.
+                // A file, for example: its provider knows what it is.
                 Err(_) => {}
             }
         } else if must_be_json {
@@ -199,7 +200,7 @@ impl Asked {
         Ok(())
     }
 
-    /// The same, said otherwise.
+    /// Returns the same request with another body.
     pub(crate) fn with_body(&self, body: Bytes) -> Result<Self, BadBody> {
         let mut asked =
             Self { model_at: None, stream_options_at: None, conversation_at: None, ..self.clone() };
@@ -208,7 +209,7 @@ impl Asked {
         Ok(asked)
     }
 
-    /// The dialect in which answers and errors are read by the caller.
+    /// Returns the dialect in which the caller reads answers and errors.
     pub(crate) const fn dialect(&self) -> Option<Dialect> {
         match self.operation {
             Operation::Chat(dialect) | Operation::Embeddings(dialect) => Some(dialect),
@@ -218,13 +219,13 @@ impl Asked {
         }
     }
 
-    /// Whether it is asked for an answer that is counted in tokens.
+    /// Returns whether the request is for an answer that is counted in tokens.
     pub(crate) const fn is_chat(&self) -> bool {
         matches!(self.operation, Operation::Chat(_) | Operation::GeminiStream)
     }
 
-    /// The body as it is sent on: `model` set to this, and usage asked for. The bytes of the caller
-    /// are not copied.
+    /// Returns the body to send on, with `model` set to the given one and usage asked for. The
+    /// caller's bytes are not copied.
     pub(crate) fn spliced(&self, model: Option<&str>, adds_usage: bool) -> Pieces {
         let mut changes: Vec<(Range<usize>, Bytes)> = Vec::with_capacity(2);
         let mut members = String::new();
@@ -264,8 +265,8 @@ impl Asked {
         Pieces::from_iter(pieces)
     }
 
-    /// What all requests of one conversation have in common, if it says nothing else of it: the
-    /// messages up to the first that a person wrote.
+    /// Returns a number that all requests of one conversation share, even if they do not name it:
+    /// it is made from the first message that a person wrote.
     pub(crate) fn conversation(&self) -> Option<u64> {
         let at = self.conversation_at.clone()?;
         let text = &self.body[at];
@@ -275,27 +276,27 @@ impl Asked {
                 let first = messages.iter().find(begins).or(messages.first())?;
                 first.get().as_bytes()
             }
-            // `input` may be a text.
+            // `input` may be a plain string.
             Err(_) => text,
         };
         Some(point(first))
     }
 }
 
-/// Where a text falls among all that could be.
+/// Maps text to a point among all possible ones.
 pub(crate) fn point(bytes: &[u8]) -> u64 {
     let digest = Sha256::digest(bytes);
     digest.iter().take(8).fold(0, |point, byte| point << 8 | u64::from(*byte))
 }
 
-/// `None`: nothing that could be counted by.
+/// Returns the text in a form that can be counted by. `None` means nothing is left of it.
 pub(crate) fn word(text: &str) -> Option<String> {
     let text = text.trim();
     let short: String = text.chars().filter(|c| !c.is_control()).take(WORD_MAX).collect();
     (!short.is_empty()).then_some(short)
 }
 
-/// Also where it is `null`: whoever sets it must not say it twice.
+/// Also present when it is `null`: setting it must not add the member a second time.
 fn present<'b, D: Deserializer<'b>>(from: D) -> Result<Option<&'b RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
@@ -306,7 +307,7 @@ fn read<'b, T: Deserialize<'b>>(value: Option<&'b RawValue>) -> Option<T> {
 
 const USAGE: &str = r#"{"include_usage":true}"#;
 
-/// Options of a stream, with usage asked for and whatever else they say.
+/// Returns the options of a stream with usage asked for, and everything else in them unchanged.
 fn with_usage(options: &[u8]) -> Bytes {
     match serde_json::from_slice::<serde_json::Map<_, _>>(options) {
         Ok(mut options) => {
@@ -325,7 +326,7 @@ fn first_byte(bytes: &[u8]) -> Option<u8> {
     bytes.iter().copied().find(|byte| !byte.is_ascii_whitespace())
 }
 
-/// Where a value that was read from these bytes stands in them.
+/// Returns the position of a value that was parsed from these bytes.
 fn place_of(value: &RawValue, body: &[u8]) -> Option<Range<usize>> {
     let text = value.get();
     let start = (text.as_ptr() as usize).checked_sub(body.as_ptr() as usize)?;

@@ -1,5 +1,5 @@
-//! From what a provider answers to what the caller gets: as a stream, or read whole first where it
-//! has to be understood.
+//! Turns a provider's answer into the caller's: as a stream, or read whole first where it has to be
+//! understood.
 
 use super::Room;
 use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
@@ -44,12 +44,12 @@ impl Call<'_> {
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
         let is_events = is_events(&begun.head.headers);
-        // What is given again is given as 200.
+        // Cached answers are always given as 200.
         let key = key.filter(|_| begun.head.status == StatusCode::OK);
-        // Hooks look at the text of events as they pass, and at whatever else when it is whole.
+        // Hooks look at the text of events as they pass, and at anything else once it is whole.
         let passes = begun.prepared.translation.is_none() && !self.looks_at_answers(reached);
         if self.asked.is_stream && (is_events || passes) {
-            // Of what is no stream nobody has looked whether it is whole.
+            // Only of a stream of events do we know that it came whole.
             let key = key.filter(|_| is_events);
             return self
                 .stream(reached, begun, key, is_events)
@@ -96,7 +96,7 @@ impl Call<'_> {
             _ if prepared.hides_usage && is_events && !is_same => {
                 Flow::WithoutUsage(Held::default())
             }
-            // Embeddings are no streams.
+            // Embeddings are never streams.
             Some(Translated::Embeddings(_)) | None => Flow::Same,
         };
         let watched = prepared.spoken.filter(|_| is_events).and_then(|spoken| {
@@ -145,7 +145,7 @@ impl Call<'_> {
         Ok(response(head.status, headers, Body::of_model(body)))
     }
 
-    /// Whether a stream of Gemini's is to be one list of JSON.
+    /// Returns whether a Gemini stream is to be sent as one JSON list.
     fn wants_list(&self) -> bool {
         let query = self.sent.query.as_deref().unwrap_or_default();
         self.asked.operation == Operation::GeminiStream
@@ -169,7 +169,7 @@ impl Call<'_> {
         let body = match read {
             Ok(body) => body,
             Err(problem) => {
-                // The provider has done its work, which is paid for.
+                // The provider has done its work, which is charged.
                 begun.account.settle(ModelOutcome::Answered);
                 return Err(Failed::last(model, problem));
             }
@@ -190,7 +190,8 @@ impl Call<'_> {
         Ok(response(begun.head.status, headers, Body::pieces(body, Some(room))))
     }
 
-    /// All of an answer, not compressed. It is not counted as answered before it is JSON.
+    /// Reads a whole answer and decompresses it. It counts as answered only once it has proved to
+    /// be JSON.
     async fn gather(&self, begun: &mut Begun) -> Result<(Pieces, Room), Unread> {
         let max = self.models.settings.answer_max;
         let mut coding = Coding::of(&begun.head.headers);
@@ -276,13 +277,14 @@ impl Call<'_> {
     }
 }
 
-/// Why nothing is made of an answer.
+/// Why an answer cannot be used.
 enum Unread {
-    /// It is nobody's answer: nothing is paid, and another model may be asked.
+    /// It is not a model's answer: nothing is charged, and another model may be asked.
     Nonsense(&'static str),
-    /// The provider was at work, which is paid for as far as it came. Another model may be asked.
+    /// The provider was at work, which is charged as far as the answer came. Another model may be
+    /// asked.
     Cut(ModelProblem),
-    /// There is no room for it here, and would be none for that of another model.
+    /// There is no memory for it here, and there would be none for another model's answer.
     NoRoom(Refused),
 }
 

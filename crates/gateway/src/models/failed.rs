@@ -1,4 +1,4 @@
-//! A model that did not answer, and what its caller is told if no other does.
+//! A model that did not answer, and what the caller is told if no other model does.
 
 use super::attempt::response;
 use super::call::dress;
@@ -13,27 +13,27 @@ use std::sync::Arc;
 use types::kinds::model::ModelFailure;
 use types::models::ModelCall;
 
-/// A model did not answer.
+/// The failure of one model.
 pub(crate) struct Failed {
     model: Arc<Served>,
-    /// `None`: no other is asked.
+    /// `None` means no other model is asked.
     pub(crate) failure: Option<ModelFailure>,
     pub(crate) counted: Counted,
     what: What,
 }
 
-/// Whether usage has the call that failed.
+/// Whether usage includes the call that failed.
 pub(crate) enum Counted {
     /// Nobody was asked.
     Nothing,
     Yes,
-    /// What it took of limits was given back, for another model to be asked.
+    /// Its reservations were given back, so that another model can be asked.
     GivenBack(Box<ModelCall>),
 }
 
 enum What {
     Problem(Problem),
-    /// The provider's own words, and in whose words they are.
+    /// The provider's own answer. `prepared` has its dialect.
     Answer {
         head: answers::Parts,
         body: Bytes,
@@ -75,7 +75,7 @@ impl Failed {
         self
     }
 
-    /// What the caller is told.
+    /// Returns what the caller is told.
     pub(super) fn response(self) -> Result<Response<Body>, Problem> {
         let (head, body, prepared) = match self.what {
             What::Problem(problem) => return Err(problem),

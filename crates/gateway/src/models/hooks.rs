@@ -1,4 +1,5 @@
-//! What looks at requests before they go out, and at answers before they come in.
+//! Checks on requests before they go out, and on answers before they come in, as users configure
+//! them.
 
 use super::Room;
 use super::patterns::{
@@ -17,47 +18,47 @@ use std::time::{Duration, Instant};
 use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
 use types::models::ModelRoute;
 
-/// What stands in the place of what was found.
+/// Replaces what was found.
 pub(crate) const MASK: &str = "***";
-/// Of a stream, what a pattern may lie across.
+/// How far apart in a stream the two ends of a match may lie, in bytes.
 const WINDOW: usize = 4 << 10;
-/// Texts of one stream that are looked at side by side.
+/// Most texts of one stream that are searched side by side.
 const WINDOWS_MAX: usize = 256;
-/// How long a stream may be held up by looking at it, and for each byte that is looked at besides. Patterns
-/// of usual kinds take a hundredth of that.
+/// How long searching may hold up a stream in all, plus an allowance for each byte that is
+/// searched. Usual patterns take a hundredth of that.
 const WATCH_TIME: Duration = Duration::from_secs(1);
 const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
-/// How long an entry of the request log may be held up.
+/// How long searching may hold up an entry of the request log.
 const REDACT_TIME: Duration = Duration::from_secs(1);
 const TOO_SLOW: &str = "its pattern takes too long to look for";
 const TOO_DEEP: &str = "its JSON is nested too deep to be looked at";
 const TOO_MANY: &str = "the answer has too many parts that come side by side";
 const BLINDED: &str = "the answer cannot be read, so nothing can be looked for in it";
-/// A webhook may answer so much.
+/// Largest answer of a webhook, in bytes.
 const ANSWER_MAX: usize = 8 << 20;
 
 #[derive(Default)]
 pub(crate) struct Hooks {
     hooks: Vec<Hook>,
-    /// Of the request log.
+    /// Patterns that are removed from the request log.
     redacts: Vec<Result<Regex, String>>,
 }
 
-/// What hooks need to look.
+/// What hooks need to run.
 #[derive(Clone, Copy)]
 pub(crate) struct HooksAsk<'a> {
     pub(crate) client: &'a SharedClient,
     pub(crate) looks: &'a Turns,
-    /// Room in memory for what has to be read.
+    /// Memory for what has to be parsed.
     pub(crate) bodies: &'a Pool<String>,
     pub(crate) owner: &'a str,
-    /// For each of them.
+    /// Time limit for each hook.
     pub(crate) time: Duration,
 }
 
 #[derive(Clone)]
 struct Hook {
-    /// As the model's wish counts them, from 0.
+    /// Its position among the hooks of the model's wish, from 0.
     number: usize,
     when: ModelHookTime,
     what: What,
@@ -71,7 +72,7 @@ enum What {
         action: ModelHookAction,
     },
     Webhook(Uri),
-    /// It cannot be used. What it should have seen does not pass.
+    /// The hook cannot be used. Whatever it should have checked does not pass.
     Broken(String),
 }
 
@@ -106,7 +107,7 @@ impl Hooks {
         self.at(when).next().is_some()
     }
 
-    /// A body as it may pass.
+    /// Runs all hooks for this time, and returns the body that may pass.
     pub(crate) async fn look(
         &self,
         when: ModelHookTime,
@@ -135,7 +136,8 @@ impl Hooks {
         Ok(body)
     }
 
-    /// Each hook and each provider has to read the same in a request.
+    /// Refuses JSON with duplicate members, so that every hook and every provider reads the same in
+    /// it.
     async fn says_nothing_twice(&self, body: &Bytes, ask: HooksAsk<'_>) -> Result<(), Stopped> {
         let Some(first) = self.at(ModelHookTime::Before).next() else { return Ok(()) };
         let body = body.clone();
@@ -149,9 +151,9 @@ impl Hooks {
         }
     }
 
-    /// What of a body may be written down.
+    /// Returns the part of a body that may be logged.
     pub(crate) fn redacted(&self, body: &[u8], max: usize) -> String {
-        // Looked at whole: what is cut off could not be recognised.
+        // Searched whole: a secret that is cut off could not be recognised.
         let mut text = String::from_utf8_lossy(body).into_owned();
         let until = Instant::now() + REDACT_TIME;
         for redact in &self.redacts {
@@ -159,7 +161,7 @@ impl Hooks {
             match looked {
                 Some(Ok(None)) => {}
                 Some(Ok(Some(changed))) => text = changed,
-                // Without it nothing is known to be harmless.
+                // Without a working pattern nothing is known to be harmless.
                 Some(Err(TooSlow)) | None => return MASK.to_owned(),
             }
         }
@@ -167,7 +169,7 @@ impl Hooks {
         text
     }
 
-    /// For the text of a stream, as it passes.
+    /// Returns the search for the text of a stream, as it passes.
     pub(crate) fn watch(&self) -> Option<Watch> {
         let patterns = self.at(ModelHookTime::After).filter_map(|hook| match &hook.what {
             What::Pattern { pattern, .. } => Some((hook.number, pattern.clone())),
@@ -182,16 +184,16 @@ impl Hooks {
     }
 }
 
-/// Looks at text that was sent already: it can only end what would follow.
+/// Searches text that has already been sent, so it can only cut off what would follow.
 pub(crate) struct Watch {
     patterns: Vec<(usize, Regex)>,
     windows: HashMap<Place, String>,
-    /// Of the time that looking may take.
+    /// Time left for searching.
     left: Duration,
 }
 
-/// What a text is a piece of. Pieces of several come mixed: several answers to one request, what is
-/// thought and what is said, calls of several tools.
+/// Which text of an answer a piece belongs to. The pieces of several texts come mixed: several
+/// answers to one request, reasoning and the answer itself, calls of several tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) choice: u32,
@@ -233,7 +235,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What cannot be read cannot be looked at.
+    /// Returns the error for an answer that cannot be read, and so cannot be searched.
     pub(crate) fn blinded(&self) -> Stopped {
         let number = self.patterns.first().map_or(0, |(number, _)| *number);
         Stopped::Failed { number, why: BLINDED.to_owned() }
@@ -287,7 +289,7 @@ impl Hook {
         looked.await?
     }
 
-    /// What may take long is done beside everything else, in the workspace's turn.
+    /// Runs work that may take long on another thread, within the workspace's turns.
     async fn beside<T: Send + 'static>(
         &self,
         ask: HooksAsk<'_>,
@@ -304,7 +306,8 @@ impl Hook {
         working.await.map_err(|error| self.failed(error.to_string()))
     }
 
-    /// Texts are compared as they mean, however they are written: so what is JSON is read as such.
+    /// Searches a body. JSON is parsed first, so that texts are compared by what they mean, however
+    /// they are written.
     fn look_for(
         &self,
         pattern: &Regex,

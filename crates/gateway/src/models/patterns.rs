@@ -1,5 +1,5 @@
-//! Looking for patterns of users. A pattern may be as slow as its user likes, so it is looked for in
-//! pieces, and no longer than until a given time.
+//! Searches for patterns that users write. A pattern may be as slow as its user likes, so texts are
+//! searched in pieces, and only until a deadline.
 
 use super::hooks::MASK;
 use regex::{Regex, RegexBuilder};
@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::time::Instant;
 use types::parts::limits::MODEL_PATTERN_BYTES_MAX;
 
-/// What is looked at before the time is.
+/// How much is searched between two checks of the deadline, in bytes.
 const PIECE: usize = 64 << 10;
-/// Of texts that are longer, what a pattern may lie across.
+/// In texts that are longer than a piece, how long a match across two pieces may be, in bytes.
 const OVERLAP: usize = 4 << 10;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) fn compiled(pattern: &str) -> Result<Regex, String> {
     built.map_err(|error| error.to_string())
 }
 
-/// The first place at `from` or behind it.
+/// Returns the first match at or after `from`.
 pub(super) fn find(
     pattern: &Regex,
     text: &str,
@@ -41,7 +41,8 @@ pub(super) fn find(
         }
         let end = boundary_before(text, at + PIECE);
         match pattern.find_at(&text[..end], at) {
-            // What reaches to the end of a piece may go on behind it, or be none there.
+            // A match that reaches the end of a piece may go on after it, or not be a match there
+            // at all.
             Some(found) if found.end() == end && end < text.len() && found.start() > at => {
                 at = found.start();
             }
@@ -52,12 +53,12 @@ pub(super) fn find(
     }
 }
 
-/// The last place up to `at` that lies between two characters.
+/// Returns the last position up to `at` that lies between two characters.
 pub(super) fn boundary_before(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// The text without what the pattern finds, if it finds any.
+/// Returns the text with all matches masked, if there are any.
 pub(super) fn masked(
     pattern: &Regex,
     text: &str,
@@ -86,7 +87,7 @@ pub(super) fn is_json(bytes: &[u8]) -> bool {
     serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
 }
 
-/// Whether an object of JSON has a member twice: some read the first of them, and some the last.
+/// Returns whether a JSON object has a member twice: some parsers take the first, others the last.
 pub(super) fn says_twice(json: &[u8]) -> bool {
     serde_json::from_slice::<Once>(json).is_err_and(|error| error.is_data())
 }
@@ -148,7 +149,7 @@ impl<'de> Visitor<'de> for Once {
     }
 }
 
-/// Every text of a value, but not the names of members.
+/// Visits every text of a value, but not the names of members.
 pub(super) fn each_text(
     value: &mut Value,
     see: &mut impl FnMut(&mut String) -> Result<(), TooSlow>,
