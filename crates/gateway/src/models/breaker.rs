@@ -1,4 +1,4 @@
-//! Leaves a model alone for a while that only fails, and asks it again no more often than it can bear.
+//! Leaves a model that only fails alone for a while, and limits how often it is asked again.
 
 use super::settings::ModelSettings;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ enum State {
     HalfOpen,
 }
 
-/// That a request may be sent. Dropped without a word of how it went, the next one may try.
+/// Permission to send a request. If it is dropped without a result, the next request may try.
 pub(crate) struct Admission<'b> {
     breaker: &'b Breaker,
     is_probe: bool,
@@ -30,7 +30,7 @@ impl Default for Breaker {
 }
 
 impl Breaker {
-    /// `None`: it is open.
+    /// Lets a request through. `None` means the breaker is open.
     pub(crate) fn admit(&self, now: Instant) -> Option<Admission<'_>> {
         let mut state = self.0.lock();
         let is_probe = match *state {
@@ -56,7 +56,7 @@ impl Admission<'_> {
         *self.breaker.0.lock() = State::Closed { failures: 0, since: None };
     }
 
-    /// It failed in a way that is its own fault.
+    /// Records a failure that is the model's own fault.
     pub(crate) fn failed(mut self, now: Instant, settings: &ModelSettings) {
         self.told = true;
         let mut state = self.breaker.0.lock();
@@ -88,13 +88,14 @@ impl Drop for Admission<'_> {
     }
 }
 
-/// Retries as a share of requests, so that they never multiply the load of a model that fails.
+/// Limits retries to a share of the requests, so that they never multiply the load of a failing
+/// model.
 #[derive(Debug)]
 pub(crate) struct Budget(AtomicU32);
 
-/// One retry.
+/// The price of one retry.
 const RETRY: u32 = 100;
-/// What can be saved up.
+/// The most that can be saved up.
 const SAVED_MAX: u32 = 10 * RETRY;
 
 impl Default for Budget {
@@ -109,7 +110,7 @@ impl Budget {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Whether there is one retry left, which is taken.
+    /// Takes one retry from the budget, and returns whether there was one.
     pub(crate) fn spend(&self) -> bool {
         let less = |saved: u32| saved.checked_sub(RETRY);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

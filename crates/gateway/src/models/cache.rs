@@ -1,9 +1,9 @@
-//! Answers that are given again to the same request, where a model asks for that.
+//! Gives the same answer again to the same request, where a model asks for that.
 //!
-//! The key is made of all that decides on an answer: the workspace, the model and its revision, the
-//! path with its query, and the body, byte for byte as it is sent on. Whoever sets `spec.cache` wants
-//! the same answer again, also where a temperature would let another one come: so that is not
-//! looked at.
+//! The key is made of everything that decides on an answer: the workspace, the model and its
+//! revision, the path with its query, and the body, byte for byte as it is sent on. A user who sets
+//! `spec.cache` wants the same answer again, even where a temperature would make it vary, so the
+//! temperature is not looked at.
 
 use super::settings::ModelSettings;
 use admission::{Permit, Pool};
@@ -29,14 +29,14 @@ pub(crate) struct Cache {
 #[derive(Default)]
 struct Answers {
     by_key: HashMap<Key, Arc<Cached>>,
-    /// In the order in which they came.
+    /// In order of arrival.
     order: VecDeque<(Key, Instant)>,
 }
 
 /// An answer as it went to the caller.
 pub(crate) struct Cached {
     pub(crate) headers: HeaderMap,
-    /// As they came, so that a stream is a stream again.
+    /// The pieces as they came, so that a stream is a stream again.
     pub(crate) pieces: Vec<Bytes>,
     pub(crate) provider: ModelType,
     pub(crate) provider_model: String,
@@ -46,7 +46,7 @@ pub(crate) struct Cached {
     _room: Permit<String>,
 }
 
-/// An answer on its way, which is kept if all of it comes.
+/// An answer in transit, which is cached if all of it arrives.
 pub(crate) struct Keeping {
     pub(crate) key: Key,
     pub(crate) life: Duration,
@@ -55,13 +55,14 @@ pub(crate) struct Keeping {
     max: usize,
 }
 
-/// What else an entry takes.
+/// What an entry takes besides its bytes.
 const OVERHEAD: usize = 1 << 10;
-/// Places of answers that were replaced, which are not worth looking for.
+/// How many entries of replaced answers are tolerated in `order` before it is cleaned up.
 const SPARE_PLACES: usize = 64;
 
 impl Answers {
-    /// Where the same answers are kept again and again, their former places would fill the memory.
+    /// Drops the entries of replaced answers. If the same answers were cached again and again,
+    /// their old entries would fill the memory.
     fn forget_replaced(&mut self) {
         let Self { by_key, order } = self;
         if order.len() > 2 * by_key.len() + SPARE_PLACES {
@@ -117,13 +118,13 @@ impl Cache {
         drop(before);
     }
 
-    /// Forgets what is over, then the oldest, until this owner has room, or all have. What belongs to
-    /// others goes only when the whole cache is full.
+    /// Drops expired answers, then the oldest ones, until this owner has room and so does the whole
+    /// cache. Answers of others are dropped only when the whole cache is full.
     fn make_room(&self, now: Instant, owner: &String, amount: u64) {
         let mut gone = Vec::new();
         let mut answers = self.answers.lock();
         let Answers { by_key, order } = &mut *answers;
-        // Those that were replaced meanwhile have another time.
+        // Entries of answers that were replaced meanwhile have another time.
         order.retain(|(key, came)| {
             let Some(kept) = by_key.get(key).filter(|kept| kept.came == *came) else {
                 return false;
@@ -148,7 +149,7 @@ impl Cache {
             if self.has_room(owner, amount) || (is_own_limit && !owned) {
                 return true;
             }
-            // Dropped under the lock: only that gives the room back that the next look counts.
+            // Dropped under the lock: only that gives back the room that the next check counts.
             drop(by_key.remove(key));
             false
         });
@@ -166,16 +167,16 @@ impl Keeping {
         Self { key, life, pieces: Vec::new(), length: 0, max }
     }
 
-    /// Whether there is room for it still.
+    /// Adds a piece, and returns whether there is still room.
     pub(crate) fn add(&mut self, piece: &Bytes) -> bool {
         self.length += piece.len();
-        // A small piece of a large buffer would keep all of that.
+        // A small piece of a large buffer would keep the whole buffer alive.
         self.pieces.push(Bytes::copy_from_slice(piece));
         self.length <= self.max
     }
 }
 
-/// Parts are told apart by their lengths.
+/// Computes the key. Each part is preceded by its length, which keeps the parts apart.
 pub(crate) fn key<'b>(
     route: &ModelRoute,
     target: &str,

@@ -1,4 +1,4 @@
-//! Which models a request is sent to, one after the other.
+//! Decides which models a request is sent to, one after the other.
 
 use super::served::Served;
 use crate::routes::Routes;
@@ -8,18 +8,20 @@ use std::sync::Arc;
 use types::ids::ResourceId;
 use types::kinds::model::{ModelFailure, ModelFallback, ModelRouting};
 
-/// What is to be tried still. Each model is tried once, so that circles end.
+/// The models still to try. Each model is tried once, so that cycles end.
 #[derive(Clone)]
 pub(crate) struct Plan<'r> {
     routes: &'r Routes,
     workspace: &'r str,
-    /// Falls among the weights of targets: the same for all requests of one conversation.
+    /// Where the request falls among the weights of targets: the same for all requests of one
+    /// conversation.
     point: u64,
     seen: Vec<ResourceId>,
     waiting: VecDeque<Step>,
 }
 
-/// A model with a provider, and which models without one led to it from the one that was asked for.
+/// A model with a provider, and the models without one that led to it from the one that was asked
+/// for.
 #[derive(Clone)]
 pub(crate) struct Reached {
     pub(crate) model: Arc<Served>,
@@ -29,7 +31,8 @@ pub(crate) struct Reached {
 #[derive(Clone)]
 struct Step {
     reached: Reached,
-    /// After which failures of the one before. `None`: all but the caller's own.
+    /// The failures of the model before after which this one is asked. `None` means all but those
+    /// that are the caller's fault.
     on: Option<Vec<ModelFailure>>,
 }
 
@@ -46,7 +49,7 @@ impl<'r> Plan<'r> {
         }
     }
 
-    /// The next model with a provider, after this failure of the one before.
+    /// Returns the next model with a provider, after this failure of the one before.
     pub(crate) fn next(&mut self, failure: Option<ModelFailure>) -> Option<Reached> {
         while let Some(Step { reached, on }) = self.waiting.pop_front() {
             let route = &reached.model.route;
@@ -65,16 +68,16 @@ impl<'r> Plan<'r> {
         None
     }
 
-    /// Whether there is another one that is asked after this failure.
+    /// Returns whether there is another model to ask after this failure.
     pub(crate) fn has_next(&self, failure: ModelFailure) -> bool {
         self.clone().next(Some(failure)).is_some()
     }
 
-    /// Puts what a model leads to in front of what waits.
+    /// Puts what a model leads to in front of the models that wait.
     fn unfold(&mut self, from: &Reached, on: Option<&[ModelFailure]>) {
         let ModelRouting { targets, fallbacks, .. } = &from.model.route.routing;
         let mut through = from.through.clone();
-        // Those of the model that was asked for count in any case.
+        // The model that was asked for counts in any case.
         if from.model.route.provider.is_none() && self.seen.len() > 1 {
             through.push(Arc::clone(&from.model));
         }
@@ -90,7 +93,7 @@ impl<'r> Plan<'r> {
             })
             .collect();
         targets.sort_by(|(a, _), (b, _)| b.partial_cmp(a).unwrap_or(Ordering::Equal));
-        // The first stands for the model itself, the others are asked when it fails.
+        // The first target stands for the model itself; the others are asked if it fails.
         let targets = targets.into_iter().enumerate();
         steps.extend(targets.map(|(number, (_, model))| Step {
             reached: reached(model),
@@ -108,7 +111,7 @@ impl<'r> Plan<'r> {
     }
 }
 
-/// Whether another model may be asked after a failure.
+/// Returns whether another model may be asked after a failure.
 fn helps(on: Option<&[ModelFailure]>, failure: ModelFailure) -> bool {
     match on {
         Some(on) => on.contains(&failure),
@@ -119,8 +122,9 @@ fn helps(on: Option<&[ModelFailure]>, failure: ModelFailure) -> bool {
     }
 }
 
-/// A target has the highest of these with the probability of its weight. When one is left out, the
-/// order of the others stays, so that a conversation moves only if its own target cannot answer.
+/// Scores a target so that it gets the highest score with the probability of its weight. When one
+/// target is left out, the order of the others stays, so a conversation moves only if its own
+/// target cannot answer.
 #[expect(clippy::cast_precision_loss, reason = "53 bits of chance are enough")]
 fn score(point: u64, name: &str, weight: i64) -> f64 {
     let mut mixed = point;
@@ -131,7 +135,7 @@ fn score(point: u64, name: &str, weight: i64) -> f64 {
     chance.ln() / weight as f64
 }
 
-/// Spreads neighbouring numbers over all of them (splitmix64).
+/// Spreads neighbouring numbers over the whole range (splitmix64).
 pub(crate) const fn mix(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -21,25 +21,25 @@ use types::models::ModelProvider;
 pub(crate) struct Sent {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    /// What follows the name of the model.
+    /// The part after the name of the model.
     pub(crate) path: String,
     pub(crate) query: Option<String>,
 }
 
 pub(crate) struct Prepared {
     pub(crate) outgoing: Outgoing,
-    /// What the provider calls the model.
+    /// The provider's name for the model.
     pub(crate) model: String,
-    /// The words that the provider answers in.
+    /// The dialect in which the provider answers.
     pub(crate) spoken: Option<Dialect>,
     pub(crate) translation: Option<Translated>,
-    /// What the provider is not told, or the caller.
+    /// What the provider, or the caller, is not told.
     pub(crate) left_out: Vec<String>,
-    /// Whether usage was asked for that the caller did not ask for.
+    /// Whether we asked for usage although the caller did not.
     pub(crate) hides_usage: bool,
 }
 
-/// What puts an answer into the words of the caller.
+/// Translates an answer into the dialect of the caller.
 pub(crate) enum Translated {
     Chat(Box<Translation>),
     Embeddings(Box<EmbeddingsTranslation>),
@@ -60,7 +60,7 @@ impl Translated {
         }
     }
 
-    /// `counted` is said where the provider of embeddings does not say how many tokens it read.
+    /// `counted` is reported if the provider of embeddings does not say how many tokens it read.
     pub(crate) fn answer(
         &self,
         body: &[u8],
@@ -74,7 +74,7 @@ impl Translated {
 }
 
 impl Sent {
-    /// Without what only this edge reads.
+    /// Leaves out the parameters that only this edge reads.
     pub(crate) fn new(method: Method, headers: HeaderMap, path: &str, query: Option<&str>) -> Self {
         let query = query.map(|query| query::without(query, door::is_key).into_owned());
         let query = query.filter(|query| !query.is_empty());
@@ -102,7 +102,7 @@ impl Prepared {
                     && !tells_usage(served)
                     && operation == Operation::Chat(Dialect::OpenAi)
                     && !asked.wants_usage;
-                // Gemini's models are in paths, and a member that it does not know is an error.
+                // Gemini's models are in paths, and it refuses members that it does not know.
                 let in_body = asked.is_chat() || matches!(operation, Operation::Embeddings(_));
                 let in_body = in_body && own != Some(Dialect::Gemini);
                 let filled = (replaced.is_some() || asked.model.is_none()) && in_body;
@@ -136,8 +136,8 @@ fn value_of(asked: &Asked) -> Result<Value, ModelProblem> {
     serde_json::from_slice(&asked.body).map_err(|error| BadBody::NotJson(error).into())
 }
 
-/// A request in its own dialect. Proofs of thoughts that were told here are what its provider made
-/// again; those of others are taken out, since it would refuse them.
+/// Prepares a request in its provider's own dialect. Proofs of thoughts that this provider made get
+/// their original form back; those of other providers are taken out, because it would refuse them.
 fn opened<'a>(
     asked: &'a Asked,
     own: Option<Dialect>,
@@ -171,7 +171,7 @@ fn translated(
     }
 }
 
-/// What of the route says which model it is. On Azure a deployment does, whatever a body says.
+/// Returns the model that the route names. On Azure the deployment decides, whatever a body says.
 fn named(of: &ModelProvider) -> Option<&str> {
     let deployment = || match of.kind {
         ModelType::AzureOpenaiService => of.endpoint_name.as_deref(),
@@ -180,12 +180,13 @@ fn named(of: &ModelProvider) -> Option<&str> {
     of.model.as_deref().or_else(deployment)
 }
 
-/// Whether streams of the provider say what was used without being asked, which it would refuse.
+/// Returns whether the provider's streams report usage without being asked, where asking is
+/// refused.
 fn tells_usage(served: &Served) -> bool {
     served.route.provider.as_ref().is_some_and(|of| of.kind == ModelType::Mistral)
 }
 
-/// The model in `/v1beta/models/{model}:generateContent`.
+/// Returns the model in `/v1beta/models/{model}:generateContent`.
 fn model_in(path: &str) -> Option<&str> {
     let (_, model) = path.rsplit_once("models/")?;
     let model = model.rsplit_once(':').map_or(model, |(model, _)| model);

@@ -13,75 +13,79 @@ pub struct ModelSettings {
     /// Certificates of authorities that are trusted besides those of the machine, as PEM.
     pub authorities: Option<Vec<u8>>,
 
-    /// Bytes of the body of one request.
+    /// Largest body of a request, in bytes.
     pub body_max: usize,
-    /// Bytes of the bodies of all requests that are under way, in all and of one workspace.
+    /// Bytes of the bodies of all requests under way, in all and of one workspace.
     pub bodies: Limits,
-    /// How long the body of a request may take to come.
+    /// How long the body of a request may take to arrive.
     pub body_time: Duration,
 
     pub connect_timeout: Duration,
-    /// To the first byte of an answer, where a model does not say.
+    /// Longest wait for the first byte of an answer, unless the model sets one.
     pub first_timeout: Duration,
-    /// Between two pieces of one.
+    /// Longest wait between two pieces of an answer, unless the model sets one.
     pub between_timeout: Duration,
-    /// An answer may take so long in all.
+    /// Longest time that an answer may take in all.
     pub time: Duration,
-    /// Bytes of the head of an answer.
+    /// Largest head of an answer, in bytes.
     pub head_bytes_max: usize,
-    /// Bytes of an answer that has to be read whole: translated, looked at by hooks, or an error.
+    /// Largest answer that has to be read whole, in bytes: to translate it, or for hooks to check
+    /// it.
     pub answer_max: usize,
-    /// Bytes of one event of a stream.
+    /// Largest event of a stream, in bytes.
     pub event_max: usize,
 
-    /// Names of providers that are looked up at a time, in all and for one workspace.
+    /// How many names of providers are looked up at a time, in all and for one workspace.
     pub lookups: Limits,
-    /// Connections to providers that are kept for the next request: in all, and those that one
+    /// How many connections to providers are kept for later requests, in all and of those that one
     /// workspace made.
     pub spares: Limits,
-    /// To one provider.
+    /// How many of them lead to one provider.
     pub spare_place_max: usize,
     pub spare_life: Duration,
-    /// Requests at a time on one connection of HTTP/2.
+    /// Most requests at a time on one HTTP/2 connection.
     pub streams_max: usize,
 
-    /// Models that one request may be sent to, and each of them how often is up to the model.
+    /// How many models one request may be sent to. How often each of them is asked is up to the
+    /// model.
     pub attempts_max: usize,
-    /// Retries, as a share of the requests to a model.
+    /// Retries allowed, as a percentage of the requests to a model.
     pub retry_percent: u32,
-    /// Before the first retry. Each further one waits twice as long.
+    /// Pause before the first retry. Each further pause is twice as long.
     pub retry_pause: Duration,
-    /// The longest wait that a provider's `Retry-After` is given. Longer ones are failures.
+    /// The longest `Retry-After` of a provider that is waited for. Longer ones count as failures.
     pub retry_after_max: Duration,
-    /// Failures in a row, within the window, after which a model is not asked for a while.
+    /// Failures in a row, within `breaker_window`, after which a model is not asked for
+    /// `breaker_pause`.
     pub breaker_failures: u32,
     pub breaker_window: Duration,
     pub breaker_pause: Duration,
 
-    /// Bytes of answers that are kept for the same request, in all and of one workspace.
+    /// Bytes of answers that are cached, in all and of one workspace.
     pub cache: Limits,
-    /// Bytes of one of them.
+    /// Largest answer that is cached, in bytes.
     pub cache_answer_max: usize,
 
     /// How long a webhook may take, or the search for a pattern.
     pub hook_timeout: Duration,
-    /// Requests and answers in which patterns are looked for at a time, in all and of one workspace.
+    /// How many requests and answers are searched for patterns at a time, in all and of one
+    /// workspace.
     pub looks: Limits,
 
-    /// Requests whose entries wait to be written to the log.
+    /// How many entries may wait to be written to the log.
     pub log_max: usize,
-    /// Bytes of a request, and of an answer, in an entry.
+    /// Bytes of a request, and of an answer, that an entry of the log keeps.
     pub log_body_max: usize,
 
-    /// Tokens that an answer is taken to have at most, where neither the request nor the price table
+    /// Tokens that an answer is assumed to have at most if neither the request nor the price table
     /// says.
     pub output_max: u64,
-    /// Whether a model without a price may be asked under a limit of money, where it costs nothing.
+    /// Whether a model without a price may be asked under a limit of money; it then counts as free.
     pub unpriced: bool,
 }
 
 impl ModelSettings {
-    /// Hosts, `*.suffix`, addresses and ranges.
+    /// Sets `inside` from hosts, `*.suffix`, addresses and ranges.
     pub fn with_inside(mut self, entries: &[String]) -> Result<Self, BadPlace> {
         self.inside = Places::parse(entries)?;
         Ok(self)
