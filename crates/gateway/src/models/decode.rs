@@ -1,4 +1,4 @@
-//! Answers of providers that compress although they were asked not to.
+//! Decodes answers of providers that compress although they were asked not to.
 
 use bytes::Bytes;
 use flate2::write::{GzDecoder, ZlibDecoder};
@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use std::io::Write;
 
-/// Bytes that are decoded at a time, between two looks at what came of them.
+/// How much is decoded between two checks of the result's size, in bytes.
 const PIECE: usize = 4 << 10;
 
 pub(crate) enum Decoder {
@@ -18,7 +18,7 @@ pub(crate) enum Decoder {
 pub(crate) enum Coding {
     Plain,
     Known(Decoder),
-    /// Passed on as it is, to a caller who may know it.
+    /// Passed on as it is, to a caller that may know it.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ impl Coding {
 }
 
 impl Decoder {
-    /// What these bytes are, if that is not more than `max`.
+    /// Decodes these bytes, if the result has at most `max` bytes.
     pub(crate) fn push(&mut self, bytes: &[u8], max: usize) -> Result<Bytes, BadCoding> {
         let mut decoded = Vec::new();
         for piece in bytes.chunks(PIECE) {
@@ -66,7 +66,7 @@ impl Decoder {
     }
 }
 
-/// Flushed each time: a token of a stream must not wait for the next.
+/// Flushes each time: a token of a stream must not wait for the next.
 fn write<D: Write>(
     decoder: &mut D,
     piece: &[u8],

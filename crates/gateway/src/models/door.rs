@@ -1,4 +1,5 @@
-//! Who may use a model, by whatever slot the client of a provider puts a key into.
+//! Decides who may use a model, taking the key from whatever slot the client of a provider puts it
+//! into.
 
 use super::served::Served;
 use crate::context::Context;
@@ -13,12 +14,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use types::KindName;
 
-/// Headers in which clients of providers show keys as they are.
+/// Headers in which clients of providers send the bare key.
 const SLOTS: [&str; 3] = ["x-api-key", "api-key", "x-goog-api-key"];
-/// The same in a query.
+/// The same as parameters of a query.
 const PARAMETERS: [&str; 2] = ["key", "api_key"];
 
-/// The key of a caller, and what it is for.
+/// The key of a caller.
 pub(crate) struct Shown(String);
 
 impl Shown {
@@ -35,18 +36,18 @@ impl Shown {
 
 fn plain<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let value = headers.get(name)?.to_str().ok()?.trim();
-    // Some put the scheme into any slot.
+    // Some clients put the scheme into any slot.
     let value = value.strip_prefix("Bearer ").unwrap_or(value).trim();
     (!value.is_empty()).then_some(value)
 }
 
-/// Whether a parameter of a query is a key of ours.
+/// Returns whether a query parameter holds a key of ours.
 pub(crate) fn is_key(parameter: &str) -> bool {
     PARAMETERS.contains(&parameter)
 }
 
-/// Lets a caller in, or says why not. A model that is not there and one that is not the caller's
-/// read the same to whoever is not of the workspace.
+/// Lets a caller in, or says why not. To a caller from outside the workspace, a model that does not
+/// exist looks the same as one that is not the caller's.
 pub(crate) async fn admit(
     context: &Context,
     shown: Option<&Shown>,

@@ -1,4 +1,4 @@
-//! How a provider failed, by what it answered.
+//! Classifies how a provider failed, by what it answered.
 
 use super::upstream::Broken;
 use ::models::dialect::is_too_long;
@@ -11,14 +11,14 @@ use types::kinds::model::ModelFailure;
 const FILTERED: [&[u8]; 4] =
     [b"content_filter", b"content_policy", b"responsibleaipolicy", b"moderation_blocked"];
 
-/// Google says so with 400.
+/// Google reports a bad key with status 400.
 const BAD_KEY: [&[u8]; 1] = [b"api_key_invalid"];
 
 pub(crate) const fn of_broken(broken: &Broken) -> ModelFailure {
     if broken.is_timeout() { ModelFailure::Timeout } else { ModelFailure::Unreachable }
 }
 
-/// `body` is as much of the answer as was read.
+/// Classifies an error by its status. `body` is as much of the answer as was read.
 pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
     let says = |words: &[&[u8]]| {
         let lower = body.to_ascii_lowercase();
@@ -39,7 +39,7 @@ pub(crate) fn of_status(status: StatusCode, body: &[u8]) -> ModelFailure {
     }
 }
 
-/// Whether the same model may do better at the next try.
+/// Returns whether the same model may do better at the next try.
 pub(crate) const fn may_pass(failure: ModelFailure) -> bool {
     matches!(
         failure,
@@ -47,12 +47,12 @@ pub(crate) const fn may_pass(failure: ModelFailure) -> bool {
     )
 }
 
-/// Whether a model that fails so should be left alone.
+/// Returns whether a model that fails like this should be left alone.
 pub(crate) const fn is_its_own(failure: ModelFailure) -> bool {
     matches!(failure, ModelFailure::Unreachable | ModelFailure::ServerError | ModelFailure::Timeout)
 }
 
-/// How long a provider wants to be left alone. It says so in seconds, some in milliseconds.
+/// Returns how long a provider wants to be left alone. Most give seconds, some milliseconds.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let wait = number("retry-after-ms").map(|ms| ms / 1000.0);

@@ -1,4 +1,4 @@
-//! Requests that are told to whoever keeps the logs.
+//! The queue of log entries of requests, for the part that writes the logs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Mutex, mpsc};
@@ -19,7 +19,7 @@ impl Log {
         Self { sender, receiver: Mutex::new(receiver), left_out: AtomicU64::new(0) }
     }
 
-    /// Nobody waits for a log: what it has no room for is counted.
+    /// Queues an entry. Nobody waits for a log: entries without room are dropped and counted.
     pub(crate) fn tell(&self, mut entry: ModelLogEntry) {
         match self.sender.try_reserve() {
             Ok(place) => {

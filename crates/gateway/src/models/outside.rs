@@ -1,4 +1,5 @@
-//! What the management side asks of services out there, over the same guarded way.
+//! Requests that the management side makes to services on the internet, over the same guarded
+//! connections.
 
 use super::Models;
 use super::upstream::{Broken, Outgoing, Patience, Pieces};
@@ -10,7 +11,7 @@ use types::parts::Sensitive;
 
 const TIME: Duration = Duration::from_secs(30);
 
-/// Why a service gave no answer. The texts say nothing of what was sent.
+/// Why a service gave no answer. The text says nothing about what was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct OutsideError(String);

@@ -1,4 +1,4 @@
-//! What the edge answers itself to a request for a model: whose fault it is, and what to do.
+//! The edge's own errors for requests for models: whose fault it is, and what to do.
 
 use super::asked::BadBody;
 use super::decode::BadCoding;
@@ -70,7 +70,8 @@ impl From<ledger::Refused> for ModelProblem {
 }
 
 impl ModelProblem {
-    /// As a model failed that another may answer for. `None`: no other would do better.
+    /// Returns the failure that other models may be asked after. `None` means no other model would
+    /// do better.
     pub(crate) const fn failure(&self) -> Option<ModelFailure> {
         match self {
             Self::Broken(broken) => Some(super::failure::of_broken(broken)),
@@ -87,7 +88,8 @@ impl ModelProblem {
     }
 }
 
-/// In which words whoever asks for this reads errors. `None`: in the edge's own.
+/// Returns the dialect in which the caller of this path reads errors. `None` means the edge's own
+/// format.
 pub(crate) fn dialect_of(path: &str) -> Option<Dialect> {
     match Operation::of(path) {
         Operation::Chat(dialect) | Operation::Embeddings(dialect) => Some(dialect),

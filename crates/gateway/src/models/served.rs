@@ -1,4 +1,4 @@
-//! A model as it is served: its route, and what is made of it once.
+//! A model as it is served: its route, and everything that is derived from it once.
 
 use super::breaker::{Breaker, Budget};
 use super::hooks::Hooks;
@@ -9,17 +9,17 @@ use types::models::{ModelLimit, ModelRoute};
 
 pub(crate) struct Served {
     pub(crate) route: ModelRoute,
-    /// `None`: it only leads to other models.
+    /// `None` means it only leads to other models.
     pub(crate) provider: Option<Result<Provider, BadProvider>>,
-    /// Those of the route.
+    /// The limits of the route.
     pub(crate) limits: Vec<Arc<ModelLimit>>,
     pub(crate) hooks: Hooks,
-    /// Another one for each change of the route.
+    /// Changes with each change of the route.
     pub(crate) version: u64,
     pub(crate) state: Arc<State>,
 }
 
-/// What outlasts the changes of a route.
+/// What outlasts changes of a route.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) breaker: Breaker,

@@ -1,5 +1,5 @@
-//! Turns at what takes a thread for as long as others please: lookups of names, of which users choose whose
-//! name servers are asked, and looking for their patterns.
+//! Limits work that takes a thread for as long as others like: lookups of names, whose name servers
+//! users choose, and searches for their patterns.
 
 use admission::Limits;
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(crate) struct Turns {
     all: Arc<Semaphore>,
     share: usize,
-    /// Of those who look up names now.
+    /// One for each workspace that has turns or waits for one.
     shares: Mutex<HashMap<String, Weak<Semaphore>>>,
 }
 
@@ -23,8 +23,8 @@ impl Turns {
         Self { all: Arc::new(Semaphore::new(total)), share, shares: Mutex::default() }
     }
 
-    /// Waits for a turn, which ends when it is dropped. Whoever waits for others of the same workspace
-    /// takes none of the neighbours' turns.
+    /// Waits for a turn, which ends when it is dropped. A request that waits for others of its own
+    /// workspace takes none of its neighbours' turns.
     pub(crate) async fn turn(&self, owner: &str) -> Turn {
         let own = self.share(owner).acquire_owned().await;
         let one = Arc::clone(&self.all).acquire_owned().await;
@@ -43,7 +43,7 @@ impl Turns {
     }
 }
 
-/// `None` would be a semaphore that somebody has closed, which nobody does.
+/// A turn. The permits would be `None` only if somebody closed a semaphore, which nobody does.
 pub(crate) struct Turn {
     _own: Option<OwnedSemaphorePermit>,
     _one: Option<OwnedSemaphorePermit>,

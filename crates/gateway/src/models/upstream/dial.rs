@@ -1,5 +1,5 @@
-//! Connections to providers: names are resolved here, and what is inside is refused at the moment of
-//! connecting, so that a name cannot lead elsewhere after it was looked at.
+//! Connects to providers. Names are resolved here, and addresses inside our own network are refused
+//! at the moment of connecting, so that a name cannot lead elsewhere after it was checked.
 
 use super::{Unreachable, inside};
 use crate::models::settings::ModelSettings;
@@ -20,10 +20,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use types::parts::hosts::Places;
 
-/// Addresses of one name that are tried, one after the other.
+/// Most addresses of one name that are tried, one after the other.
 const ADDRESSES_MAX: usize = 8;
 
-/// Where connections lead: the same for all requests that may share them.
+/// Where connections lead. Requests may share connections to the same place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
     pub(crate) secure: bool,
@@ -56,7 +56,7 @@ impl Dialer {
         }
     }
 
-    /// A connection for `owner`, and whether HTTP/2 is spoken on it.
+    /// Opens a connection for `owner`, and returns whether it speaks HTTP/2.
     pub(super) async fn dial(
         &self,
         place: &Place,
@@ -119,8 +119,8 @@ impl Dialer {
     }
 }
 
-/// A thread is busy for as long as the name server takes, also when nobody waits any more. So long
-/// lasts the turn.
+/// Looks a name up. A thread is busy for as long as the name server takes, even when nobody waits
+/// any more, so the turn lasts that long too.
 async fn looked_up(host: String, port: u16, turn: Turn) -> io::Result<Vec<SocketAddr>> {
     let looking = tokio::spawn(async move {
         let found = lookup_host((host, port)).await.map(Iterator::collect);
@@ -134,7 +134,7 @@ fn failed(place: &Place, error: io::Error) -> Unreachable {
     Unreachable::Failed { host: place.host.clone(), error }
 }
 
-/// Trusts whom this machine trusts, and the authorities of the settings.
+/// Trusts the authorities of this machine, and those of the settings.
 fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

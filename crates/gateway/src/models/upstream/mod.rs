@@ -1,4 +1,4 @@
-//! Asks providers: over connections that are kept, with every wait and every length bounded.
+//! Asks providers, over connections that are kept, with every wait and every length limited.
 
 mod dial;
 mod inside;
@@ -28,17 +28,18 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use wire::{NoAnswer, Wire};
 
-/// Of an answer that is over but for what ends its connection's share of it.
+/// How long, and how many bytes, we read on to finish an answer that nobody needs any more, so that
+/// its connection can be used again.
 pub(crate) const REST_TIME: Duration = Duration::from_secs(1);
 pub(crate) const REST_MAX: usize = 16 << 10;
-/// A connection of HTTP/2 in use on which nothing came for so long is asked whether it lives, and has so
-/// long to say so.
+/// After this long without data, a used HTTP/2 connection gets a ping, which must be answered
+/// within `PING_TIME`.
 const PING_AFTER: Duration = Duration::from_secs(20);
 const PING_TIME: Duration = Duration::from_secs(10);
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
-/// What may be under way on one stream of HTTP/2 before it is read. A connection has room for all of
-/// its streams, so that one whose caller reads slowly holds up no other.
+/// How much may be in transit on one HTTP/2 stream before it is read. A connection has room for all
+/// of its streams, so that a slow reader does not hold up the others.
 const STREAM_WINDOW: u32 = 64 << 10;
 
 /// A request as a provider gets it.
@@ -51,7 +52,7 @@ pub(crate) struct Outgoing {
     pub(crate) body: Pieces,
 }
 
-/// Why there is no connection. The texts are for whoever named the address.
+/// Why there is no connection. The texts are for the user who gave the address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unreachable {
     #[error("{0} is no address of http or https")]
@@ -89,7 +90,7 @@ impl Broken {
 /// How long a provider may take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// To the head of its answer.
+    /// Until the head of its answer.
     pub(crate) first: Duration,
     /// Between two pieces of it.
     pub(crate) between: Duration,
@@ -105,7 +106,7 @@ pub(crate) struct Client {
     _tidying: AbortOnDropHandle<()>,
 }
 
-/// The body of a provider's answer. Dropped before its end, its connection ends.
+/// The body of a provider's answer. If it is dropped early, its connection is closed.
 pub(crate) struct Answer {
     incoming: Incoming,
     way: Way,
@@ -116,7 +117,7 @@ pub(crate) struct Answer {
     patience: Patience,
     until: Instant,
     last: Instant,
-    /// Silence that is borne now: the first piece may take longer than the others.
+    /// The silence that is tolerated now: the first piece may take longer than the others.
     bears: Duration,
 }
 
@@ -127,7 +128,7 @@ enum Way {
 }
 
 impl Client {
-    /// Within a runtime.
+    /// Must be called within a runtime.
     pub(crate) fn new(settings: &ModelSettings) -> Self {
         let spares = Spares::new(settings);
         Self {
@@ -139,7 +140,8 @@ impl Client {
         }
     }
 
-    /// Sends a request for `owner`, and waits for the head of the answer. Redirects are answers.
+    /// Sends a request for `owner`, and waits for the head of the answer. Redirects are returned as
+    /// answers.
     pub(crate) async fn ask(
         &self,
         request: Outgoing,
@@ -178,7 +180,8 @@ impl Client {
         }))
     }
 
-    /// `is_sent`: whether any of it may have left.
+    /// Sends a request over a kept connection or a new one. `is_sent` is set while any of it may
+    /// have left.
     async fn exchange(
         &self,
         place: &Place,
@@ -204,7 +207,7 @@ impl Client {
             match wire.send(first(&method, &uri, headers, body)).await {
                 Ok(response) => return Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => return Err(Broken::Cut(error)),
-                // The provider closed it meanwhile: the next one, or a new one.
+                // The provider has closed it meanwhile: try the next one, or a new one.
                 Err(NoAnswer::Unsent(unsent)) => {
                     is_sent.store(false, Ordering::Relaxed);
                     let (head, body) = unsent.into_parts();
@@ -241,7 +244,7 @@ impl Client {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(STREAM_WINDOW.saturating_mul(streams))
             .max_header_list_size(u32::try_from(self.head_bytes_max).unwrap_or(u32::MAX))
-            // All share it: one that is dead must not take their requests until TCP gives up.
+            // All requests share it: a dead connection must not swallow them until TCP gives up.
             .keep_alive_interval(Some(PING_AFTER))
             .keep_alive_timeout(PING_TIME)
             .handshake(TokioIo::new(stream));
@@ -260,7 +263,7 @@ impl Client {
     }
 }
 
-/// The provider closed a connection before anything was sent over it.
+/// The error for a connection that the provider closed before anything was sent over it.
 fn reset(place: &Place) -> Unreachable {
     let error = io::Error::from(io::ErrorKind::ConnectionReset);
     Unreachable::Failed { host: place.host.clone(), error }
@@ -290,7 +293,7 @@ fn place(uri: &Uri) -> Result<Place, Unreachable> {
     Ok(Place { secure, host: authority.host().to_ascii_lowercase(), port })
 }
 
-/// As HTTP/1.1 wants it: the host in a field, the path in the first line.
+/// Builds a request for HTTP/1.1, with the host in a header and only the path in the first line.
 fn first(method: &Method, uri: &Uri, mut headers: HeaderMap, body: Pieces) -> Request<Pieces> {
     if let Some(Ok(host)) = uri.authority().map(|at| HeaderValue::from_str(at.as_str())) {
         headers.insert(HOST, host);
@@ -318,7 +321,7 @@ fn outgoing(request: Request<Pieces>) -> Outgoing {
 }
 
 impl Answer {
-    /// The next piece. After an error, nothing more comes.
+    /// Returns the next piece. After an error, nothing more comes.
     pub(crate) fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
@@ -339,7 +342,7 @@ impl Answer {
                     }
                     match data {
                         Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
-                        // Trailers say nothing of the answer itself.
+                        // Trailers say nothing about the answer itself.
                         _ => {}
                     }
                 }
@@ -382,7 +385,7 @@ impl Answer {
         matches!(self.way, Way::Over) || self.incoming.is_end_stream()
     }
 
-    /// All of it, or as much as there is room for, and whether that is all.
+    /// Reads everything, or a little more than `max` bytes, and returns whether that is everything.
     pub(crate) async fn collect(&mut self, max: usize) -> Result<(Vec<Bytes>, bool), Broken> {
         let (mut pieces, mut length) = (Vec::new(), 0);
         while let Some(piece) = self.piece().await {
@@ -396,7 +399,7 @@ impl Answer {
         Ok((pieces, true))
     }
 
-    /// Reads what is left, which nobody needs, so that the connection can have the next request.
+    /// Reads the rest, which nobody needs, so that the connection can be used again.
     pub(crate) fn read_on(mut self) {
         if self.is_over() {
             return;
@@ -406,7 +409,7 @@ impl Answer {
         });
     }
 
-    /// A connection whose answer was read to its end can have the next request.
+    /// Gives back a connection whose answer was read to its end.
     fn give_back(&mut self) {
         if let Way::One(mut wire) = std::mem::replace(&mut self.way, Way::Over)
             && wire.is_free()
@@ -416,10 +419,10 @@ impl Answer {
     }
 }
 
-/// Whether an answer leads elsewhere, where nothing is followed.
+/// Returns whether an answer is a redirect. None is followed.
 pub(crate) fn is_redirect(head: &response::Parts) -> bool {
     head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED
 }
 
-/// So that a client of the whole server can be shared.
+/// Allows one client to be shared by the whole server.
 pub(crate) type SharedClient = Arc<Client>;

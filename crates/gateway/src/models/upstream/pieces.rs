@@ -1,4 +1,5 @@
-//! The body of a request to a provider: pieces of what the caller sent, and what was put in between.
+//! The body of a request to a provider: pieces of what the caller sent, and what was put in
+//! between.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -7,7 +8,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Cheap to clone: no byte is copied.
+/// Cheap to clone: no bytes are copied.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pieces(VecDeque<Bytes>);
 
@@ -20,7 +21,7 @@ impl Pieces {
         self.0.iter()
     }
 
-    /// Joined, where they have to be read as one.
+    /// Joins the pieces, where they have to be read as one.
     pub(crate) fn whole(&self) -> Bytes {
         match self.0.len() {
             1 => self.0[0].clone(),

@@ -1,4 +1,5 @@
-//! Connections to providers that wait for the next request, and those of HTTP/2, which carry many.
+//! Kept connections to providers: those of HTTP/1.1 that wait for the next request, and those of
+//! HTTP/2, which carry many.
 
 use super::dial::Place;
 use super::pieces::Pieces;
@@ -37,7 +38,7 @@ struct Spare {
     _permit: Permit<String>,
 }
 
-/// A connection of HTTP/2.
+/// An HTTP/2 connection.
 pub(super) struct Shared {
     pub(super) sender: SendRequest<Pieces>,
     streams: AtomicUsize,
@@ -47,7 +48,7 @@ pub(super) struct Shared {
     _permit: Option<Permit<String>>,
 }
 
-/// A stream on a connection of HTTP/2.
+/// A stream on an HTTP/2 connection.
 pub(super) struct Seat(pub(super) Arc<Shared>);
 
 impl Seat {
@@ -75,7 +76,7 @@ impl Spares {
         }))
     }
 
-    /// The one that was used last, so that the others age and are closed.
+    /// Takes the most recently used one, so that the others age and are closed.
     pub(super) fn take(&self, place: &Place) -> Option<Box<Wire>> {
         loop {
             let mut spare = self.0.places.lock().get_mut(place)?.wires.pop_back()?;
@@ -85,7 +86,7 @@ impl Spares {
         }
     }
 
-    /// Keeps a connection, if there is room for `owner` to have it kept.
+    /// Keeps a connection, if `owner` may have another one kept.
     pub(super) fn put(&self, place: &Place, owner: &String, wire: Box<Wire>) {
         let Ok(permit) = self.0.permits.take(owner, 1) else { return };
         let spare = Spare { wire, since: Instant::now(), _permit: permit };
@@ -97,7 +98,7 @@ impl Spares {
         if kept.wires.len() < self.0.place_max {
             kept.wires.push_back(spare);
         } else {
-            // Closing it is not done under the lock.
+            // Closed outside of the lock.
             drop(places);
             drop(spare);
         }
@@ -137,7 +138,7 @@ impl Spares {
         seat
     }
 
-    /// Closes what nobody used for too long, for as long as there is anybody who could.
+    /// Closes connections that were unused for too long. Ends when the pool is dropped.
     pub(super) async fn tidy(self) {
         let every = (self.0.life / 2).max(Duration::from_millis(100));
         let (inner, life) = (Arc::downgrade(&self.0), self.0.life);

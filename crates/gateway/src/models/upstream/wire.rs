@@ -1,5 +1,5 @@
-//! One HTTP/1.1 connection to a provider. As with workloads, the task that waits for an answer drives
-//! its connection: nothing has to be woken on the way.
+//! One HTTP/1.1 connection to a provider. As with workloads, the task that waits for an answer
+//! drives its connection, so nothing has to be woken on the way.
 
 use super::dial::Stream;
 use super::pieces::Pieces;
@@ -76,7 +76,7 @@ impl Wire {
         })
     }
 
-    /// Whether a next request can be sent. Nothing is woken by a connection that is spare.
+    /// Returns whether another request can be sent. A spare connection wakes no task.
     pub(super) fn is_free(&mut self) -> bool {
         drive(&mut self.connection, &mut self.ended, &mut Context::from_waker(Waker::noop()));
         !self.ended && self.sender.is_ready()
