@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const GUEST: u16 = 8080;
 
-/// One host, and two triggers.
+/// Knows one host and two triggers.
 struct Told;
 
 impl Known for Told {
@@ -59,7 +59,7 @@ fn triggers_have_paths_of_their_own() {
         Endpoint::Workload { kind: KindName::Agent, workspace: "w".into(), name: "a".into() };
     check("h", "/w/agents/a?async=false", Ok(Some((agent.clone(), ""))));
     check("h", "/w/agents/a/now/more", Ok(Some((agent, "/now/more"))));
-    // A sandbox has no triggers, and its programs may well have such a parameter.
+    // A sandbox has no triggers, and its programs may well use such a parameter themselves.
     check("h", "/w/sandboxes/n/x?async=true", Ok(Some((sandbox("w", "n"), "/x"))));
 }
 
@@ -157,7 +157,7 @@ fn deployments_answer_by_path_or_by_label() {
     check("app-n-w.holm.test", "/-/x", Ok(Some((label(KindName::Application, false), "/-/x"))));
     check("h", "/-/app-n-w/x", Ok(Some((label(KindName::Application, true), "/x"))));
     check("h", "/-/app-n-w", Ok(Some((label(KindName::Application, true), ""))));
-    // What has a path below its workspace has no other.
+    // A workload that has a path below its workspace has no other.
     check("h", "/-/agent-n-w/x", Ok(None));
     check("h", "/-/sbx-n-w/x", Ok(None));
     check("h", "/-/app-evil.example/x", Ok(None));
@@ -195,7 +195,7 @@ proptest! {
         if let (Ok(uri), Ok(host)) = (path.parse::<Uri>(), HeaderValue::try_from(&host)) {
             let headers = HeaderMap::from_iter([(HOST, host)]);
             if let Ok(Some(address)) = Address::parse(&uri, &headers, &domains(), &All) {
-                // What is handed on is an end of what was sent, byte for byte.
+                // What is passed on is the end of what was sent, byte for byte.
                 let (prefix, rest) = address.split(&uri);
                 prop_assert_eq!(format!("{prefix}{rest}"), uri.path());
                 prop_assert!(rest.is_empty() || rest.starts_with('/'));

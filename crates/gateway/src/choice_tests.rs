@@ -14,7 +14,7 @@ fn chosen(targets: &[Target], stays_with: Option<&str>, point: u32) -> Option<St
 #[test]
 fn a_canary_gets_its_share_to_the_last_request() {
     let targets = [to("new", 10, &[]), to("old", 90, &[])];
-    // Wherever the turns stand, and also where their number wraps.
+    // Wherever the turns begin, including where their number wraps around.
     for first in [0, 7, u32::MAX - 95] {
         let turns = (0..10_000).map(|turn: u32| point_of_turn(first.wrapping_add(turn)));
         let new = turns.filter(|point| chosen(&targets, None, *point).unwrap() == "new").count();
@@ -77,7 +77,7 @@ proptest! {
     #[test]
     fn every_hundred_turns_are_split_as_the_weights_say(first: u32, cut in 0u32..=100) {
         let targets = [to("a", cut, &[]), to("b", 100 - cut, &[])];
-        // Not across the wrap of the counter, which costs one hundred at most.
+        // Not across the wrap of the counter, which disturbs at most one hundred turns.
         let first = first.min(u32::MAX - 100);
         let a = (first..first + 100).filter(|turn| chosen(&targets, None, point_of_turn(*turn)).unwrap() == "a");
         prop_assert_eq!(a.count() as u32, cut);

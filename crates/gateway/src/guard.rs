@@ -27,7 +27,7 @@ pub trait Guard: Send + Sync + 'static {
 /// What is known about a caller. The workload is told everything but the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Owner of the connections, which are counted together: the key, or the person behind a token.
+    /// The key, or the person behind a token. Connections of one holder are counted together.
     pub holder: String,
     pub subject_id: String,
     pub subject_type: &'static str,

@@ -32,7 +32,7 @@ fn head(path: &str) -> Option<Parts> {
     Some(Request::get(uri).header(HOST, "p.preview.holm.test").body(()).ok()?.into_parts().0)
 }
 
-/// Where a browser goes from the page at `base`.
+/// Returns where a browser on the page at `base` is sent.
 fn goes_to(response: &Response<Body>, base: &str) -> Url {
     Url::parse(base).unwrap().join(response.headers()[LOCATION].to_str().unwrap()).unwrap()
 }

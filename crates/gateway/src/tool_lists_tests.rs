@@ -49,7 +49,7 @@ fn asked(sent: &[(&str, &str)]) -> Asked {
     asked_with(LIST, sent).unwrap()
 }
 
-/// Has an answer pass to whoever asked.
+/// Passes an answer to the caller who asked.
 fn pass(
     place: Place,
     revision: &str,
@@ -93,7 +93,7 @@ async fn the_same_question_gets_the_same_list_with_its_own_number() {
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/json");
     let wanted = r#"{"jsonrpc":"2.0","id":"x\"y","result":{"tools":[{"name":"a"}]}}"#;
     assert_eq!(text(answer).await, wanted);
-    // Another revision has not been asked yet; what does not serve any more is forgotten.
+    // Another revision has not been asked yet, and a revision that no longer serves is forgotten.
     assert!(traffic.tool_lists.find("r2", &other).is_none());
     traffic.tool_lists.keep(["r2"].into_iter());
     assert!(traffic.tool_lists.find("r1", &other).is_none());
@@ -174,7 +174,7 @@ fn a_session_has_a_list_of_its_own_until_something_else_is_asked_in_it() {
     let found = |sent: &[(&str, &str)]| traffic.tool_lists.find("r1", &asked(sent));
     assert_eq!(found(&[s]).unwrap().headers()["mcp-session-id"], "s");
     assert!(found(&[t]).is_none() && found(&[]).is_none());
-    // Whoever has only learned its name is somebody else.
+    // A caller who only learned the session's name is somebody else.
     assert!(found(&[s, ("x-blaxel-subject-id", "other")]).is_none());
     traffic.tool_lists.forget_session(asked(&[t]).session.unwrap());
     assert!(found(&[s]).is_some());
@@ -196,7 +196,7 @@ fn who_keeps_too_much_loses_its_own_oldest() {
     assert!(!there(0) && there(3));
     assert!(theirs.tool_lists.find("r1", &of(0)).is_some());
     assert!(pool.held_by(&"me".to_owned()) <= 40_000);
-    // What is larger than may be copied passes uncopied.
+    // An answer that is too large to copy passes uncopied.
     let large = list_of(&"x".repeat(200_000));
     pass(place(&theirs, &pool, "them"), "r2", &of(9), &[JSON], &[&large]);
     assert!(theirs.tool_lists.find("r2", &of(9)).is_none());

@@ -31,7 +31,7 @@ fn a_visit_wins_over_the_pause_that_was_due() {
     assert_eq!(state.enter(), Entry::Entered);
     assert!(!state.begin_pause(at(0)));
     assert!(state.leave(at(20)));
-    // It came and went between the question and the pause.
+    // A visit came and went between the question and the pause.
     assert!(!state.begin_pause(at(0)));
     assert!(state.begin_pause(at(20)));
     assert_eq!((state.enter(), state.phase()), (Entry::Wait, Phase::Pausing));
@@ -74,8 +74,8 @@ enum Event {
 }
 
 proptest! {
-    /// Whatever happens in whatever order, it is never paused while somebody is inside, and always
-    /// can be entered again.
+    /// Whatever happens, in any order: it is never paused while somebody is inside, and it can
+    /// always be entered again.
     #[test]
     fn nobody_is_paused_upon(events in proptest::collection::vec(
         proptest::sample::select(vec![Event::Enter, Event::Leave, Event::Look, Event::Paused, Event::Woken]), 0..60)) {
