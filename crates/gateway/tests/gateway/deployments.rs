@@ -13,7 +13,7 @@ use types::ids::ResourceId;
 
 const KEY: (&str, &str) = ("authorization", "Bearer key-of-acme");
 
-/// A deployment with one replica of its own.
+/// Starts a deployment with one replica of its own.
 async fn served(stage: &Stage, kind: KindName, name: &str) -> WorkloadRoute {
     let instance = format!("replica-{name}-r1-1");
     stage.replica(&instance).await;
@@ -41,7 +41,7 @@ async fn a_deployment_gets_its_path_as_it_was_sent() {
     assert_eq!(stage.send(request("GET", host, "/x", &[KEY])).await.ok()["uri"], "/x");
     let host = "function-tools-acme.holm.test";
     assert_eq!(stage.send(request("PUT", host, "/x", &[KEY])).await.ok()["method"], "PUT");
-    // One kind is not reached as another.
+    // A workload is not reachable as another kind.
     stage.get("/acme/functions/bot/").await.problem(404, "WORKLOAD_NOT_FOUND");
 }
 
@@ -121,7 +121,8 @@ async fn an_application_answers_at_its_host_to_everybody() {
         (&told["uri"], &told["headers"]["authorization"]),
         (&"/cart?x=1".into(), &sent[0].1.into())
     );
-    // It has no path below its workspace, and one that is not there needs no credentials to say so.
+    // It has no path below its workspace, and no credentials are needed to learn that one does not
+    // exist.
     assert_eq!(stage.get("/acme/applications/shop/").await.status, 418);
     let none = request("GET", "app-none-acme.holm.test", "/", &[]);
     stage.send(none).await.problem(404, "WORKLOAD_NOT_FOUND");
@@ -145,11 +146,11 @@ async fn an_application_by_path_is_content_and_confined() {
     let worker = [("service-worker", "script")];
     let reply = stage.send_content(request("GET", "10.0.0.7:8701", at, &worker)).await;
     reply.problem(400, "BAD_REQUEST");
-    // Beside the server's own pages it does not answer.
+    // It does not answer beside the server's own pages.
     let reply = stage.send(request("GET", "10.0.0.7:8700", at, &[])).await;
     assert_eq!(reply.status, 307);
     assert_eq!(reply.headers["location"], format!("http://10.0.0.7:8701{at}"));
-    // A browser on this machine finds the host, where it needs no confining.
+    // A browser on this machine finds the host, where the page needs no confining.
     let page = [("sec-fetch-mode", "navigate")];
     let reply = stage.send_content(request("GET", "127.0.0.1:8701", at, &page)).await;
     assert_eq!(reply.headers["location"], "http://app-shop-acme.localhost:8701/cart?x=1");
@@ -173,12 +174,12 @@ async fn whole_hosts_lead_to_the_workload_that_has_them_last() {
         assert_eq!(ask(host).await.ok()["instance"], "replica-shop-r1-1", "{host}");
     }
     assert_eq!(ask("other.example").await.status, 418);
-    // A host moves: the change of whoever had it before does not take it away.
+    // A host moves: a change of the workload that had it before does not take it away.
     stage.deploy(&WorkloadRoute { hosts: hosts(&["shop.example"]), ..blog });
     stage.deploy(&WorkloadRoute { hosts: Vec::new(), ..shop });
     assert_eq!(ask("shop.example").await.ok()["instance"], "replica-blog-r1-1");
     assert_eq!(ask("www.shop.example").await.status, 418);
-    // An agent at a host of somebody's own still wants credentials.
+    // An agent at a custom host still wants credentials.
     let agent = served(&stage, KindName::Agent, "bot").await;
     stage.deploy(&WorkloadRoute { hosts: hosts(&["bot.example"]), ..agent });
     ask("bot.example").await.problem(401, "AUTHENTICATION_REQUIRED");
@@ -208,7 +209,7 @@ async fn an_exchange_with_an_agent_is_limited_without_bytes_and_in_all() {
     served(&timed, KindName::Function, "tools").await;
     let error = timed.get("/acme/functions/tools/gate").await.problem(504, "WORKLOAD_TIMEOUT");
     assert!(error["message"].as_str().unwrap().starts_with("the function took longer than"));
-    // One that has begun is cut off so that the caller sees it.
+    // An exchange that has begun is cut off so that the caller notices.
     let mut body = timed.begin(get("/acme/functions/tools/endless")).await.into_body();
     while body.frame().await.expect("it is cut, not ended").is_ok() {}
     let requests = timed.gateway.requests_of(&ResourceId::known("res_tools"), None).unwrap().all;
@@ -227,7 +228,7 @@ async fn a_workload_narrows_the_time_of_its_requests_and_never_widens_it() {
     stage.deploy(&timed(1));
     let error = stage.get("/acme/agents/bot/gate").await.problem(504, "WORKLOAD_TIMEOUT");
     assert_eq!(error["message"], "the agent took longer than the 1 seconds that it may");
-    // A wait for a replica counts.
+    // Waiting for a replica counts.
     stage.deploy(&WorkloadRoute { serving: Serving::Starting, ..timed(1) });
     stage.get("/acme/agents/bot/").await.problem(504, "WORKLOAD_TIMEOUT");
 
@@ -278,7 +279,7 @@ async fn a_domain_leads_to_an_application_where_nothing_else_has_the_host() {
         assert_eq!(told["headers"]["x-blaxel-fallback-domain"], "corp.example");
     }
     assert_eq!(stage.send(request("GET", "corp.example.evil", "/", &[])).await.status, 418);
-    // One that is made anew under the name takes its place.
+    // One that is created again under the name takes its place.
     stage.gateway.routes().apply(RouteChange::Gone(shop.id.clone()));
     let gone = stage.send(request("GET", "any.corp.example", "/", &[])).await;
     gone.problem(404, "ROUTE_NOT_FOUND");
@@ -301,12 +302,12 @@ async fn an_application_that_stands_for_a_sandbox_leads_to_one_port_of_it() {
         let told = stage.send(request("GET", "app-shop-acme.holm.test", path, &[])).await.ok();
         assert_eq!((&told["port"], &told["uri"]), (&3000.into(), &path.into()));
     }
-    // Whoever is still on the way out makes it busy for a moment.
+    // A request that is just ending may keep it busy for a moment.
     while stage.gateway.standby().pause("box").await.is_err() {
         tokio::task::yield_now().await;
     }
     stage.send(request("GET", "app-shop-acme.holm.test", "/", &[])).await.ok();
-    // The sandbox of another workspace is another one.
+    // The sandbox of another workspace is a different one.
     let theirs = WorkloadRoute { workspace_name: "other".into(), ..stands };
     stage.deploy(&theirs);
     let error = stage.send(request("GET", "app-shop-acme.holm.test", "/", &[])).await;

@@ -1,4 +1,4 @@
-//! What the edge says when a workload does not answer.
+//! What the edge answers when a workload does not.
 
 use crate::stage::{Stage, request, settings};
 use gateway::Settings;
@@ -55,7 +55,7 @@ async fn a_port_of_a_sandbox_that_just_started_is_waited_for() {
     assert_eq!(asking.await.unwrap().ok()["uri"], "/late");
 }
 
-/// A workload that reads the head of a request, sends `bytes` and closes.
+/// Starts a workload that reads the head of a request, sends `bytes` and closes.
 async fn abrupt(stage: &Stage, port: u16, bytes: &'static [u8]) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     stage.machine.listen("box", port, listener.local_addr().unwrap());

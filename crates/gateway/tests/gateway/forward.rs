@@ -35,7 +35,7 @@ async fn both_bodies_stream_at_the_same_time() {
     sender.send(Frame::data("one".into())).await.unwrap();
     let mut answer = stage.begin(post("/acme/sandboxes/box/echo", frames)).await.into_body();
     for next in ["two", "three"] {
-        // Each comes back before the next is sent: nothing is gathered on the way.
+        // Each frame comes back before the next is sent: nothing is buffered on the way.
         answer.frame().await.unwrap().unwrap().into_data().unwrap();
         sender.send(Frame::data(next.into())).await.unwrap();
     }
@@ -51,7 +51,7 @@ async fn a_reader_that_stops_stops_the_writer() {
     let chunk = Bytes::from(vec![b'.'; 64 << 10]);
     sender.send(Frame::data(chunk.clone())).await.unwrap();
     let answer = stage.begin(post("/acme/sandboxes/box/echo", frames)).await;
-    // The answer is not read. What fits into sockets and buffers is taken, then no more.
+    // The answer is not read. What fits into sockets and buffers is accepted, then no more.
     let mut taken = 0;
     while tokio::time::timeout(Duration::from_millis(300), sender.send(Frame::data(chunk.clone())))
         .await

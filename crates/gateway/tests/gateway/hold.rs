@@ -1,4 +1,4 @@
-//! Requests are held, not failed; who is left alone rests.
+//! Requests are held and do not fail; instances that nobody visits are paused.
 
 use crate::stage::{Stage, by, get, settings};
 use gateway::{EnterError, Initial, PauseError, Phase, Settings};
@@ -11,7 +11,7 @@ use types::edge::Serving;
 
 const SOON: Duration = Duration::from_millis(20);
 
-/// As many as `GATEWAY_WAKES` says: the full count is for the long run.
+/// The number in `GATEWAY_WAKES`, for long runs, or a smaller one.
 fn wakes() -> usize {
     std::env::var("GATEWAY_WAKES").ok().and_then(|count| count.parse().ok()).unwrap_or(2000)
 }
@@ -25,7 +25,7 @@ async fn no_request_fails_over_thousands_of_wakes() {
     let wakes = wakes();
     let mut slept = 0;
     while slept < wakes {
-        // Whoever is still on the way out makes it busy for a moment: then this round only asks.
+        // A request that is just ending may keep it busy for a moment: then this round only asks.
         match standby.pause("box").await {
             Ok(()) => slept += 1,
             Err(error) => assert!(matches!(error, PauseError::Busy), "{error}"),
@@ -46,7 +46,8 @@ async fn no_request_fails_over_thousands_of_wakes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pauses_and_requests_at_any_moment_never_meet() {
     // By itself and by hand: it is paused whenever it is idle for an instant. However busy the
-    // machine is, no question is given up: a workload may read late what nobody waits for any more.
+    // machine is, no health check is given up, because the workload may answer it after nobody
+    // waits for it any more.
     let health_timeout = Duration::from_secs(60);
     let settings = Settings { standby_delay: Some(Duration::ZERO), health_timeout, ..settings() };
     let stage = Arc::new(Stage::start(settings).await);
@@ -130,7 +131,7 @@ async fn a_running_answer_holds_its_sandbox_awake() {
     while workload.busy.is_empty() {
         tokio::task::yield_now().await;
     }
-    // Another that is left alone from now on rests: so would this one.
+    // Another instance that nobody visits from now on is paused: so this one would have been.
     stage.sandbox("other", &[8080]).await;
     stage.machine.until_paused("other").await;
     assert!(!stage.machine.is_paused("box"));

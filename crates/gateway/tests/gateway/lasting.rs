@@ -1,4 +1,4 @@
-//! What goes on for long ends with the right to it, and leaves room for others.
+//! Long exchanges end when the right to them ends, and leave room for others.
 
 use crate::sockets::{echo, exchange, open};
 use crate::stage::{KEY, Stage, get, private, request, settings, token};
@@ -48,7 +48,7 @@ async fn a_revoked_key_keeps_no_socket_no_stream_and_no_long_poll() {
     let answer =
         tokio::time::timeout(PATIENCE, poll).await.expect("the long poll is answered").unwrap();
     assert_eq!(answer.status(), 401);
-    // Who needs no key goes on.
+    // A caller who needs no key goes on.
     exchange(&mut public, "still here").await;
 }
 
@@ -96,7 +96,7 @@ async fn a_workspace_that_holds_its_share_leaves_the_rest_to_others() {
     stage.get("/acme-b/sandboxes/other/x").await.ok();
     let _last = stage.begin(get("/acme-b/sandboxes/other/endless")).await;
     stage.get("/acme-b/sandboxes/other/x").await.problem(503, "NO_CAPACITY");
-    // A stranger is told of credentials, not of places.
+    // A stranger gets an error about credentials, not about room.
     stage
         .send(request("GET", "127.0.0.1", "/acme/sandboxes/box/x", &[]))
         .await
@@ -126,7 +126,7 @@ async fn strangers_leave_a_workspace_places_of_its_own() {
     let mut owner = open(&stage, "127.0.0.1", AT, Some(KEY)).await.unwrap();
     exchange(&mut owner, "mine").await;
     stage.get("/acme/sandboxes/box/x").await.ok();
-    // Who shows a token is no stranger.
+    // A caller who shows a token is not a stranger.
     stage.preview(private(7));
     end_of(stranger).await;
     let mut with_token = open(&stage, PREVIEW, "/?bl_preview_token=secret", None).await.unwrap();

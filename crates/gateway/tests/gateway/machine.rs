@@ -19,7 +19,7 @@ pub struct LoopbackMachine {
     pub connects: AtomicUsize,
     /// How many of the next wakes fail.
     pub failing: AtomicUsize,
-    /// Who was handed the program of this server.
+    /// The instances that were given this server's guest program.
     pub given: Mutex<Vec<String>>,
 }
 
@@ -32,7 +32,7 @@ impl LoopbackMachine {
         self.paused.borrow().contains(instance)
     }
 
-    /// Is found asleep.
+    /// Makes an instance sleep without a pause by standby.
     pub fn sleep(&self, instance: &str) {
         self.paused.send_modify(|paused| assert!(paused.insert(instance.to_owned())));
     }
@@ -79,7 +79,7 @@ impl Machine for LoopbackMachine {
                 return Err(MachineError::Failed(io::Error::other("the kernel says no")));
             }
             self.resumes.fetch_add(1, Ordering::Relaxed);
-            // Whoever waits for the same wake gets a chance to come.
+            // Gives other requests that wait for the same wake a chance to arrive.
             tokio::task::yield_now().await;
             self.paused.send_modify(|paused| assert!(paused.remove(instance), "woken twice"));
             Ok(())

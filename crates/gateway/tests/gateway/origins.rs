@@ -6,7 +6,7 @@ use serde_json::Value;
 use types::edge::{Opens, PreviewAddress, PreviewRoute};
 
 const HOST: &str = "p.preview.holm.test";
-/// `Authorization` at a public preview is the app's own.
+/// `Authorization` at a public preview belongs to the app.
 const BEARER: (&str, &str) = ("x-blaxel-authorization", "Bearer key-of-acme");
 const NAVIGATES: [(&str, &str); 2] =
     [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")];
@@ -18,7 +18,7 @@ async fn stage(opens: Opens) -> Stage {
     stage
 }
 
-/// The answers by every way to port 3000 of the sandbox, and whether the way is a path.
+/// Returns the answers by every way to port 3000 of the sandbox, and the path where the way is one.
 async fn by_all_ways(
     stage: &Stage,
     headers: &[(&str, &str)],
@@ -235,7 +235,7 @@ async fn a_kept_token_is_for_the_pages_of_the_preview_and_for_people() {
         // A link that somebody follows.
         send(&[&[("sec-fetch-site", site)][..], &NAVIGATES].concat()).await.ok();
     }
-    // Browsers that say nothing else, and what scripts may say.
+    // Browsers that send no `Sec-Fetch-*` headers, and what scripts may send.
     send(&[("origin", "https://evil.example"), ("accept", "text/html")])
         .await
         .problem(403, "FORBIDDEN");
@@ -276,7 +276,7 @@ async fn a_token_leaves_the_address_of_a_page() {
         (reply.status.as_u16(), all(&reply, "location").as_slice()),
         (303, &["/-/p.preview/x"][..])
     );
-    // A wrong one is an error, and where the address is not a window's it may stay.
+    // A wrong token is an error. Where the address is not that of a window, the token may stay.
     let wrong = request("GET", HOST, "/?bl_preview_token=no", &NAVIGATES);
     stage.send(wrong).await.problem(401, "AUTHENTICATION_FAILED");
     let framed = [

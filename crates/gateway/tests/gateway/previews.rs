@@ -73,7 +73,7 @@ async fn a_token_in_the_address_stays_with_the_browser() {
         .send_content(request("GET", "h", "/-/p.preview/x?bl_preview_token=secret", &[]))
         .await;
     assert!(reply.headers["set-cookie"].to_str().unwrap().contains("Path=/-/p.preview;"));
-    // A token by header needs no memory.
+    // A token in a header needs no cookie.
     let reply =
         stage.send(request("GET", HOST, "/x", &[("x-blaxel-preview-token", "secret")])).await;
     assert!(!reply.headers.contains_key("set-cookie"));
@@ -94,7 +94,7 @@ async fn a_browser_of_this_machine_goes_on_to_the_host_of_the_preview() {
     }
     let reply = stage.send_content(request("GET", "localhost", "/-/p.preview", &opens)).await;
     assert_eq!(reply.headers["location"], "http://p.preview.localhost/");
-    // Elsewhere there is no such host, and programs do not find it.
+    // On other machines there is no such host, and programs do not find it.
     stage
         .send_content(request("GET", "10.0.0.7", "/-/p.preview/", &opens))
         .await

@@ -84,10 +84,10 @@ async fn a_sticky_caller_stays_with_a_revision_while_it_serves() {
         assert!(!again.headers.contains_key("set-cookie"));
         let told = again.ok();
         assert_eq!(told["instance"], instance);
-        // It is ours and not the workload's.
+        // The cookie is ours and is not passed to the workload.
         assert_eq!(told["headers"]["cookie"], "a=b");
     }
-    // A revision that nobody is sent to, or that is not there, is not to be had by asking.
+    // A revision with no weight, or one that does not exist, cannot be had by asking for it.
     stage.deploy(&WorkloadRoute {
         serving: Serving::To(vec![to("r1", 100, &[ONE]), to("r2", 0, &[NEW])]),
         ..route.clone()
@@ -125,9 +125,9 @@ async fn a_request_from_zero_is_told_of_and_held() {
         async move { stage.get(AT).await }
     });
     assert_eq!(stage.gateway.demands().await, [demand("r1", 1)]);
-    // What was not acted upon is asked for again.
+    // A demand that was not met is made again.
     assert_eq!(stage.gateway.demands().await, [demand("r1", 1)]);
-    // The revision changes while it waits.
+    // The revision changes while the request waits.
     stage.deploy(&serving(vec![to("r2", 100, &[])]));
     assert_eq!(stage.gateway.demands().await, [demand("r2", 1)]);
     stage.replica(NEW).await;
@@ -178,12 +178,12 @@ async fn requests_are_spread_and_more_replicas_are_wanted_when_all_are_full() {
         until(&stage, ONE, first).await;
         until(&stage, TWO, second).await;
     }
-    // All are full: the next one is sent all the same, and another replica is asked for.
+    // All are full: the next request is sent all the same, and another replica is asked for.
     hanging.push(hang(&stage));
     assert_eq!(stage.gateway.demands().await, [demand("r1", 5)]);
     until(&stage, ONE, 3).await;
     assert_eq!(load(&stage, ONE).unwrap().idle, None);
-    // With as many as there may be, the least busy one gets it and nothing is asked for.
+    // With the maximum number of replicas, the least busy one gets it and no other is asked for.
     let scale = Scale { max: 2, concurrency: 2 };
     stage.deploy(&WorkloadRoute { scale, ..serving(vec![to("r1", 100, &[ONE, TWO])]) });
     hanging.push(hang(&stage));
@@ -205,7 +205,7 @@ async fn requests_are_spread_and_more_replicas_are_wanted_when_all_are_full() {
 async fn a_replica_that_is_gone_costs_nobody_an_answer() {
     let stage = Arc::new(Stage::start(settings()).await);
     stage.replica(TWO).await;
-    // The first was never announced, or forgotten before the route was told anew.
+    // The first was never announced, or was forgotten before the route changed.
     stage.deploy(&serving(vec![to("r1", 100, &[ONE, TWO])]));
     assert_eq!(stage.get(AT).await.ok()["instance"], TWO);
     // The only one is gone: the request waits for the next.
@@ -256,7 +256,7 @@ async fn a_roll_out_under_load_loses_no_request() {
     while !clients.iter().all(tokio::task::JoinHandle::is_finished) {
         let (old, new) = (instance(number), instance(number + 1));
         number += 1;
-        // Every other time it goes to zero in between, as when nobody had asked for a while.
+        // Every other time it goes to zero in between, as if nobody had asked for a while.
         if number % 2 == 0 {
             stage.deploy(&serving(vec![to("r", 100, &[])]));
         }
@@ -284,7 +284,8 @@ async fn a_roll_out_under_load_loses_no_request() {
 async fn an_idle_replica_sleeps_without_being_asked_and_wakes_for_a_request() {
     let soon = Duration::from_millis(20);
     let stage = Stage::start(Settings { standby_delay: Some(soon), ..settings() }).await;
-    // Something where a guest would be says that it must stay awake: it is not even asked.
+    // A program on the guest's port says that the instance must stay awake, but a replica is not
+    // even asked.
     let replica = Workload::start(&stage.machine, ONE, &[APP_PORT, GUEST_PORT]).await;
     replica.keep_alive.store(1, Ordering::Relaxed);
     stage.gateway.standby().track(ONE, Initial::Awake);

@@ -1,4 +1,4 @@
-//! Which sandbox a request reaches, and who may.
+//! Which sandbox a request reaches, and who may send it.
 
 use crate::stage::{Stage, by, get, request, settings};
 use types::edge::{RouteChange, Serving};
@@ -64,8 +64,8 @@ async fn a_host_reaches_its_sandbox_also_with_hyphens() {
     reply.problem(404, "WORKLOAD_NOT_FOUND");
 }
 
-/// Browsers ask without credentials whether a page may call, and whether there is such a sandbox is
-/// nothing for them.
+/// Browsers ask without credentials whether a page may call; whether the sandbox exists is not for
+/// them to know.
 #[tokio::test]
 async fn browsers_are_told_that_pages_of_other_origins_may_call() {
     let stage = Stage::start(settings()).await;
@@ -93,7 +93,7 @@ async fn a_terminal_is_opened_by_its_address_alone() {
     stage.sandbox("box", &[8080]).await;
     let at = "/acme/sandboxes/box/terminal?token=key-of-acme&a=b";
     let told = stage.send(request("GET", "h", at, &[])).await.ok();
-    // The token is not for the sandbox.
+    // The token is not passed to the sandbox.
     assert_eq!(told["uri"], "/terminal?a=b");
     for other in ["/terminal?token=wrong", "/terminal", "/process?token=key-of-acme"] {
         let reply = stage.send(request("GET", "h", &format!("/acme/sandboxes/box{other}"), &[]));
@@ -216,7 +216,7 @@ async fn a_guest_that_wants_a_newer_program_gets_it_and_nobody_else_does() {
     let answer = ask("POST", "/acme/sandboxes/box/upgrade").await;
     assert_eq!(given().len(), 1, "before the caller hears of it");
     assert!(answer.headers.get(types::guest::WANTS_HEADER).is_none());
-    // Neither a program of the tenant on another port, nor another request to the guest.
+    // Neither for a program of the tenant on another port, nor for another request to the guest.
     ask("POST", "/acme/sandboxes/box/port/3000/upgrade").await;
     ask("GET", "/acme/sandboxes/box/upgrade").await;
     assert_eq!(given().len(), 1);

@@ -30,7 +30,7 @@ async fn ask(stage: &Stage, method: &str, more: &[(&str, &str)]) -> Value {
     stage.send(request(method, "h", "/acme/functions/tools/mcp", &sent)).await.ok()
 }
 
-/// Has a replica open a session. Those of the others are lost.
+/// Has a replica open a session. Sessions of other replicas are lost.
 async fn open(stage: &Stage, replica: &str, session: &str) {
     stage.deploy(&serving(&[replica]));
     let wanted = format!("mcp-session-id: {session}");
@@ -51,13 +51,14 @@ async fn a_session_stays_with_its_replica_by_every_method() {
         assert_eq!(told["instance"], last);
         assert_eq!(told["headers"]["mcp-session-id"], "s-1");
     }
-    // Who ends it ends it there; then it is nobody's.
+    // A client that ends the session reaches that replica too; then the session is nobody's.
     assert_eq!(ask(&stage, "DELETE", &[("mcp-session-id", "s-1")]).await["instance"], last);
     let told = ask(&stage, "POST", &[("mcp-session-id", "s-1")]).await;
     assert_eq!(told["instance"], REPLICAS[0]);
 }
 
-/// What a client of the protocol understands: it opens another session.
+/// Checks for the answer that a client of the protocol understands, so that it opens another
+/// session.
 async fn is_lost(stage: &Stage, session: &str) {
     for method in ["POST", "GET", "DELETE"] {
         let sent = [KEY, ("mcp-session-id", session)];
@@ -90,7 +91,7 @@ async fn a_session_whose_replica_is_gone_is_lost_and_no_other() {
     is_lost(&stage, "s-1").await;
     is_lost(&stage, "s-2").await;
     assert_eq!(at("s-3").await, REPLICAS[1]);
-    // Without a session, and in one that nobody knows, there are others.
+    // Without a session, and in one that nobody knows, other replicas answer.
     assert_eq!(ask(&stage, "POST", &[]).await["instance"], REPLICAS[0]);
     assert_eq!(at("s-9").await, REPLICAS[0]);
 }

@@ -1,4 +1,4 @@
-//! Connections that change their protocol.
+//! Connections that switch protocols.
 
 use crate::stage::{Stage, private, settings};
 use futures_util::{SinkExt, StreamExt};
@@ -11,7 +11,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// Echoes messages on port 7 of `box`; counts those that it got while it was paused.
+/// Echoes messages on port 7 of `box`, and counts those that it got while it was paused.
 pub async fn echo(stage: &Stage) -> Arc<AtomicUsize> {
     echo_at(stage, "box", 7).await
 }
@@ -108,7 +108,7 @@ async fn a_handshake_may_show_its_token_in_the_query() {
         401
     );
     assert_eq!(open(&stage, "p.preview.holm.test", "/", None).await.unwrap_err(), 401);
-    // Only a handshake: a link must not carry a key.
+    // Only a handshake may: a link must not carry a key.
     let plain = crate::stage::request("GET", "h", "/acme/sandboxes/box/?token=key-of-acme", &[]);
     stage.send(plain).await.problem(401, "AUTHENTICATION_REQUIRED");
 }
@@ -134,7 +134,7 @@ async fn a_page_of_another_origin_opens_no_socket_with_a_kept_token() {
             403,
             "{origin}"
         );
-        // Who knows the token does not borrow it.
+        // A page that shows the token itself does not borrow it from the browser.
         let shown = [("origin", origin.to_owned())];
         let mut socket =
             open_with(&stage, host, "/?bl_preview_token=secret", &shown).await.unwrap();

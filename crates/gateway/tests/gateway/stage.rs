@@ -77,7 +77,7 @@ pub struct Stage {
     pub machine: Arc<LoopbackMachine>,
     /// Where the management interface would be.
     pub address: SocketAddr,
-    /// Where content answers, and nothing else.
+    /// Where only content is served.
     pub content: SocketAddr,
     pub clock: Arc<AtomicI64>,
     guard: Arc<OneKey>,
@@ -111,13 +111,13 @@ impl Stage {
         Self { gateway, machine, address, content, clock, guard }
     }
 
-    /// The right key is right no more.
+    /// Revokes the key of `acme`.
     pub fn revoke(&self) {
         self.guard.revoked.store(true, Ordering::Relaxed);
         self.guard.changes.send_replace(());
     }
 
-    /// A sandbox of the workspace `acme` whose instance has the same name and runs.
+    /// Makes a sandbox of the workspace `acme` with a running instance of the same name.
     pub async fn sandbox(&self, name: &str, ports: &[u16]) -> Arc<Workload> {
         let workload = Workload::start(&self.machine, name, ports).await;
         self.route("acme", name, by(name));
@@ -144,7 +144,7 @@ impl Stage {
         }));
     }
 
-    /// An instance of a deployment, which runs.
+    /// Starts an instance of a deployment.
     pub async fn replica(&self, instance: &str) -> Arc<Workload> {
         let workload = Workload::start(&self.machine, instance, &[APP_PORT]).await;
         self.gateway.standby().track(instance, Initial::Awake);
@@ -163,12 +163,12 @@ impl Stage {
         Reply::read(self.begin(request).await).await
     }
 
-    /// Sends it to the listener for content.
+    /// Sends a request to the listener for content.
     pub async fn send_content(&self, request: Request<Full<Bytes>>) -> Reply {
         Reply::read(begin(self.content, request).await).await
     }
 
-    /// The answer with its body still to come.
+    /// Returns the answer while its body is still to come.
     pub fn begin<B>(
         &self,
         request: Request<B>,
@@ -229,7 +229,7 @@ async fn serve(listener: TcpListener, gateway: Gateway, site: Site) {
     }
 }
 
-/// What the management side would answer.
+/// Stands for an answer of the management side.
 fn not_taken() -> Response<gateway::Body> {
     let mut response = Response::new(gateway::Body::default());
     *response.status_mut() = StatusCode::IM_A_TEAPOT;
@@ -240,10 +240,10 @@ pub fn by(instance: &str) -> Serving {
     Serving::by("here", instance)
 }
 
-/// Where programs of deployments listen.
+/// The port on which programs of deployments listen.
 pub const APP_PORT: u16 = 1338;
 
-/// A private deployment of the workspace `acme` without replicas.
+/// Returns a private deployment of the workspace `acme` without replicas.
 pub fn deployment(kind: KindName, name: &str) -> WorkloadRoute {
     WorkloadRoute {
         kind,
@@ -268,7 +268,7 @@ pub fn to(revision: &str, weight: u32, replicas: &[&str]) -> Target {
     Target { revision: revision.into(), weight, replicas: replicas.iter().map(replica).collect() }
 }
 
-/// A request with the right key, by path.
+/// Returns a request by path with the valid key.
 pub fn get(path: &str) -> Request<Full<Bytes>> {
     request("GET", "127.0.0.1", path, &[("authorization", "Bearer key-of-acme")])
 }
@@ -286,7 +286,7 @@ pub fn request(
     builder.body(Full::default()).unwrap()
 }
 
-/// A private preview of `box` with the token `secret`, under the label `p`.
+/// Returns a private preview of `box` with the token `secret`, under the label `p`.
 pub fn private(port: u16) -> PreviewRoute {
     PreviewRoute {
         id: ResourceId::known(format!("preview-{port}")),
@@ -326,7 +326,7 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// Checks that it is an error of the edge, in its whole shape.
+    /// Checks that this is an error of the edge, complete in all parts.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.body));

@@ -1,4 +1,4 @@
-//! Lists of tools, given again while their servers sleep.
+//! Tool lists that are given again while their servers sleep.
 
 use crate::stage::{Reply, Stage, deployment, request, settings, to};
 use crate::workload::Workload;
@@ -58,7 +58,7 @@ async fn listed(stage: &Stage, id: u32, sent: &[(&str, &str)]) -> String {
     answer["result"]["tools"][0]["name"].as_str().unwrap().to_owned()
 }
 
-/// Waits until the replica sleeps. How often it was woken up to then.
+/// Waits until the replica sleeps, and returns how often it was woken so far.
 async fn asleep(stage: &Stage, instance: &str) -> usize {
     stage.machine.until_paused(instance).await;
     woken(stage)
@@ -89,7 +89,7 @@ async fn a_server_that_sleeps_is_not_woken_for_its_list() {
     assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (before, served));
     let stats = stage.gateway.requests_of(&ResourceId::known("res_tools"), None).unwrap();
     assert_eq!(stats.revisions["r1"].count, 6);
-    // A server without any replica has said it too; nothing is started for it.
+    // A deployment that has no replica any more has answered before too; nothing is started for it.
     stage.deploy(&serving("r1", &[]));
     assert_eq!(listed(&stage, 9, &[]).await, ONE);
     let quiet = tokio::time::timeout(Duration::from_millis(20), stage.gateway.demands());
@@ -121,7 +121,7 @@ async fn nobody_gets_what_was_said_to_another() {
     let other = [("authorization", "Bearer key-of-agents")];
     send(&stage, &list(2), &other).await.problem(403, "FORBIDDEN");
     assert_eq!(woken(&stage), before);
-    // With a header of its own it may get tools of its own.
+    // With a different header the tools may be different.
     assert_eq!(listed(&stage, 2, &[("x-team", "blue")]).await, ONE);
     assert_eq!((woken(&stage), server.served.load(Ordering::SeqCst)), (before + 1, 2));
 }
@@ -163,7 +163,7 @@ async fn a_session_gets_its_own_list_until_it_asks_something_else() {
     assert_eq!(reply.headers["mcp-session-id"], "s-1");
     assert_eq!(reply.ok()["result"]["tools"][0]["name"], ONE);
     assert_eq!(woken(&stage), before);
-    // A call may change what there is.
+    // A call may change which tools there are.
     let call = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call"});
     send(&stage, &call, &[KEY, json, IN_SESSION]).await.ok();
     let before = asleep(&stage, ONE).await;

@@ -1,4 +1,4 @@
-//! Deployments at the paths of their triggers, and calls for which nobody waits.
+//! Deployments at the paths of their triggers, and calls that nobody waits for.
 
 use crate::stage::{Stage, deployment, request, settings, to};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use types::KindName;
 use types::edge::{RouteChange, Serving, TriggerRoute, WorkloadRoute};
 
 const KEY: (&str, &str) = ("authorization", "Bearer key-of-acme");
-/// What the test's front answers in the place of the management side.
+/// The test front's answer in place of the management side's.
 const NOT_TAKEN: u16 = 418;
 
 fn trigger(address: &str, public: bool, waits: bool) -> TriggerRoute {
@@ -36,7 +36,7 @@ async fn a_trigger_calls_its_deployment_at_the_root() {
         assert_eq!(told["uri"], "/?a=b");
         assert!(!told.to_string().contains("key-of-acme"), "{told}");
     }
-    // Whoever has no right gets what all paths answer that nobody has.
+    // A caller without the right gets the answer of a path that nobody has.
     let wrong = ("authorization", "Bearer no");
     for headers in [&[][..], &[wrong]] {
         for path in ["/acme/draft", "/acme/none"] {
@@ -45,7 +45,7 @@ async fn a_trigger_calls_its_deployment_at_the_root() {
         }
     }
     assert_eq!(stage.send(request("POST", "h", "/acme/open", &[])).await.ok()["uri"], "/");
-    // Calls that nobody waits for are for the management side.
+    // Calls that nobody waits for are left to the management side.
     for path in ["/acme/agents/bot/later", "/acme/agents/bot?async=true"] {
         let reply = stage.send(request("POST", "h", path, &[KEY])).await;
         assert_eq!(reply.status.as_u16(), NOT_TAKEN, "{path}");

@@ -1,4 +1,4 @@
-//! What runs in a sandbox: a server that tells what it was asked.
+//! What runs in a sandbox: a server that reports what it was asked.
 
 use crate::machine::LoopbackMachine;
 use bytes::Bytes;
@@ -19,16 +19,16 @@ use tokio_util::task::TaskTracker;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// What a test knows of the workload of one instance.
+/// What a test knows about the workload of one instance.
 pub struct Workload {
     pub instance: String,
     pub keep_alive: AtomicU64,
     pub health_asked: AtomicUsize,
-    /// Whoever writes keeps the question of health from its answer.
+    /// While this is locked for writing, the health check gets no answer.
     pub health_door: RwLock<()>,
     pub served: AtomicUsize,
     pub served_while_paused: AtomicUsize,
-    /// Requests of `/gate` wait for it.
+    /// Requests of `/gate` wait for this.
     pub gate: Semaphore,
     /// Requests that are being served.
     pub busy: TaskTracker,
@@ -119,7 +119,7 @@ impl Workload {
         }
     }
 
-    /// As an MCP server, whose one tool is named after its instance.
+    /// Answers as an MCP server whose one tool is named after its instance.
     async fn mcp(&self, request: Request<Incoming>) -> Response<Body> {
         self.served.fetch_add(1, Ordering::Relaxed);
         let (head, body) = request.into_parts();
@@ -173,7 +173,7 @@ fn text(text: impl Into<Bytes>) -> Response<Body> {
     Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed_unsync())
 }
 
-/// Never ends, as fast as it is read.
+/// A body that never ends and is produced as fast as it is read.
 struct Endless;
 
 impl http_body::Body for Endless {
