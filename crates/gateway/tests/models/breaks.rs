@@ -33,7 +33,7 @@ async fn answers_that_are_no_json_are_the_provider_s_fault() {
     assert_eq!(stage.chat("m", HI).await.text, ANSWER);
     // Each connection was returned clean.
     assert_eq!(standin.connections.load(Ordering::Relaxed), 1);
-    // Of the one that broke off, what was asked counts.
+    // For the one that broke off, what was asked is charged.
     let usage = stage.usage(4).await;
     assert_eq!((usage.failed, usage.estimated), (2, 1));
     assert!(usage.input > 10, "{usage:?}");
@@ -307,7 +307,7 @@ async fn a_small_body_that_becomes_many_values_takes_the_room_of_these() {
     assert_eq!(stage.chat("m", &many).await.status.as_u16(), 200, "it is not read as values");
 }
 
-/// What a stream holds here is the workspace's own, and not the memory of all.
+/// What a stream holds here takes room of its workspace's share, not of everybody's memory.
 #[tokio::test]
 async fn a_stream_that_has_to_be_held_takes_room_that_ends() {
     let room = Limits { total: 1 << 20, share: 200 << 10 };

@@ -30,7 +30,7 @@ async fn the_same_request_gets_the_same_answer_and_nobody_is_asked() {
     assert_eq!(standin.count(), 3);
     let usage = stage.usage(5).await;
     assert_eq!((usage.calls, usage.input), (5, 30));
-    // Told again as it is, it is the same model. Changed, it is another.
+    // Told again unchanged, it is the same model. Changed, it is another.
     stage.route(route.clone());
     assert_eq!(stage.chat("m", HI).await.header("x-holm-cache"), Some("hit"));
     route.cache = Some(ModelCache { ttl: 61 });

@@ -39,7 +39,7 @@ async fn what_failed_takes_nothing_of_a_limit_of_tokens() {
     for _ in 0..3 {
         assert_eq!(stage.chat("m", HI).await.status.as_u16(), 400);
     }
-    // 15 of 16, then the one that crosses the limit.
+    // 15 of 16 are used, then one request crosses the limit.
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
     stage.chat("m", HI).await.is(429, "MODEL_LIMIT_REACHED");

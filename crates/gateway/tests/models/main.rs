@@ -1,4 +1,4 @@
-//! Models over real sockets: a real server in front, providers on the loopback behind.
+//! Models over real sockets: a real server in front, providers on loopback behind.
 
 #![expect(
     clippy::unwrap_used,

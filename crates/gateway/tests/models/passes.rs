@@ -1,4 +1,4 @@
-//! What reaches a provider, and what of its answer reaches the caller.
+//! What reaches a provider, and which parts of its answer reach the caller.
 
 use crate::stage::{CHAT, HI, HI_STREAM, KEY, NARROW_KEY, Stage, model, settings};
 use crate::standin::{ANSWER, STREAM, Standin, events, json, streamed, with};

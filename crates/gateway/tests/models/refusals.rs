@@ -1,4 +1,4 @@
-//! What is refused, in whose words, and whose fault it is.
+//! What is refused, in which dialect, and whose fault it is.
 
 use crate::stage::{CHAT, HI, KEY, Stage, model, settings};
 use crate::standin::{ANSWER, Standin, json};

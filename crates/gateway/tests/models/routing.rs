@@ -47,7 +47,8 @@ async fn a_call_that_nobody_answered_counts_once() {
     stage.chat("second", HI).await.is(500, "");
     let first = model("first", ModelType::Openai, Some(&bad.url));
     stage.route(with_fallback(first, fallback("second", None), 0));
-    // The one gives back what it took, so that the other can be asked, and that one rests.
+    // The first gives back what it reserved, so that the second can be asked, which is being left
+    // alone.
     stage.chat("first", HI).await.is(503, "MODEL_RESTING");
     assert_eq!(bad.count(), 2);
     let usage = stage.usage(2).await;
@@ -112,7 +113,7 @@ async fn a_model_that_only_fails_is_left_alone() {
     answer.is(503, "MODEL_RESTING");
     assert!(answer.header("retry-after").is_some());
     assert_eq!(bad.count(), 3);
-    // Also when its route is told again.
+    // This holds even when its route is told again.
     stage.route(route);
     stage.chat("m", HI).await.is(503, "MODEL_RESTING");
 }

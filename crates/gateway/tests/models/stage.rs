@@ -36,7 +36,7 @@ use types::parts::{Sensitive, TextMap};
 use types::{KindName, Timestamp, World};
 
 pub const KEY: &str = "key-of-acme";
-/// For the model `narrow` alone.
+/// Valid for the model `narrow` only.
 pub const NARROW_KEY: &str = "key-of-narrow";
 pub const CHAT: &str = "/v1/chat/completions";
 pub const HI: &str = r#"{"model":"any","messages":[{"role":"user","content":"hi"}]}"#;
@@ -165,7 +165,7 @@ impl Stage {
         self.gateway.routes().apply(RouteChange::Model(Box::new(route)));
     }
 
-    /// A model of OpenAI, answered by a stand-in.
+    /// Adds an OpenAI model that is answered by a stand-in.
     pub fn model(&self, name: &str, standin: &Standin) {
         self.route(model(name, ModelType::Openai, Some(&standin.url)));
     }
@@ -196,7 +196,7 @@ impl Stage {
         Answered { status: head.status, headers: head.headers, text, broken }
     }
 
-    /// The answer as it begins.
+    /// Returns the answer as it begins.
     pub async fn open(
         &self,
         path: &str,
@@ -216,7 +216,7 @@ impl Stage {
         sender.send_request(request).await.unwrap()
     }
 
-    /// What was counted, all together, after at least so many calls.
+    /// Returns the sum of everything that was counted, once there are at least `calls` calls.
     pub async fn usage(&self, calls: i64) -> UsageSum {
         let counted = async {
             loop {

@@ -1,4 +1,4 @@
-//! A provider on the loopback, which answers as its test wants.
+//! A provider on loopback that answers as its test wants.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -26,7 +26,7 @@ type Answers = dyn Fn(usize, &Parts, &Bytes) -> Answer + Send + Sync;
 
 pub struct Standin {
     pub url: String,
-    /// Of the authority behind its certificate.
+    /// The certificate of the authority behind its own certificate.
     pub authority: Option<Vec<u8>>,
     pub asked: Arc<Mutex<Vec<(Parts, Bytes)>>>,
     pub connections: Arc<AtomicUsize>,
@@ -34,14 +34,14 @@ pub struct Standin {
 }
 
 impl Standin {
-    /// `answer` is told how many requests came before.
+    /// Starts one over plain HTTP. `answer` is passed the number of earlier requests.
     pub async fn start(
         answer: impl Fn(usize, &Parts, &Bytes) -> Answer + Send + Sync + 'static,
     ) -> Self {
         Self::serve(Arc::new(answer), None).await
     }
 
-    /// Over TLS, with HTTP/2.
+    /// Starts one over TLS, with HTTP/2.
     pub async fn secure(
         answer: impl Fn(usize, &Parts, &Bytes) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -91,7 +91,7 @@ impl Standin {
                         }
                     });
                     let builder = auto::Builder::new(TokioExecutor::new());
-                    // Callers that went away are none of its business.
+                    // Errors of callers that went away do not matter.
                     match tls {
                         None => {
                             let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -123,7 +123,7 @@ pub fn with(status: u16, kind: &str, text: &str) -> Answer {
     Response::builder().status(status).header("content-type", kind).body(body).unwrap()
 }
 
-/// One after the other, as the test sends them. An error breaks the connection.
+/// Returns an answer whose events the test sends one by one. An error breaks the connection.
 pub fn events() -> (mpsc::UnboundedSender<io::Result<Bytes>>, Answer) {
     let (sender, mut receiver) = mpsc::unbounded_channel::<io::Result<Bytes>>();
     let pieces = futures_util::stream::poll_fn(move |cx| {
@@ -134,7 +134,7 @@ pub fn events() -> (mpsc::UnboundedSender<io::Result<Bytes>>, Answer) {
     (sender, response.body(body).unwrap())
 }
 
-/// A whole stream.
+/// Returns a whole stream.
 pub fn streamed(pieces: &[&str]) -> Answer {
     let (sender, answer) = events();
     for piece in pieces {

@@ -132,7 +132,7 @@ async fn the_log_has_who_and_how_much_and_bodies_only_where_they_are_wanted() {
     assert!(answer.contains("***") && !answer.contains("Hello"), "{answer}");
 }
 
-/// What a model stands for is under its limits and hooks, however many others led to it.
+/// The model that a request reaches applies its limits and hooks, however many others led to it.
 #[tokio::test]
 async fn models_that_lead_to_others_are_not_passed_by() {
     let stage = Stage::start().await;
@@ -164,8 +164,8 @@ async fn models_that_lead_to_others_are_not_passed_by() {
     assert_eq!(standin.count(), count);
 }
 
-/// Several answers come mixed, calls in an old way of telling them, and some events not at all as they
-/// should: none of it hides what a hook looks for.
+/// Several answers come mixed, tool calls in an old format, and some events malformed: none of this
+/// hides what a hook looks for.
 #[tokio::test]
 async fn hooks_find_what_streams_tell_in_pieces() {
     let stage = Stage::start().await;
