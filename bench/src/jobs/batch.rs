@@ -16,7 +16,7 @@ pub(crate) struct Job {
     path: String,
 }
 
-/// What an execution of one task took.
+/// How long an execution of one task took.
 pub(crate) struct Times {
     pub(crate) until_started: Duration,
     pub(crate) until_ended: Duration,
@@ -30,7 +30,7 @@ impl Job {
         Ok(Self { path: format!("/v0/jobs/{name}/executions") })
     }
 
-    /// Starts an execution and gives its id.
+    /// Starts an execution and returns its id.
     pub(crate) async fn start(
         &self,
         client: &mut Client,
@@ -40,7 +40,7 @@ impl Job {
         Ok(started["executionId"].as_str().context("an execution has an id")?.to_owned())
     }
 
-    /// Runs so many tasks to their end. Each of them must have succeeded, at its first try.
+    /// Runs `tasks` tasks to their end. Each of them must succeed at its first try.
     pub(crate) async fn run(&self, client: &mut Client, tasks: usize) -> anyhow::Result<()> {
         let id = self.start(client, &vec![json!({}); tasks]).await?;
         let ended = self.ended(client, &id).await?;

@@ -25,10 +25,10 @@ use testing::Cluster;
 const PARTS: [&str; 3] = ["sqlite", "postgres", "noop"];
 const IMAGE: &str = "holm-bench/true";
 const TASKS: usize = 10_000;
-/// Fills caches and makes what the first tasks make for all.
+/// Fills caches and creates what the first tasks create for all.
 const WARM_UP: usize = 300;
 const REPETITIONS: usize = 3;
-/// One task at a time on a server that has nothing else to do.
+/// One task at a time on an otherwise idle server.
 const SINGLE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 const TASKS_GOAL: f64 = 300.0;
@@ -77,8 +77,8 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     report.finish("jobs")
 }
 
-/// What is compared with commands that `parallel` starts in `bwrap` and nobody records. It runs
-/// beside SQLite, on the same machine and in the same run.
+/// Adds the comparison with commands that `parallel` starts in `bwrap` and nobody records. These
+/// run beside SQLite, on the same machine and in the same run.
 fn beside_parallel(report: &mut Report) {
     let Some((_, theirs)) = report.values("tasks_per_s", Rival::Parallel.name()) else { return };
     for metric in ["tasks_per_s", "tasks_per_s_postgres"] {
@@ -88,7 +88,7 @@ fn beside_parallel(report: &mut Report) {
     }
 }
 
-/// A server with an image of its own, whose command is the task.
+/// Configures a server with an image of its own, whose command is the task.
 fn setting(place: &Path, database: Option<String>) -> anyhow::Result<Setting> {
     let images = place.join("images");
     make_image(place, &images)?;
@@ -148,7 +148,7 @@ async fn on_postgres(cloud: &Cloud, cluster: &Cluster, report: &mut Report) -> a
     Ok(())
 }
 
-/// The queue without anything to run.
+/// Measures the queue with nothing to run.
 fn idle(place: &Path, report: &mut Report) -> anyhow::Result<()> {
     let cluster = Cluster::start(&std::env::temp_dir())?;
     let venv = Venv::make();
@@ -167,7 +167,7 @@ fn idle(place: &Path, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets the queue for Python beside a metric, or says why it is not there.
+/// Adds the Python queue beside a metric, or notes why it is missing.
 fn set_queue(report: &mut Report, metric: &str, venv: anyhow::Result<Venv>, rates: Vec<f64>) {
     match venv {
         Ok(_) => report.set_peer(metric, rivals::VENV_NAME, median(rates)),
@@ -175,7 +175,7 @@ fn set_queue(report: &mut Report, metric: &str, venv: anyhow::Result<Venv>, rate
     }
 }
 
-/// What was seen of one execution.
+/// What was measured of one execution.
 struct Seen {
     rate: f64,
     cpu_ms: f64,
@@ -183,7 +183,7 @@ struct Seen {
 
 impl Seen {
     async fn of(cloud: &Cloud, job: &Job) -> anyhow::Result<Self> {
-        // The server has closed connections that were idle while a peer was at work.
+        // The server has closed connections that were idle while a peer was measured.
         let mut client = cloud.client().await?;
         let (cpu, begun) = (cloud.process().processor_time()?, Instant::now());
         job.run(&mut client, TASKS).await?;
@@ -193,14 +193,14 @@ impl Seen {
     }
 }
 
-/// How long it takes from the moment in which an execution is accepted until its only task has
-/// started, and until it is over.
+/// Measures the time from accepting an execution until its only task has started, and until it has
+/// ended.
 async fn singles(job: &Job, client: &mut Client, report: &mut Report) -> anyhow::Result<()> {
     let (mut starts, mut ends) = (Samples::default(), Samples::default());
     for _ in 0..SINGLE {
         tokio::time::sleep(PAUSE).await;
         let id = job.start(client, &[json!({})]).await?;
-        // Long enough that hardly any task is still under way: the server is not asked meanwhile.
+        // Long enough that hardly any task is still running: the server is not asked meanwhile.
         tokio::time::sleep(PAUSE).await;
         let times = job.times(client, &id).await?;
         starts.add(times.until_started);

@@ -1,4 +1,4 @@
-//! The durable queue alone: the real engine on the real database, with a crew whose tasks succeed
+//! The durable queue alone: the real engine on the real database, with a runner whose tasks succeed
 //! at once.
 
 use anyhow::{Context as _, ensure};
@@ -15,14 +15,14 @@ use types::{Timestamp, World};
 
 const TASKS: usize = 100_000;
 const WARM_UP: usize = 10_000;
-/// Tasks at once: nothing of the machine is needed for them.
+/// Tasks at once: they need nothing of the machine.
 const SLOTS: u32 = 512;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Tasks per second, from the first request to the recorded end of the last.
+/// Returns tasks per second, from the first request to the recorded end of the last task.
 pub(crate) fn rate(target: Target, keys: &Path) -> anyhow::Result<f64> {
     let settings = store::Settings::new(target, keys.to_owned());
-    // Threads of its own, as a server has.
+    // A runtime with threads of its own, as a server has.
     let measured = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         runtime.block_on(measure(settings))
@@ -83,12 +83,12 @@ async fn run(store: &Store, queue: &Queue, tasks: usize) -> anyhow::Result<()> {
         }
         ensure!(Instant::now() < deadline, "the execution goes on: {:?}", found.counts);
         tokio::time::timeout(TIMEOUT, commits.changed()).await??;
-        // Whoever looks at each commit would take a part of the machine.
+        // Looking at every commit would take processor time from the queue.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// Has nothing to do, and no machine.
+/// A runner with nothing to do, and no machine.
 struct Idle(World);
 
 impl TaskRunner<Assignment> for Idle {

@@ -1,5 +1,5 @@
-//! What else runs many commands: programs that start one after the other in isolation, and a queue
-//! on PostgreSQL.
+//! Other ways to run many commands: programs that start one after the other in isolation, and a
+//! queue on PostgreSQL.
 
 use crate::peers::{Peers, finish, python_with};
 use anyhow::{Context as _, ensure};
@@ -18,12 +18,12 @@ const TASK: [&str; 1] = ["/bin/true"];
 pub(crate) enum Rival {
     /// Isolated, and nothing is recorded.
     Parallel,
-    /// Isolated, without a network, and forgotten after it has ended.
+    /// Isolated, without a network, and removed after it has ended.
     Podman,
 }
 
 impl Rival {
-    /// Those that can run here, and why others cannot.
+    /// Returns those that can run here, and why others cannot.
     pub(crate) fn able(peers: &Peers) -> (Vec<Self>, Vec<String>) {
         let (mut able, mut refusals) = (Vec::new(), Vec::new());
         for rival in [Self::Parallel, Self::Podman] {
@@ -42,7 +42,7 @@ impl Rival {
         }
     }
 
-    /// Commands per second.
+    /// Returns commands per second.
     pub(crate) fn rate(self, peers: &Peers) -> anyhow::Result<f64> {
         let runs = match self {
             Self::Parallel => BWRAP_RUNS,
@@ -90,18 +90,18 @@ pub(crate) enum Work {
     Nothing,
 }
 
-/// A queue for Python on PostgreSQL, in an environment of its own.
+/// A Python queue on PostgreSQL, in a virtual environment of its own.
 pub(crate) struct Venv {
     python: PathBuf,
 }
 
 impl Venv {
-    /// Installs what is not there yet.
+    /// Installs what is missing.
     pub(crate) fn make() -> anyhow::Result<Self> {
         Ok(Self { python: python_with("pgqueuer", &PACKAGES)? })
     }
 
-    /// Tasks per second, from the first that is stored to the last that is done.
+    /// Returns tasks per second, from the first that is stored to the last that is done.
     pub(crate) fn rate(&self, database: &str, work: Work) -> anyhow::Result<f64> {
         let (tasks, word) = match work {
             Work::Program => ("2000", "program"),

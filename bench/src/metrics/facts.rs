@@ -1,4 +1,4 @@
-//! Facts as fast as they can be kept: each batch is on the disk before the next one goes out.
+//! How fast facts can be stored: each batch is on the disk before the next one is sent.
 
 use super::hours;
 use crate::report::Report;
@@ -14,9 +14,9 @@ const LIVES: usize = 60_000;
 /// Started, paused, resumed, paused, resumed, stopped.
 const FACTS_OF_LIFE: usize = 6;
 const BATCH: usize = 2000;
-/// One of so many facts comes a second time.
+/// One of this many facts comes a second time.
 const TWICE: usize = 10;
-/// Lives that are on at the same time; their facts come mixed.
+/// Lives that go on at the same time; their facts come mixed.
 const TOGETHER: usize = 500;
 
 pub(crate) async fn measure(report: &mut Report, store: &Store, name: &str) -> anyhow::Result<()> {
@@ -61,7 +61,7 @@ fn owner(life: usize) -> Owner {
     }
 }
 
-/// The facts of all lives in the order in which they happen, some of them twice.
+/// Returns the facts of all lives in the order in which they happen, some of them twice.
 fn facts() -> Vec<UsageFact> {
     let mut facts = Vec::new();
     for lives in (0..LIVES).collect::<Vec<_>>().chunks(TOGETHER) {

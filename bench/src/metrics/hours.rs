@@ -12,11 +12,11 @@ use types::usage::Dimension;
 
 pub(crate) const RESOURCES: usize = 10_000;
 pub(crate) const HOUR_MS: i64 = 3_600_000;
-/// 1 January 2026, and a year later, in hours from 1970.
+/// 1 January 2026, and a year later, in hours since 1970.
 pub(crate) const BEGIN: i64 = 490_896;
 pub(crate) const END: i64 = BEGIN + 365 * 24;
 const WORKSPACES: [&str; 4] = ["main", "staging", "research", "agents"];
-/// Eight hours on 125 of the days of the year.
+/// Eight hours on 125 days of the year.
 const DAYS_USED: u64 = 125;
 const SEED: u64 = 7;
 
@@ -32,7 +32,7 @@ struct Resource {
 
 pub(crate) struct Town {
     resources: Vec<Resource>,
-    /// Resource, hour, amount; by day.
+    /// Resource, hour and amount, by day.
     days: Vec<Vec<(usize, i64, i64)>>,
 }
 
@@ -122,7 +122,7 @@ impl Town {
         Ok(())
     }
 
-    /// The same rows as files, for peers.
+    /// Writes the same rows to files, for peers.
     pub(crate) fn write_files(&self, folder: &Path) -> anyhow::Result<()> {
         let create = |name: &str| {
             File::create(folder.join(name)).map(BufWriter::new).context("the rows are written")

@@ -1,5 +1,5 @@
-//! Usage: questions over ten million hours, and facts as fast as they can be kept, on both
-//! databases. Beside them the same hours in DuckDB and as plain rows in PostgreSQL.
+//! Usage: questions over ten million hours, and how fast facts can be stored, on both databases.
+//! Beside them the same hours in DuckDB and as plain rows in PostgreSQL.
 
 mod facts;
 mod hours;
@@ -92,14 +92,14 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     report.finish("metrics")
 }
 
-/// The store, with a clock that stands still at the end of the year that is asked for.
+/// Opens the store with a clock that stands still at the end of the year in question.
 async fn open(folder: &Path, target: Target) -> anyhow::Result<Store> {
     let world = World::new(|| Timestamp::from_ms(hours::END * hours::HOUR_MS), fastrand::fill);
     let settings = Settings::new(target, folder.join("keys"));
     Ok(Store::open(settings, world).await?)
 }
 
-/// All contenders answer each question in turns.
+/// Has all contenders answer each question in turns.
 async fn race(
     report: &mut Report,
     stores: &[(&'static str, Store)],

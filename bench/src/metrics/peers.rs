@@ -1,10 +1,10 @@
 //! The same rows where one would put them otherwise: in DuckDB, sorted by time, and in PostgreSQL,
-//! with an index by time. One row for each hour of a resource, with all that it is grouped by in
-//! it.
+//! with an index by time. One row for each hour of a resource, including everything that it is
+//! grouped by.
 //!
 //! They compute one page: the sums of the groups by step, in order. The sum over all groups, which
-//! an answer has too, is left out, and so is the way of the rows to the caller: the result stays in
-//! the database.
+//! our answers also have, is left out, and so is sending the rows to the caller: the result stays
+//! in the database.
 
 use super::hours::{BEGIN, END};
 use super::shapes::Shape;
@@ -18,8 +18,8 @@ use std::time::Duration;
 use testing::Cluster;
 use types::wire::Resolution;
 
-/// A program that runs one statement for each line that it reads, and answers with the time that it
-/// took in ms.
+/// A program that runs one statement for each line that it reads, and answers with the time it took
+/// in ms.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     process: Child,
@@ -31,7 +31,7 @@ const DUCKDB: &str = include_str!("duckdb.py");
 const POSTGRES: &str = include_str!("postgres.py");
 
 impl Peer {
-    /// DuckDB of PyPI, with its defaults, in a file.
+    /// Starts DuckDB from PyPI, with its defaults, on a file.
     pub(crate) fn duckdb(folder: &Path) -> anyhow::Result<Self> {
         let python =
             python_with("duckdb-venv", &["duckdb"]).context("DuckDB cannot be had from PyPI")?;
@@ -42,7 +42,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// PostgreSQL of Debian, with its defaults.
+    /// Starts Debian's PostgreSQL, with its defaults.
     pub(crate) fn postgres(folder: &Path, cluster: &Cluster) -> anyhow::Result<Self> {
         let mut peer = Self::start(
             "postgres rows",
@@ -99,11 +99,11 @@ fn load(series: &str, hours: &str) -> String {
     )
 }
 
-/// The page of a question, by one statement.
+/// Returns one statement for the page of a question.
 fn sql(shape: &Shape) -> String {
     let mut by: Vec<&str> = shape.group_by.iter().map(|by| by.name()).collect();
     if by.iter().any(|by| ["resource_name", "resource_uuid"].contains(by)) {
-        // What an answer fills in as well.
+        // What our answers fill in as well.
         by.extend(
             ["workspace", "resource_type"]
                 .into_iter()
@@ -115,7 +115,7 @@ fn sql(shape: &Shape) -> String {
         Resolution::Hourly => 1,
         Resolution::Daily => 24,
         Resolution::Weekly => 7 * 24,
-        // Months are as long as each other here, which is cheaper.
+        // Months have equal lengths here, which is cheaper.
         Resolution::Monthly => 730,
     };
     let (first, end) = shape.hours();

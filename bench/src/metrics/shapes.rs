@@ -22,7 +22,7 @@ pub(crate) struct Shape {
     /// One resource by its name.
     pub(crate) resource: Option<String>,
     pub(crate) workspace: Option<String>,
-    /// Those that the goals are for: 90 days daily by three dimensions.
+    /// Whether the goals apply to it: 90 days daily by three dimensions.
     pub(crate) goal: bool,
 }
 
@@ -69,7 +69,7 @@ impl Shape {
         ]
     }
 
-    /// The hours that it asks for: the last ones of the year.
+    /// Returns the hours that it asks for: the last ones of the year.
     pub(crate) fn hours(&self) -> (i64, i64) {
         (hours::END - self.days * 24, hours::END)
     }
@@ -105,7 +105,7 @@ impl Shape {
     }
 }
 
-/// Every dimension has a price, and another one from a moment on that most windows contain.
+/// Gives every dimension a price, and another one from a moment on that most windows contain.
 fn prices() -> anyhow::Result<PriceBook> {
     let mut book = PriceBook::new();
     for dimension in Dimension::ALL {

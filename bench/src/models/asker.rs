@@ -1,4 +1,4 @@
-//! A caller that costs next to nothing itself, and reads answers in pieces as well.
+//! A caller that costs next to nothing itself, and can read answers in pieces too.
 
 use crate::load::Caller;
 use anyhow::{Context as _, ensure};
@@ -48,7 +48,7 @@ impl Question {
     }
 }
 
-/// Of about a kilobyte, as a short conversation is.
+/// Returns a body of about a kilobyte, like a short conversation.
 fn body(model: &str) -> Value {
     let told =
         "You answer questions about the geography of Europe, briefly and friendly. ".repeat(8);
@@ -82,7 +82,7 @@ impl Asker {
         Ok(Self { stream, question: Rc::clone(question), received: Vec::with_capacity(ROOM) })
     }
 
-    /// Asks, reads the whole answer, and says how long it was to the first byte of its body.
+    /// Asks, reads the whole answer, and returns the time to the first byte of its body.
     pub(crate) async fn ask(&mut self) -> anyhow::Result<Duration> {
         let asked = Instant::now();
         let body = self.begin().await?;
@@ -101,7 +101,7 @@ impl Asker {
         Ok(first)
     }
 
-    /// Asks, and reads up to the first byte of the body; answers where that is.
+    /// Asks, reads up to the first byte of the body, and returns where that is.
     pub(crate) async fn begin(&mut self) -> anyhow::Result<usize> {
         self.received.clear();
         self.stream.write_all(&self.question.bytes).await?;
@@ -122,7 +122,7 @@ impl Asker {
         Ok(())
     }
 
-    /// Reads whatever comes for some time, and forgets it.
+    /// Reads whatever comes for some time, and discards it.
     pub(crate) async fn follow(&mut self, time: Duration) -> anyhow::Result<()> {
         let deadline = tokio::time::Instant::now() + time;
         loop {

@@ -1,5 +1,5 @@
-//! What the way through a model adds to a provider's answer, beside LiteLLM's proxy and nginx as a plain
-//! proxy, all in front of the same stand-in.
+//! What Holm adds to a provider's answer, beside LiteLLM's proxy and nginx as a plain proxy, all in
+//! front of the same stand-in.
 
 mod asker;
 mod peers;
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 const REPETITIONS: usize = 3;
 const MANY: usize = 64;
-/// Of each answer.
+/// Tokens of each answer.
 const TOKENS: usize = 32;
-/// One that the price table has: what a limit of money is for.
+/// A model in the price table, which a limit of money needs.
 const PRICED: &str = "gpt-4o";
 const STREAMS: Duration = Duration::from_secs(2);
-/// Never reached, and looked at all the same.
+/// Never reached, but checked all the same.
 const MONEY: &str = "1000000";
 
 pub(crate) async fn run() -> anyhow::Result<()> {
@@ -109,7 +109,7 @@ async fn make(cloud: &Cloud, kinds: &str, name: &str, spec: &Value) -> anyhow::R
     cloud.client().await?.ask("POST", &format!("/v0/{kinds}"), &body).await.map(drop)
 }
 
-/// A model of OpenAI's, at another address.
+/// Creates an OpenAI model at another address.
 async fn model(cloud: &Cloud, name: &str, endpoint: &str) -> anyhow::Result<()> {
     let secret = json!({"apiKey": "sk-of-the-provider"});
     let connection =
@@ -141,7 +141,7 @@ impl Way {
         Ok(askers)
     }
 
-    /// How long it is to the first token.
+    /// Returns the time to the first token.
     async fn first_token_ms(&self) -> anyhow::Result<f64> {
         let (mut askers, mut times) = (self.askers(1, true).await?, Samples::default());
         let begun = Instant::now();
@@ -152,7 +152,7 @@ impl Way {
     }
 }
 
-/// What was seen on one way.
+/// What was measured on one way.
 #[derive(Default)]
 struct Times {
     one: Vec<Seen>,

@@ -1,4 +1,4 @@
-//! The stand-in for providers, and what else one could put in front of them.
+//! The stand-in for providers, and the alternatives that one could put in front of them.
 
 use crate::peers::python_with;
 use crate::program;
@@ -30,7 +30,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Workers end with it when it is asked to, not when it is killed.
+        // Workers end with it when it is asked to end, but not when it is killed.
         let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
         let _ = self.0.wait();
     }
@@ -55,7 +55,7 @@ impl Standin {
         Ok(Self { address, _process: process })
     }
 
-    /// Where it behaves as the words say.
+    /// Returns the path at which it behaves as the words say.
     pub(crate) fn path(&self, words: &str) -> String {
         format!("/with/{words}/v1")
     }
@@ -65,7 +65,7 @@ impl Standin {
     }
 }
 
-/// A worker for each core, kept connections on both sides, no log; what comes is passed on as it comes.
+/// nginx with a worker for each core, kept connections on both sides, no log and no buffering.
 pub(crate) struct Nginx {
     pub(crate) address: String,
     _process: Running,
@@ -121,8 +121,8 @@ http {{
     )
 }
 
-/// LiteLLM's proxy of PyPI, with a worker for each core. Without a database: it checks its key and
-/// counts, but keeps nothing.
+/// LiteLLM's proxy from PyPI, with a worker for each core. Without a database: it checks its key
+/// and counts, but stores nothing.
 pub(crate) struct Litellm {
     pub(crate) address: String,
     _process: Running,
@@ -162,7 +162,7 @@ impl Litellm {
         Ok(litellm)
     }
 
-    /// It listens before it serves.
+    /// Waits until it serves: it listens before that.
     async fn warm(&self, model: &str) -> anyhow::Result<()> {
         let question =
             super::asker::Question::new(&self.address, "/v1/chat/completions", Self::KEY);

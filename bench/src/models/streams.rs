@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const STREAMS: usize = 1_000;
-/// Which open at the same time.
+/// How many open at the same time.
 const AT_ONCE: usize = 50;
 /// Long enough for some tokens on each.
 const FOLLOWED: Duration = Duration::from_secs(5);

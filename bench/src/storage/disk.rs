@@ -1,5 +1,5 @@
-//! A volume as a sandbox sees it, beside a file on the disk that the volume lies on. Both are used by
-//! the same program, past the cache of the machine.
+//! A volume as a sandbox sees it, beside a file on the disk that holds the volume. The same program
+//! uses both, bypassing the cache of the machine.
 
 use super::{PATIENCE, make_sandbox, median, quoted};
 use crate::cloud::{Client, Cloud, wait_for};
@@ -12,10 +12,11 @@ use std::process::{Command, Stdio};
 const NAME: &str = "disk";
 const VOLUME_MB: u32 = 2_048;
 const PEER: &str = "the bare disk";
-/// Of each kind; the better half of a machine's noise lasts shorter.
+/// Rounds of each kind, of which the median counts, so that short noise of the machine does not.
 const ROUNDS: usize = 3;
 
-/// Prints megabytes or acts in a second: KIND PATH SECONDS. Aligned buffers, no cache, one at a time.
+/// Prints megabytes or operations per second: KIND PATH SECONDS. Aligned buffers, no cache, one at
+/// a time.
 const SCRIPT: &str = r"
 import mmap, os, random, sys, time
 kind, path, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])

@@ -1,5 +1,6 @@
-//! A drive as a sandbox sees it, beside NFS of Debian on this machine and beside a bare folder of the same disk. All are
-//! used by the same program, which compares what it reads with what it wrote.
+//! A drive as a sandbox sees it, beside Debian's NFS on this machine and beside a plain folder of
+//! the same disk. All are used by the same program, which compares what it reads with what it
+//! wrote.
 
 use super::{PATIENCE, make_sandbox, median, quoted};
 use crate::cloud::{Client, Cloud, inside, wait_for};
@@ -47,7 +48,7 @@ pub(crate) async fn measure(
     let (mut drive, mut folder, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let script = format!("python3 -c '{}' {FILES} {MEGABYTES} {PLACE}", quoted(WORK));
-        // A connection of its own: the server closes those that are idle while others are measured.
+        // A new connection: the server closes those that are idle while others are measured.
         drive.push(reached(&cloud.client().await?.run(NAME, &script).await?)?);
         folder.push(reached(&on_machine(place)?)?);
         if let Some(nfs) = &mut nfs {
@@ -80,7 +81,7 @@ async fn mount(client: &mut Client) -> anyhow::Result<()> {
 
 async fn remove(client: &mut Client) -> anyhow::Result<()> {
     client.remove(NAME).await?;
-    // It is free a moment after the sandbox is not listed any more.
+    // It becomes free a moment after the sandbox is no longer listed.
     let removed = async || Ok(client.ask("DELETE", "/v0/drives/drive", &Value::Null).await.is_ok());
     wait_for(PATIENCE, "the drive is not free", removed).await
 }
@@ -102,12 +103,12 @@ fn of_kind(rounds: &[Reached], kind: &str) -> anyhow::Result<f64> {
     Ok(median(&mut values.with_context(|| format!("{kind} was not measured"))?))
 }
 
-/// nfs-ganesha of Debian and a client of it. Both end when this is dropped.
+/// Debian's nfs-ganesha and a client of it. Both end when this is dropped.
 struct Nfs {
     process: Child,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Whose client it is.
+    /// Name of the client.
     client: String,
 }
 
@@ -146,7 +147,8 @@ impl Nfs {
 
 impl Drop for Nfs {
     fn drop(&mut self) {
-        // Both fail only when it has ended already. It is the first process of a namespace, which ends with it.
+        // Both fail only when it has ended already. It is the first process of a namespace, which
+        // ends with it.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! Forks: of a sandbox with ten gigabytes on its disk, of one at the end of a chain, and a hundred of one
-//! at once; each to the output of a first command in it.
+//! Forks: of a sandbox with ten gigabytes on its disk, of one at the end of a chain, and a hundred
+//! of one at once; each until the output of a first command in it.
 
 use crate::cloud::{Client, Cloud, IMAGE, wait_for};
 use crate::report::Report;
@@ -64,7 +64,7 @@ async fn make(client: &mut Client, name: &str, disk_mb: Option<u32>) -> anyhow::
     wait_for(READY_MAX, "the sandbox is not ready", ready).await
 }
 
-/// From the request to what a first command in the fork prints.
+/// Measures from the request to what a first command in the fork prints.
 async fn fork(client: &mut Client, from: &str, to: &str) -> anyhow::Result<Duration> {
     from_snapshot(client, from, to, None).await
 }
@@ -96,7 +96,7 @@ async fn several(client: &mut Client, from: &str) -> anyhow::Result<Samples> {
     Ok(times)
 }
 
-/// How long the sandbox stands still, as a program in it sees that.
+/// Measures how long the sandbox stands still, as a program in it sees that.
 async fn pause(
     report: &mut Report,
     cloud: &Cloud,
@@ -117,7 +117,7 @@ async fn pause(
     Ok(())
 }
 
-/// Takes a snapshot and answers its id once it is ready.
+/// Takes a snapshot and returns its id once it is ready.
 async fn snapshot(client: &mut Client, name: &str) -> anyhow::Result<String> {
     let path = format!("/v0/sandboxes/{name}/snapshots");
     let taken = client.ask("POST", &path, &json!({})).await?;
@@ -131,7 +131,7 @@ async fn snapshot(client: &mut Client, name: &str) -> anyhow::Result<String> {
     Ok(id)
 }
 
-/// Many forks of one snapshot, asked for by several callers at the same time.
+/// Makes many forks of one snapshot, requested by several callers at the same time.
 async fn hundred(
     report: &mut Report,
     cloud: &Cloud,

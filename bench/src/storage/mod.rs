@@ -1,5 +1,5 @@
-//! What a sandbox keeps: the speed of its volumes beside the bare disk, what forks cost, and drives beside what else
-//! shares files.
+//! What a sandbox keeps: the speed of its volumes beside the bare disk, what forks cost, and drives
+//! beside other ways to share files.
 
 mod disk;
 mod drive;
@@ -52,7 +52,7 @@ pub(crate) async fn run(parts: &[String]) -> anyhow::Result<()> {
     report.finish("storage")
 }
 
-/// Makes a sandbox, with volumes if there are any, and waits until it runs.
+/// Creates a sandbox, with volumes if there are any, and waits until it runs.
 async fn make_sandbox(client: &mut Client, name: &str, volumes: &Value) -> anyhow::Result<()> {
     let runtime = json!({"generation": "mk2", "image": IMAGE, "memory": MEMORY_MB});
     let mut wish = json!({"metadata": {"name": name}, "spec": {"runtime": runtime}});
@@ -67,7 +67,7 @@ async fn make_sandbox(client: &mut Client, name: &str, volumes: &Value) -> anyho
     wait_for(PATIENCE, "the sandbox is not ready", ready).await
 }
 
-/// In single quotes of a shell.
+/// Escapes text for single quotes in a shell.
 fn quoted(text: &str) -> String {
     text.replace('\'', r"'\''")
 }

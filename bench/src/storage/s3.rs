@@ -1,5 +1,6 @@
-//! A drive through its S3 view, beside SeaweedFS, once as it comes and once flushing what it answers for, which Holm
-//! always does. The same caller puts and gets the same objects, and compares what it gets.
+//! A drive through its S3 interface, beside SeaweedFS: once with its defaults and once flushing
+//! before it answers, which Holm always does. The same caller puts and gets the same objects, and
+//! compares what it gets.
 
 use super::seaweed::Seaweed;
 use super::signed::{Body, Signer};
@@ -22,7 +23,7 @@ const CALLERS: usize = 8;
 /// Small objects of each caller and round.
 const SMALL_COUNT: usize = 200;
 const SMALL_BYTES: usize = 4 << 10;
-/// Large ones of a round, one after the other.
+/// Large objects of a round, one after the other.
 const LARGE_COUNT: usize = 3;
 const LARGE_BYTES: usize = 64 << 20;
 const METRICS: [(&str, &str); 4] = [
@@ -32,7 +33,7 @@ const METRICS: [(&str, &str); 4] = [
     ("s3_get_64mib", "MB/s"),
 ];
 
-/// A bucket, and who may use it.
+/// A bucket, and the credentials for it.
 struct Bucket {
     name: &'static str,
     origin: Rc<Origin>,
@@ -84,7 +85,7 @@ fn body(bytes: usize) -> Body {
     Body::new(content)
 }
 
-/// A drive, and a key of a service account, which may sign.
+/// Creates a drive, and a key of a service account, which may sign.
 async fn make(client: &mut Client, cloud: &Cloud) -> anyhow::Result<Bucket> {
     let drive = json!({"metadata": {"name": DRIVE}, "spec": {}});
     let made = client.ask("POST", "/v0/drives", &drive).await?;
@@ -124,7 +125,7 @@ impl Bucket {
         http.send_with(method, path, &headers, &body.bytes).await
     }
 
-    /// What each metric has, in their order.
+    /// Measures one round, and returns the value of each metric in their order.
     async fn round(&self, round: usize, small: &Body, large: &Body) -> anyhow::Result<[f64; 4]> {
         let count = (CALLERS * SMALL_COUNT) as f64;
         let megabytes = (LARGE_COUNT * LARGE_BYTES) as f64 / 1e6;
@@ -136,7 +137,7 @@ impl Bucket {
         ])
     }
 
-    /// Seconds in which several callers put or get all small objects.
+    /// Returns the seconds in which several callers put or get all small objects.
     async fn small(&self, round: usize, method: &str, body: &Body) -> anyhow::Result<f64> {
         let mut connections = Vec::new();
         for _ in 0..CALLERS {

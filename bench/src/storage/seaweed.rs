@@ -1,4 +1,4 @@
-//! SeaweedFS of PyPI, all of it in one process, with its own defaults but for what is said.
+//! SeaweedFS from PyPI, all in one process, with its defaults except for what is set here.
 
 use super::signed::Signer;
 use crate::peers::python_with;
@@ -16,16 +16,16 @@ const START_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const KEY_ID: &str = "bench";
 const SECRET: &str = "not-a-secret";
-/// Of everything that is put into buckets.
+/// Applies to everything in buckets.
 const FSYNC: &str = "fs.configure -locationPrefix=/buckets/ -fsync -apply\n";
-/// The parts of it, each of which listens on a port of its own and on one more.
+/// Its parts, each of which listens on two ports of its own.
 const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
 
 /// Ends when dropped.
 pub(crate) struct Seaweed {
     program: PathBuf,
     process: Child,
-    /// Of its S3.
+    /// Of its S3 server.
     pub(crate) address: String,
     _folder: TempDir,
 }
@@ -45,7 +45,7 @@ impl Seaweed {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "--"]).arg(&program).args(["server", "-filer", "-s3"]);
         command.args(["-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
-        // Servers of other protocols, on ports of their own.
+        // Servers of other protocols, which would take further ports.
         command.args(["-s3.port.iceberg=0", "-s3.port.lance=0"]);
         command.arg(option("-dir", &data)).arg(option("-s3.config", &config));
         for (part, ports) in PARTS.into_iter().zip(ports.chunks(2)) {
@@ -73,7 +73,7 @@ impl Seaweed {
         Ok(())
     }
 
-    /// The configuration that its own shell writes.
+    /// Sets the configuration through its own shell.
     fn set_fsync(&self, master: &str) -> anyhow::Result<()> {
         let mut shell = Command::new(&self.program)
             .args(["shell", &format!("-master={master}")])
@@ -109,7 +109,7 @@ fn option(name: &str, path: &Path) -> String {
     format!("{name}={}", path.display())
 }
 
-/// It cannot say which ports it took, so they are chosen for it.
+/// It cannot report which ports it took, so they are chosen for it.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let listeners: Vec<_> =
         (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-//! Requests as clients of S3 sign them (AWS Signature Version 4), with the digest of the whole body.
+//! Signs requests like clients of S3 (AWS Signature Version 4), with the digest of the whole body.
 
 use anyhow::Context as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -8,14 +8,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const REGION: &str = "local";
 const SIGNED: &str = "host;x-amz-content-sha256;x-amz-date";
 
-/// Whose requests they are.
+/// The credentials that requests are signed with.
 #[derive(Clone)]
 pub(crate) struct Signer {
     pub(crate) key_id: String,
     pub(crate) secret: String,
 }
 
-/// What is sent, with its digest: that is computed once, and not while anything is measured.
+/// What is sent, with its digest, which is computed once and not while anything is measured.
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
     digest: String,
@@ -29,7 +29,7 @@ impl Body {
 }
 
 impl Signer {
-    /// The lines that go with a request. The path is written as it is sent.
+    /// Returns the lines that go with a request. The path is written as it is sent.
     pub(crate) fn headers(
         &self,
         method: &str,
@@ -68,7 +68,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// As `20260428T101112Z`.
+/// Returns the time like `20260428T101112Z`.
 fn timestamp() -> anyhow::Result<String> {
     #[expect(clippy::disallowed_methods, reason = "servers look at when a request was signed")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
