@@ -1,4 +1,4 @@
-//! The same folder built by Debian's `buildah`, with folders of its own.
+//! Builds the same folder with Debian's `buildah`, using folders of its own.
 
 use super::folder::BASE;
 use crate::peers::finish;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What becomes of the steps of a build.
+/// What happens to the steps of a build.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Layers {
-    /// One layer of all: nothing is kept for the next build.
+    /// One layer for all steps: nothing is kept for the next build.
     One,
     /// One for each step, kept for the next build, as Holm does.
     Each,
 }
 
-/// Its storage is removed when dropped.
+/// Buildah with its own storage, which is removed when this is dropped.
 pub(crate) struct Buildah(PathBuf);
 
 impl Buildah {
@@ -36,7 +36,7 @@ impl Buildah {
         Ok(begun.elapsed())
     }
 
-    /// `chroot` is its fastest way to run a command, and fences nothing off.
+    /// `chroot` is its fastest way to run a command, and isolates nothing.
     fn command(&self, name: &str, folder: &Path, layers: Layers) -> Command {
         let mut command = self.storage();
         command.args(["bud", "--isolation", "chroot", "--pull=never", "--network", "host"]);
@@ -58,7 +58,7 @@ impl Buildah {
 
 impl Drop for Buildah {
     fn drop(&mut self) {
-        // What fails leaves a folder for temporary files behind, and nothing else.
+        // A failure only leaves a folder for temporary files behind.
         let _ = finish(self.storage().args(["rmi", "--all", "--force"]));
         let mounted = self.0.join("root/overlay");
         let _ = finish(Command::new("umount").arg("--lazy").arg(mounted));

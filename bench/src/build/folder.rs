@@ -14,7 +14,7 @@ pub(crate) const RUNS: usize = 20;
 const BUSYBOX: &str = "/bin/busybox";
 const FILES: usize = 200;
 
-/// A Dockerfile whose steps differ from those of any other number, so that no cache has them.
+/// Returns a Dockerfile whose steps differ for every number, so that no cache has them.
 pub(crate) fn dockerfile(number: usize) -> String {
     let run = |step| {
         format!(
@@ -39,7 +39,7 @@ pub(crate) fn pack(folder: &Path, archive: &Path) -> anyhow::Result<()> {
     finish(Command::new("tar").arg("-C").arg(folder).arg("-cf").arg(archive).arg("."))
 }
 
-/// The files of the base image.
+/// Writes the files of the base image.
 pub(crate) fn write_base(root: &Path) -> anyhow::Result<()> {
     for folder in ["bin", "etc", "tmp", "root", "proc", "sys", "dev", "run"] {
         fs::create_dir_all(root.join(folder))?;
@@ -52,7 +52,7 @@ pub(crate) fn write_base(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A store of images that has the base alone.
+/// Makes an image store that holds only the base image.
 pub(crate) fn make_image(place: &Path) -> anyhow::Result<()> {
     let (root, archive) = (place.join("base"), place.join("base.tar"));
     write_base(&root)?;

@@ -1,5 +1,5 @@
-//! How long it takes a new user: from a clean clone with nothing cached to the first answer of a
-//! sandbox, by what the README says.
+//! How long it takes a new user, following the README: from a clean clone with nothing cached to
+//! the first answer of a sandbox.
 
 use crate::cloud::WORKSPACE;
 use crate::http1::{Http1, Origin};
@@ -17,7 +17,7 @@ const LISTEN: &str = "127.0.0.1:8799";
 const SANDBOX: &str = "first";
 const SECONDS_PER_MINUTE: f64 = 60.0;
 
-/// The project's own build, as a new user has it.
+/// Measures the project's own build, as a new user runs it.
 pub(crate) async fn measure(report: &mut Report) -> anyhow::Result<()> {
     println!(
         "`make run` in a clean clone of what is committed, with an empty home, until a sandbox"
@@ -49,7 +49,7 @@ struct Fresh {
     output: BufReader<ChildStdout>,
 }
 
-/// What the first start tells.
+/// What the first start prints.
 struct Greeting {
     key: String,
     compiled: Duration,
@@ -66,7 +66,7 @@ impl Fresh {
         Ok(Self { process, output: BufReader::new(output) })
     }
 
-    /// Shows what is printed and finds the key in it.
+    /// Prints the output and finds the key in it.
     fn first_start(&mut self, begun: Instant) -> anyhow::Result<Greeting> {
         let mut compiled = Duration::ZERO;
         for line in (&mut self.output).lines() {
@@ -82,7 +82,7 @@ impl Fresh {
         bail!("`make run` ended before the server was there")
     }
 
-    /// Asks the server to end; the clone is removed after it.
+    /// Asks the server to end; the clone is removed afterwards.
     fn end(&mut self) -> anyhow::Result<()> {
         let found = Command::new("pkill")
             .args(["-TERM", "-f", &format!("^target/release/holm up .*{LISTEN}")])

@@ -1,4 +1,4 @@
-//! From the upload of a folder to an agent that is deployed, by what clients do.
+//! From the upload of a folder to a deployed agent, as clients do it.
 
 use super::buildah::{Buildah, Layers};
 use super::folder;
@@ -14,7 +14,7 @@ const COLD: usize = 5;
 /// The number of the folder that does not change.
 const UNCHANGED: usize = 0;
 
-/// The same folder uploaded again and again.
+/// Uploads the same folder again and again.
 pub(crate) async fn cached(report: &mut Report, cloud: &Cloud) -> anyhow::Result<()> {
     let place = tempfile::tempdir()?;
     let archive = archive(place.path(), UNCHANGED)?;
@@ -28,10 +28,10 @@ pub(crate) async fn cached(report: &mut Report, cloud: &Cloud) -> anyhow::Result
     agent.remove(cloud).await
 }
 
-/// Folders that nobody has built, by turns with `buildah`.
+/// Uploads folders that nobody has built before, in turns with `buildah`.
 pub(crate) async fn cold(report: &mut Report, cloud: &Cloud, at: &Path) -> anyhow::Result<()> {
     let buildah = Buildah::prepare(at)?;
-    // The first of each is to warm up.
+    // The first of each warms up.
     let place = tempfile::tempdir()?;
     let (agent, _) = Agent::build(cloud, "cold", &archive(place.path(), UNCHANGED + 1)?).await?;
     buildah.build(&place.path().join("folder"), Layers::Each)?;

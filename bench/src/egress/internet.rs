@@ -1,5 +1,5 @@
-//! What stands for the internet: a network of its own with a server over TLS, an authority, and a name
-//! server that knows its one name.
+//! A stand-in for the internet: a separate network with a TLS server, an authority, and a name
+//! server that knows only its name.
 
 use crate::program;
 use anyhow::{Context as _, ensure};
@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) const NAME: &str = "api.bench.test";
-/// Addresses that no provider routes, so that nothing else is there, and that no rule takes for ones of
-/// the inside.
+/// Addresses that no provider routes, so that nothing else is there, and that no rule takes for
+/// internal ones.
 const SERVER: Ipv4Addr = Ipv4Addr::new(11, 97, 0, 2);
 const MACHINE: &str = "11.97.0.1/30";
 const NETWORK: &str = "holm-bench-internet";
@@ -21,7 +21,7 @@ const PORT: u16 = 443;
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Gone when dropped.
+/// Removed when dropped.
 pub(crate) struct Internet {
     folder: PathBuf,
     server: Child,
@@ -58,7 +58,7 @@ impl Internet {
         format!("{SERVER}:{PORT}")
     }
 
-    /// The file of the authority that has signed the server's certificate.
+    /// Returns the file of the authority that signed the server's certificate.
     pub(crate) fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
@@ -88,7 +88,7 @@ impl Drop for Internet {
     }
 }
 
-/// The interface goes with the network that its other end is in.
+/// Deletes the network, and with it the interface whose other end is in it.
 fn clear() {
     let _ = Command::new("ip").args(["netns", "delete", NETWORK]).stderr(Stdio::null()).status();
 }
@@ -100,7 +100,7 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An authority, and a certificate of it for the one name.
+/// Makes an authority, and a certificate by it for the name.
 fn certify(folder: &Path) -> anyhow::Result<()> {
     let script = format!(
         "cd {folder} && curve='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'

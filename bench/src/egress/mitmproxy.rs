@@ -1,4 +1,4 @@
-//! mitmproxy of PyPI, which opens TLS and puts a header in, as our proxy does.
+//! mitmproxy from PyPI, which opens TLS and adds a header, as our proxy does.
 
 use super::internet::{Internet, NAME};
 use super::{SECONDS, Seen};
@@ -61,7 +61,7 @@ impl Mitmproxy {
         Ok(())
     }
 
-    /// What it adds to a request, over one connection on this machine.
+    /// Returns the time that it adds to a request, over one connection on this machine.
     pub(crate) fn added_ms(&mut self, internet: &Internet) -> anyhow::Result<f64> {
         let authority = internet.authority();
         let direct = self.load(&authority, None)?;
@@ -70,8 +70,8 @@ impl Mitmproxy {
     }
 
     fn load(&self, authority: &Path, proxy: Option<String>) -> anyhow::Result<Seen> {
-        // It connects to the name that TLS shows, which only our name server knows, unless it is
-        // given the address.
+        // It connects to the name in the TLS handshake, which only our name server knows, unless it
+        // is given the address.
         let output = Command::new(program::build_caller()?)
             .args(["load", NAME, &Internet::address()])
             .arg(authority)

@@ -1,5 +1,5 @@
-//! The way out of sandboxes: requests over TLS with rules beside those without, secrets that are put
-//! in beside mitmproxy, and what rules add to a create and to the server's memory.
+//! Outgoing requests of sandboxes: over TLS with and without rules, with injected secrets beside
+//! mitmproxy, and what rules add to a create and to the server's memory.
 
 mod internet;
 mod mitmproxy;
@@ -30,7 +30,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     let place = tempfile::Builder::new().prefix("holm-bench-egress-").tempdir()?;
     let mut report = machine::begin(place.path()).await?;
     let internet = Internet::start(place.path())?;
-    // Made ready before there is a connection to the server that would be idle meanwhile.
+    // Prepared before there is a connection to the server, which would be idle meanwhile.
     let mut peer = mitmproxy::Mitmproxy::start(place.path(), &internet)?;
     let mut more = vec![("HOLM_GATEWAY__STANDBY", format!("{}s", STANDBY.as_secs()))];
     more.extend(internet.settings());
@@ -74,7 +74,7 @@ async fn make(
     client.ask("POST", "/v0/sandboxes", &wish).await.map(drop)
 }
 
-/// What one load saw.
+/// What one load measured.
 struct Seen {
     rps: f64,
     p50_ms: f64,
@@ -143,7 +143,7 @@ async fn requests(
     Ok(())
 }
 
-/// Until the first command's output, in turns.
+/// Measures until the first command's output, in turns.
 async fn creates(report: &mut Report, client: &mut Client) -> anyhow::Result<()> {
     let (mut without, mut with) = (Samples::default(), Samples::default());
     for round in 0..CREATES {
@@ -163,11 +163,11 @@ async fn creates(report: &mut Report, client: &mut Client) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The server's own memory for as many sandboxes with rules, less that for as many without.
+/// Measures the server's own memory for sandboxes with rules, less that for as many without.
 async fn memory(report: &mut Report, cloud: &mut Cloud) -> anyhow::Result<()> {
     let mut grown = Vec::new();
     for network in [Value::Null, injection()] {
-        // Begun anew: what an earlier batch has left in the allocator would serve this one.
+        // Restarted: memory that an earlier batch left in the allocator would serve this one.
         cloud.stop();
         cloud.start_again()?;
         let mut client = cloud.client().await?;

@@ -26,7 +26,7 @@ const SANDBOX: &str = "reached";
 const PORT: u16 = 3000;
 const REPETITIONS: usize = 3;
 const MANY: usize = 64;
-/// The sandbox stays awake for the whole measurement.
+/// Keeps the sandbox awake for the whole measurement.
 const STANDBY: Duration = Duration::from_secs(600);
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -54,7 +54,7 @@ async fn measure(report: Report, cloud: &Cloud) -> anyhow::Result<Report> {
     beside_nginx(report, cloud, PORT, cloud::inside(SANDBOX, &format!("/port/{PORT}/"))).await
 }
 
-/// Measures the way to a port of the only instance there is: direct, by nginx, and by our path.
+/// Measures the ways to a port of the only instance: directly, through nginx, and through Holm.
 pub(crate) async fn beside_nginx(
     report: Report,
     cloud: &Cloud,
@@ -84,12 +84,12 @@ fn plain(address: &str) -> Rc<Origin> {
     Rc::new(Origin { address: address.to_owned(), headers: String::new() })
 }
 
-/// One of the ways to the workload, with what was seen on it by one caller and by many.
+/// One of the ways to the workload, with what was measured on it by one caller and by many.
 struct Way {
     name: &'static str,
     to: To,
     path: String,
-    /// Of the proxy, to see what it costs.
+    /// The proxy's process, to see what it costs.
     process: Option<u32>,
     seen: [Vec<Seen>; 2],
 }
@@ -173,7 +173,7 @@ async fn race(mut report: Report, mut ways: [Way; 3]) -> anyhow::Result<Report> 
     Ok(report)
 }
 
-/// What a process and its children that live have used of the processors.
+/// Returns the processor time that a process and its live children have used.
 fn processor_seconds(process: u32) -> anyhow::Result<f64> {
     let children =
         fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
@@ -181,7 +181,7 @@ fn processor_seconds(process: u32) -> anyhow::Result<f64> {
     let mut ticks = 0;
     for id in all {
         let stat = fs::read_to_string(format!("/proc/{id}/stat"))?;
-        // The name before it may hold anything but this.
+        // The name before it may contain anything except this character.
         let rest = stat.rsplit_once(')').context("a process without a name")?.1;
         ticks += rest
             .split_whitespace()

@@ -26,7 +26,8 @@ impl Network {
         })
     }
 
-    /// A connection to the instance's own loopback address. A thread enters, connects and ends.
+    /// Opens a connection to the instance's own loopback address. A thread enters, connects and
+    /// ends.
     pub(crate) fn connect(&self, port: u16) -> anyhow::Result<tokio::net::TcpStream> {
         let network = File::open(&self.file)?;
         let connected = thread::spawn(move || {

@@ -18,7 +18,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Listens on this machine and connects inside of the network.
+    /// Starts an nginx that listens on this machine and connects inside the network.
     pub(crate) fn start(network: &Network, port: u16) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("holm-bench-nginx-").tempdir()?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -26,7 +26,7 @@ impl Nginx {
         fcntl_setfd(&listener, FdFlags::empty())?;
         let file = folder.path().join("nginx.conf");
         fs::write(&file, configuration(&address, port))?;
-        // A socket that is named in NGINX is taken over where the configuration asks for one of its
+        // nginx takes over a socket that is named in NGINX if the configuration listens on its
         // address.
         let process = Command::new("nsenter")
             .arg(format!("--net={}", network.file))
@@ -79,7 +79,7 @@ http {{
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Its workers end with it when it is asked to, not when it is killed.
+        // Its workers end with it when it is asked to end, but not when it is killed.
         let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
         let _ = self.process.wait();
     }

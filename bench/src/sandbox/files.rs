@@ -36,7 +36,7 @@ pub(crate) async fn measure(
                 timed(async || Ok(fs::write(&at, &file)?)).await?,
                 timed(async || Ok(fs::read(&at).map(drop)?)).await?,
             ];
-            // The first is to warm up.
+            // The first round warms up.
             if round > 0 {
                 let all = [&mut write, &mut read, &mut host_write, &mut host_read];
                 all.into_iter().zip(times).for_each(|(samples, time)| samples.add(time));

@@ -1,5 +1,5 @@
-//! Sandboxes as a client sees them: made, used, woken, a hundred at once, and their files; beside
-//! what else runs a command.
+//! Sandboxes as a client sees them: created, used, woken, a hundred at once, and their files;
+//! beside other ways to run a command.
 
 mod files;
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 300;
 const WARM_UP: usize = 10;
-/// Between two acts of a round. Without it one act would profit of what the kernel has just done
+/// Between two acts of a round. Without it one act would benefit from what the kernel has just done
 /// for the other.
 const PAUSE: Duration = Duration::from_millis(30);
 /// How soon sandboxes sleep here; the measurement waits for that each time.
@@ -70,12 +70,12 @@ async fn measure(mut report: Report, cloud: &Cloud) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What was seen of the sandboxes of one caller.
+/// What was measured of the sandboxes of one caller.
 #[derive(Default)]
 struct Seen {
     /// Until the first command's output.
     create: Samples,
-    /// Until the sandbox is there.
+    /// Until the sandbox exists.
     made: Samples,
     exec: Samples,
     remove: Samples,
@@ -88,7 +88,7 @@ struct Contender {
     failures: Vec<anyhow::Error>,
 }
 
-/// Gives what `bwrap` usually took, in ms.
+/// Returns what `bwrap` typically took, in ms.
 async fn rounds(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyhow::Result<f64> {
     let mut peers = Peers::prepare(Root::mount(cloud.images(), IMAGE)?)?;
     let mut able = Vec::new();
@@ -140,8 +140,8 @@ async fn rounds(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
     beside_bwrap(report)
 }
 
-/// What is compared with the start of a program by `bwrap`, which neither writes, asks for a key,
-/// nor makes a network.
+/// Adds the comparison with the start of a program by `bwrap`, which neither writes anything,
+/// checks a key, nor creates a network.
 fn beside_bwrap(report: &mut Report) -> anyhow::Result<f64> {
     let bwrap = Peer::Bwrap.name();
     for (percent, most) in [(50, 0.75), (99, 1.2)] {
@@ -207,7 +207,7 @@ async fn nights(report: &mut Report, cloud: &Cloud, client: &mut Client) -> anyh
     cloud.clear().await
 }
 
-/// A hundred callers make a sandbox each and run a command in it, all at once.
+/// Has a hundred callers each create a sandbox and run a command in it, all at once.
 async fn bursts(report: &mut Report, cloud: &Cloud, bwrap: f64) -> anyhow::Result<()> {
     let mut times = Samples::default();
     let mut worst: f64 = 0.0;
@@ -226,7 +226,7 @@ async fn bursts(report: &mut Report, cloud: &Cloud, bwrap: f64) -> anyhow::Resul
         report.note(format!("burst {}: {multiple:.0} times the start of bwrap", burst + 1));
         worst = worst.max(multiple);
         cloud.clear().await?;
-        // What was deleted is taken apart after the answer, and new places are made ready.
+        // Deleted sandboxes are dismantled after the answer, and new places are prepared.
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     report.add(format!("mk2_burst{BURST}_ms"), times.percentile_ms(50)?, "ms");

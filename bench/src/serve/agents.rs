@@ -17,7 +17,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Makes an agent that answers with a letter, and waits until it is deployed.
+    /// Creates an agent that answers with a letter, and waits until it is deployed.
     pub(crate) async fn deploy(cloud: &Cloud, name: &str, letter: &str) -> anyhow::Result<Self> {
         let agent = Self { name: name.to_owned() };
         let body = agent.wish(letter, &json!({})).to_string();
@@ -27,7 +27,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Makes an agent of a folder; how long it took from the upload until it was deployed.
+    /// Creates an agent from a folder, and returns the time from the upload until it was deployed.
     pub(crate) async fn build(
         cloud: &Cloud,
         name: &str,
@@ -38,7 +38,7 @@ impl Agent {
         Ok((agent, time))
     }
 
-    /// The same for one that is there.
+    /// Does the same for an existing agent.
     pub(crate) async fn build_again(
         &self,
         cloud: &Cloud,
@@ -67,7 +67,7 @@ impl Agent {
         Ok(begun.elapsed())
     }
 
-    /// Replaces what it runs or which revisions serve; answers it as it is then.
+    /// Replaces what it runs or which revisions serve, and returns it as it is then.
     pub(crate) async fn put(
         &self,
         cloud: &Cloud,
@@ -103,7 +103,7 @@ impl Agent {
         .await
     }
 
-    /// The ids of its revisions, newest first.
+    /// Returns the ids of its revisions, newest first.
     pub(crate) async fn revisions(&self, cloud: &Cloud) -> anyhow::Result<Vec<String>> {
         let mut http = self.http(cloud).await?;
         let body = http.ask("GET", &format!("{}/revisions", self.address()), "").await?;
@@ -116,7 +116,7 @@ impl Agent {
         http.ask("DELETE", &self.address(), "").await.map(drop)
     }
 
-    /// A connection for requests to it and about it.
+    /// Opens a connection for requests to it and about it.
     pub(crate) async fn http(&self, cloud: &Cloud) -> anyhow::Result<Http1> {
         Http1::connect(cloud.origin()).await
     }
@@ -129,7 +129,7 @@ impl Agent {
         format!("/v0/agents/{}", self.name)
     }
 
-    /// Sends it one request; the letter that it answers with.
+    /// Sends it one request, and returns the letter that it answers with.
     pub(crate) async fn ask(&self, http: &mut Http1) -> anyhow::Result<char> {
         let body = http.ask("GET", &self.path(), "").await?;
         body.first().map(|byte| char::from(*byte)).context("an empty answer")

@@ -8,13 +8,13 @@ use futures_util::future::join_all;
 use std::time::{Duration, Instant};
 
 const COLD: usize = 200;
-/// Agents that are asked one after the other before all of them are waited for: nothing of an agent
-/// is left some seconds after its last request.
+/// Agents that are asked one after the other before waiting for all of them to be gone: nothing of
+/// an agent is left some seconds after its last request.
 const COLD_AGENTS: usize = 10;
 /// Requests that find nothing running, of all agents together.
 const FIRST: usize = 10_000;
 const AGENTS: usize = 50;
-/// Those that come to one agent at the same moment.
+/// Requests that come to one agent at the same moment.
 const CALLERS: usize = 10;
 const GONE_MAX: Duration = Duration::from_secs(30);
 
@@ -35,7 +35,7 @@ pub(crate) async fn measure(report: &mut Report, cloud: &Cloud) -> anyhow::Resul
     firsts(report, cloud).await
 }
 
-/// Many agents at once, each asked by several callers again and again when nothing of it runs.
+/// Asks many agents at once, each by several callers, again and again when nothing of it runs.
 async fn firsts(report: &mut Report, cloud: &Cloud) -> anyhow::Result<()> {
     let agents = deploy(cloud, "first", AGENTS).await?;
     let mut failures = 0;

@@ -1,5 +1,5 @@
-//! Agents that answer requests: the way to a warm one beside nginx, the first answer of one that was
-//! scaled to zero, and whether any request is lost while revisions change.
+//! Agents that answer requests: the way to a warm one beside nginx, the first answer of one that
+//! was scaled to zero, and whether any request is lost while revisions change.
 
 pub(crate) mod agents;
 mod cold;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const PARTS: [&str; 4] = ["warm", "cold", "python", "rollout"];
 /// A replica stays for the whole measurement.
 const LONG: Duration = Duration::from_secs(600);
-/// It goes as soon as it has nothing to do.
+/// A replica goes as soon as it has nothing to do.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Measures the named parts, or all.
@@ -73,7 +73,7 @@ async fn warm(report: Report, cloud: &Cloud) -> anyhow::Result<Report> {
     report
 }
 
-/// A server whose replicas stay without requests for so long.
+/// Configures a server whose replicas stay for `stay` without requests.
 fn setting(place: &Path, stay: Duration) -> anyhow::Result<Setting> {
     let parts = Parts { guest: program::find_guest()?, images: place.join("images") };
     let stay = format!("{}ms", stay.as_millis());

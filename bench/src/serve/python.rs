@@ -1,4 +1,4 @@
-//! The first answer of a small server in Python from zero, beside `podman run` of the same files.
+//! The first answer of a small Python server from zero, beside `podman run` of the same files.
 
 use super::agents::Agent;
 use crate::cloud::{Cloud, wait_for};
@@ -71,7 +71,7 @@ fn archive(place: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(fs::read(archive)?)
 }
 
-/// From the start of the container to the first answer, in the network of this machine.
+/// Measures from the start of the container to the first answer, in the network of this machine.
 async fn podman(peers: &Peers) -> anyhow::Result<Duration> {
     let port = format!("PORT={PEER_PORT}");
     let mut command = peers.podman_serve(&["--env", &port], &["/usr/bin/python3", "-c", SERVER]);

@@ -43,7 +43,7 @@ pub(crate) async fn measure(report: &mut Report, cloud: &Cloud) -> anyhow::Resul
     agent.remove(cloud).await
 }
 
-/// How many requests failed while something was done.
+/// Returns how many requests failed while `act` was done.
 async fn under_load(
     agent: &Agent,
     cloud: &Cloud,
@@ -72,7 +72,7 @@ async fn under_load(
     Ok(failures.get())
 }
 
-/// How far from its percent the share of a canary is.
+/// Measures how far the share of a canary is from its percentage.
 async fn split(report: &mut Report, agent: &Agent, cloud: &Cloud) -> anyhow::Result<()> {
     let revisions = agent.revisions(cloud).await?;
     let (newest, before) = (revisions.first().context("none")?, revisions.get(1).context("one")?);
