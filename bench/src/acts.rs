@@ -6,14 +6,14 @@ use futures_util::future::try_join_all;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// What a caller does next, to one of the objects that were made before.
+/// What a caller does next, to one of the objects that were created before.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Act {
-    /// Stores an object that is not there yet.
+    /// Creates an object that does not exist yet.
     Make {
         object: usize,
     },
-    /// Replaces an object by a value that was never there before.
+    /// Replaces an object by a value that it never had before.
     Put {
         object: usize,
         value: u64,
@@ -21,7 +21,7 @@ pub(crate) enum Act {
     Get {
         object: usize,
     },
-    /// A list request, by its place among those that are measured.
+    /// A list request, by its index among those that are measured.
     List {
         query: usize,
     },
@@ -36,7 +36,7 @@ pub(crate) enum Mix {
 }
 
 impl Mix {
-    /// The next act, on a random one of so many objects.
+    /// Returns the next act, on a random one of `objects` objects.
     pub(crate) fn next(self, objects: usize) -> Act {
         let object = fastrand::usize(..objects);
         match self {
@@ -47,12 +47,12 @@ impl Mix {
     }
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub(crate) fn name(object: usize) -> String {
     format!("bench-{object:06}")
 }
 
-/// What is stored of an object: about what a small deployment sends.
+/// Returns what is stored for an object: about what a small deployment sends.
 pub(crate) fn body(object: usize, value: u64) -> String {
     format!(
         r#"{{"metadata":{{"name":"{}","displayName":"Bench {object}","labels":{{"team":"measure","run":"{value:020}"}}}},"spec":{{"region":"local","runtime":{{"image":"blaxel/base-image:latest","memory":2048,"ports":[{{"name":"web","target":3000,"protocol":"HTTP"}}],"envs":[{{"name":"MODE","value":"production"}},{{"name":"LEVEL","value":"info"}}]}},"lifecycle":{{"expirationPolicies":[{{"type":"ttl-idle","value":"30m","action":"delete"}}]}}}}}}"#,
@@ -92,7 +92,7 @@ impl Caller for Manager {
     }
 }
 
-/// Makes the objects, spread over all callers.
+/// Creates the objects, spread over all callers.
 pub(crate) async fn fill<C: Caller<Act = Act>>(
     callers: &mut [C],
     objects: usize,

@@ -1,4 +1,4 @@
-//! The management API: durable writes, reads by name and lists, on both databases, beside etcd.
+//! The management API on both databases, beside etcd: durable writes, reads by name and lists.
 
 use crate::acts::{self, Act, Manager, Mix};
 use crate::etcd::Etcd;
@@ -22,10 +22,10 @@ const REPETITIONS: usize = 3;
 const PGBENCH_SECONDS: u64 = 5;
 const CONNECTIONS_MAX: usize = 64;
 const MIXES: [(Mix, &str); 2] = [(Mix::Put, "put"), (Mix::Get, "get")];
-/// The largest page, and how many of them lead to the middle of all objects.
+/// The largest page, and how many of these lead to the middle of all objects.
 const PAGE_MAX: usize = 200;
 const PAGES_TO_THE_MIDDLE: usize = OBJECTS / PAGE_MAX / 2;
-/// Time in which a server that was busy comes to rest.
+/// Time for a busy server to settle.
 const REST: Duration = Duration::from_secs(15);
 const STARTS: usize = 5;
 const MIB: f64 = 1024.0 * 1024.0;
@@ -99,7 +99,7 @@ async fn measure(chosen: impl Fn(&str) -> bool) -> anyhow::Result<()> {
     report.finish("api")
 }
 
-/// What PostgreSQL's own benchmark reaches on the server that has just taken the puts.
+/// Measures what PostgreSQL's own benchmark reaches on the server that has just taken the puts.
 fn beside_pgbench(report: &mut Report, cluster: &Cluster) -> anyhow::Result<()> {
     let mut rates = Vec::new();
     for _ in 0..REPETITIONS {
@@ -114,13 +114,14 @@ fn beside_pgbench(report: &mut Report, cluster: &Cluster) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// PostgreSQL runs as another user than root and must reach its folder.
+/// Lets PostgreSQL, which does not run as root, reach its folder.
 pub(crate) fn open_to_the_database_user(folder: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     Ok(std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o711))?)
 }
 
-/// A server as users run it, but for the limits that guard against callers as fast as ours.
+/// Starts a server as users run it, except for the limits that guard against callers as fast as
+/// ours.
 fn start<'a>(program: &Path, data: &'a Path, database: Option<String>) -> Start<'a> {
     let names = [
         "HOLM_LIMITS__KEY_PER_SECOND",
@@ -133,7 +134,7 @@ fn start<'a>(program: &Path, data: &'a Path, database: Option<String>) -> Start<
     Start { program: program.to_owned(), data, database, settings }
 }
 
-/// One of those that are measured side by side.
+/// One of the systems that are measured side by side.
 struct Contender {
     name: &'static str,
     way: Way,
@@ -161,7 +162,8 @@ impl Caller for Connection {
 }
 
 impl Contender {
-    /// New connections each time: servers close those that are idle while others are measured.
+    /// Opens new connections each time: servers close those that are idle while others are
+    /// measured.
     async fn connect(&self, connections: usize) -> anyhow::Result<Vec<Connection>> {
         let mut made = Vec::new();
         for _ in 0..connections {
@@ -176,7 +178,7 @@ impl Contender {
         Ok(made)
     }
 
-    /// Adds what was seen of one of ours; what was seen of a peer goes beside both of ours.
+    /// Adds a result. One of ours gets a line of its own; one of a peer goes beside both of ours.
     fn tell(
         &self,
         report: &mut Report,
@@ -195,7 +197,8 @@ impl Contender {
     }
 }
 
-/// Fills all and measures them in turns, so that whatever else the machine does meets all alike.
+/// Fills all contenders and measures them in turns, so that other load on the machine affects all
+/// alike.
 async fn race(report: &mut Report, contenders: &[Contender]) -> anyhow::Result<()> {
     for contender in contenders {
         let filled = acts::fill(&mut contender.connect(CONNECTIONS_MAX).await?, OBJECTS).await?;
@@ -292,7 +295,7 @@ impl Server {
     }
 }
 
-/// The lists of 50 that are measured: names and query strings.
+/// Returns the lists of 50 that are measured: names and query strings.
 async fn lists(caller: &mut Http1) -> anyhow::Result<(Vec<&'static str>, Vec<String>)> {
     let mut cursor = String::new();
     for _ in 0..PAGES_TO_THE_MIDDLE {
@@ -320,7 +323,7 @@ async fn lists(caller: &mut Http1) -> anyhow::Result<(Vec<&'static str>, Vec<Str
     .unzip())
 }
 
-/// How long from the start of the process, on a full database, to its first answer.
+/// Measures the time from the start of the process, on a full database, to its first answer.
 async fn starts(start: &Start<'_>, origin: &Origin) -> anyhow::Result<f64> {
     let mut times = Vec::new();
     for _ in 0..STARTS {

@@ -15,10 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) const IMAGE: &str = "holm/base";
 const MEMORY_MB: u32 = 2048;
 pub(crate) const WORKSPACE: &str = "main";
-/// Apart from those of a server that may run on the same machine.
+/// Different from those of a server that may run on the same machine.
 const SUBNET: &str = "10.97.0.0/16";
 const FIRST_UID: &str = "1700000000";
-/// Callers that remove at the same time.
+/// Callers that delete at the same time.
 const REMOVERS: usize = 16;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PAGE_MAX: usize = 200;
@@ -34,7 +34,7 @@ pub(crate) struct Cloud {
     origin: Rc<Origin>,
 }
 
-/// How a Holm is started, beside what is always the same.
+/// How a Holm is started, besides what is always the same.
 pub(crate) struct Setting {
     pub(crate) program: PathBuf,
     pub(crate) parts: Parts,
@@ -43,7 +43,7 @@ pub(crate) struct Setting {
     pub(crate) more: Vec<(&'static str, String)>,
 }
 
-/// Starts a Holm as users run it, but for the time until sandboxes sleep, and works with it.
+/// Starts a Holm as users run it, except for the time until sandboxes sleep, and works with it.
 pub(crate) async fn with_cloud<T>(
     standby: Duration,
     work: impl AsyncFnOnce(&mut Cloud) -> anyhow::Result<T>,
@@ -54,7 +54,7 @@ pub(crate) async fn with_cloud<T>(
     with_setting(Setting { program, parts, database: None, more }, work).await
 }
 
-/// Starts a Holm, works with it, and leaves nothing of it behind, however the work ended.
+/// Starts a Holm, works with it, and leaves nothing of it behind, however the work ends.
 pub(crate) async fn with_setting<T>(
     setting: Setting,
     work: impl AsyncFnOnce(&mut Cloud) -> anyhow::Result<T>,
@@ -92,7 +92,7 @@ impl Cloud {
             ("HOLM_IMAGES__FOLDER", text(&images)),
             ("HOLM_NODE__SUBNET", SUBNET.to_owned()),
             ("HOLM_NODE__FIRST_UID", FIRST_UID.to_owned()),
-            // Their sizes count in full, and hardly any of it is written.
+            // Their sizes count in full, although hardly any of it is written.
             ("HOLM_NODE__VOLUME_MB", "400000".to_owned()),
         ];
         settings.extend(more);
@@ -108,7 +108,7 @@ impl Cloud {
         self.process.kill();
     }
 
-    /// Starts the server once more on what there is.
+    /// Starts the server again on what it left.
     pub(crate) fn start_again(&mut self) -> anyhow::Result<()> {
         let database = self.database.as_deref();
         self.process = start(&self.program, self.data.path(), database, &self.settings)?;
@@ -137,13 +137,12 @@ impl Cloud {
         try_join_all((0..count).map(|_| self.client())).await
     }
 
-    /// The group of each instance that is there.
+    /// Returns the control group of each existing instance.
     pub(crate) fn instances(&self) -> anyhow::Result<Vec<PathBuf>> {
         Ok(testing::machine::groups(self.data.path())?)
     }
 
-    /// How many sandboxes sleep. A connection of its own, since the server closes those that are
-    /// idle for long.
+    /// Counts sleeping sandboxes. Uses a connection of its own, since the server closes idle ones.
     pub(crate) async fn asleep(&self) -> anyhow::Result<usize> {
         let states = self.client().await?.states().await?;
         Ok(states.iter().filter(|(_, state)| state == "STANDBY").count())
@@ -179,7 +178,7 @@ impl Cloud {
     }
 }
 
-/// Looks until something is so, or fails with what is not so after some time.
+/// Waits until `so` holds, or fails with `otherwise` after `patience`.
 pub(crate) async fn wait_for(
     patience: Duration,
     otherwise: &str,
@@ -198,7 +197,7 @@ pub(crate) struct Client {
     http: Http1,
 }
 
-/// The address of something in a sandbox.
+/// Returns the path of something in a sandbox.
 pub(crate) fn inside(name: &str, path: &str) -> String {
     format!("/{WORKSPACE}/sandboxes/{name}{path}")
 }
@@ -225,7 +224,7 @@ impl Client {
         self.http.ask("DELETE", &format!("/v0/sandboxes/{name}"), "").await.map(drop)
     }
 
-    /// Runs a command to its end and gives what it wrote; any exit code but 0 is an error.
+    /// Runs a command to its end and returns its output; any exit code but 0 is an error.
     pub(crate) async fn run(&mut self, name: &str, command: &str) -> anyhow::Result<String> {
         let order = json!({"command": command, "waitForCompletion": true}).to_string();
         let process: Value = serde_json::from_slice(
@@ -235,7 +234,7 @@ impl Client {
         Ok(process["stdout"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Starts a command that goes on.
+    /// Starts a command that keeps running.
     pub(crate) async fn begin(
         &mut self,
         name: &str,
@@ -247,7 +246,7 @@ impl Client {
         self.http.ask("POST", &inside(name, "/process"), &order).await.map(drop)
     }
 
-    /// A request that costs the sandbox next to nothing.
+    /// Sends a request that costs the sandbox next to nothing.
     pub(crate) async fn knock(&mut self, name: &str) -> anyhow::Result<()> {
         self.http.ask("GET", &inside(name, "/process"), "").await.map(drop)
     }
@@ -268,7 +267,7 @@ impl Client {
             .await
     }
 
-    /// Removes those that a measurement which was cut off has left.
+    /// Removes agents that an interrupted measurement has left behind.
     async fn remove_agents(&mut self) -> anyhow::Result<()> {
         let path = format!("/v0/agents?limit={PAGE_MAX}");
         let page: Value = serde_json::from_slice(self.http.ask("GET", &path, "").await?)?;
@@ -279,7 +278,7 @@ impl Client {
         Ok(())
     }
 
-    /// All sandboxes with whether they run or sleep. Asking does not wake them.
+    /// Returns all sandboxes and whether they run or sleep. Asking does not wake them.
     pub(crate) async fn states(&mut self) -> anyhow::Result<Vec<(String, String)>> {
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -299,7 +298,7 @@ impl Client {
         }
     }
 
-    /// The value of one line of the server's metrics.
+    /// Returns the value of one line of the server's metrics.
     pub(crate) async fn metric(&mut self, name: &str) -> anyhow::Result<f64> {
         let text =
             String::from_utf8_lossy(self.http.ask("GET", "/metrics", "").await?).into_owned();
@@ -308,7 +307,7 @@ impl Client {
     }
 }
 
-/// A file on its way in, as browsers and the published clients send it.
+/// An uploaded file, as browsers and the published clients send it.
 pub(crate) struct Form(Vec<u8>);
 
 impl Form {

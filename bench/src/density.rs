@@ -1,5 +1,5 @@
-//! Many sandboxes on one machine: what one that sleeps costs, and how long until all are awake
-//! again.
+//! Many sandboxes on one machine: what a sleeping one costs, and how long it takes until all are
+//! awake again.
 
 use crate::cloud::{Client, Cloud, IMAGE, Setting, wait_for, with_cloud, with_setting};
 use crate::machine;
@@ -11,14 +11,14 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 const SANDBOXES: usize = 1000;
-/// Asleep while a server starts.
+/// How many sleep while a server starts.
 const SLEEPERS: usize = 4000;
 const MAKERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(300);
 const STANDBY: Duration = Duration::from_secs(2);
-/// Time in which memory that was let go becomes available.
+/// Time for released memory to become available.
 const REST: Duration = Duration::from_secs(5);
-/// The kernel takes networks and mounts apart for some seconds after their last user is gone.
+/// The kernel takes some seconds to dismantle networks and mounts after their last user is gone.
 const LONG_REST: Duration = Duration::from_secs(20);
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -29,12 +29,12 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     program::prepare(IMAGE)?;
     let report = machine::begin(&std::env::temp_dir()).await?;
     let report = with_cloud(STANDBY, async |cloud| measure(report, cloud).await).await?;
-    // A server of its own: what the first has done does not count against the second.
+    // A server of its own: what the first one did must not count against the second.
     let program = program::build()?;
     let parts = Parts::find(&program, IMAGE)?;
     let more = vec![
         ("HOLM_GATEWAY__STANDBY", format!("{}ms", STANDBY.as_millis())),
-        // All of them are one workspace's.
+        // All of them belong to one workspace.
         ("HOLM_NODE__WORKSPACE_SHARE_PERCENT", "100".to_owned()),
     ];
     let setting = Setting { program, parts, database: None, more };
@@ -49,7 +49,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
 }
 
 async fn measure(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report> {
-    // What the first sandbox makes for all others is not counted with them.
+    // What the first sandbox creates for all others is not counted.
     let mut client = cloud.client().await?;
     client.make("first").await?;
     client.run("first", "/bin/true").await?;
@@ -92,8 +92,8 @@ async fn measure(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report
     Ok(report)
 }
 
-/// How long a server that was killed with many sandboxes asleep takes until it has passed a request
-/// on to one of them, which is after it has told the edge of all.
+/// Measures how long a server that was killed with many sandboxes asleep takes until it passes a
+/// request to one of them, which is after it has told the gateway about all of them.
 async fn start_again(mut report: Report, cloud: &mut Cloud) -> anyhow::Result<Report> {
     let made = make_all(&mut cloud.clients(MAKERS).await?, SLEEPERS).await;
     anyhow::ensure!(made == SLEEPERS, "{made} of {SLEEPERS} were made");
@@ -112,7 +112,7 @@ fn name(number: usize) -> String {
     format!("dense-{number}")
 }
 
-/// Says how many were made and answered.
+/// Returns how many were created and answered.
 async fn make_all(makers: &mut [Client], count: usize) -> usize {
     let each = makers.iter_mut().enumerate().map(|(first, maker)| async move {
         let mut made = 0;
@@ -129,11 +129,11 @@ async fn make_all(makers: &mut [Client], count: usize) -> usize {
     join_all(each).await.into_iter().sum()
 }
 
-/// Bytes, as three accounts see them.
+/// Bytes of memory, in three different counts.
 struct Memory {
     /// What the kernel charges to all sandboxes.
     groups: f64,
-    /// What the whole machine could still give.
+    /// What is still available on the whole machine.
     available: f64,
     server: f64,
 }

@@ -1,4 +1,4 @@
-//! etcd as Debian ships it, one member, with its own defaults.
+//! etcd as Debian ships it: one member, with its defaults.
 
 use anyhow::Context as _;
 use std::net::{TcpListener, TcpStream};
@@ -44,7 +44,7 @@ impl Etcd {
     }
 }
 
-/// etcd cannot say which port it took, so one is chosen for it.
+/// etcd cannot report which port it took, so one is chosen for it.
 fn free_address() -> anyhow::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }

@@ -1,5 +1,5 @@
-//! A caller of etcd over its own protocol, gRPC, written out by hand so that it costs as little as
-//! the other caller.
+//! A caller of etcd over gRPC, its own protocol, written by hand so that it costs as little as the
+//! other caller.
 
 use crate::acts::{Act, body, name};
 use crate::load::Caller;
@@ -21,7 +21,7 @@ impl Grpc {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (requests, connection) = h2::client::handshake(stream).await?;
-        // It ends with the last of its requests; what failed is seen there.
+        // It ends with the last of its requests, which see any failure.
         tokio::task::spawn_local(async move { drop(connection.await) });
         let at = |call: &str| Uri::from_str(&format!("http://{address}/etcdserverpb.KV/{call}"));
         Ok(Self { requests, put: at("Put")?, range: at("Range")? })
@@ -50,7 +50,7 @@ impl Grpc {
     }
 }
 
-/// A message as gRPC sends it: not compressed, its length, itself.
+/// Returns a message as gRPC frames it: the flag for no compression, its length, and the message.
 fn framed(message: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(message.len() + 5);
     frame.put_u8(0);
@@ -59,8 +59,8 @@ fn framed(message: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// A field of bytes as Protocol Buffers write it. `number` is below 16, so that its tag is one
-/// byte.
+/// Appends a field of bytes as Protocol Buffers encode it. `number` is below 16, so that its tag is
+/// one byte.
 fn field(message: &mut Vec<u8>, number: u8, value: &[u8]) {
     message.push(number << 3 | 2);
     let mut length = value.len();

@@ -1,5 +1,5 @@
-//! A caller over HTTP/1.1 that costs next to nothing itself: it writes prepared bytes and looks for
-//! the end of answers.
+//! An HTTP/1.1 caller that costs next to nothing itself: it writes prepared bytes and only looks
+//! for the end of answers.
 
 use anyhow::{Context as _, bail, ensure};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ pub(crate) const JSON: &str = "application/json";
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) address: String,
-    /// Lines that go with each request: credentials and version.
+    /// Lines that are sent with each request: credentials and version.
     pub(crate) headers: String,
 }
 
@@ -33,7 +33,7 @@ impl Http1 {
         Ok(Self { stream, origin: Rc::clone(origin), received: Vec::with_capacity(HEADERS_MAX) })
     }
 
-    /// Sends one request with a body of JSON or none, and gives the body of its answer.
+    /// Sends one request with a JSON body or none, and returns the body of its answer.
     pub(crate) async fn ask(
         &mut self,
         method: &str,
@@ -53,7 +53,7 @@ impl Http1 {
         self.send_with(method, path, &format!("content-type: {content_type}\r\n"), body).await
     }
 
-    /// With headers of its own: lines, as they are sent.
+    /// Sends a request with additional headers: lines, as they are sent.
     pub(crate) async fn send_with(
         &mut self,
         method: &str,
@@ -82,14 +82,14 @@ impl Http1 {
         Ok(answer)
     }
 
-    /// A header of the last answer.
+    /// Returns a header of the last answer.
     pub(crate) fn header(&self, name: &str) -> anyhow::Result<&str> {
         let end = find(&self.received, b"\r\n\r\n").context("no answer yet")?;
         let head = std::str::from_utf8(&self.received[..end])?;
         header(head, name).with_context(|| format!("an answer without {name}"))
     }
 
-    /// Reads one answer: its status, and where its body is.
+    /// Reads one answer, and returns its status and where its body is.
     async fn receive(&mut self) -> anyhow::Result<(String, std::ops::Range<usize>)> {
         self.received.clear();
         let start =

@@ -9,11 +9,11 @@ pub(crate) trait Caller {
     /// What it can be told to do.
     type Act;
 
-    /// Sends a request and waits for its answer; an answer other than success is an error.
+    /// Sends a request and waits for its answer; any answer but success is an error.
     async fn call(&mut self, act: Self::Act) -> anyhow::Result<()>;
 }
 
-/// What was seen in one repetition.
+/// What was measured in one repetition.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) rps: f64,
@@ -23,10 +23,10 @@ pub(crate) struct Seen {
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const REPETITION: Duration = Duration::from_secs(4);
-/// How long callers are at work in one call of [`measure`].
+/// How long callers are busy in one call of [`measure`].
 pub(crate) const SECONDS: f64 = (WARM_UP.as_secs() + REPETITION.as_secs()) as f64;
 
-/// Warms up and measures once; `next` says what to do next.
+/// Warms up and measures once; `next` returns what to do next.
 pub(crate) async fn measure<C: Caller>(
     callers: &mut [C],
     next: impl Fn() -> C::Act,
@@ -35,7 +35,7 @@ pub(crate) async fn measure<C: Caller>(
     repeat(callers, &next, REPETITION).await
 }
 
-/// The medians of several repetitions, each number for itself.
+/// Returns the medians of several repetitions, for each number separately.
 pub(crate) fn medians(seen: &[Seen]) -> Seen {
     let median = |of: fn(&Seen) -> f64| {
         let mut values: Vec<f64> = seen.iter().map(of).collect();

@@ -1,5 +1,5 @@
-//! The setting of a measurement, so that its numbers can be compared: what the machine is, whether
-//! anything else runs on it, and what its own processes and disk cost.
+//! The conditions of a measurement, so that its numbers can be compared: what the machine is,
+//! whether anything else runs on it, and what its own processes and disk cost.
 
 use crate::report::Report;
 use crate::samples::Samples;
@@ -9,10 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Programs that want to run, over the last minute, below which a machine counts as quiet.
+/// The load average over the last minute below which a machine counts as quiet.
 const QUIET: f64 = 0.3;
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// Sets another limit than that, in seconds.
+/// The variable that sets another limit, in seconds.
 const WAIT_SETTING: &str = "HOLM_BENCH_WAIT_S";
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const EXECS: usize = 200;
@@ -20,7 +20,7 @@ const FSYNCS: usize = 100;
 const FSYNC_BYTES: usize = 4096;
 
 /// Waits until nothing else runs, for a limited time, and begins a report with what the machine
-/// costs: goals are ratios within one run, because machines and hours differ.
+/// itself costs: goals are ratios within one run, because machines and times of day differ.
 pub(crate) async fn begin(folder: &Path) -> anyhow::Result<Report> {
     wait_until_quiet().await?;
     describe(folder);
@@ -53,7 +53,7 @@ async fn wait_until_quiet() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fork and exec of the smallest program, waited for.
+/// Measures fork and exec of the smallest program, to its end.
 fn execs() -> anyhow::Result<Samples> {
     let mut times = Samples::default();
     for _ in 0..EXECS {
@@ -64,7 +64,7 @@ fn execs() -> anyhow::Result<Samples> {
     Ok(times)
 }
 
-/// A page added to a file and made durable.
+/// Measures adding a page to a file durably.
 fn fsyncs(folder: &Path) -> anyhow::Result<Samples> {
     let at = folder.join("holm-bench-fsync");
     let mut file = File::create(&at)?;
@@ -84,7 +84,7 @@ fn load_of_a_minute() -> anyhow::Result<f64> {
     Ok(text.split(' ').next().unwrap_or_default().parse()?)
 }
 
-/// Prints what the numbers depend on beside the programs.
+/// Prints what the numbers depend on besides the programs.
 fn describe(folder: &Path) {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?");
@@ -102,13 +102,13 @@ fn describe(folder: &Path) {
     println!("load       {}", load());
 }
 
-/// Programs that want to run, over the last 1, 5 and 15 minutes.
+/// Returns the load averages over 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// What a program says when asked for its version, or `?`.
+/// Returns what a program prints when asked for its version, or `?`.
 pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or_else(
@@ -117,7 +117,7 @@ pub(crate) fn said(program: &str, arguments: &[&str]) -> String {
     )
 }
 
-/// For programs that tell their version where others tell their errors.
+/// Does the same for programs that print their version to standard error.
 pub(crate) fn said_aside(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map_or_else(

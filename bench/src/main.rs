@@ -1,7 +1,7 @@
-//! Measurements of what users wait and pay for, beside what else they could take: `make bench
-//! NAME=api`.
+//! Measurements of what users wait and pay for, beside alternatives that they could use: `make
+//! bench NAME=api`.
 //!
-//! `cargo run --release -p bench -- api sqlite` measures one part alone, for those who work on it.
+//! `cargo run --release -p bench -- api sqlite` measures one part only, for those who work on it.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,4 +1,4 @@
-//! What else one could take to run a command apart from the machine, on the same root file system.
+//! Alternative ways to run a command isolated from the machine, on the same root file system.
 
 use crate::program::ROOT;
 use anyhow::{Context as _, ensure};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 const EXEC_NAME: &str = "holm-bench";
 const SERVE_NAME: &str = "holm-bench-serve";
-/// What a new container does to be measured by its first byte.
+/// What a new container runs, measured by its first byte.
 const SAYING: [&str; 2] = ["/bin/echo", "hi"];
 
-/// The image's root file system, written to by nobody else; unmounted when dropped.
+/// The image's root file system, which nobody else writes to; unmounted when dropped.
 pub(crate) struct Root {
     place: TempDir,
 }
@@ -32,7 +32,7 @@ impl Root {
         for part in ["upper", "work", "root"] {
             fs::create_dir(place.path().join(part))?;
         }
-        // The uppermost comes first.
+        // The uppermost layer comes first.
         let layers: Vec<_> =
             image.layers.iter().rev().map(|layer| layer.to_string_lossy()).collect();
         let at = place.path().display();
@@ -81,7 +81,7 @@ impl Peer {
         }
     }
 
-    /// The slow ones are measured in every so many rounds.
+    /// Returns `n` for a peer that is measured in every `n`th round: slow ones less often.
     pub(crate) fn every(self) -> usize {
         match self {
             Self::Bwrap => 1,
@@ -91,7 +91,7 @@ impl Peer {
     }
 }
 
-/// The peers, ready to run. What they made is removed when dropped.
+/// The peers, ready to run. What they created is removed when dropped.
 pub(crate) struct Peers {
     root: Root,
     place: TempDir,
@@ -107,7 +107,7 @@ impl Peers {
         })
     }
 
-    /// Makes what one of them needs before it is measured.
+    /// Creates what one of them needs before it is measured.
     pub(crate) fn prepare_one(&self, peer: Peer) -> anyhow::Result<()> {
         match peer {
             Peer::RuncRun => self.write_bundle(),
@@ -120,8 +120,8 @@ impl Peers {
         }
     }
 
-    /// Runs a command once. For a new container, until the first byte of its output; inside of one
-    /// that runs, to its end.
+    /// Runs a command once: in a new container until the first byte of its output, inside a running
+    /// one to its end.
     pub(crate) fn measure(&mut self, peer: Peer) -> anyhow::Result<Duration> {
         self.runs += 1;
         let mut command = match peer {
@@ -176,7 +176,7 @@ impl Peers {
         command
     }
 
-    /// A container that serves in the network of this machine until [`Self::podman_stop`].
+    /// Starts a container that serves in the network of this machine until [`Self::podman_stop`].
     pub(crate) fn podman_serve(&self, options: &[&str], act: &[&str]) -> Command {
         let mut command = self.podman();
         command.args(["run", "--rm", "--name", SERVE_NAME, "--network=host"]).args(options);
@@ -190,7 +190,7 @@ impl Peers {
         command
     }
 
-    /// With folders of its own, apart from containers of the machine's users.
+    /// Uses folders of its own, apart from containers of the machine's users.
     fn podman(&self) -> Command {
         let mut command = Command::new("podman");
         for (option, folder) in [("--root", "storage"), ("--runroot", "run"), ("--tmpdir", "tmp")] {
@@ -207,12 +207,12 @@ impl Peers {
         command
     }
 
-    /// No network spares it the making of one.
+    /// Without a network, it need not create one.
     fn podman_options(&self) -> Vec<String> {
         [vec!["--network=none".to_owned()], self.podman_limits()].concat()
     }
 
-    /// Those that a root without CAP_SYS_RESOURCE may set, and what it runs on.
+    /// The limits that a root without CAP_SYS_RESOURCE may set, and the root file system.
     fn podman_limits(&self) -> Vec<String> {
         let root = self.root.path();
         let root = root.to_string_lossy();
@@ -224,7 +224,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
-        // Fails only when it was never made.
+        // Fails only when it was never created.
         let _ = finish(self.podman().args(["rm", "--force", "--time", "0", EXEC_NAME]));
         let _ = finish(&mut self.podman_stop());
         let _ = say(
@@ -234,7 +234,7 @@ impl Drop for Peers {
     }
 }
 
-/// The time until a command writes its first byte. Its end is waited for, and not counted.
+/// Returns the time until a command writes its first byte. Waits for its end without counting that.
 fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
     let begun = Instant::now();
     let mut child =
@@ -248,8 +248,8 @@ fn first_byte(command: &mut Command) -> anyhow::Result<Duration> {
     Ok(time)
 }
 
-/// Runs a command to its end, which must be a good one.
-/// A Python with packages of PyPI, in an environment of its own that is made once.
+/// Returns a Python with packages from PyPI, in a virtual environment of its own that is created
+/// once.
 pub(crate) fn python_with(name: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let root = Path::new(ROOT);
     let folder = root.join("target/bench").join(name);
@@ -257,6 +257,7 @@ pub(crate) fn python_with(name: &str, packages: &[&str]) -> anyhow::Result<PathB
     Ok(folder.join("bin/python"))
 }
 
+/// Runs a command to its end. Any status but success is an error.
 pub(crate) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let ended = command.stdin(Stdio::null()).output()?;
     ensure!(ended.status.success(), "{}", said_wrong(&ended));

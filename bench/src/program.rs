@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// Builds Holm, unless `HOLM_PROGRAM` names one: to compare two builds.
+/// Builds Holm, unless `HOLM_PROGRAM` names one, to compare two builds.
 pub(crate) fn build() -> anyhow::Result<PathBuf> {
     if let Some(program) = std::env::var_os("HOLM_PROGRAM") {
         return Ok(program.into());
@@ -16,24 +16,23 @@ pub(crate) fn build() -> anyhow::Result<PathBuf> {
     Ok(beside()?.join("holm"))
 }
 
-/// Builds Holm and makes an image and the program inside, so that nothing is built while the
+/// Builds Holm, and makes an image and the guest program, so that nothing is built while the
 /// machine has to be quiet.
 pub(crate) fn prepare(image: &str) -> anyhow::Result<()> {
     Parts::find(&build()?, image).map(drop)
 }
 
-/// Builds the server that runs inside of a sandbox to be reached. It must need nothing of the
-/// image.
+/// Builds the server that is reached inside a sandbox. It must not depend on the image.
 pub(crate) fn build_workload() -> anyhow::Result<PathBuf> {
     build_static("workload")
 }
 
-/// Builds what asks, and answers, over TLS inside of sandboxes and outside.
+/// Builds the program that sends and answers requests over TLS, inside sandboxes and outside.
 pub(crate) fn build_caller() -> anyhow::Result<PathBuf> {
     build_static("caller")
 }
 
-/// Builds what stands for the providers of models.
+/// Builds the stand-in for providers of models.
 pub(crate) fn build_standin() -> anyhow::Result<PathBuf> {
     cargo(&["build", "--release", "--locked", "--quiet", "--package", "standin"])
         .context("the program `standin` could not be built")?;
@@ -47,7 +46,7 @@ fn build_static(package: &str) -> anyhow::Result<PathBuf> {
     Ok(beside()?.join(package))
 }
 
-/// Where cargo puts programs: this one stands there.
+/// Returns where cargo puts programs: beside this one.
 fn beside() -> anyhow::Result<PathBuf> {
     Ok(std::env::current_exe()?.parent().context("no folder")?.to_owned())
 }
@@ -66,8 +65,8 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Those that the settings name, else those that `tools/sandbox-parts` makes: the first time
-    /// takes minutes.
+    /// Returns those that the settings name, or else those that `tools/sandbox-parts` makes, which
+    /// takes minutes the first time.
     pub(crate) fn find(program: &Path, image: &str) -> anyhow::Result<Self> {
         let named = |setting| std::env::var_os(setting).map(PathBuf::from);
         if let (Some(guest), Some(images)) =
@@ -83,7 +82,7 @@ impl Parts {
     }
 }
 
-/// The program inside of instances: the one that the settings name, else what `tools/guest` makes.
+/// Returns the guest program: the one that the settings name, or else what `tools/guest` makes.
 pub(crate) fn find_guest() -> anyhow::Result<PathBuf> {
     if let Some(guest) = std::env::var_os("HOLM_NODE__GUEST") {
         return Ok(guest.into());

@@ -33,7 +33,7 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn add(&mut self, metric: impl Into<String>, value: f64, unit: &'static str) {
         let metric = metric.into();
-        // While it runs, so that a long measurement shows where it is.
+        // Printed at once, so that a long measurement shows where it is.
         eprintln!("{metric}: {} {unit}", shown(value));
         self.lines.push(Line {
             metric,
@@ -52,7 +52,7 @@ impl Report {
             .for_each(|line| line.goal = Some(goal));
     }
 
-    /// Adds the usual and the worst of many times, as `NAME_p50_ms` and `NAME_p99_ms`.
+    /// Adds the typical and the worst of many times, as `NAME_p50_ms` and `NAME_p99_ms`.
     pub(crate) fn add_times(&mut self, name: &str, times: &Samples) -> anyhow::Result<()> {
         for percent in [50, 99] {
             self.add(format!("{name}_p{percent}_ms"), times.percentile_ms(percent)?, "ms");
@@ -60,7 +60,7 @@ impl Report {
         Ok(())
     }
 
-    /// Adds how many times as much as a peer's our value is, which has a goal.
+    /// Adds the ratio of our value to a peer's, with a goal.
     pub(crate) fn add_ratio(
         &mut self,
         metric: impl Into<String>,
@@ -77,7 +77,7 @@ impl Report {
         self.lines.iter().find(|line| line.metric == metric).map(|line| line.value)
     }
 
-    /// The value of a metric, and that of a peer of it.
+    /// Returns the value of a metric, and that of a peer for it.
     pub(crate) fn values(&self, metric: &str, peer: &str) -> Option<(f64, f64)> {
         let mut lines = self.lines.iter().filter(|line| line.metric == metric);
         lines
@@ -93,7 +93,7 @@ impl Report {
         }
     }
 
-    /// Says something that belongs to the numbers, below the table.
+    /// Adds a remark about the numbers, below the table.
     pub(crate) fn note(&mut self, text: String) {
         eprintln!("{text}");
         self.notes.push(text);
@@ -126,7 +126,7 @@ impl Report {
         Ok(())
     }
 
-    /// Repeats a metric under a second name, with all that is known of it.
+    /// Repeats a metric under a second name, with everything that is known about it.
     pub(crate) fn alias(&mut self, metric: &str, name: &str) {
         if let Some(line) = self.lines.iter().find(|line| line.metric == metric) {
             let line =
@@ -173,7 +173,7 @@ impl Goal {
     }
 }
 
-/// Three digits behind the point below 10, so that fast things and ratios can be told apart.
+/// Rounds to three decimals below 10, so that fast things and ratios can be told apart.
 fn rounded(value: f64) -> f64 {
     let scale = if value < 10.0 { 1000.0 } else { 10.0 };
     (value * scale).round() / scale

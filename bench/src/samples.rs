@@ -1,4 +1,4 @@
-//! Times of one thing that was done many times.
+//! The times of one action that was repeated.
 
 use anyhow::Context as _;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// Adds how long it has been since `begun`.
+    /// Adds the time since `begun`.
     pub(crate) fn since(&mut self, begun: Instant) {
         self.0.push(begun.elapsed());
     }

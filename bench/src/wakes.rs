@@ -1,5 +1,5 @@
-//! The first call after a sleep never fails: many thousand wakes, under callers that come at any
-//! moment, also while their sandbox is just falling asleep.
+//! The first call after a sleep never fails: many thousand wakes, by callers that come at any
+//! moment, even while their sandbox is just falling asleep.
 
 use crate::cloud::{Client, Cloud, IMAGE, with_cloud};
 use crate::machine;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const WAKES: f64 = 10_000.0;
 const SANDBOXES: usize = 100;
-/// Each sandbox has so many callers that know nothing of each other.
+/// Callers of each sandbox, which know nothing of each other.
 const CALLERS: usize = 3;
 const STANDBY: Duration = Duration::from_millis(200);
 /// The longest pause of a caller: several times the time until a sandbox sleeps.
@@ -73,7 +73,7 @@ fn name(number: usize) -> String {
     format!("woken-{number}")
 }
 
-/// Waits until the server has woken often enough.
+/// Waits until the server has woken sandboxes often enough.
 async fn count(counter: &mut Client) -> anyhow::Result<f64> {
     let deadline = Instant::now() + TIME_MAX;
     loop {
@@ -85,7 +85,7 @@ async fn count(counter: &mut Client) -> anyhow::Result<f64> {
     }
 }
 
-/// Comes back after random pauses with commands whose output must be the right one.
+/// Comes back after random pauses with commands, and checks their output.
 async fn call(caller: &mut Client, name: String, tally: &Tally) {
     while !tally.over.get() {
         tokio::time::sleep(Duration::from_millis(fastrand::u64(..PAUSE_MS_MAX))).await;
