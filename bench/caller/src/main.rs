@@ -1,11 +1,11 @@
-//! Both ends of requests over TLS, for measurements of the way out of sandboxes:
+//! Both ends of requests over TLS, for measurements of outgoing requests from sandboxes:
 //!
 //! - `caller serve ADDRESS:PORT CERTIFICATE KEY` answers every request with the same 1,024 bytes;
-//! - `caller load NAME ADDRESS:PORT AUTHORITY CONNECTIONS SECONDS [PROXY]` sends requests, one after the
-//!   other on each connection, and prints how many there were and how long they took, as JSON. With
-//!   the address of a proxy it asks that one for the way by `CONNECT`.
+//! - `caller load NAME ADDRESS:PORT AUTHORITY CONNECTIONS SECONDS [PROXY]` sends requests one after
+//!   the other on each connection, and prints how many there were and how long they took, as JSON.
+//!   If given the address of a proxy, it goes through that by `CONNECT`.
 //!
-//! A crate of its own: it is built static, to run in any image.
+//! A separate crate, because it is built as a static program that runs in any image.
 #![expect(clippy::print_stdout, reason = "what was measured is read there")]
 
 use anyhow::{Context as _, bail, ensure};
@@ -53,7 +53,7 @@ fn serve(address: &str, certificate: &str, key: &str) -> anyhow::Result<()> {
     let (tls, listener) = (Arc::new(tls), TcpListener::bind(address)?);
     for stream in listener.incoming() {
         let (stream, tls) = (stream?, Arc::clone(&tls));
-        // It ends with its connection, in whatever way that ends.
+        // The thread ends with its connection, however that ends.
         thread::spawn(move || {
             stream.set_nodelay(true)?;
             let mut stream = StreamOwned::new(ServerConnection::new(tls)?, stream);
@@ -70,7 +70,7 @@ fn serve(address: &str, certificate: &str, key: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers whether there was one before the end.
+/// Reads one head. Returns `false` if the connection ended before one.
 fn read_head(stream: &mut impl Read) -> anyhow::Result<bool> {
     let (mut received, mut part) = (Vec::new(), [0; 4096]);
     while !received.ends_with(b"\r\n\r\n") {
@@ -131,7 +131,7 @@ impl Load {
         let mut stream =
             StreamOwned::new(ClientConnection::new(Arc::clone(&self.tls), name)?, socket);
         let request = format!("GET / HTTP/1.1\r\nhost: {}\r\n\r\n", self.name);
-        // The first one has the handshake in it.
+        // The first request includes the handshake.
         exchange(&mut stream, request.as_bytes())?;
         let (begun, mut times) = (Instant::now(), Vec::new());
         while begun.elapsed() < self.time {
@@ -147,7 +147,7 @@ impl Load {
         let mut stream = TcpStream::connect(proxy)?;
         let (address, mut head) = (&self.address, Vec::new());
         write!(stream, "CONNECT {address} HTTP/1.1\r\nhost: {address}\r\n\r\n")?;
-        // Byte by byte: what follows the head is not ours to take.
+        // Byte by byte, because what follows the head must not be consumed here.
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             stream.read_exact(&mut byte).context("the proxy has closed")?;
@@ -158,7 +158,7 @@ impl Load {
     }
 }
 
-/// One request and all of its answer.
+/// Sends one request and reads all of its answer.
 fn exchange<C, S>(stream: &mut StreamOwned<C, TcpStream>, request: &[u8]) -> anyhow::Result<()>
 where
     C: DerefMut + Deref<Target = ConnectionCommon<S>>,

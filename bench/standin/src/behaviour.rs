@@ -1,17 +1,17 @@
-//! How it behaves, in words that are separated by `,` or `+`.
+//! How the stand-in behaves, as told by words that are separated by `,` or `+`.
 
 use std::time::Duration;
 
-/// Without any word it answers at once, with 8 tokens, and says what was used.
+/// Without any word it answers at once, with 8 tokens, and reports usage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Behaviour {
     /// `status=429`: fails, in the form of the dialect.
     pub(crate) status: Option<u16>,
-    /// `code=context_length_exceeded`: the word for it.
+    /// `code=context_length_exceeded`: the error code that a failure gives.
     pub(crate) code: Option<String>,
     /// `retry-after=2`: seconds, in a header.
     pub(crate) retry_after: Option<u64>,
-    /// `failing=2`: so many calls of a model fail, as `status` says, then they are answered.
+    /// `failing=2`: the first calls of a model fail, as `status` says; later ones are answered.
     pub(crate) failing: Option<u64>,
     /// `first=200`: milliseconds until the head of the answer; with `head`, until the first token.
     pub(crate) first: Duration,
@@ -20,37 +20,38 @@ pub(crate) struct Behaviour {
     pub(crate) gap: Duration,
     /// `out=20`: tokens of the answer.
     pub(crate) out: Option<usize>,
-    /// `reasoning=5`: tokens that are thought before it.
+    /// `reasoning=5`: reasoning tokens before the answer.
     pub(crate) reasoning: usize,
-    /// `cached=7`: of the input, in a cache.
+    /// `cached=7`: input tokens that were in a cache.
     pub(crate) cached: u64,
-    /// `cut=3`: breaks off after so many pieces of a stream, by closing the connection.
+    /// `cut=3`: breaks off after this many pieces of a stream, by closing the connection.
     pub(crate) cut: Option<usize>,
-    /// With `cut`: ends well, but in the middle of an event.
+    /// With `cut`: ends the response normally, but in the middle of an event.
     pub(crate) half: bool,
-    /// With `cut`: says that it fails, as an event.
+    /// With `cut`: reports a failure, as an event.
     pub(crate) fault: bool,
     pub(crate) endless: bool,
     pub(crate) no_usage: bool,
-    /// `usage`: says what was used at the end of a stream also to those who did not ask, as Mistral does.
+    /// `usage`: reports usage at the end of a stream even to callers who did not ask, as Mistral
+    /// does.
     pub(crate) usage: bool,
-    /// Compressed, whatever was asked for.
+    /// `gzip`: compresses, whatever was asked for.
     pub(crate) gzip: bool,
-    /// 200, with what is no JSON.
+    /// `malformed`: answers 200 with something that is not JSON.
     pub(crate) malformed: bool,
-    /// To an address inside.
+    /// `redirect`: redirects to an internal address.
     pub(crate) redirect: bool,
     /// `huge=1000000`: bytes of one token.
     pub(crate) huge: usize,
-    /// Never answers.
+    /// `hang`: never answers.
     pub(crate) hang: bool,
-    /// Closes the connection instead of an answer.
+    /// `drop`: closes the connection instead of answering.
     pub(crate) drop: bool,
     /// `text`: calls no tool, though it could.
     pub(crate) text: bool,
-    /// `tools=2`: calls so many of them at once.
+    /// `tools=2`: makes this many tool calls at once.
     pub(crate) tools: Option<usize>,
-    /// `ping`: a ping before each token, where the dialect has any.
+    /// `ping`: a ping before each token, if the dialect has pings.
     pub(crate) ping: bool,
 }
 

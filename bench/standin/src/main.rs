@@ -1,13 +1,13 @@
-//! Stands in for the providers of models: it follows the wire formats that they publish, and fails in
-//! the ways in which they do.
+//! Stands in for the providers of models: it follows the wire formats that they publish, and fails
+//! in the ways in which they do.
 //!
-//! `standin [--listen ADDRESS] [--tls ADDRESS CERTIFICATE KEY] [--forgetful]` prints where it listens, as
-//! JSON, and serves until it is ended. It answers in the dialect of the path that it is asked at. How it
-//! behaves is said with words (see [`behaviour`]) behind a `+` in the name of the model, in the header
-//! `x-standin`, or in front of the path: `/with/WORDS/v1/messages`.
+//! `standin [--listen ADDRESS] [--tls ADDRESS CERTIFICATE KEY] [--forgetful]` prints where it
+//! listens, as JSON, and serves until it is ended. It answers in the dialect of the requested path.
+//! How it behaves is told by words (see [`behaviour`]) after a `+` in the name of the model, in the
+//! header `x-standin`, or at the start of the path: `/with/WORDS/v1/messages`.
 //!
-//! `GET /standin/served` says what it has counted by model, `GET /standin/requests` what it was last
-//! asked; `?model=NAME` asks for one model alone.
+//! `GET /standin/served` returns what it has counted by model, `GET /standin/requests` the last
+//! requests; `?model=NAME` selects one model.
 #![expect(clippy::print_stdout, reason = "whoever starts it reads there where it listens")]
 
 mod behaviour;
@@ -90,7 +90,7 @@ async fn accept(
         let (tls, records) = (tls.clone(), Arc::clone(&records));
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
-            // A connection ends with its caller, in whatever way that ends.
+            // A connection ends with its caller, however that ends.
             let _ = secured(stream, tls, records).await;
         });
     }

@@ -9,14 +9,14 @@ const REQUESTS_MAX: usize = 2_000;
 
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Served {
-    /// Requests for answers or embeddings, failed ones among them.
+    /// Requests for answers or embeddings, including failed ones.
     pub(crate) calls: u64,
     pub(crate) failed: u64,
-    /// Answers that were sent to their end.
+    /// Answers that were sent completely.
     pub(crate) answered: u64,
     /// Streams whose reader went away, or which broke off.
     pub(crate) broken: u64,
-    /// Tokens of what was answered, also in part. `output` includes `reasoning`.
+    /// Tokens of answers, including partial ones. `output` includes `reasoning`.
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) cached: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Without remembering requests it is faster.
+    /// It is faster if it does not remember requests.
     pub(crate) fn new(remembers: bool) -> Self {
         Self { remembers, served: Mutex::default(), requests: Mutex::default() }
     }
@@ -49,7 +49,7 @@ impl Records {
         self.remembers
     }
 
-    /// Changes what is counted of a model.
+    /// Changes the counts of a model.
     pub(crate) fn count<T>(&self, model: &str, change: impl FnOnce(&mut Served) -> T) -> T {
         let mut served = self.served.lock();
         if let Some(served) = served.get_mut(model) {
@@ -66,7 +66,7 @@ impl Records {
         requests.push_back(request);
     }
 
-    /// Of one model, or of all by their names.
+    /// Returns the counts of one model, or of all by name.
     pub(crate) fn served(&self, model: Option<&str>) -> Value {
         let served = self.served.lock();
         match model {
@@ -75,7 +75,7 @@ impl Records {
         }
     }
 
-    /// The oldest first.
+    /// Returns the requests, oldest first.
     pub(crate) fn requests(&self, model: Option<&str>) -> Value {
         let requests = self.requests.lock();
         let wanted = |request: &&Request| model.is_none_or(|model| request.model == model);

@@ -1,4 +1,4 @@
-//! What is answered, in nobody's dialect.
+//! What is answered, independent of any dialect.
 
 use crate::behaviour::Behaviour;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ const THOUGHTS: [&str; 4] = ["Let", " me", " think", " twice."];
 /// Characters of a piece of JSON.
 const JSON_PIECE: usize = 6;
 
-/// What of a request decides on the answer.
+/// The parts of a request that decide on the answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Asked {
     pub(crate) model: String,
@@ -18,10 +18,10 @@ pub(crate) struct Asked {
     pub(crate) max_tokens: Option<usize>,
     /// Names, and schemas of arguments.
     pub(crate) tools: Vec<(String, Value)>,
-    /// Results of tools are among the messages already.
+    /// Whether results of tools are among the messages already.
     pub(crate) has_results: bool,
     pub(crate) schema: Option<Value>,
-    /// Without a schema.
+    /// Whether JSON is wanted, without a schema.
     pub(crate) json: bool,
     pub(crate) images: usize,
     pub(crate) input: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Reply {
     pub(crate) text: Vec<String>,
     pub(crate) calls: Vec<Call>,
     pub(crate) finish: Finish,
-    /// None: it does not say.
+    /// `None` means the answer does not report it.
     pub(crate) usage: Option<Usage>,
     pub(crate) used: Usage,
 }
@@ -142,7 +142,7 @@ fn pieces(text: &str) -> Vec<String> {
     letters.chunks(JSON_PIECE).map(|piece| piece.iter().collect()).collect()
 }
 
-/// A value that keeps to a schema, as far as schemas of tests go.
+/// Returns a value that matches a schema, as far as the tests need it.
 fn sample(schema: &Value, root: &Value) -> Value {
     if let Some(name) = schema["$ref"].as_str() {
         let found = name.strip_prefix('#').and_then(|path| root.pointer(path));

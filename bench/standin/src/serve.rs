@@ -65,7 +65,7 @@ fn told(path: &str, query: &str, records: &Records) -> Response<Body> {
 }
 
 impl Behaviour {
-    /// What stands in front of a path, and the path.
+    /// Splits a path into the behaviour at its start and the rest.
     fn in_front_of(path: &str) -> (Self, String) {
         let mut behaviour = Self::default();
         let Some(rest) = path.strip_prefix("/with/") else { return (behaviour, path.to_owned()) };
@@ -180,7 +180,7 @@ impl Call {
             return plain(StatusCode::OK, answer);
         }
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        // Neither fails in memory.
+        // Writing to memory does not fail.
         let _ = packed.write_all(answer.to_string().as_bytes());
         let packed = packed.finish().unwrap_or_default();
         let mut answer = whole(StatusCode::OK, packed.into(), JSON);
@@ -211,7 +211,7 @@ impl Call {
         answer
     }
 
-    /// What is asked for beside answers.
+    /// Answers other requests than those for answers.
     fn answer_more(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
         let path = self.path.as_str();
         if *method == Method::GET && path.ends_with("/models") {
@@ -230,7 +230,7 @@ impl Call {
     }
 }
 
-/// A stream that is being told.
+/// A stream that is being sent.
 struct Told {
     pieces: VecDeque<Piece>,
     sent: usize,
@@ -266,7 +266,7 @@ impl Told {
         Some((Ok(Frame::data(piece.bytes)), self))
     }
 
-    /// The end of one that breaks off.
+    /// Ends a stream that breaks off.
     fn cut(mut self) -> Option<(io::Result<Frame<Bytes>>, Self)> {
         self.call.behaviour.cut = None;
         self.is_cut = true;

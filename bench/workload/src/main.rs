@@ -1,9 +1,10 @@
-//! What is reached in an instance when the way to it is measured: `workload PORT`, or the port in the
-//! variable `PORT`, answers every request without a body with the same 1,024 bytes. They are the
-//! letter in `LETTER`, so that revisions can be told apart. One thread for each connection, so that it
-//! costs next to nothing itself.
+//! The program in an instance that is reached when the way to it is measured. `workload PORT`, or
+//! the port in the variable `PORT`, answers every request without a body with the same 1,024 bytes.
+//! They are the letter in `LETTER`, so that revisions can be told apart. It uses one thread for
+//! each connection, so that it costs next to nothing itself.
 //!
-//! A crate of its own without dependencies: it is built static, to run in any image.
+//! A separate crate without dependencies, because it is built as a static program that runs in any
+//! image.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -31,7 +32,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends with the connection.
+/// Serves a connection until it ends.
 fn serve(mut stream: TcpStream, answer: &[u8]) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut received = Vec::with_capacity(HEAD_BYTES_MAX);

@@ -31,7 +31,7 @@ fn finish(finish: Finish) -> &'static str {
     }
 }
 
-/// Its input leaves out what was in a cache.
+/// The dialect's input count leaves out what was in a cache.
 fn usage(reply: &Reply) -> Value {
     reply.usage.map_or(Value::Null, |used| {
         json!({"input_tokens": used.input - used.cached, "cache_creation_input_tokens": 0,

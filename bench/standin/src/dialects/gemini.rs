@@ -17,7 +17,7 @@ pub(super) fn read(asked: &mut Asked, path: &str, body: &Value) {
     asked.tools = list(&body["tools"])
         .flat_map(|tool| list(&tool["functionDeclarations"]))
         .map(|tool| {
-            // The package of PyPI sends the name of the protocol.
+            // The package on PyPI sends the protocol's name.
             let names = ["parameters", "parametersJsonSchema", "parameters_json_schema"];
             let schema = names.iter().find_map(|name| tool.get(*name));
             let name = tool["name"].as_str().unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ pub(super) fn read(asked: &mut Asked, path: &str, body: &Value) {
         .any(|content| list(&content["parts"]).any(|part| part.get("functionResponse").is_some()));
 }
 
-/// What is thought is not in the count of candidates.
+/// Reasoning is not in the count of candidates.
 fn usage(reply: &Reply) -> Option<Value> {
     reply.usage.map(|used| {
         json!({"promptTokenCount": used.input, "candidatesTokenCount": used.output - used.reasoning,
@@ -73,7 +73,7 @@ pub(super) fn whole(reply: &Reply) -> Value {
     answer
 }
 
-/// As events, or as a list in JSON that grows.
+/// Returns a stream as events, or as a JSON list that grows.
 pub(super) fn stream(reply: &Reply, as_events: bool) -> Vec<Piece> {
     let mut told = Vec::new();
     for text in &reply.thoughts {

@@ -1,4 +1,4 @@
-//! Each provider's words, as its documentation has them.
+//! Each provider's dialect, as its documentation describes it.
 
 mod anthropic;
 mod cohere;
@@ -119,7 +119,7 @@ pub(crate) fn read(dialect: Option<Dialect>, path: &str, body: &Value) -> Asked 
     asked
 }
 
-/// A whole answer.
+/// Returns a whole answer.
 pub(crate) fn whole(dialect: Dialect, reply: &Reply) -> Value {
     match dialect {
         Dialect::Responses => responses::whole(reply, "completed"),
@@ -163,7 +163,7 @@ pub(crate) fn fault(dialect: Dialect, status: u16, code: Option<&str>) -> Value 
     }
 }
 
-/// A failure in the middle of a stream.
+/// Returns a failure in the middle of a stream.
 pub(crate) fn stream_fault(dialect: Dialect) -> Bytes {
     let told = fault(dialect, 529, None);
     match dialect {
@@ -221,7 +221,7 @@ pub(crate) fn models(path: &str, headers: &HeaderMap) -> Value {
     json!({"object": "list", "data": names.map(model)})
 }
 
-/// Words in all that a model reads: a token each.
+/// Counts all words that a model reads, as a token each.
 fn input_words(value: &Value) -> u64 {
     match value {
         Value::Array(items) => items.iter().map(input_words).sum(),

@@ -25,7 +25,7 @@ fn text_part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
 }
 
-/// What it says, each with its pieces.
+/// Returns the items of the output, each with its pieces.
 fn output(reply: &Reply) -> Vec<(Value, &[String])> {
     let mut items = Vec::new();
     if !reply.thoughts.is_empty() {
