@@ -16,7 +16,7 @@ function home(t) {
   return folder;
 }
 
-/// The environment of a person who has set nothing.
+/// Returns the environment of a person who has set nothing.
 function bare(folder) {
   return { PATH: process.env.PATH, HOME: folder, BL_API_URL: `${server}/v0`, BL_RUN_URL: server, BL_DISABLE_H2: "1", DO_NOT_TRACK: "1" };
 }
@@ -81,7 +81,8 @@ test("a code typed by hand signs a published client in, which then refreshes by 
   assert.equal(status, 200, JSON.stringify(body));
   assert.deepEqual(Object.keys(body).sort(), ["access_token", "expires_in", "refresh_token", "token_type"]);
 
-  // What the published command line would remember. Without an access token the client begins with a refresh.
+  // What the published command line would store. Without an access token the client begins with a
+  // refresh.
   const folder = home(t);
   const credentials = { refresh_token: body.refresh_token, device_code: device.device_code, access_token: "" };
   mkdirSync(join(folder, ".blaxel"));

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { test } from "node:test";
 import { browse, picture, server, signIn, token, works } from "./support.mjs";
 
-/// A program on this computer that waits for the browser to come back to it.
+/// Starts a program on this computer that waits for the browser to come back to it.
 async function loopback(t) {
   const arrived = [];
   const listener = createServer((request, response) => {
@@ -19,7 +19,7 @@ async function loopback(t) {
   return { arrived, redirect_uri: `http://127.0.0.1:${listener.address().port}/callback` };
 }
 
-/// Registers a program, and answers what it asks the browser to open.
+/// Registers a program, and returns the address that it asks the browser to open.
 async function asking(redirect_uri) {
   const answer = await fetch(`${server}/v0/oauth/clients`, {
     method: "POST",

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 export const server = process.env.HOLM_ADDRESS;
-/// An element that is not there by then will not come.
+/// An element that has not appeared by then will not come.
 const PATIENCE_MS = 10_000;
 
 /// Runs `visit` with a page of a new browser without any history.
@@ -32,14 +32,14 @@ export async function picture(page, name) {
   await page.screenshot({ path: join(process.env.HOLM_SCREENSHOTS, `${name}.png`), fullPage: true });
 }
 
-/// Fills in the form that a page shows to those who are not signed in.
+/// Fills in the form that a page shows to visitors who are not signed in.
 export async function signIn(page, password = process.env.HOLM_PASSWORD) {
   await page.getByLabel("Email").fill(process.env.HOLM_EMAIL);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
 
-/// A call of the token endpoint.
+/// Calls the token endpoint.
 export async function token(body) {
   const answer = await fetch(`${server}/v0/oauth/token`, {
     method: "POST",
@@ -49,7 +49,7 @@ export async function token(body) {
   return { status: answer.status, body: await answer.json() };
 }
 
-/// Whether a bearer token is taken by the management API.
+/// Returns whether the management API accepts a bearer token.
 export async function works(bearer) {
   const answer = await fetch(`${server}/v0/workspaces`, { headers: { Authorization: `Bearer ${bearer}` } });
   assert.ok([200, 401].includes(answer.status));

@@ -1,5 +1,5 @@
-// The conformance suite of the protocol against a reference server: by itself, and deployed with several replicas. What passes
-// there has to pass through the gateway too.
+// The protocol's conformance suite against a reference server: directly, and deployed with several
+// replicas. What passes there has to pass through the gateway too.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -21,7 +21,7 @@ before(async () => {
   direct = spawn(process.execPath, [here("reference/server.mjs")], { env: { ...process.env, PORT: "0", HOST: "127.0.0.1" } });
   const [port] = await once(createInterface(direct.stdout), "line");
   url = `http://127.0.0.1:${port}`;
-  // The suite shows no credentials.
+  // The suite sends no credentials.
   await api("POST", "/functions", { metadata: { name }, spec: { public: true, ...reference({ minScale: 3, maxScale: 3 }) } });
   await settled(name, "DEPLOYED");
 });
@@ -32,7 +32,7 @@ after(async () => {
   rmSync(scratch, { recursive: true });
 });
 
-/// What each check of each scenario said.
+/// Returns the result of each check of each scenario.
 async function run(url, label, more) {
   const folder = join(scratch, label);
   const args = ["--import", here("node20.mjs"), suite, "server", "--url", `${url}/mcp`, "--suite", "all", "--output-dir", folder];

@@ -1,5 +1,5 @@
-// MCP servers that are deployed: sessions on several replicas, versions of the protocol, the older transport, lists of servers
-// that sleep, and servers of the hub.
+// Deployed MCP servers: sessions on several replicas, versions of the protocol, the older
+// transport, lists of sleeping servers, and servers of the hub.
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { WebSocketClientTransport } from "@modelcontextprotocol/sdk/client/websocket.js";
 import assert from "node:assert/strict";
@@ -18,11 +18,11 @@ test("sessions stay with their replicas, and are lost with them alone", async (t
     return opened.length >= 9 && new Set(opened.map(({ at }) => at)).size === 3;
   });
   for (const { client, at } of [...opened, ...opened]) assert.equal(await call(client, "whoami"), at);
-  // A stream that its server ends is taken up where it was.
+  // A stream that its server ends is resumed where it was.
   const resumed = await Promise.all(opened.map(({ client }) => call(client, "test_reconnection")));
   assert.deepEqual([...new Set(resumed)], ["The client came back for this."]);
 
-  // Streams of the others go on while one replica ends.
+  // Streams of the other replicas go on while one replica ends.
   const doomed = opened[0].at;
   const left = opened.filter(({ at }) => at !== doomed);
   const streams = left.map(async ({ client, at }) => {
@@ -84,7 +84,7 @@ test("a server of the older transport is called over a WebSocket", async (t) => 
   assert.equal(refused, 401);
 });
 
-/// Makes a connection for a test, and a function that runs what the hub has for it.
+/// Creates a connection for a test, and a function that runs what the hub has for it.
 async function hub(context, name, spec) {
   await api("POST", "/integrations/connections", { metadata: { name }, spec });
   const wish = { metadata: { name }, spec: { type: "mcp", integrationConnections: [name], runtime: { type: "mcp" } } };
@@ -139,13 +139,13 @@ test("a server of the hub has the secret of its connection, and its list while i
   assert.ok(!said.includes(hidden));
   await client.close();
 
-  // Asleep or awake, the list is the same; asleep it comes without waking anything.
+  // The list is the same, asleep or awake; while it sleeps, the list comes without waking anything.
   await new Promise((resolve) => setTimeout(resolve, 4000));
   const began = performance.now();
   assert.deepEqual(await listed(), ["list_tables", "query"]);
   t.diagnostic(`a list while it sleeps took ${(performance.now() - began).toFixed(1)} ms`);
 
-  // Another secret is another revision, with replicas of its own.
+  // Another secret makes another revision, with replicas of its own.
   await api("PUT", `/integrations/connections/${name}`, { metadata: { name }, spec: { integration: "postgres", secret: secret(2) } });
   const next = await until("another revision serves", async () => {
     const now = await api("GET", `/functions/${name}`);

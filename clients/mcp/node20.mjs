@@ -1,5 +1,5 @@
-// Lets the conformance suite run on Node.js 20: it imports a function of `fs` that came later, for a command that is
-// not used here.
+// Lets the conformance suite run on Node.js 20: it imports a newer function of `fs` for a command
+// that is not used here.
 import { register } from "node:module";
 
 const names = `export * from "node:fs";

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tries the tools of a sandbox with the conformance suite of the protocol: mcp/run.sh GUEST NPM_HOME
+# Tests the tools of a sandbox with the conformance suite of the protocol: mcp/run.sh GUEST NPM_HOME
 #
-# Fails on every failure that baseline.yml does not list. The last two lines are the numbers that passed and failed.
+# Fails on every failure that baseline.yml does not list. The last two lines are the numbers that
+# passed and failed.
 set -euo pipefail
 guest=$1 npm_home=$2
 here=$(cd "$(dirname "$0")" && pwd)

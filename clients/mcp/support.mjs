@@ -9,7 +9,7 @@ export const key = { authorization: `Bearer ${process.env.BL_API_KEY}` };
 /// `clients/mcp/reference/recipe.toml` makes it.
 export const image = "holm/test-mcp";
 
-/// Asks the management interface; the answer must have the status.
+/// Calls the management interface; the answer must have the status.
 export async function api(method, path, body, status = 200) {
   const headers = { ...key, "x-blaxel-workspace": "main", "content-type": "application/json" };
   const answer = await fetch(`${base}${path}`, { method, headers, body: body && JSON.stringify(body) });
@@ -18,7 +18,7 @@ export async function api(method, path, body, status = 200) {
   return JSON.parse(text);
 }
 
-/// Asks again until `probe` answers something true, and answers that.
+/// Calls `probe` until it returns something truthy, and returns that.
 export async function until(what, probe, seconds = 120) {
   const deadline = Date.now() + seconds * 1000;
   for (;;) {
@@ -29,7 +29,7 @@ export async function until(what, probe, seconds = 120) {
   }
 }
 
-/// Waits until a function has a status, and answers it.
+/// Waits until a function has a status, and returns it.
 export function settled(name, status) {
   return until(`${name} is ${status}`, async () => {
     const found = await api("GET", `/functions/${name}`);
@@ -38,7 +38,7 @@ export function settled(name, status) {
   });
 }
 
-/// Deploys a function for a test. Answers where it is called.
+/// Deploys a function for a test, and returns its address.
 export async function deploy(context, name, spec) {
   await api("POST", "/functions", { metadata: { name }, spec });
   context.after(() => api("DELETE", `/functions/${name}`));
@@ -50,14 +50,14 @@ export function address(name) {
   return `${process.env.BL_RUN_URL}/main/functions/${name}`;
 }
 
-/// The reference server as a function.
+/// Returns the spec of a function that runs the reference server.
 export function reference(more = {}) {
   const { envs = [], ...runtime } = more;
   // Half of a core; with less it takes long to start.
   return { runtime: { type: "mcp", image, memory: 1024, envs, ...runtime } };
 }
 
-/// A client of the published kind. Its session is in `transport.sessionId`.
+/// Connects a client of the published kind. Its session is in `transport.sessionId`.
 export async function connect(context, url) {
   const transport = new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers: key } });
   const client = new Client({ name: "test", version: "1.0.0" });
@@ -66,7 +66,7 @@ export async function connect(context, url) {
   return { client, transport };
 }
 
-/// What a tool says.
+/// Returns what a tool says.
 export async function call(client, name, given = {}, options = undefined) {
   const { content } = await client.callTool({ name, arguments: given }, undefined, options);
   return content[0].text;
@@ -78,7 +78,7 @@ export function send(url, message, more = {}) {
   return fetch(`${url}/mcp`, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...message }) });
 }
 
-/// The message of an answer, whichever way it was written.
+/// Returns the message of an answer in either format.
 export async function message(answer) {
   const text = await answer.text();
   if (!answer.headers.get("content-type").startsWith("text/event-stream")) return JSON.parse(text);

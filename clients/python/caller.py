@@ -10,7 +10,7 @@ from blaxel.core import SyncSandboxInstance, bl_agent, settings
 from blaxel.core.client.client import client
 from blaxel.core.client.errors import UnexpectedStatus
 
-# As docs/clients.md tells users to. Who it is, the client finds by itself.
+# As docs/clients.md says. The client finds out by itself who it is.
 type(settings).base_url = os.environ["BL_API_URL"]
 type(settings).run_url = os.environ["BL_RUN_URL"]
 settings.auth.base_url = os.environ["BL_API_URL"]

@@ -9,7 +9,7 @@ from blaxel.core.client import client
 
 type(settings).base_url = os.environ["BL_API_URL"]
 type(settings).run_url = os.environ["BL_RUN_URL"]
-# The credentials were made with the vendor's address when the package was imported.
+# The credentials were created with the vendor's address when the package was imported.
 settings.auth.base_url = os.environ["BL_API_URL"]
 client.with_base_url(os.environ["BL_API_URL"])
 

@@ -8,7 +8,7 @@ import httpx
 from support import fresh, send, until
 
 KEY = os.environ["HOLM_KEY"]
-# What a connection has in place of its provider's key.
+# A connection's provider key.
 SECRET = "sk-of-the-provider"
 STANDIN = os.environ["HOLM_STANDIN"]
 TEXT = "Hello from a stand-in that counts its tokens"
@@ -19,7 +19,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 SAMPLED = {"city": "Paris", "count": 7}
-# OpenAI's words, and those of all who speak them, are below `/v1`.
+# The dialect of OpenAI, which most providers share, is below `/v1`.
 ROOTS = {"anthropic": "", "gemini": "", "cohere": "", "mistral": "/with/usage/v1"}
 
 

@@ -72,7 +72,7 @@ def deployed(kind: str, name: str) -> Any:
         assert read.status != "FAILED", [event.to_dict() for event in read.events or []]
         return read.status == "DEPLOYED" and read
 
-    # The first of an image waits until its layers are unpacked.
+    # The first deployment of an image waits until its layers are unpacked.
     return until(f"{kind} {name} is deployed", look, 150)
 
 

@@ -92,7 +92,7 @@ def test_the_helper_of_agents_asks_them(deploy):
     answer = json.loads(bl_agent(name).run({"inputs": "hi"}, headers={"X-Blaxel-Thread-Id": "t1"}, params={"part": "2"}))
     assert (json.loads(answer["body"]), answer["path"], answer["method"]) == ({"inputs": "hi"}, "/?part=2", "POST")
     assert answer["headers"]["x-blaxel-thread-id"] == "t1"
-    # What opened the door is not handed on.
+    # The key that let the caller in is not passed on.
     assert os.environ["BL_API_KEY"] not in json.dumps(answer["headers"])
     assert json.loads(asyncio.run(bl_agent(name).arun("plain")))["body"] == "plain"
     with pytest.raises(Exception, match="status code 404"):

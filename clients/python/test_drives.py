@@ -30,7 +30,7 @@ def test_two_sandboxes_share_a_drive():
             await two.drives.mount(drive.name, "/mnt/here", drive_path="/a", read_only=False)
             await said(two, "sh -c 'mkdir -p /mnt/here/b && echo from two > /mnt/here/b/x'")
             assert await said(one, "cat /mnt/shared/a/b/x") == "from two"
-            # A folder goes with all that is in it, also while it is mounted around it.
+            # A folder is deleted with everything in it, even while a folder around it is mounted.
             path = f"/drives/{drive.name}/folders"
             assert removed(path, "/a/b") == 204
             assert removed(path, "/a/b") == 404

@@ -40,7 +40,7 @@ async def pydantic(name):
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
-    # This model calls the tools that it is told to, with arguments of their schema.
+    # This model calls the tools that it is told to, with arguments that match their schema.
     result = await Agent(TestModel(call_tools=["add"]), tools=await bl_tools([name], timeout_enabled=False)).run("add")
     returned = [part for message in result.all_messages() for part in message.parts if part.part_kind == "tool-return"]
     return returned[0].content.content[0].text

@@ -81,7 +81,7 @@ def test_it_makes_sandboxes_and_works_in_them(caller, boxes):
     assert ask(caller, "sandbox", name=boxes[0]) == "from an agent"
     SyncSandboxInstance.create({"name": boxes[1], "region": "local", "memory": 512})
     assert set(boxes) <= set(ask(caller, "sandboxes"))
-    # Whoever made it, they are of one workspace.
+    # Whoever created them, they are in one workspace.
     assert SyncSandboxInstance.get(boxes[0]).fs.read("/tmp/note") == "from an agent"
     assert ask(caller, "command", name=boxes[1], text="echo inside").strip() == "inside"
 

@@ -9,7 +9,7 @@ from blaxel.core.client.models import CreateJobExecutionRequest, Job
 from blaxel.core.jobs import bl_job
 from support import call, fresh
 
-# Its shell runs what COMMAND says; `tools/task-image` makes it.
+# Its shell runs the command in COMMAND; `tools/task-image` makes it.
 IMAGE = "holm/test-task"
 QUICK = {"max_wait": 60, "interval": 1}
 

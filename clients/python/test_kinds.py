@@ -3,7 +3,8 @@
 import pytest
 from support import IMAGE, call, call_async, fresh, status
 
-# Group of calls, noun and plural in their names, name of the path argument, what is made, what it is changed to.
+# Group of calls, singular and plural in their names, name of the path argument, spec to create, and
+# spec to change it to.
 KINDS = [
     ("agents", "agent", "agents", "agent_name", {"runtime": {"image": IMAGE, "memory": 2048}}, {"runtime": {"image": IMAGE, "memory": 4096}}),
     ("applications", "application", "applications", "application_name", {"image": "app/web:1", "memory": 2048}, {"image": "app/web:2", "memory": 2048}),
@@ -44,7 +45,7 @@ def test_a_kind_is_made_read_listed_changed_and_deleted(kind, half):
     assert name in [item.metadata.name for item in items]
 
     if change is not None:
-        # The whole object goes back as the client understood it.
+        # The whole object is sent back as the client understood it.
         assert half(f"{group}.update_{noun}", body=read, **where).metadata.name == name
         changed = half(f"{group}.update_{noun}", body=body("Second", change), **where)
         assert changed.metadata.display_name == "Second"

@@ -99,7 +99,7 @@ def test_git_clones(world, tmp_path):
     world.files |= files
     box = sandbox()
     try:
-        # More than once: whether two records of TLS come together is a matter of moments.
+        # More than once: whether two TLS records arrive together depends on timing.
         clone = f"timeout 30 git clone -q {world.url('git', '/repository.git')} /tmp/clone"
         run(box, f"for try in 1 2 3 4 5; do rm -rf /tmp/clone; {clone} || exit 1; done")
         assert run(box, "cat /tmp/clone/hello") == "hi\n"
@@ -148,7 +148,7 @@ def test_programs_that_know_no_proxy_are_under_the_same_rules(world):
             "command": "wget -T 5 -t 1 -qO- https://elsewhere.example.com/", "wait_for_completion": True,
         })  # fmt: skip
         assert refused.exit_code != 0
-        # Nothing but TCP and questions for allowed names gets out.
+        # Only TCP and questions for allowed names get out.
         for command in ["ping -c 1 -W 2 192.0.2.1", "nc -u -w 2 -z 192.0.2.1 443 && false", "getent hosts elsewhere.example.com"]:
             tried = box.process.exec({"command": command, "wait_for_completion": True})
             assert tried.exit_code != 0, command

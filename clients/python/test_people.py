@@ -10,7 +10,7 @@ from pathlib import Path
 from blaxel.core.client import models
 from support import call, fresh, status
 
-# A process has one identity: this runs in another one.
+# A process has one identity, so this runs in another process.
 LISTING = """
 import conftest, json
 from support import status
@@ -75,7 +75,7 @@ def test_catalogues_answer():
     assert servers <= {"fetch", "time", "sequentialthinking", "postgres"}
     offered = {definition.image for definition in call("sandboxhub.list_sandbox_hub_definitions")}
     assert offered >= {"blaxel/base-image:latest", "blaxel/jupyter-server:latest"}
-    # This client makes nothing of an empty array; builds of other tests leave images.
+    # This client cannot parse an empty array; builds of other tests leave images.
     images = call("images.list_images")
     assert images is None or all(image.metadata.workspace == "main" for image in images.data)
     assert status("images.get_image", resource_type="agent", image_name="none") == 404

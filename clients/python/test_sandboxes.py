@@ -166,7 +166,7 @@ async def test_changes_are_watched_with_their_content(box):
     async with box.fs.watch("/tmp/watched/**", heard, {"with_content": True, "ignore": ["skipped"]}):
         beats = iter(range(1000))
 
-        # The client does not say when its watch began.
+        # The client does not report when its watch has begun.
         async def began():
             await box.fs.write(f"/tmp/watched/beat-{next(beats)}", "")
             return events

@@ -10,7 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-# Of the machine: loopback would be that of the sandbox, in there.
+# An address of the machine: loopback in the sandbox is the sandbox's own.
 ADDRESS = urlsplit(os.environ["BL_RUN_URL"]).hostname or ""
 CERTIFICATES = os.environ["HOLM_CERTIFICATES"]
 

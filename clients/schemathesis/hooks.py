@@ -2,7 +2,7 @@
 
 import schemathesis
 
-# Of most lists; a larger limit counts as the largest.
+# The limit of most lists; a larger one counts as this.
 LIMIT_MAX = 100
 
 
@@ -13,6 +13,6 @@ def filter_case(context, case):
         clamped = int(query.get("limit", 0)) > LIMIT_MAX
     except (TypeError, ValueError):
         clamped = False
-    # Published clients send empty values for what is not asked for.
+    # Published clients send empty values for what they do not ask for.
     empty = any(value in ("", [], {}, None) for value in query.values())
     return not clamped and not empty

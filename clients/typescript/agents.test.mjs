@@ -1,11 +1,12 @@
-// Agents and MCP servers that answer requests: deployed from an image and from sources, with revisions.
+// Agents and MCP servers that answer requests: deployed from an image and from sources, with
+// revisions.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { base, build, headers, of, packed } from "./builds.mjs";
 import { fresh, ok, until } from "./support.mjs";
 
-/// Its shell runs what COMMAND says; `tools/task-image` makes it.
+/// Its shell runs the command in COMMAND; `tools/task-image` makes it.
 const image = "holm/test-task";
 
 /// Answers each request with $COLOUR and the body.
@@ -34,7 +35,7 @@ async function agent(context, colour) {
   return name;
 }
 
-/// As `run` does, which reads the answer twice and so fails.
+/// Does what `run` does; that one reads the answer twice and so fails.
 async function ask(name, input = { inputs: "hi" }) {
   const agent = bl.blAgent(name);
   return (await agent.call(agent.url, input)).text();

@@ -1,4 +1,4 @@
-// What tests of deployments share: sources, their upload, and the images that come of them.
+// What tests of deployments share: sources, their upload, and the images that are built from them.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -12,7 +12,8 @@ export const base = process.env.BL_API_URL;
 export const headers = { authorization: `Bearer ${process.env.BL_API_KEY}`, "x-blaxel-workspace": "main" };
 const installed = fileURLToPath(new URL("../node_modules", import.meta.url));
 
-/// A zip or a tar.gz of these files, and for a tar.gz of installed packages with all that they need.
+/// Returns a zip or a tar.gz of these files. A tar.gz may also have installed packages and all that
+/// they need.
 export function packed(files, form = "zip", packages = []) {
   const folder = mkdtempSync(join(tmpdir(), "holm-sources-"));
   try {
@@ -39,7 +40,7 @@ export function packed(files, form = "zip", packages = []) {
   }
 }
 
-/// Packages as they lie at the top of what is installed, and all that they need.
+/// Returns the top-level folders of these packages and of all that they need.
 function needed(packages) {
   const found = new Set();
   const seen = new Set();
@@ -52,7 +53,7 @@ function needed(packages) {
     const place = join(folder, "node_modules", name);
     if (seen.has(place)) return;
     seen.add(place);
-    // What lies below another package comes with it.
+    // A package that lies inside another one comes with it.
     if (folder === dirname(installed)) found.add(name);
     const { dependencies = {} } = JSON.parse(readFileSync(join(place, "package.json"), "utf8"));
     for (const each of Object.keys(dependencies)) visit(each, place);
@@ -61,7 +62,8 @@ function needed(packages) {
   return [...found];
 }
 
-/// Asks for an address for sources, by PUT and else by POST as published clients do, and uploads them there.
+/// Asks for an upload address, by PUT or else by POST as published clients do, and uploads the
+/// sources there.
 export async function upload(plural, name, body, sources, type = "application/zip") {
   const ask = (method, path) => fetch(`${base}/${path}?upload=true`, {
     method, headers: { ...headers, "content-type": "application/json" }, body: JSON.stringify(body),
@@ -75,7 +77,7 @@ export async function upload(plural, name, body, sources, type = "application/zi
   assert.notEqual((await put()).status, 200, "an address takes one upload");
 }
 
-/// Applies a deployment whose image is made of sources; answers the statuses that a poller sees.
+/// Applies a deployment whose image is built from sources; returns the statuses that a poller sees.
 export async function build(plural, name, body, sources, type) {
   await upload(plural, name, body, sources, type);
   const seen = new Set();
@@ -87,7 +89,8 @@ export async function build(plural, name, body, sources, type) {
   return seen;
 }
 
-/// An image of the workspace that is made of sources, as `bl push` does it; answers how a wish names it.
+/// Builds an image of the workspace from sources, as `bl push` does; returns the reference that a
+/// wish uses.
 export async function image(resourceType, name, sources, type) {
   await upload("images", name, { name, resourceType }, sources, type);
   const made = await until(`${name} is built`, async () => {
@@ -98,7 +101,7 @@ export async function image(resourceType, name, sources, type) {
   return `${resourceType}/${name}:${made.spec.tags[0].name}`;
 }
 
-/// What a workload and its builds have printed, the oldest first.
+/// Returns what a workload and its builds have printed, oldest first.
 export async function printed(plural, name) {
   const query = new URLSearchParams({ resourceType: plural, workloadIds: name, limit: "1000" });
   const logs = await (await fetch(`${base}/observability/logs?${query}`, { headers })).json();
@@ -111,7 +114,7 @@ const kinds = {
   application: { get: bl.getApplication, create: bl.createApplication, update: bl.updateApplication, remove: bl.deleteApplication, path: "applicationName" },
 };
 
-/// What is done with a kind of deployment, by the calls of the generated client.
+/// Returns the operations on a kind of deployment, as calls of the generated client.
 export function of(kind) {
   const { get, create, update, remove, path } = kinds[kind];
   const at = (name) => ({ path: { [path]: name } });

@@ -1,4 +1,5 @@
-// Folders that become images: in a known language without a Dockerfile, on images that were pushed, with files from elsewhere.
+// Folders that become images: in a known language without a Dockerfile, on images that were pushed,
+// with files from elsewhere.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -8,7 +9,7 @@ import { test } from "node:test";
 import { build, image, of, packed, printed, upload } from "./builds.mjs";
 import { fresh, ok, until } from "./support.mjs";
 
-/// Deploys an agent from sources, and answers what it says.
+/// Deploys an agent from sources, and returns its answer.
 async function ask(context, files, more = {}) {
   const name = fresh("folder");
   context.after(async () => {
@@ -38,7 +39,7 @@ class Program(BaseHTTPRequestHandler):
 HTTPServer((os.environ["HOST"], int(os.environ["PORT"])), Program).serve_forever()
 `;
 
-/// Builds a wheel with what Python brings, so that nothing has to be fetched for it.
+/// Builds a wheel with Python's standard library, so that nothing has to be fetched for it.
 const backend = `
 import zipfile
 
@@ -95,7 +96,7 @@ test("a folder in no known language says so", async (t) => {
   assert.match(events.at(-1).message, /no Dockerfile/);
 });
 
-/// A server for files, as builds are let to fetch from.
+/// Serves files that builds are allowed to fetch.
 async function files(context, contents) {
   const server = createServer((request, response) => {
     const found = contents[new URL(request.url, "http://here").pathname];
@@ -130,7 +131,7 @@ test("files are added from an address, and checked against their digest", async 
   }
 });
 
-/// Pushes an image of one layer as the protocol of registries has it; answers its name there.
+/// Pushes an image of one layer by the registry protocol; returns its name there.
 async function push(context, repository, tag, layer, config) {
   const host = process.env.BL_RUN_URL;
   const authorization = `Basic ${Buffer.from(`any:${process.env.BL_API_KEY}`).toString("base64")}`;
@@ -172,7 +173,7 @@ test("an image that was pushed is one to begin with, by the name that it was pus
   }
 });
 
-/// As `ask`, of a program that serves a page.
+/// Does the same as `ask` for a program that serves a page.
 async function askPage(context, files) {
   const name = fresh("page");
   context.after(async () => {

@@ -1,4 +1,5 @@
-// An agent that does what it is asked with the published client, as whoever the platform says it is.
+// An agent that does what it is asked with the published client, with the identity that the
+// platform gives it.
 import * as bl from "@blaxel/core";
 import { listen } from "./served.mjs";
 
@@ -23,9 +24,9 @@ const acts = {
     return box.fs.read("/tmp/note");
   },
   execution: async ({ name, tasks }) => bl.blJob(name).run(tasks),
-  /// A call of the generated client, for its status.
+  /// Makes a call of the generated client, and returns its status.
   status: async ({ operation, options }) => (await bl[operation](options)).response.status,
-  /// Any request with the client's own headers.
+  /// Makes any request with the client's own headers.
   fetch: async ({ url, method = "GET", body }) => {
     await bl.settings.authenticate();
     return (await fetch(url, { method, headers: { ...bl.settings.headers, "content-type": "application/json" }, body })).status;

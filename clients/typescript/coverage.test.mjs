@@ -1,20 +1,21 @@
-// That nothing which the client can call was forgotten, here or in the server.
+// Checks that nothing which the client can call was forgotten, here or in the server.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 
-/// Calls of newer clients that are no part of the interface that the server serves; see docs/clients.md.
+/// Calls of newer clients that are not part of the interface that the server serves; see
+/// docs/clients.md.
 const newer = ["getSandboxScheduleMetrics", "listScheduleExecutions", "listSchedules"];
 
-/// Served, and tried without this client: they need a second workspace with its own people, an outside provider or name
-/// server, or what cannot be made yet.
+/// Calls that are served, and tested without this client: they need a second workspace with its own
+/// people, an outside provider or name server, or something that cannot be created yet.
 const elsewhere = [
   "acceptImageShare", "createImage", "declineImageShare", "deleteVolumeTemplateVersion",
   "getIntegrationConnectionModelEndpointConfigurations", "leaveWorkspace", "shareImage", "unshareImage", "verifyCustomDomain",
 ];
 
-/// The calls that helpers make for the tests.
+/// Calls that helpers make for the tests.
 const byHelpers = [
   "createJobExecution", "createSandboxPreview", "createSandboxPreviewToken", "createSandboxSchedule", "deleteJobExecution",
   "deleteSandboxPreview", "deleteSandboxPreviewToken", "deleteSandboxSchedule", "getJobExecution", "getSandboxPreview",
@@ -24,7 +25,7 @@ const byHelpers = [
 
 const anonymous = (path) => path.replace(/\{[^}]*\}/g, "{}");
 
-/// Name, method and path of every call of the generated client.
+/// Returns the name, method and path of every call of the generated client.
 function calls() {
   const source = readFileSync(fileURLToPath(new URL("./client/sdk.gen.js", import.meta.resolve("@blaxel/core"))), "utf8");
   return source.split(/^export const /m).slice(1).map((text) => ({

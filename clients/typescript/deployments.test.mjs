@@ -1,4 +1,5 @@
-// MCP servers, applications and agents of programs that the test builds: tools, streams, sockets, canaries, triggers.
+// MCP servers, applications and agents whose programs the test builds: tools, streams, sockets,
+// canaries, triggers.
 import * as bl from "@blaxel/core";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
@@ -32,7 +33,7 @@ function wish(kind, name, { envs = {}, ...more } = {}) {
   return { metadata: { name }, spec: kind === "application" ? { ...program, ...more } : { runtime: { ...program, ...more.runtime }, ...more.spec } };
 }
 
-/// Deploys the image; answers what the server says of it.
+/// Deploys the image; returns what the server says about it.
 async function deploy(context, kind, more) {
   const name = fresh(kind);
   const made = await of(kind).create(wish(kind, name, more));
@@ -40,7 +41,7 @@ async function deploy(context, kind, more) {
   return { made, ...(await of(kind).deployed(name)), name };
 }
 
-/// A client of MCP for a server's address.
+/// Connects an MCP client to a server's address.
 async function connected(context, url, more = {}) {
   const client = new Client({ name: "test", version: "1" });
   await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`), { requestInit: { headers: { ...bl.settings.headers, ...more } } }));
@@ -179,7 +180,7 @@ test("a WebSocket leads to an agent, with the token in a header or in the query"
   assert.match(error.message, /401/);
 });
 
-/// Keeps what callbacks bring.
+/// Keeps the callbacks that it receives.
 async function receiver(context) {
   const got = [];
   const server = createServer(async (request, response) => {
@@ -233,7 +234,8 @@ test("a trigger of a job runs it", async (t) => {
   await until("its output is kept", async () => (await printed("jobs", name)).includes("--part one"));
 });
 
-/// What an agent that runs `caller.mjs` comes to when it does something with the published client.
+/// Deploys an agent that runs `caller.mjs`, and returns a function that has it use the published
+/// client.
 async function caller(context) {
   const { name } = await deploy(context, "agent", { envs: { PROGRAM: "caller.mjs" } });
   const act = async (act, input = {}) => {
@@ -282,7 +284,7 @@ test("an agent may do what a member of its workspace may, and nothing else", asy
   ];
   assert.ok(elsewhere.every((status) => [403, 404].includes(status)), elsewhere.join());
 
-  // It ends with its agent.
+  // The credentials end with their agent.
   const { BL_CLIENT_CREDENTIALS: credentials } = await act("environment");
   const token = () => fetch(`${base}/oauth/token`, {
     method: "POST", headers: { authorization: `Basic ${credentials}`, "content-type": "application/json" }, body: '{"grant_type":"client_credentials"}',

@@ -1,18 +1,20 @@
-// Drives through the published client: mounted and unmounted while sandboxes run, shared by many, bounded by rules.
+// Drives through the published client: mounted and unmounted while sandboxes run, shared by many,
+// bounded by rules.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DriveInstance, SandboxInstance, updateSandbox } from "@blaxel/core";
 import { fresh, run, sandbox, thrown } from "./support.mjs";
 
-/// A drive for one test. Made after the sandboxes that mount it, so that it goes after them.
+/// Creates a drive for one test. Created after the sandboxes that mount it, so that it is deleted
+/// after them.
 async function drive(context, more = {}) {
   const made = await DriveInstance.create({ name: fresh("drive"), region: "local", ...more });
   context.after(() => DriveInstance.delete(made.name).catch((error) => assert.equal(error.code, 404)));
   return made;
 }
 
-/// What the sandbox API says against it: status and text.
+/// Checks the sandbox API's refusal: status and text.
 async function refused(promise, status, text) {
   const error = await promise.then(() => assert.fail(`must fail with ${status}`), (error) => error);
   if (error instanceof assert.AssertionError) throw error;
@@ -33,7 +35,7 @@ test("what one sandbox writes the other reads at once", async (t) => {
   await two.fs.write("/mnt/other/y", "from two");
   assert.equal(await one.fs.read("/mnt/shared/y"), "from two");
 
-  // The same again is fine; another in its place is not.
+  // Mounting the same again is fine; mounting another drive there is not.
   await one.drives.mount({ driveName: shared.name, mountPath: "/mnt/shared/" });
   const { driveName, mountPath, drivePath, readOnly } = (await one.drives.list())[0];
   assert.deepEqual({ driveName, mountPath, drivePath, readOnly }, { driveName: shared.name, mountPath: "/mnt/shared", drivePath: "/", readOnly: false });
@@ -50,7 +52,7 @@ test("what one sandbox writes the other reads at once", async (t) => {
   assert.equal((await run(one, "ls -A /mnt/shared")).trim(), "");
   assert.deepEqual(await one.drives.list(), []);
   await refused(one.drives.unmount("/mnt/shared"), 500, /no drive is mounted/);
-  // A deleted sandbox has none.
+  // A deleted sandbox holds no drive.
   await SandboxInstance.delete(two.metadata.name);
   await DriveInstance.delete(shared.name);
 });
@@ -66,7 +68,7 @@ test("a drive is read-only or a folder where that is asked for", async (t) => {
   await run(box, "sh -c 'ln -s /etc /mnt/link && ln -s .. /mnt/all/a/up'");
   await refused(box.drives.mount({ driveName: shared.name, mountPath: "/mnt/link/x" }), 400, /link/);
   await refused(box.drives.mount({ driveName: shared.name, mountPath: "/mnt/up", drivePath: "/a/up" }), 400, /link/);
-  // Whoever has files open keeps the mount, and the owner is told.
+  // A program with open files keeps the mount busy, and the owner gets an error.
   await box.process.exec({ name: "holder", command: "sh -c 'exec 9> /mnt/all/held; sleep 300'" });
   await run(box, "sh -c 'until [ -e /mnt/all/held ]; do sleep 0.05; done'");
   await refused(box.drives.unmount("/mnt/all"), 500, /open/);
@@ -91,7 +93,7 @@ test("rules decide by the labels of a sandbox, which it cannot change", async (t
     sandbox(t, { labels: { team: "b" } }),
   ]);
   await drive(t, { name, permissions });
-  // Whoever asks for all gets what the rule gives.
+  // A sandbox that asks for everything gets what the rule allows.
   const mounted = await writer.drives.mount({ driveName: name, mountPath: "/mnt/d" });
   assert.deepEqual([mounted.drivePath, mounted.readOnly], ["/a", false]);
   await run(writer, "sh -c 'echo a > /mnt/d/x'");

@@ -1,4 +1,5 @@
-// The packages for frameworks make their tools from a deployed MCP server. Their models are not tried here.
+// The packages for frameworks make their tools from a deployed MCP server. Their models are not
+// tested here.
 import * as bl from "@blaxel/core";
 import { blTools } from "@blaxel/llamaindex";
 import assert from "node:assert/strict";

@@ -4,10 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fresh, ok, refused, thrown, until } from "./support.mjs";
 
-/// Its shell runs what COMMAND says; `tools/task-image` makes it.
+/// Its shell runs the command in COMMAND; `tools/task-image` makes it.
 const image = "holm/test-task";
 
-/// A job for one test, whose tasks run a command. The arguments of a task are `$1`, `$2` and so on.
+/// Creates a job for one test, whose tasks run a command. The arguments of a task are `$1`, `$2`
+/// and so on.
 async function job(context, command, runtime = {}) {
   const name = fresh("job");
   const envs = [{ name: "COMMAND", value: command }, { name: "COLOUR", value: "blue" }];
@@ -19,7 +20,8 @@ async function job(context, command, runtime = {}) {
 
 const quick = { maxWait: 60_000, interval: 200 };
 
-/// The messages that tasks of a job have printed, sorted. No helper reads them.
+/// Returns the messages that tasks of a job have printed, sorted. The client has no helper for
+/// this.
 async function lines(name, filter = {}) {
   const query = new URLSearchParams({ resourceType: "jobs", workloadIds: name, limit: "1000", ...filter });
   const headers = { authorization: `Bearer ${process.env.BL_API_KEY}`, "x-blaxel-workspace": "main" };

@@ -1,4 +1,4 @@
-// Every kind that the generated client knows by name is made, read, listed, changed and deleted.
+// Every kind that the generated client knows by name is created, read, listed, changed and deleted.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -6,7 +6,8 @@ import { fresh, names, ok, refused } from "./support.mjs";
 
 const image = "blaxel/base-image:latest";
 
-/// `path` is the name of the path parameter, `spec` what is made, `change` what a replacement has instead.
+/// `path` is the name of the path parameter, `spec` what is created, `change` the spec of a
+/// replacement.
 const kinds = [
   {
     kind: "agent", path: "agentName", paged: true,
@@ -105,7 +106,7 @@ for (const { kind, path, paged, list, create, get, update, remove, spec, change,
     assert.ok(names(bl.unwrapListData(listed)).includes(own));
 
     if (update) {
-      // A whole object goes back as it came, with the members that only the server sets.
+      // A whole object is sent back as it came, with the members that only the server sets.
       const same = await ok(update({ ...where, body: read }));
       assert.deepEqual({ ...same.spec, revision: null }, { ...read.spec, revision: null });
       const changed = await ok(update({ ...where, body: { ...read, metadata: { ...read.metadata, displayName: "Second" }, spec: change } }));

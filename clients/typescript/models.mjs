@@ -5,10 +5,11 @@ import { fresh, ok, until } from "./support.mjs";
 
 export const key = process.env.HOLM_KEY;
 
-/// What a connection has in place of its provider's key.
+/// A connection's provider key.
 export const secret = "sk-of-the-provider";
 
-/// The server that stands for all providers. It counts and remembers by the name of the model that it was sent.
+/// The server that stands in for all providers. It counts and remembers by the name of the model
+/// that it was sent.
 export const standin = {
   url: process.env.HOLM_STANDIN,
   served: (model) => told("served", model),
@@ -21,10 +22,12 @@ async function told(what, model) {
   return answer.json();
 }
 
-/// Where a provider of a type would be: OpenAI's words, and those of all who speak them, are below `/v1`.
+/// Where a provider of a type would be: the dialect of OpenAI, which most providers share, is below
+/// `/v1`.
 const roots = { anthropic: "", gemini: "", cohere: "", mistral: "/with/usage/v1" };
 
-/// A model that leads to the stand-in, which behaves as the words say. `more` is of its `spec`.
+/// Creates a model that leads to the stand-in, which behaves as the words say. `more` is added to
+/// its `spec`.
 export async function model(t, type, words = "", more = {}) {
   const name = fresh("model");
   const asked = fresh("served") + (words && `+${words}`);
@@ -39,14 +42,15 @@ export async function model(t, type, words = "", more = {}) {
   return { name, asked, url: url(name) };
 }
 
-/// One that only leads to others.
+/// Creates a model that only leads to others.
 export async function virtual(t, routing, more = {}) {
   const name = fresh("virtual");
   await made(t, name, { routing, ...more });
   return { name, url: url(name) };
 }
 
-/// What tests have made, to be removed in the other order: what leads to others goes before them.
+/// What tests have created, to be removed in reverse order: a model that leads to others goes
+/// before them.
 const removals = new WeakMap();
 
 function afterwards(t, remove) {
@@ -68,7 +72,7 @@ function url(name) {
   return `${process.env.BL_RUN_URL}/main/models/${name}`;
 }
 
-/// A policy of limits.
+/// Creates a policy of limits.
 export async function policy(t, maxTokens) {
   const name = fresh("policy");
   await ok(bl.createPolicy({ body: { metadata: { name }, spec: { type: "maxToken", maxTokens } } }));
@@ -76,7 +80,7 @@ export async function policy(t, maxTokens) {
   return name;
 }
 
-/// What the server has counted of a model in this month, the cost in nanodollars.
+/// Returns what the server has counted for a model this month, with the cost in nanodollars.
 export async function usage(name) {
   const answer = await fetch(`${process.env.BL_API_URL}/models/${name}/usage`, {
     headers: { authorization: `Bearer ${key}`, "x-blaxel-workspace": "main" },
@@ -89,7 +93,7 @@ export async function usage(name) {
   };
 }
 
-/// Waits until the server has counted what the stand-in says it has served: not a token more or less.
+/// Waits until the server has counted exactly what the stand-in says it has served, to the token.
 export async function counted({ name, asked }) {
   const served = await standin.served(asked);
   let seen;
@@ -100,7 +104,8 @@ export async function counted({ name, asked }) {
   return seen;
 }
 
-/// No key of a caller's reaches a provider, in whatever header; the provider's own does.
+/// Checks that no key of a caller reaches a provider, in any header, and that the provider's own
+/// does.
 export async function keepsKeys({ asked }) {
   for (const { headers, path, body } of await standin.requests(asked)) {
     const sent = JSON.stringify([headers, path, body]);

@@ -11,7 +11,7 @@ const messages = [{ role: "system", content: "Be brief." }, { role: "user", cont
 const tools = [{ type: "function", function: { name: "find", description: "Finds a city.", parameters: schema } }];
 const responseTools = [{ type: "function", name: "find", description: "Finds a city.", parameters: schema, strict: true }];
 
-// The provider's own dialect is OpenAI's, or another.
+// The provider's own dialect may be OpenAI's, or another.
 const types = ["openai", "anthropic", "gemini", "cohere", "mistral", "groq", "deepseek", "xai", "cerebras"];
 
 async function streamed(events) {
@@ -39,7 +39,7 @@ for (const type of types) {
     assert.equal(chunks.at(-1).usage.total_tokens, 13);
     const silent = await streamed(await openai.chat.completions.create({ model: made.name, messages, stream: true }));
     assert.equal(said(silent), text);
-    // Mistral says it to everybody.
+    // Mistral reports it to everybody.
     if (type !== "mistral") assert.ok(silent.every(({ usage }) => !usage), "nobody asked for it");
     await keepsKeys(made);
     const seen = await counted(made);
@@ -166,7 +166,7 @@ for (const type of ["openai", "anthropic", "gemini"]) {
   });
 }
 
-/// What was counted, once so many calls were.
+/// Returns what was counted, once there are `calls` calls.
 function usageOf({ name }, calls) {
   return until(`${calls} calls are counted`, async () => {
     const seen = await usage(name);
@@ -329,7 +329,7 @@ test("a limit of requests is never passed, however many come at once", async (t)
   assert.equal((await standin.served(made.asked)).calls, 7);
 });
 
-// By clients/prices.toml a token that is read costs 10,000 nanodollars, and one that is written 2,000,000.
+// By clients/prices.toml an input token costs 10,000 nanodollars, and an output token 2,000,000.
 for (const type of ["openai", "anthropic", "gemini"]) {
   test(`${type}: a limit of money is never passed, and used up to what a call may cost`, async (t) => {
     const made = await model(t, type, "", { policies: [await policy(t, { granularity: "day", cost: "0.50" })] });

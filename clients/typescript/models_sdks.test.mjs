@@ -1,5 +1,5 @@
-// The packages of Anthropic, Google and Vercel, and the published client's for LlamaIndex, ask models of their own
-// provider and of others.
+// The packages of Anthropic, Google and Vercel, and the published client's for LlamaIndex, ask
+// models of their own provider and of others.
 import Anthropic, { APIError, RateLimitError } from "@anthropic-ai/sdk";
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createGoogleGenerativeAI } from "@ai-sdk/google";

@@ -16,14 +16,15 @@ const show = variables.map((name) => `echo ${name}=$${name}`).join("; ");
 const tls = (name, path = "/") => `https://${name}.example.test:${world.ports.tls}${path}`;
 const plain = (name, path = "/") => `http://${name}.example.test:${world.ports.plain}${path}`;
 
-/// The status that curl sees, of the proxy itself where it refuses, and 000 where there is no answer.
+/// Returns the status that curl sees: the proxy's own if that refuses, and 000 if there is no
+/// answer.
 async function status(box, url, flags = "") {
   const command = `curl -s -o /tmp/answer -D /tmp/head -m 20 -w '%{http_connect} %{http_code}' ${flags} '${url}' || true`;
   const [connect, code] = (await run(box, command)).trim().split(" ");
   return code === "000" && Number(connect) >= 400 ? connect : code;
 }
 
-/// What the server was asked, as curl in the sandbox got it told.
+/// Returns what the server says it was asked, through curl in the sandbox.
 async function told(box, url, flags = "") {
   return JSON.parse(await run(box, `curl -sS -f -m 20 ${flags} '${url}'`));
 }
@@ -65,12 +66,12 @@ test("what is allowed passes, everything else is refused with the reason", async
     assert.equal(await status(box, url, flags), "403", url);
     assert.match(await run(box, "cat /tmp/head"), /proxy-error: firewall_blocked/i);
   }
-  // Programs that ask no proxy are under the same rules.
+  // Programs that do not use the proxy are under the same rules.
   assert.equal(await status(box, tls("good"), "--noproxy '*'"), "200");
   assert.equal(await status(box, tls("bad"), "--noproxy '*'"), "000");
   const address = `--noproxy '*' --resolve bad.example.test:${world.ports.tls}:127.0.0.9`;
   assert.equal(await status(box, tls("bad"), address), "000");
-  // Names that may not be reached are not even asked for.
+  // Names that may not be reached are not even looked up.
   assert.equal(world.asked.filter((name) => name.startsWith("bad.") || name === "deep.example.test").length, 0);
 });
 
@@ -104,10 +105,10 @@ test("a secret is used and never seen", async (t) => {
   assert.ok(path.includes(SECRET) && decodeURIComponent(path).includes("{{SECRET:none}}"), path);
   const json = `-H 'content-type: application/json' -d '{"prompt": "{{SECRET:key}}"}'`;
   assert.deepEqual(JSON.parse((await told(box, tls("api"), json)).body), { prompt: SECRET, model: "from-the-rule" });
-  // The same name elsewhere stays text.
+  // The same placeholder elsewhere stays text.
   const elsewhere = await told(box, plain("other"), `-H 'authorization: {{SECRET:key}}'`);
   assert.equal(elsewhere.headers.authorization, "{{SECRET:key}}");
-  // Nothing in the sandbox has it but what its own server told.
+  // Nothing in the sandbox has the secret, except for the test server's answer.
   await run(box, "rm -f /tmp/answer");
   const part = `$(printf '%s%s' ${SECRET.slice(0, 8)} ${SECRET.slice(8, -4)})`;
   const search = `! grep -rlsF "${part}" /proc/[0-9]*/environ /proc/[0-9]*/cmdline /etc /var /tmp /root /run`;

@@ -1,11 +1,13 @@
-// Workspaces, people, service accounts, keys and catalogues; who may do what, and what refusals look like.
+// Workspaces, people, service accounts, keys and catalogues; who may do what, and what refusals
+// look like.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { fresh, ok, refused } from "./support.mjs";
 
-/// Runs a program with the client in another process, since a process has one identity; answers what it prints.
+/// Runs a program with the client in another process, since a process has one identity; returns
+/// what it prints.
 function as(environment, program) {
   const { BL_API_KEY, ...rest } = process.env;
   const output = execFileSync(process.execPath, ["--input-type=module", "--eval", `import * as bl from "@blaxel/core"; ${program}`], {
@@ -77,7 +79,7 @@ test("catalogues answer", async () => {
 });
 
 test("images can be listed and cleaned up, and unknown ones are not found", async () => {
-  // Other tests build some meanwhile.
+  // Other tests build some at the same time.
   assert.ok(Array.isArray(await ok(bl.listImages())));
   const image = { path: { resourceType: "agent", imageName: "none" } };
   await refused(bl.getImage(image), 404);

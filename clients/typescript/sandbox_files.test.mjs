@@ -114,7 +114,7 @@ test("changes are watched, with the content of what was written", async (t) => {
   const failed = [];
   const watch = box.fs.watch("/tmp/watched/**", (event) => events.push(event), { withContent: true, ignore: ["skipped"], onError: (error) => failed.push(error) });
   t.after(() => watch.close());
-  // The client does not say when its watch began.
+  // The client does not report when its watch has begun.
   let beats = 0;
   await until("the watch began", async () => {
     await box.fs.write(`/tmp/watched/beat-${(beats += 1)}`, "");

@@ -1,4 +1,4 @@
-// What listens in a sandbox: its ports, previews, sessions of browsers, terminals and tools.
+// What listens in a sandbox: its ports, previews, browser sessions, terminals and tools.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -22,14 +22,14 @@ async function preview(spec, of = box) {
   return of.previews.create({ metadata: { name: fresh("preview") }, spec: { port: 3000, ...spec } });
 }
 
-/// The status of a request to a preview.
+/// Returns the status of a request to a preview.
 async function status(url, headers = {}) {
   const answer = await fetch(url, { headers });
   await answer.arrayBuffer();
   return answer.status;
 }
 
-/// What the server of `echo.py` saw.
+/// Returns what the server of `echo.py` saw.
 async function seen(answer) {
   assert.equal(answer.status, 200);
   return answer.json();
@@ -98,12 +98,12 @@ test("a private preview opens to its own tokens alone", async () => {
   assert.equal(await status(url, { "X-Blaxel-Preview-Token": strange.value }), 401);
   assert.equal(await status(url, settings.headers), 200);
 
-  // What the app sees holds no token.
+  // What the app sees contains no token.
   const { path, headers } = await seen(await fetch(`${url}/x?a=1&bl_preview_token=${token.value}`, { headers: { "X-Blaxel-Preview-Token": token.value } }));
   assert.equal(path, "/x?a=1");
   assert.ok(!JSON.stringify(headers).includes(token.value));
 
-  // A browser that followed the link keeps what it needs for the requests after it.
+  // A browser that followed the link keeps the cookie that later requests need.
   const cookie = (await fetch(`${url}/?bl_preview_token=${token.value}`)).headers.get("set-cookie").split(";")[0];
   assert.equal(await status(`${url}/style.css`, { Cookie: cookie }), 200);
 
@@ -137,7 +137,7 @@ test("a preview that was changed or deleted is so at once", async () => {
 
 test("a preview of one port leads to no other", async () => {
   const made = await preview({ public: true });
-  // What would be the sandbox API is a path of the app.
+  // What would be the sandbox API is a path of the app here.
   assert.equal((await seen(await fetch(`${made.spec.url}/process`))).path, "/process");
   assert.equal((await seen(await fetch(`${made.spec.url}/port/8080/process`))).path, "/port/8080/process");
 });
@@ -243,7 +243,7 @@ test("drives, upgrades and code tools say why they cannot", async () => {
   await sandboxRefused(box.codegen.fastapply("/tmp/x", "edit"), 400);
   await sandboxRefused(box.codegen.reranking("/tmp", "query", 0.5, 1000), 503);
 
-  // It answers before it tries; that it failed is found in what `health` tells, and everything goes on.
+  // It answers before it tries. That it failed is reported by `health`, and everything goes on.
   await box.system.upgrade({ version: "1.0.0", baseUrl: "http://127.0.0.1:9/releases" });
   const health = () => fetch(`${box.metadata.url}/health`, { headers: settings.headers }).then((answer) => answer.json());
   const failed = await until("the upgrade fails", async () => {
@@ -252,7 +252,7 @@ test("drives, upgrades and code tools say why they cannot", async () => {
   });
   assert.ok(failed.lastUpgrade.error);
   assert.equal(failed.upgradeCount, 0);
-  // Without an address the server gives its own.
+  // Without an address the server hands over its own program.
   await box.system.upgrade({});
   await until("the upgrade is done", () => health().then(({ upgradeCount }) => upgradeCount === 1, () => false));
   assert.equal((await box.fetch(3000)).status, 200);

@@ -15,7 +15,7 @@ test("a command after a pause runs once, wakes its sandbox, and is in the histor
   });
   assert.equal(execution.statusCode, 200);
   assert.equal(await until("it ran", () => box.fs.read("/tmp/ran").catch(() => "")), "ran by schedule\n");
-  // What was to happen once is gone.
+  // A schedule for a single run is gone afterwards.
   await until("the schedule is gone", async () => !(await box.schedules.list()).data.some((entry) => entry.id === id));
   assert.equal((await fired(box, id)).length, 1);
 });

@@ -1,4 +1,4 @@
-// The life of sandboxes: how they are made, sleep, wake, change and end.
+// The life of sandboxes: how they are created, sleep, wake, change and end.
 import * as bl from "@blaxel/core";
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { fresh, names, ok, run, sandbox, sandboxRefused, startEcho, thrown, unti
 const { SandboxInstance } = bl;
 const base = { region: "local", memory: 1024 };
 
-/// What the server says of a sandbox. Reading it does not wake it.
+/// Returns what the server says about a sandbox. Reading it does not wake the sandbox.
 async function read({ metadata: { name } }, query = {}) {
   return ok(bl.getSandbox({ path: { sandboxName: name }, query }));
 }
@@ -81,7 +81,7 @@ test("a sandbox that is left alone sleeps, and is as it was when it is asked aga
   assert.equal((await read(box)).lastUsedAt, used);
 
   assert.equal(await box.fs.read("/tmp/kept"), "kept");
-  // The answer does not wait until that was written down.
+  // The answer to the request does not wait until this has been recorded.
   await until("it is said to run", async () => (await read(box)).state === "RUNNING");
   const counter = await box.process.get("counter");
   assert.deepEqual([counter.pid, counter.status], [pid, "running"]);
@@ -104,7 +104,7 @@ test("a preview wakes its sandbox", async (t) => {
 test("what must stay awake holds its sandbox awake", async (t) => {
   const [held, other] = [await sandbox(t), await sandbox(t)];
   await held.process.exec({ name: "holder", command: "sleep 600", keepAlive: true, timeout: 0 });
-  // One that was left alone for as long is asleep by then.
+  // One that was left alone for just as long is asleep by then.
   await asleep(other);
   assert.equal((await read(held)).state, "RUNNING");
   await asleep(await sandbox(t));
@@ -133,7 +133,7 @@ test("a sandbox whose time is over is terminated, and its record goes later", as
   assert.equal(await run(box, "echo alive"), "alive\n");
   await until("it is terminated", async () => {
     const { data, response } = await bl.getSandbox({ path: { sandboxName: box.metadata.name } });
-    // Whoever looks too late finds it gone already, after which there is nothing more to see.
+    // A poller that looks too late finds it gone already, after which there is nothing more to see.
     return response.status === 404 || data.status === "TERMINATED";
   });
   await sandboxRefused(box.process.list(), 404);

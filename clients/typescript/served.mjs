@@ -1,5 +1,6 @@
-// What deployments of the tests run, with the official SDK of MCP: it tells what it was asked, streams, echoes what comes
-// over WebSockets, and serves tools at /mcp, with or without sessions as $ANSWERS says.
+// The program that the tests' deployments run, with the official MCP SDK: it reports what it was
+// asked, streams, echoes over WebSockets, and serves tools at /mcp, with or without sessions as
+// $ANSWERS says.
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { randomUUID } from "node:crypto";
@@ -63,7 +64,7 @@ async function answer(request, response) {
   response.end(JSON.stringify(told));
 }
 
-/// Serves where the platform says.
+/// Serves at the address that the platform gives.
 export function listen(answer) {
   const server = createServer((request, response) => {
     answer(request, response).catch((error) => {

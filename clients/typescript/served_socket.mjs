@@ -1,4 +1,5 @@
-// An MCP server of the older kind, which speaks over a WebSocket: with the transport that the published client brings.
+// An MCP server of the older kind, which speaks over a WebSocket, with the transport of the
+// published client.
 import { BlaxelMcpServerTransport } from "@blaxel/core";
 import { tools } from "./served.mjs";
 

@@ -6,7 +6,7 @@ import * as bl from "@blaxel/core";
 import { SandboxInstance, Snapshot } from "@blaxel/core";
 import { fresh, ok, refused, run, sandbox, thrown, until } from "./support.mjs";
 
-/// A sandbox that writes to memory, or to a disk of its own.
+/// Creates a sandbox that writes to memory, or to a disk of its own.
 async function boxed(t, storageMb) {
   const metadata = { name: fresh("box") };
   const spec = { region: "local", runtime: { image: "blaxel/base-image:latest", memory: 1024, storageMb } };
@@ -15,7 +15,7 @@ async function boxed(t, storageMb) {
   return made;
 }
 
-/// The sandbox that a fork made, which goes with the test.
+/// Returns the sandbox that a fork created, and deletes it after the test.
 async function forked(t, name) {
   t.after(() => SandboxInstance.delete(name).catch((error) => assert.equal(error.code, 404)));
   return await SandboxInstance.get(name);
@@ -68,7 +68,7 @@ test("a snapshot belongs to the workspace and outlives its sandbox", async (t) =
   await Snapshot.delete(taken.id);
   await thrown(Snapshot.get(found.id), 404);
   await refused(bl.forkSnapshot({ path: { snapshotName: found.id }, body: { targetName: fresh("fork"), targetType: "sandbox" } }), 404);
-  // What begins with it does so again, though it was deleted.
+  // What begins with it still does so, although it was deleted.
   await two.fork(fresh("unused")).then(({ name }) => SandboxInstance.delete(name));
   assert.match(await run(two, "cat /root/x"), /second/);
 });

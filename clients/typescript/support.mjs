@@ -6,20 +6,21 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 let made = 0;
 
-/// A name that no other test uses: files run at the same time against one server.
+/// Returns a name that no other test uses: files run at the same time against one server.
 export function fresh(prefix) {
   made += 1;
   return `${prefix}-${process.pid}-${made}`;
 }
 
-/// The data of a call of the generated client, which must succeed with 200.
+/// Returns the data of a call of the generated client, which must succeed with 200.
 export async function ok(call) {
   const { data, error, response } = await call;
   assert.equal(response.status, 200, `${response.url}: ${JSON.stringify(error)}`);
   return data;
 }
 
-/// The body of a call of the generated client, which must fail with the status, in the shape of the contract.
+/// Returns the body of a call of the generated client, which must fail with the status and in the
+/// shape of the contract.
 export async function refused(call, status) {
   const { error, response } = await call;
   assert.equal(response.status, status, response.url);
@@ -27,7 +28,7 @@ export async function refused(call, status) {
   return error;
 }
 
-/// What a helper throws: the body of the answer.
+/// Returns what a helper throws, which is the body of the answer.
 export async function thrown(promise, status) {
   const error = await promise.then(
     (value) => assert.fail(`must fail with ${status}, answered ${JSON.stringify(value)}`),
@@ -44,33 +45,33 @@ function check(error, status) {
   assert.equal(typeof error.message, "string");
 }
 
-/// Names of resources.
+/// Returns the names of resources.
 export function names(list) {
   return list.map((item) => item.metadata.name);
 }
 
-/// A sandbox for one test. Its commands and files have `memory` MB, files a half of it.
+/// Creates a sandbox for one test. Its commands and files have `memory` MB, files half of that.
 export async function sandbox(context, more = {}) {
   const made = await SandboxInstance.create({ name: fresh("box"), region: "local", memory: 1024, ...more });
   context.after(() => SandboxInstance.delete(made.metadata.name).catch((error) => assert.equal(error.code, 404)));
   return made;
 }
 
-/// Runs a command in a sandbox to its end, which must be good; answers what it wrote.
+/// Runs a command in a sandbox to its end, which must succeed; returns its output.
 export async function run(box, command, more = {}) {
   const process = await box.process.exec({ command, waitForCompletion: true, ...more });
   assert.equal(process.exitCode, 0, `${command}: ${process.logs}`);
   return process.stdout;
 }
 
-/// What a helper of sandboxes throws when the sandbox answers with an error.
+/// Returns what a helper of sandboxes throws when the sandbox answers with an error.
 export async function sandboxRefused(promise, status) {
   const error = await promise.then(() => assert.fail(`must fail with ${status}`), (error) => error);
   assert.equal(error.status, status, String(error));
   return error;
 }
 
-/// Asks again until `probe` answers something true, and answers that.
+/// Calls `probe` until it returns something truthy, and returns that.
 export async function until(what, probe, seconds = 30) {
   const deadline = Date.now() + seconds * 1000;
   for (;;) {
@@ -81,8 +82,8 @@ export async function until(what, probe, seconds = 30) {
   }
 }
 
-/// Starts the server of `echo.py` in a sandbox. It answers with what it was asked as JSON, and echoes what comes over
-/// WebSockets. It ends when the sandbox does.
+/// Starts the server of `echo.py` in a sandbox. It answers with the request as JSON, and echoes
+/// WebSocket messages. It ends when the sandbox does.
 export async function startEcho(box, port = 3000) {
   await box.fs.write("/srv/echo.py", readFileSync(new URL("echo.py", import.meta.url), "utf8"));
   await box.process.exec({ name: `echo-${port}`, command: `python3 /srv/echo.py ${port}`, waitForPorts: [port] });

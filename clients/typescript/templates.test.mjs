@@ -1,4 +1,4 @@
-// Every project that `holm new` begins: deployed as it is by the command line, and asked.
+// Every project that `holm new` creates: deployed unchanged by the command line, and asked.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const home = mkdtempSync(join(tmpdir(), "holm-templates-"));
 process.on("exit", () => rmSync(home, { recursive: true }));
 
-/// What the command line says, after it has ended well.
+/// Returns the command line's output, after it has succeeded.
 async function holm(...words) {
   const { stdout, stderr } = await run(process.env.HOLM_PROGRAM, words, { cwd: home });
   assert.ok(!`${stdout}${stderr}`.includes("\u001b"), "no terminal, no control characters");

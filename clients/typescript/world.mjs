@@ -1,5 +1,6 @@
-// What stands for the internet in tests of the way out: a name server that knows *.example.test, and servers of theirs
-// over HTTP/1.1, HTTP/2, WebSockets and TLS, which tell what they were asked.
+// A stand-in for the internet in tests of outgoing requests: a name server that knows
+// *.example.test, and servers at those names over HTTP/1.1, HTTP/2, WebSockets and TLS, which
+// report what they were asked.
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -13,10 +14,11 @@ const certificate = (by) => ({
   cert: readFileSync(`${folder}/by-${by}.pem`),
 });
 
-/// Of the machine: loopback would be that of the sandbox, in there.
+/// An address of the machine: loopback in the sandbox is the sandbox's own.
 const address = new URL(process.env.HOLM_ADDRESS).hostname;
 
-/// Answers every question for an address of *.example.test with the machine's, and notes the names.
+/// Answers every question for an address of *.example.test with the machine's, and records the
+/// names.
 async function serveNames(asked) {
   const [host, port] = process.env.HOLM_NAMES.split(":");
   const socket = createSocket("udp4");
@@ -68,7 +70,7 @@ async function tell(request, response, seen) {
   return response.end(JSON.stringify(told));
 }
 
-/// `seen` has every request that came, `asked` every name.
+/// `seen` collects every request that came, `asked` every name.
 export async function openWorld() {
   const [seen, asked] = [[], []];
   const answer = (request, response) => void tell(request, response, seen).catch(() => response.destroy());

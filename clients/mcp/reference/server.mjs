@@ -1,5 +1,6 @@
-// A server with everything that the conformance suite asks for, and with what tests of replicas need. It keeps its sessions in
-// memory, as most servers do. TRANSPORT=websocket makes it one of those that were written before streamable HTTP.
+// A server with everything that the conformance suite asks for, and with what tests of replicas
+// need. It keeps its sessions in memory, as most servers do. TRANSPORT=websocket makes it a server
+// of the kind from before streamable HTTP.
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
 import { hostHeaderValidation } from "@modelcontextprotocol/sdk/server/middleware/hostHeaderValidation.js";
@@ -8,7 +9,7 @@ import express from "express";
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/// Which of several replicas this is.
+/// Identifies this replica among several.
 const replica = randomUUID();
 const port = Number(process.env.PORT ?? 8080);
 
@@ -23,7 +24,7 @@ const image = { type: "image", data: png, mimeType: "image/png" };
 const resource = (uri, mimeType, text) => ({ type: "resource", resource: { uri, mimeType, text } });
 const said = (...content) => ({ content });
 
-/// Arguments that a tool takes.
+/// Returns the schema of a tool's arguments.
 const takes = (properties = {}, more = {}) => ({ type: "object", properties, required: Object.keys(properties), ...more });
 const word = { type: "string" };
 
@@ -186,7 +187,7 @@ function server() {
   return server;
 }
 
-/// The messages of all streams, so that one that was cut is taken up again.
+/// Stores the messages of all streams, so that a stream that was cut can be resumed.
 function memory() {
   const events = [];
   return {
