@@ -12,7 +12,7 @@ from pgqueuer.types import QueueExecutionMode
 
 # The fastest of 10, 50, 100 and 200.
 BATCH = 200
-# As many as there are cores for programs; without one there is nothing to limit.
+# As many as there are cores for programs; without programs there is nothing to limit.
 PROGRAMS = 2
 
 

@@ -1,4 +1,4 @@
-# Runs a statement for each line, answers with the time that it took in ms.
+# Runs a statement for each line, and answers with the time it took in ms.
 import os, sys, time
 import duckdb
 

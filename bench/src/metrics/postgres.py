@@ -1,4 +1,5 @@
-# Runs a statement for each line through one psql, answers with the time that psql says it took in ms.
+# Runs a statement for each line through one psql, and answers with the time in ms that psql
+# reports.
 import os, subprocess, sys
 
 os.chdir(sys.argv[1])

@@ -1,4 +1,4 @@
-# Works with the files of one folder, and prints what it reached as JSON: FILES MEGABYTES FOLDER.
+# Works with files in one folder, and prints the rates as JSON: FILES MEGABYTES FOLDER.
 # What is read is compared with what was written.
 import json, os, sys, time
 

@@ -1,6 +1,6 @@
-# Serves a folder by nfs-ganesha, in a network and with mounts and processes of its own, and works with it over NFS each
-# time that it reads a line with FILES MEGABYTES: PLACE EXPORTED. The client is the kernel's where it has one, else libnfs.
-# The definitions of drive.py come first.
+# Serves a folder by nfs-ganesha, with a network, mounts and processes of its own, and works with it
+# over NFS each time it reads a line with FILES MEGABYTES: PLACE EXPORTED. Uses the kernel's client
+# if there is one, else libnfs. The definitions of drive.py are put before this file.
 import ctypes, socket, subprocess
 
 PORT, MOUNT_PORT, START_S = 20490, 20491, 30
@@ -111,7 +111,7 @@ def client():
 run("ip", "link", "set", "lo", "up")
 run("mount", "-t", "tmpfs", "tmpfs", "/run")
 os.mkdir("/run/rpcbind")
-# From other ports than those of root, too: libnfs takes any.
+# Accept requests from unprivileged ports too: libnfs uses any.
 portmap = start("rpcbind", "-f", "-i")
 await_port(111, portmap)
 with open(place + "/ganesha.conf", "w") as file:
