@@ -1,4 +1,4 @@
-"""An agent of the tests that does what it is asked with the published client, as whoever the platform says it is."""
+"""An agent that does what it is asked with the published client, with the identity that the platform gives it."""
 
 import importlib
 import json
@@ -41,7 +41,7 @@ def agent(name, sent):
 
 
 def status(operation, **arguments):
-    """The status of a call of the generated client."""
+    """Makes a call of the generated client, and returns its status."""
     try:
         call = importlib.import_module(f"blaxel.core.client.api.{operation}").sync_detailed
         return int(call(client=client, **arguments).status_code)
@@ -50,7 +50,7 @@ def status(operation, **arguments):
 
 
 def reach(path):
-    """The status of a request with the client's own headers to another address of the server."""
+    """Sends a request with the client's own headers to another address of the server, and returns its status."""
     answer = client.get_httpx_client().post(os.environ["BL_RUN_URL"] + path, headers=settings.headers)
     return answer.status_code
 

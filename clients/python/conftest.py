@@ -1,4 +1,4 @@
-"""Points the published client at the server under test, as docs/clients.md tells users to."""
+"""Points the published client at the server under test, as docs/clients.md says."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ client.with_base_url(os.environ["BL_API_URL"])
 
 @pytest.fixture(scope="session")
 def served():
-    """An image of the workspace that runs `served.py`, and tells what it is asked. It is built as `bl push` does it."""
+    """Builds an image of the workspace that runs `served.py`, as `bl push` does, and returns its reference."""
     from support import call, fresh, packed, send, until, upload
 
     name = fresh("served")

@@ -24,7 +24,7 @@ ROOTS = {"anthropic": "", "gemini": "", "cohere": "", "mistral": "/with/usage/v1
 
 
 class Model:
-    """A model that leads to the stand-in, which counts and remembers by the name that it is sent."""
+    """A model that leads to the stand-in, which counts and remembers by the name of the model that it was sent."""
 
     def __init__(self, name: str, asked: str):
         self.name, self.asked = name, asked
@@ -37,14 +37,14 @@ class Model:
         return httpx.get(f"{STANDIN}/standin/requests?model={quote(self.asked)}").json()
 
     def usage(self) -> dict[str, int]:
-        """What the server has counted in this month, the cost in nanodollars."""
+        """Returns what the server has counted this month, with the cost in nanodollars."""
         total = send("GET", f"/models/{self.name}/usage").json()["total"]
         names = {"calls": "calls", "estimated": "estimatedCalls", "cost": "costNanodollars"}
         names |= {name: f"{name}Tokens" for name in ("input", "output", "cached", "reasoning")}
         return {ours: total[theirs] for ours, theirs in names.items()}
 
     def counted(self) -> dict[str, int]:
-        """Waits until the server has counted what the stand-in says it has served: not a token more or less."""
+        """Waits until the server has counted exactly what the stand-in says it has served, to the token."""
         served = self.served()
 
         def look() -> Any:
@@ -54,14 +54,14 @@ class Model:
         return until(f"{self.name} has used {served}", look, 20)
 
     def keeps_keys(self) -> None:
-        """No key of a caller's reaches a provider, in whatever header; the provider's own does."""
+        """Checks that no key of a caller reaches a provider, in any header, and that the provider's own does."""
         for request in self.requests():
             assert KEY not in str(request), request
             assert SECRET in str(request["headers"] + [request["path"]]), request
 
 
 class Models:
-    """Makes models, and removes them in the end."""
+    """Creates models, and removes them at the end."""
 
     def __init__(self) -> None:
         self.made: list[str] = []

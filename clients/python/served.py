@@ -1,4 +1,4 @@
-"""What deployments of the tests run: tells what it was asked, streams, and serves MCP tools. With what Python brings."""
+"""The program that the tests' deployments run: it reports what it was asked, streams, and serves MCP tools. Standard library only."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ class Served(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def stream(self, content_type, pieces):
-        """Pieces with pauses between, so that one can see whether they arrive as they are sent."""
+        """Sends pieces with pauses in between, to show whether they arrive as they are sent."""
         self.send_response(200)
         self.send_header("Content-Type", content_type)
         self.send_header("Transfer-Encoding", "chunked")
@@ -79,7 +79,7 @@ class Served(BaseHTTPRequestHandler):
 
 
 def result(method, params):
-    """What a method comes to, as the protocol has it."""
+    """Returns the result of a method in the form of the protocol."""
     if method == "initialize":
         return {"result": {
             "protocolVersion": params["protocolVersion"],

@@ -22,26 +22,26 @@ IMAGE = "blaxel/base-image:latest"
 
 
 def fresh(prefix: str) -> str:
-    """A name that no other test uses."""
+    """Returns a name that no other test uses."""
     return f"{prefix}-{os.getpid()}-{next(_numbers)}"
 
 
 def call(operation: str, **arguments: Any) -> Any:
-    """Calls `group.operation` of the generated client; answers what it makes of the response with status 200."""
+    """Calls `group.operation` of the generated client, which must get status 200; returns the parsed response."""
     response = _detailed(operation).sync_detailed(client=client, **arguments)
     assert response.status_code == 200, response.content
     return response.parsed
 
 
 def call_async(operation: str, **arguments: Any) -> Any:
-    """As `call`, with the client's asynchronous half."""
+    """Does the same as `call`, with the client's asynchronous functions."""
     response = asyncio.run(_detailed(operation).asyncio_detailed(client=client, **arguments))
     assert response.status_code == 200, response.content
     return response.parsed
 
 
 def status(operation: str, **arguments: Any) -> int:
-    """The status of a call that is refused. The client raises on those that it does not expect, or makes nothing of them."""
+    """Returns the status of a call that is refused. The client raises an error for unexpected statuses, or returns nothing."""
     try:
         response = _detailed(operation).sync_detailed(client=client, **arguments)
     except UnexpectedStatus as error:
@@ -56,7 +56,7 @@ def _detailed(operation: str) -> Any:
 
 
 def until(what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
-    """Asks again until `probe` answers something true, and answers that."""
+    """Calls `probe` until it returns something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (found := probe()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -65,7 +65,7 @@ def until(what: str, probe: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def deployed(kind: str, name: str) -> Any:
-    """The deployment, once it serves what it was last told to."""
+    """Returns the deployment, once it serves what was last deployed."""
 
     def look() -> Any:
         read = call(f"{kind}s.get_{kind}", **{f"{kind}_name": name})
@@ -77,21 +77,21 @@ def deployed(kind: str, name: str) -> Any:
 
 
 def send(method: str, path: str, **more: Any) -> httpx.Response:
-    """A call of the management interface with what the generated client does not know, such as `upload=true`."""
+    """Calls the management interface with options that the generated client lacks, such as `upload=true`."""
     answer = client.get_httpx_client().request(method, path, headers=settings.headers, **more)
     assert answer.status_code == 200, answer.text
     return answer
 
 
 def lines(plural: str, name: str, **more: Any) -> list[str]:
-    """What a workload has printed, the oldest first. No helper reads it."""
+    """Returns what a workload has printed, oldest first. The client has no helper for this."""
     query = {"resourceType": plural, "workloadIds": name, "limit": 1000} | more
     logs = send("GET", "/observability/logs", params=query).json()[name]["logs"]
     return [line["message"] for line in logs][::-1]
 
 
 def packed(files: dict[str, str | bytes], form: str = "zip") -> bytes:
-    """An archive of files, by their names: a zip, a `tar`, or a `tar.gz`."""
+    """Returns an archive of these files: a zip, a `tar`, or a `tar.gz`."""
     buffer = io.BytesIO()
     if form == "zip":
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -108,7 +108,7 @@ def packed(files: dict[str, str | bytes], form: str = "zip") -> bytes:
 
 
 def upload(answer: httpx.Response, sources: bytes, form: str = "zip") -> None:
-    """Uploads sources to the address that an answer to `upload=true` has. It takes one upload."""
+    """Uploads sources to the address in an answer to `upload=true`, and checks that it accepts only one upload."""
     address = answer.headers["x-blaxel-upload-url"]
     kind = {"content-type": "application/zip" if form == "zip" else "application/x-tar"}
     assert httpx.put(address, content=sources, headers=kind, timeout=60).status_code == 200
@@ -116,7 +116,7 @@ def upload(answer: httpx.Response, sources: bytes, form: str = "zip") -> None:
 
 
 def build(kind: str, body: dict[str, Any], sources: bytes, form: str = "zip") -> list[str]:
-    """Makes a deployment, or changes it, from sources. Answers the statuses that somebody sees who looks at it."""
+    """Creates or changes a deployment from sources, and returns the statuses that a poller sees."""
     name, plural = body["metadata"]["name"], f"{kind}s"
     try:
         answer = send("PUT", f"/{plural}/{name}", params={"upload": "true"}, json=body)

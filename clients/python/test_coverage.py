@@ -1,4 +1,4 @@
-"""That nothing which the client can call was forgotten in the server."""
+"""Checks that nothing which the client can call was forgotten in the server."""
 
 import json
 import os

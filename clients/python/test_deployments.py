@@ -44,7 +44,7 @@ def revisions(kind, name):
 
 
 def ask(kind, name, sent="hi", path="", **headers):
-    """What the program of a deployment says that it was asked."""
+    """Returns what the program of a deployment says it was asked."""
     url = read(kind, name).metadata.url + path
     answer = client.get_httpx_client().post(url, content=sent, headers=settings.headers | headers)
     assert answer.status_code == 200, answer.text
@@ -53,7 +53,7 @@ def ask(kind, name, sent="hi", path="", **headers):
 
 @pytest.fixture
 def deploy(served):
-    """Deploys what `served.py` says, and removes it after the test."""
+    """Deploys the image of `served.py`, and removes the deployment after the test."""
     made = []
 
     def make(kind, colour="blue", half=call, **more):
@@ -197,7 +197,7 @@ def test_a_deployment_may_name_policies(deploy):
 
 
 def dockerfile(served, colour):
-    """Begins with an image of the workspace."""
+    """Returns sources whose Dockerfile starts from an image of the workspace."""
     return {"Dockerfile": f"FROM {served}\nCOPY note /srv/note\nRUN test -s /srv/note\nENV BUILT={colour}\n", "note": colour}
 
 
@@ -251,7 +251,7 @@ def test_a_call_that_nobody_waits_for_is_made(deploy):
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Keeps what callbacks bring."""
+    """Keeps the callbacks that it receives."""
 
     def do_POST(self):
         sent = self.rfile.read(int(self.headers["Content-Length"]))

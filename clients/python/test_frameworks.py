@@ -1,4 +1,4 @@
-"""Each framework's package makes its tools from a deployed MCP server, and calls one. Their models are not tried here."""
+"""Each framework's package makes its tools from a deployed MCP server, and calls one. Their models are not tested here."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The helpers that the client builds on top of the generated calls; the asynchronous ones, then the others."""
+"""The helpers that the client builds on top of the generated calls: the asynchronous ones, then the synchronous ones."""
 
 import asyncio
 from datetime import datetime, timedelta, timezone

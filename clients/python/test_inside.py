@@ -1,4 +1,4 @@
-"""The published client inside of an agent, with the variables that the server gives to it and nothing else."""
+"""The published client inside an agent, with only the variables that the server gives it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ DOCKERFILE = 'FROM holm/base\nCOPY . /srv\nENV PYTHONPATH=/srv/packages\nCMD ["p
 
 
 def installed(requirement, found):
-    """The files of a package and of all that it needs, by where they lie among the packages."""
+    """Collects the files of a package and of all that it needs, by their paths among the packages."""
     wanted = Requirement(requirement)
     if (wanted.name, *sorted(wanted.extras)) in found:
         return
@@ -38,7 +38,7 @@ def remove(name):
 
 @pytest.fixture(scope="module")
 def caller():
-    """An agent that runs `caller.py`, as `bl deploy` makes it of a folder."""
+    """Deploys an agent that runs `caller.py`, as `bl deploy` deploys a folder."""
     name, found = fresh("caller"), {}
     installed("blaxel", found)
     files = {path: content for package in found.values() for path, content in package.items()}

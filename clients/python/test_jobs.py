@@ -1,4 +1,4 @@
-"""Executions of jobs whose tasks run, with the helpers of the client: the others, and some of the asynchronous ones."""
+"""Executions of jobs whose tasks run, with the helpers of the client: the synchronous ones, and some of the asynchronous ones."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ QUICK = {"max_wait": 60, "interval": 1}
 
 @pytest.fixture
 def job():
-    """Makes jobs whose tasks run a command. The arguments of a task are `$1`, `$2` and so on."""
+    """Creates jobs whose tasks run a command. The arguments of a task are `$1`, `$2` and so on."""
     made = []
 
     def make(command, **runtime):
@@ -34,7 +34,7 @@ def job():
 
 
 def lines(name, **more):
-    """The messages that tasks of a job have printed, sorted. No helper reads them."""
+    """Returns the messages that tasks of a job have printed, sorted. The client has no helper for this."""
     query = {"resourceType": "jobs", "workloadIds": name, "limit": 1000} | more
     headers = {"authorization": f"Bearer {os.environ['BL_API_KEY']}", "x-blaxel-workspace": "main"}
     answer = httpx.get(f"{os.environ['BL_API_URL']}/observability/logs", params=query, headers=headers)

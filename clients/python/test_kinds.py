@@ -1,4 +1,4 @@
-"""Every kind that the generated client knows is made, read, listed, changed and deleted, by both of its halves."""
+"""Every kind that the generated client knows is created, read, listed, changed and deleted, synchronously and asynchronously."""
 
 import pytest
 from support import IMAGE, call, call_async, fresh, status

@@ -44,7 +44,7 @@ def by_anthropic(model):
 
 
 def by_google(model):
-    """Whoever asks keeps it: it closes its connections when it is dropped."""
+    """Returns a client that the caller has to keep: it closes its connections when it is dropped."""
     return genai.Client(api_key=KEY, http_options=types.HttpOptions(base_url=model.url))
 
 
@@ -217,7 +217,7 @@ def test_a_chain_goes_on_where_one_fails(make):
 
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
-    """LiteLLM's own proxy, in front of the stand-in."""
+    """Starts LiteLLM's own proxy in front of the stand-in."""
     program = os.environ.get("HOLM_LITELLM")
     if not program:
         pytest.skip("HOLM_LITELLM names no proxy")

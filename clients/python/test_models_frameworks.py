@@ -1,4 +1,4 @@
-"""The published client's packages for frameworks make their models of ours."""
+"""The published client's packages for frameworks make their models from ours."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The way out of sandboxes as the programs in them take it: git, pip, npm, wget, and the libraries of Python."""
+"""Outgoing requests of programs in sandboxes: git, pip, npm, wget, and Python libraries."""
 
 import io
 import json
@@ -49,7 +49,7 @@ def sandbox():
 
 
 def packages() -> bytes:
-    """The libraries of these tests, to be unpacked in a sandbox."""
+    """Returns an archive of these tests' libraries, to be unpacked in a sandbox."""
     site, buffer = Path(sysconfig.get_paths()["purelib"]), io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name in PACKAGES:

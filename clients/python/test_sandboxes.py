@@ -1,4 +1,4 @@
-"""Sandboxes that run, with the helpers of the client: the asynchronous ones, and some of the others."""
+"""Sandboxes that run, with the helpers of the client: the asynchronous ones, and some of the synchronous ones."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ def soon(seconds=3600):
 
 
 async def until(what, probe, seconds=30):
-    """Asks again until `probe` answers something true, and answers that."""
+    """Calls `probe` until it returns something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (found := await probe()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -40,7 +40,7 @@ async def refused(call, status):
 
 
 async def run(box, command, **more):
-    """Runs a command to its end, which must be good; answers what it wrote."""
+    """Runs a command to its end, which must succeed; returns its output."""
     done = await box.process.exec({"command": command, "wait_for_completion": True, **more})
     assert done.exit_code == 0, done.logs
     return done.stdout
@@ -52,7 +52,7 @@ async def start_echo(box):
 
 
 def tried(**settings):
-    """A test as a coroutine with a sandbox of its own."""
+    """Turns a coroutine into a test with a sandbox of its own."""
 
     def wrap(test):
         async def with_box():

@@ -9,7 +9,7 @@ from support import call, fresh
 
 @pytest.fixture
 def boxes():
-    """Names of sandboxes that go with the test."""
+    """Collects names of sandboxes that are deleted after the test."""
     names = []
     yield names
     for name in names:

@@ -1,5 +1,5 @@
-"""What stands for the internet in tests of the way out: a name server that knows *.example.test, and a server of theirs over
-TLS that tells what it was asked and serves files."""
+"""A stand-in for the internet in tests of outgoing requests: a name server that knows *.example.test, and a TLS server at those
+names that reports what it was asked and serves files."""
 
 import json
 import os
@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class World:
-    """Serves `files`, by their paths, and at /tell what it was asked."""
+    """Serves `files` by path, and at /tell what it was asked."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Wrong queries that the interface takes on purpose, and which are therefore not tried as wrong ones."""
+"""Skips invalid queries that the interface accepts on purpose."""
 
 import schemathesis
 

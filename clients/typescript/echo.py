@@ -1,4 +1,4 @@
-"""Answers each request with what it was, as JSON, and echoes what comes over WebSockets. For tests, inside of a sandbox."""
+"""Answers each request with the request as JSON, and echoes WebSocket messages. Runs inside sandboxes in tests."""
 
 import base64
 import hashlib

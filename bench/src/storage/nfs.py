@@ -16,7 +16,7 @@ LOG {{ Default_Log_Level = FATAL; }}
 
 
 class Libnfs:
-    """A folder by libnfs: calls of NFS 3, without a cache of its own."""
+    """A folder through libnfs: NFS 3 calls, without a cache of its own."""
 
     def __init__(self):
         self.lib = lib = ctypes.CDLL("libnfs.so.13")
