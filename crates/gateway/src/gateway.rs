@@ -171,9 +171,9 @@ impl Gateway {
         routes.demands.next(settings.demand_repeat).await
     }
 
-    /// Returns how many requests an instance has and how long it has been idle. An open socket
-    /// counts as a request, even while it lets its instance sleep. `None` means there is no such
-    /// instance.
+    /// Returns how many requests an instance has and how long it has been idle. At a replica, an
+    /// open socket counts as a request even while it lets the instance sleep. `None` means there is
+    /// no such instance.
     pub fn load(&self, instance: &InstanceName) -> Option<Load> {
         let Load { requests, idle } = self.0.standby.load(instance.as_str())?;
         let Some(RunsFor::Replica(replica)) = instance.runs_for() else {

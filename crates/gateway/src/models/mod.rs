@@ -48,7 +48,7 @@ pub(crate) use door::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
-/// The memory that a workspace's buffered bytes are counted in, by the workspace's name.
+/// Memory for buffered bytes, taken from a workspace's share (by the workspace's name).
 pub(crate) type Room = admission::Room<String>;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;

@@ -69,8 +69,8 @@ impl Drop for Visit {
 }
 
 impl Inner {
-    /// Returns how long after a visit an instance is first checked. At the latest when its spare
-    /// connections expire, which is before it may pause.
+    /// Returns how long after a visit an instance is first checked: when its spare connections
+    /// expire, or when it may pause if that is sooner.
     fn first_check(&self) -> Duration {
         let life = self.settings.spare_life;
         self.settings.standby_delay.map_or(life, |delay| delay.min(life))

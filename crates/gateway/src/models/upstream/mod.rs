@@ -28,8 +28,8 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use wire::{NoAnswer, Wire};
 
-/// How long, and how many bytes, we read on to finish an answer that nobody needs any more, so that
-/// its connection can be used again.
+/// How long, and how many bytes, we go on reading an answer that nobody waits for any more: to use
+/// its connection again, or to learn its usage.
 pub(crate) const REST_TIME: Duration = Duration::from_secs(1);
 pub(crate) const REST_MAX: usize = 16 << 10;
 /// After this long without data, a used HTTP/2 connection gets a ping, which must be answered
