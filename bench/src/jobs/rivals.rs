@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 const WORKERS: usize = 2;
-/// As many as take some seconds.
+/// As many runs as take some seconds.
 const BWRAP_RUNS: usize = 1000;
 const PODMAN_RUNS: usize = 40;
 const TASK: [&str; 1] = ["/bin/true"];

@@ -1,6 +1,5 @@
-//! The same rows where one would put them otherwise: in DuckDB, sorted by time, and in PostgreSQL,
-//! with an index by time. One row for each hour of a resource, including everything that it is
-//! grouped by.
+//! The same rows in other databases: in DuckDB, sorted by time, and in PostgreSQL, with an index by
+//! time. One row for each hour of a resource, including everything that it is grouped by.
 //!
 //! They compute one page: the sums of the groups by step, in order. The sum over all groups, which
 //! our answers also have, is left out, and so is sending the rows to the caller: the result stays

@@ -28,7 +28,8 @@ pub(crate) async fn measure(report: &mut Report, cloud: &Cloud) -> anyhow::Resul
         for _ in 0..CHANGES {
             let revisions = agent.revisions(cloud).await?;
             let before = revisions.get(1).context("only one revision")?;
-            // What runs is not changed: the wish of the newest revision ended with this letter.
+            // The letter is the one that the newest revision has, so only the active revision
+            // changes.
             agent.put(cloud, "a", &json!({"active": before})).await?;
             agent.wait_deployed(cloud).await?;
             let newest = revisions.first().context("no revision")?;

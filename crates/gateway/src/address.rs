@@ -51,7 +51,8 @@ pub(crate) enum Endpoint {
 pub(crate) trait Known {
     /// Returns whether it is the host of a preview, a workload or a custom domain.
     fn host(&self, host: &str) -> bool;
-    /// Whether a trigger of a deployment has this path, and then whether its callers wait.
+    /// Returns whether the callers of the trigger at this path wait. `None` means there is no
+    /// trigger.
     fn trigger(&self, path: &str) -> Option<bool>;
 }
 

@@ -136,7 +136,7 @@ mod tests {
         let later = now + settings.breaker_pause;
         let probe = breaker.admit(later).unwrap();
         assert!(breaker.admit(later).is_none(), "one at a time");
-        // Whoever tried went away.
+        // The caller of the probe went away.
         drop(probe);
         let again = Instant::now().max(later);
         breaker.admit(again).unwrap().failed(again, &settings);

@@ -100,7 +100,7 @@ async fn a_sticky_caller_stays_with_a_revision_while_it_serves() {
         );
         assert_eq!(reply.ok()["instance"], ONE);
     }
-    // A program without cookies stays by its conversation.
+    // A client without cookies stays where it was by its conversation.
     stage.deploy(&route);
     let mut seen = BTreeMap::<String, usize>::new();
     for thread in 0..20 {
