@@ -1,4 +1,5 @@
-//! What the management side asks of a machine that runs instances, and of whatever routes to them.
+//! What the control plane asks of a machine that runs instances, and of the edge that routes to
+//! them.
 
 use crate::drive_store::DriveStore;
 use crate::registry::Registry;
@@ -23,26 +24,26 @@ use types::instance::{
 };
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
-/// An answer that takes a moment.
+/// The future of an asynchronous answer.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A machine that runs instances. What it has started goes on when this program ends.
+/// A machine that runs instances. Instances outlive this program.
 pub trait Machine: Send + Sync + 'static {
-    /// The same at every start of this program on this machine, and no other machine's.
+    /// The machine's name: the same at every start of this program, and unique among machines.
     fn name(&self) -> &str;
 
-    /// Where an image can be had.
+    /// Finds out where an image can be had.
     fn find_image(&self, image: &str) -> Result<ImageAt, UnknownImage>;
 
-    /// Whether an image that was fetched is on the machine still.
+    /// Checks whether an image that was fetched is still on the machine.
     fn has_image(&self, digest: &str) -> bool;
 
-    /// Has a registry give the image of a launch to whoever has its credentials, into the room that
-    /// its workspace has for images. The registry is asked also when the image is on the machine.
-    /// Answers its digest.
+    /// Fetches the image of a launch from its registry with the launch's credentials, into the room
+    /// that its workspace has for images. The registry is asked even if the image is on the machine
+    /// already, because it decides who may have it. Returns the digest.
     fn fetch_image<'a>(&'a self, launch: &'a Launch) -> Wait<'a, Result<String, LaunchFault>>;
 
-    /// As [`Machine::fetch_image`], for a workspace that starts nothing yet.
+    /// Like [`Machine::fetch_image`], for a workspace that does not start anything yet.
     fn fetch_for<'a>(
         &'a self,
         _workspace: &'a WorkspaceId,
@@ -53,69 +54,71 @@ pub trait Machine: Send + Sync + 'static {
         Box::pin(async { Err(LaunchFault::Pull(why)) })
     }
 
-    /// Whoever keeps the content of the workspaces' own registry on this machine.
+    /// The store behind the workspaces' own registry, if this machine has one.
     fn registry(&self) -> Option<Arc<dyn Registry>> {
         None
     }
 
-    /// Whoever keeps volumes on this machine.
+    /// The volumes kept on this machine, if it keeps any.
     fn volumes(&self) -> Option<Arc<dyn VolumeStore>> {
         None
     }
 
-    /// Whoever keeps drives on this machine.
+    /// The drives kept on this machine, if it keeps any.
     fn drives(&self) -> Option<Arc<dyn DriveStore>> {
         None
     }
 
-    /// Whoever makes tunnels on this machine.
+    /// The maker of tunnels on this machine, if it has one.
     fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
         None
     }
 
-    /// Whoever keeps snapshots on this machine.
+    /// The snapshots kept on this machine, if it keeps any.
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         None
     }
 
-    /// Starts an instance. When this answers, requests to it are served.
+    /// Starts an instance. Once this returns, requests to it are served.
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>>;
 
-    /// Ends an instance, with the grace that it was launched with, and removes all that was its
-    /// own. Without such an instance there is nothing to do.
+    /// Ends an instance, with the grace period that it was launched with, and removes everything
+    /// that belonged to it. Does nothing if there is no such instance.
     fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Puts an instance to sleep, whoever uses it.
+    /// Puts an instance to sleep, even if it is in use.
     fn rest<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Waits until the program that the image of an instance starts by itself has failed, and says
-    /// how, if it does soon after the launch. To be asked once after each.
+    /// Waits until the program that an image starts by itself has failed, if it fails soon after
+    /// the launch, and returns how. Must be asked once after each launch.
     fn start_failure<'a>(&'a self, _instance: &'a InstanceName) -> Wait<'a, Option<String>> {
         Box::pin(async { None })
     }
 
-    /// The instances there are, also those that have ended by themselves.
+    /// The instances on this machine, including those that have ended by themselves.
     fn instances(&self) -> Vec<Seen>;
 
-    /// Whether an instance is there and has not ended.
+    /// Checks whether an instance exists and has not ended.
     fn runs(&self, instance: &InstanceName) -> bool;
 
-    /// Writes down that the machine is looked after: what ends when it is not is reported as of the
-    /// last sign. Answers the moment on a clock that nobody can set, if the machine has one.
+    /// Records that the machine is being looked after. Whatever ends while it is not is reported as
+    /// of the last such sign. Returns the moment on a clock that nobody can set, if the machine has
+    /// one.
     fn give_sign(&self) -> Option<Stamp> {
         None
     }
 
-    /// The oldest facts that were not let go of; waits for the first.
+    /// Returns the oldest facts that were not acknowledged with [`Machine::let_go`]; waits for the
+    /// first.
     fn facts(&self) -> Wait<'_, Vec<Fact>>;
 
-    /// Lets go of all facts up to this one.
+    /// Acknowledges all facts up to and including `number`, which the machine may then forget.
     fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>>;
 
-    /// Waits until the work of an instance that was launched with [`Launch::work`] has ended. Hands
-    /// over what it prints meanwhile, from a position on; the end comes after the last line. Fails
-    /// when the instance is not there, and may be called again, also by the next run of this
-    /// program. The instance stays until it is retired.
+    /// Waits until the work of an instance launched with [`Launch::work`] has ended, and meanwhile
+    /// hands over its output from position `from` on; the end comes after the last line. Fails if
+    /// the instance does not exist. May be called again, also by the next run of this program. The
+    /// instance stays until it is retired.
     fn attend<'a>(
         &'a self,
         instance: &'a InstanceName,
@@ -123,15 +126,18 @@ pub trait Machine: Send + Sync + 'static {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<WorkEnd, MachineFault>>;
 
-    /// Asks the work of an instance to end: SIGTERM, and SIGKILL after the grace of its launch.
+    /// Asks the work of an instance to end: SIGTERM, then SIGKILL after the grace period of its
+    /// launch.
     fn interrupt<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Whether something in an instance takes connections on a port. One that sleeps and listens is not
-    /// woken for that; one that does not listen yet is kept awake, or it never would.
+    /// Checks whether something in an instance accepts connections on a port. An instance that
+    /// sleeps and listens is not woken for this; one that does not listen yet is kept awake, or it
+    /// never would.
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool>;
 
-    /// Has an instance keep to these rules from now on. What goes on and is not allowed any more has
-    /// been cut when this answers; programs that start later are told of the proxy, or not any more.
+    /// Makes an instance keep to these rules from now on. When this returns, connections that are
+    /// no longer allowed have been cut. Programs that start later are told about the proxy, or no
+    /// longer told.
     fn set_egress<'a>(
         &'a self,
         _instance: &'a InstanceName,
@@ -140,13 +146,13 @@ pub trait Machine: Send + Sync + 'static {
         Box::pin(async { Err(MachineFault("this machine keeps no rules of egress".to_owned())) })
     }
 
-    /// What the rules of instances did since this was asked the last time; waits for the first.
+    /// Returns what the rules of instances did since the last call; waits for the first event.
     fn egress_events(&self) -> Wait<'_, Vec<EgressEvent>> {
         Box::pin(std::future::pending())
     }
 
     /// Has the sandbox API of an instance start a process, which wakes the instance. `order` is the
-    /// JSON that the interface takes for one.
+    /// JSON body that this API takes.
     fn start_process<'a>(
         &'a self,
         instance: &'a InstanceName,
@@ -154,10 +160,10 @@ pub trait Machine: Send + Sync + 'static {
     ) -> Wait<'a, Result<ProcessAnswer, MachineFault>>;
 }
 
-/// Images out of sources that people upload.
+/// Builds images from sources that people upload.
 pub trait Builder: Send + Sync + 'static {
-    /// Keeps the sources of a build, as they arrive, until they are forgotten. Sources that come a
-    /// second time take the place of the first. Answers how many bytes they are.
+    /// Stores the sources of a build as they arrive, until [`Builder::forget`]. Sources that come a
+    /// second time replace the first. Returns their size in bytes.
     fn take_sources<'a>(
         &'a self,
         build: &'a BuildId,
@@ -165,21 +171,21 @@ pub trait Builder: Send + Sync + 'static {
         bytes_max: u64,
     ) -> Wait<'a, Result<u64, BuildFault>>;
 
-    /// Makes an image out of the sources of a build, and keeps it for its workspace. What is printed
-    /// meanwhile is handed over; the end comes after the last line. After a kill it is called again
-    /// and begins anew, with the steps that were finished taken from the cache.
+    /// Builds an image from the sources of a build, and keeps it for its workspace. Output is
+    /// handed over as it is printed; the end comes after the last line. After a kill this is called
+    /// again and starts over, with finished steps taken from the cache.
     fn build<'a>(
         &'a self,
         order: &'a BuildOrder,
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>>;
 
-    /// Unpacks what was uploaded into a file system of its own, which the machine keeps from then on.
-    /// After a kill it is called again and begins anew.
+    /// Unpacks an upload into a file system of its own, which the machine keeps from then on. After
+    /// a kill this is called again and starts over.
     fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>>;
 
-    /// Lets go of all images that were made for a build: the registry of its workspace keeps the one
-    /// that counts, or nobody wants any. Fails while the build is still at work.
+    /// Releases all images that were made for a build: by now the workspace's registry keeps the
+    /// one that counts, or nobody wants any of them. Fails while the build is still running.
     fn release<'a>(
         &'a self,
         build: &'a BuildId,
@@ -187,25 +193,26 @@ pub trait Builder: Send + Sync + 'static {
         repository: &'a str,
     ) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// Removes the sources of a build, and what is left of its work. Fails while it is still at work.
+    /// Removes the sources of a build and any leftovers of its work. Fails while it is still
+    /// running.
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>>;
 }
 
-/// What to build. The sources say the rest: a `Dockerfile`, or a program in a language that is known,
-/// with `blaxel.toml`, `.env.build` and `.docker/config.json` beside it.
+/// What to build. The sources say the rest: they have a `Dockerfile` or a program in a known
+/// language, with `blaxel.toml`, `.env.build` and `.docker/config.json` beside it.
 #[derive(Debug, Clone)]
 pub struct BuildOrder {
     pub build: BuildId,
     pub workspace: WorkspaceId,
-    /// For what kind of workload the image is.
+    /// The kind of workload that the image is for.
     pub kind: KindName,
-    /// As in `agent/my-agent`.
+    /// For example `agent/my-agent`.
     pub repository: String,
-    /// Digests of images that the workspace has, by the names under which a `FROM` may ask for them.
+    /// Digests of the workspace's own images, by the names that a `FROM` may use for them.
     pub own_images: BTreeMap<String, String>,
 }
 
-/// Which sources to unpack, and where to.
+/// Which sources to unpack, and into which volume.
 #[derive(Debug, Clone)]
 pub struct FillOrder {
     pub build: BuildId,
@@ -213,25 +220,25 @@ pub struct FillOrder {
     pub volume: VolumeName,
 }
 
-/// What was unpacked.
+/// The result of [`Builder::fill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filled {
-    /// Of all files.
+    /// Total size of all files.
     pub bytes: u64,
 }
 
-/// An image that was made. It stays on the machine until it is let go of by its name.
+/// An image that was built. It stays on the machine until it is released by its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// Of its manifest.
+    /// The digest of its manifest.
     pub digest: String,
-    /// The files of all layers, each layer once.
+    /// Size of the files of all layers, counting each layer once.
     pub size_bytes: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildFault {
-    /// What was uploaded cannot be built; the text says why, for whoever uploaded it.
+    /// The upload cannot be built; the text tells the person who uploaded it why.
     #[error("{0}")]
     Sources(String),
     /// A step failed, as the log shows.
@@ -239,15 +246,15 @@ pub enum BuildFault {
     Failed(String),
     #[error("the build took longer than {}", span(*.0))]
     TooSlow(Duration),
-    /// The workspace has no room left on this machine.
+    /// The workspace has used up its share of this machine's disk.
     #[error("{0}")]
     OverShare(String),
-    /// Trying again may help.
+    /// An internal failure; trying again may help.
     #[error("the machine cannot build it: {0}")]
     Broken(String),
 }
 
-/// What the sandbox API answered.
+/// The sandbox API's answer to an order to start a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessAnswer {
     pub status: u16,
@@ -260,18 +267,18 @@ impl ProcessAnswer {
     }
 }
 
-/// Whoever routes requests to instances.
+/// The part of the program that routes requests to instances.
 pub trait Edge: Send + Sync + 'static {
     fn publish(&self, change: RouteChange);
 
-    /// Waits for requests that want replicas which are not there. What is not acted upon is asked for
-    /// again.
+    /// Waits for requests that want replicas which do not exist yet. A demand that is not acted
+    /// upon comes again.
     fn demands(&self) -> Wait<'_, Vec<Demand>> {
         Box::pin(std::future::pending())
     }
 
-    /// Sends a request to a workload, for which no caller waits, and waits for all of the answer. It
-    /// is held like any other while nothing runs that could answer it.
+    /// Sends a request that no caller waits for to a workload, and waits for the complete answer.
+    /// The request is held like any other while nothing runs that could answer it.
     fn call<'a>(
         &'a self,
         _workload: &'a ResourceId,
@@ -280,12 +287,14 @@ pub trait Edge: Send + Sync + 'static {
         Box::pin(async { Err(MachineFault("this server routes no requests".to_owned())) })
     }
 
-    /// What is known here of the requests to a workload. `None`: it has no route, or nothing to count.
+    /// Statistics of the requests to a workload that passed through here. `None` if it has no
+    /// route, or nothing to count.
     fn requests_of(&self, _workload: &ResourceId, _window: Option<Window>) -> Option<RequestStats> {
         None
     }
 
-    /// Asks a service out there for a workspace, at an address that it gave: what is inside is refused.
+    /// Sends a request to an outside service on behalf of a workspace, at an address that the
+    /// workspace gave. Addresses inside our own network are refused.
     fn ask_outside<'a>(
         &'a self,
         _workspace: &'a WorkspaceId,
@@ -294,12 +303,12 @@ pub trait Edge: Send + Sync + 'static {
         Box::pin(async { Err(MachineFault("this server asks no providers".to_owned())) })
     }
 
-    /// Waits for requests of models whose log is on, and hands over what is to be written of them.
+    /// Waits for requests to models whose log is on, and returns the entries to be written.
     fn model_log(&self) -> Wait<'_, Vec<ModelLogEntry>> {
         Box::pin(std::future::pending())
     }
 
-    /// What an instance has to do. `None`: the edge does not know it.
+    /// The load of an instance. `None` if the edge does not know it.
     fn load(&self, _instance: &InstanceName) -> Option<Load> {
         None
     }
@@ -310,17 +319,19 @@ pub trait Edge: Send + Sync + 'static {
 pub enum ImageAt {
     /// On the machine, for everybody.
     Hand,
-    /// In a registry, for those whom it lets have it. The name is the same for all spellings.
+    /// In a registry, for those whom it gives the image to. All spellings of an image have the same
+    /// `name`.
     Registry { name: String },
 }
 
-/// No such image here, and no registry that could have it. Lists those that the caller may use.
+/// There is no such image here, and no registry that could have it. Lists the images that the
+/// caller may use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", unknown_image(.wanted, .there_are, *.elsewhere))]
 pub struct UnknownImage {
     pub wanted: String,
     pub there_are: Vec<String>,
-    /// The workspace has it, and another machine its content.
+    /// The workspace has the image, but another machine has its content.
     pub elsewhere: bool,
 }
 
@@ -333,7 +344,7 @@ fn unknown_image(wanted: &str, there_are: &[String], elsewhere: bool) -> String 
     }
 }
 
-/// In minutes where they are whole.
+/// Formats a duration, in minutes if it is a whole number of them.
 fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds if seconds >= 60 && seconds.is_multiple_of(60) => {
@@ -354,65 +365,67 @@ fn listed(there_are: &[String]) -> String {
 #[derive(Clone)]
 pub struct Launch {
     pub instance: InstanceName,
-    /// Whose it is: what the machine has once is divided between workspaces.
+    /// The owning workspace. The machine's resources are divided between workspaces.
     pub workspace: String,
-    /// Whether it takes the place of an instance that the machine lost. It is not refused for
-    /// memory that others were promised meanwhile.
+    /// True if it replaces an instance that the machine lost. It is then not refused for memory
+    /// that was promised to others in the meantime.
     pub again: bool,
     pub hostname: String,
     pub image: String,
-    /// The digest of what the workspace was granted under this name, where the image is not for
-    /// everybody.
+    /// The digest of the image that the workspace was granted under this name, if the image is not
+    /// available to everybody.
     pub granted: Option<String>,
-    /// Credentials of registries, as the text of a client's configuration file.
+    /// Registry credentials, as the text of a client's configuration file.
     pub registries: Option<String>,
     pub memory_mb: u32,
-    /// Room for files on disk; without it they are in memory.
+    /// Disk space for files; without it, files are kept in memory.
     pub storage_mb: Option<u32>,
-    /// Where that room is kept for the next instance over the same image, on a machine that keeps
-    /// volumes.
+    /// The volume that keeps this disk space for the next instance over the same image, on a
+    /// machine that keeps volumes.
     pub root: Option<VolumeName>,
-    /// The snapshot whose files it begins with, over the same image.
+    /// The snapshot whose files the instance begins with, over the same image.
     pub snapshot: Option<ResourceId>,
     pub environment: Vec<(String, String)>,
-    /// Whether what processes print is kept.
+    /// Whether the output of processes is kept.
     pub keeps_logs: bool,
-    /// How long its programs get to end when they are asked to.
+    /// The grace period of its programs when they are asked to end.
     pub grace: Duration,
-    /// The one piece of work that the instance is for. Without it the instance serves until it is
-    /// retired.
+    /// The one piece of work that the instance exists for. Without it, the instance serves until it
+    /// is retired.
     pub work: Option<Work>,
-    /// The port on which the work answers requests: the instance is a replica, which may sleep.
+    /// The port on which the work answers requests. It makes the instance a replica, which may
+    /// sleep.
     pub serves: Option<u16>,
-    /// Empty folders of limited size that go with the instance.
+    /// Empty folders of limited size that are removed with the instance.
     pub scratch: Vec<Scratch>,
-    /// File systems that stay when the instance goes. Only it has them meanwhile.
+    /// File systems that remain when the instance goes. No other instance has them meanwhile.
     pub volumes: Vec<VolumeMount>,
-    /// File systems that others have at the same time. What of them cannot be mounted is left out.
+    /// File systems shared with other instances. Those that cannot be mounted are left out.
     pub drives: Vec<DriveMount>,
-    /// What it may reach.
+    /// What the instance may reach over the network.
     pub egress: EgressRules,
 }
 
-/// What an instance does before it ends: the command of its image, with more arguments.
+/// The work of an instance, after which it ends: the command of its image, with additional
+/// arguments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Work {
     pub arguments: Vec<String>,
-    /// JSON that the work may fetch, without credentials, at the address in its variable
+    /// JSON that the work can fetch without credentials, at the address in the variable
     /// `BL_EXECUTION_DATA_URL`.
     pub data: Bytes,
-    /// After this it is asked to end, as by [`Machine::interrupt`].
+    /// After this time the work is asked to end, as by [`Machine::interrupt`].
     pub timeout: Option<Duration>,
 }
 
-/// What the work is about is its owner's.
+/// Arguments and data belong to the tenant and are not printed.
 impl fmt::Debug for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Work").field("timeout", &self.timeout).finish_non_exhaustive()
     }
 }
 
-/// Environment and credentials are secret.
+/// The environment and the credentials are secret.
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Launch")
@@ -430,10 +443,10 @@ pub enum LaunchFault {
     Pull(String),
     #[error("the machine is full: {0}")]
     Full(String),
-    /// The workspace has to give something back first, or asks for what this machine never has.
+    /// The workspace has to give something back first, or asks for more than this machine ever has.
     #[error("{0}")]
     OverShare(String),
-    /// An instance that is about to go still has a volume of it.
+    /// An instance that is about to go still holds one of its volumes.
     #[error("{0}")]
     Busy(String),
     #[error("the machine cannot start it: {0}")]
