@@ -1,4 +1,4 @@
-//! What the program decides about the API.
+//! Settings of the control plane and the API, decided by the program's configuration.
 
 use crate::catalogue::Catalogue;
 use crate::egress::EgressPool;
@@ -11,28 +11,29 @@ use types::wire::Region;
 pub struct Settings {
     /// Where callers reach this server, without a trailing slash.
     pub public_url: String,
-    /// Where callers reach what workspaces serve: another host or port than the server's own pages.
+    /// Where callers reach what workspaces serve. It differs in host or port from the server's own
+    /// pages.
     pub content_url: String,
     pub regions: Vec<Region>,
     pub catalogue: Catalogue,
-    /// Bytes of a request body; more are refused.
+    /// Largest request body in bytes; larger ones are refused.
     pub body_max: usize,
-    /// Objects of a list without pages; a longer one is refused.
+    /// Most objects in a list without pages; a longer list is refused.
     pub bare_list_max: i64,
     /// Requests per second of one key, and how many may come at once.
     pub key_rate: Rate,
-    /// The same of one workspace.
+    /// Request rate of one workspace.
     pub workspace_rate: Rate,
-    /// The same of one public trigger, of all who call it together.
+    /// Request rate of one public trigger, for all its callers together.
     pub trigger_rate: Rate,
-    /// Objects of a kind in one workspace; a kind that is not listed is not limited.
+    /// Most objects of a kind in one workspace; a kind that is not listed has no limit.
     pub quotas: BTreeMap<KindName, i64>,
-    /// Drives that one sandbox may have mounted at a time.
+    /// Most drives that one sandbox may have mounted at a time.
     pub sandbox_drives_max: usize,
     pub bill: Bill,
-    /// Change streams, and callers who wait for the end of what a trigger started.
+    /// Limits on change streams, and on callers who wait for what a trigger started to end.
     pub streams: StreamLimits,
-    /// Bodies of requests that are read as a whole, until they are answered.
+    /// Memory for request bodies that are read as a whole, held until they are answered.
     pub bodies: BodyLimits,
     /// How long a follower of the change feed waits before it looks for writes of other servers.
     pub feed_poll: Duration,
@@ -46,12 +47,12 @@ pub struct Settings {
     pub models: Models,
 }
 
-/// Addresses that egress gateways are given.
+/// The addresses that egress gateways can be given.
 #[derive(Debug, Clone)]
 pub struct Egress {
-    /// Each must lead to the machine.
+    /// The pool of addresses. Each one must be routed to the machine.
     pub pool: EgressPool,
-    /// Those of one workspace; more are refused.
+    /// Most addresses of one workspace; more are refused.
     pub workspace_max: usize,
 }
 
@@ -61,20 +62,20 @@ impl Default for Egress {
     }
 }
 
-/// What is asked of providers of models, beside the requests of callers.
+/// Limits on what the server itself asks of model providers, beyond the requests of callers.
 #[derive(Debug, Clone, Copy)]
 pub struct Models {
-    /// How long a list of a provider's models is given again, and how many lists are kept.
+    /// How long a provider's list of models is reused, and how many lists are kept.
     pub listed_for: Duration,
     pub lists_max: usize,
-    /// Lists that are asked for at the same time, and how many of them by one workspace.
+    /// Requests for such lists at the same time, in all and of one workspace.
     pub asks_max: u64,
     pub asks_workspace_max: u64,
-    /// The same of access tokens of connections.
+    /// Requests for access tokens of connections at the same time, in all and of one workspace.
     pub tokens_max: u64,
     pub tokens_workspace_max: u64,
-    /// Pause before an access token is asked for again that was not given: the first, which doubles
-    /// each time in a row, and the longest.
+    /// Pause before an access token is asked for again after a failure. It starts at `token_retry`
+    /// and doubles with each failure in a row, up to `token_retry_max`.
     pub token_retry: Duration,
     pub token_retry_max: Duration,
 }
@@ -97,16 +98,16 @@ impl Default for Models {
 /// Drives over the S3 protocol.
 #[derive(Debug, Clone, Copy)]
 pub struct S3Limits {
-    /// Requests that go on at the same time, and how many of them of one workspace.
+    /// Requests in progress at the same time, in all and of one workspace.
     pub requests_max: usize,
     pub requests_workspace_max: usize,
-    /// Bytes of one request's content.
+    /// Largest content of one request, in bytes.
     pub put_bytes_max: u64,
-    /// Uploads in parts of one drive that may be open, and for how long.
+    /// Open multipart uploads of one drive, and how long one may stay open.
     pub uploads_max: usize,
     pub upload_life: Duration,
-    /// How long the next MiB of a request's content may take to come, and the next piece of an
-    /// answer to be taken.
+    /// Longest time for the next MiB of a request's content to arrive, and for the caller to take
+    /// the next piece of an answer.
     pub stall: Duration,
 }
 
@@ -123,16 +124,17 @@ impl Default for S3Limits {
     }
 }
 
-/// Snapshots of sandboxes.
+/// Limits on snapshots of sandboxes.
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshots {
-    /// Those of one workspace that are being taken at a time; more are refused.
+    /// Snapshots of one workspace that may be in the making at a time; more are refused.
     pub pending_max: i64,
-    /// Those of all workspaces that this machine takes at a time; the others wait.
+    /// Snapshots of all workspaces that this machine takes at a time; others wait.
     pub takes_max: usize,
-    /// How often what nothing needs any more is looked for.
+    /// How often to look for snapshots that nothing needs any more.
     pub tidy_every: Duration,
-    /// A snapshot that was taken for a fork stays so long at least: by then something begins with it.
+    /// A snapshot that was taken for a fork is kept at least this long, by which time the fork has
+    /// begun with it.
     pub fork_within: Duration,
 }
 
@@ -143,30 +145,32 @@ impl Default for Snapshots {
     }
 }
 
-/// Agents, MCP servers and applications.
+/// Limits on agents, MCP servers and applications.
 #[derive(Debug, Clone)]
 pub struct Deployments {
-    /// How long the program of a replica may take until its port takes connections.
+    /// How long a replica's program may take until its port accepts connections.
     pub start_timeout: Duration,
-    /// Replicas of one deployment where its wish does not say, and at most.
+    /// Replicas of one deployment: the default where its wish does not say, and the most it may ask
+    /// for.
     pub replicas: u32,
     pub replicas_max: u32,
-    /// Requests that one replica is given at a time before another is wanted.
+    /// Requests that one replica handles at a time before another replica is wanted.
     pub concurrency: u32,
-    /// Replicas of one deployment that start at the same time.
+    /// Replicas of one deployment that may start at the same time.
     pub starting_max: u32,
-    /// Replicas of all deployments together that start at the same time.
+    /// Replicas of all deployments together that may start at the same time.
     pub launches_max: usize,
-    /// Deployments that are compared with their rows at the same time. Each waits for nothing but
-    /// the database.
+    /// Deployments that are reconciled with their rows at the same time. Each of these waits only
+    /// for the database.
     pub looks_max: usize,
-    /// A replica without requests for so long is one too many, and the last one for so long.
+    /// How long a replica may be without requests before it is retired: `extra_idle` while there
+    /// are others, `last_idle` for the last one.
     pub extra_idle: Duration,
     pub last_idle: Duration,
-    /// How long a replica that gets no new requests may take for those that it has.
+    /// How long a replica that gets no new requests may take to finish those that it has.
     pub drain_timeout: Duration,
-    /// Pause before the place of a replica is taken that ended by itself: the first, which doubles
-    /// each time in a row, and the longest.
+    /// Pause before a replica that ended by itself is replaced. It starts at `restart_pause` and
+    /// doubles with each failure in a row, up to `restart_pause_max`.
     pub restart_pause: Duration,
     pub restart_pause_max: Duration,
 }
@@ -190,14 +194,14 @@ impl Default for Deployments {
     }
 }
 
-/// What becomes of images that workspaces pushed.
+/// Upkeep of images that workspaces pushed.
 #[derive(Debug, Clone, Copy)]
 pub struct RegistryUpkeep {
-    /// How often what nothing needs is looked for.
+    /// How often to look for images that nothing needs.
     pub every: Duration,
-    /// Tags of one repository; more are refused.
+    /// Most tags of one repository; more are refused.
     pub tags_max: usize,
-    /// So many of the newest tags of a repository stay when nothing uses them; 0: all.
+    /// How many of a repository's newest tags are kept even if nothing uses them; 0 keeps all.
     pub keep_tags: usize,
 }
 
@@ -210,28 +214,28 @@ pub struct Rate {
 /// Usage, prices and budgets.
 #[derive(Debug, Clone)]
 pub struct Bill {
-    /// What a unit of each billing dimension costs in a new installation.
+    /// Price of one unit of each billing dimension in a new installation.
     pub first_prices: BTreeMap<String, String>,
-    /// How often budgets are compared with what was spent.
+    /// How often budgets are compared with spending.
     pub budget_every: Duration,
-    /// How often usage of what goes on is moved into the hours that are over, and how often those
-    /// are packed.
+    /// How often usage of running things is moved into completed hours (`roll_every`), and how
+    /// often these hours are packed into days (`pack_every`).
     pub roll_every: Duration,
     pub pack_every: Duration,
-    /// Budgets of one account.
+    /// Most budgets of one account.
     pub budgets_max: i64,
-    /// Points of all series in one answer: pages of long series have fewer groups.
+    /// Most points of all series in one answer. Pages of long series have fewer groups.
     pub points_max: usize,
 }
 
-/// Bytes that requests take in memory.
+/// Memory for request bodies, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// Of all who are known.
+    /// For all authenticated callers together.
     pub total: u64,
-    /// For one workspace, or of one person outside of them.
+    /// For one workspace, or for one person outside of any workspace.
     pub workspace: u64,
-    /// Of all who are not known. One address has a quarter of them.
+    /// For all unauthenticated callers together. One address may use a quarter of it.
     pub strangers: u64,
 }
 
@@ -241,13 +245,13 @@ impl Default for BodyLimits {
     }
 }
 
-/// How many answers that last may be open at once.
+/// How many long-lived answers (streams) may be open at once.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamLimits {
     /// In all.
     pub total: u64,
-    /// In one workspace.
+    /// For one workspace.
     pub workspace: u64,
-    /// With the same credentials, or of callers of the same public trigger.
+    /// With the same credentials, or by the callers of one public trigger.
     pub holder: u64,
 }
