@@ -1,4 +1,4 @@
-//! On whose behalf the rules work, and in which workspace.
+//! The caller on whose behalf rules run, and the workspace they run in.
 
 use crate::control::Control;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use store::Tx;
 use store::resources::{self, Stored};
 use types::{Kind, KindName, Problems, World};
 
-/// What rules need beside the transaction.
+/// What rules need besides the transaction.
 #[derive(Clone)]
 pub struct Context {
     pub control: Control,
@@ -21,12 +21,13 @@ impl Context {
         &self.control.world
     }
 
-    /// The name that goes into `createdBy`.
+    /// The name recorded in `createdBy` and `updatedBy`.
     pub fn actor(&self) -> &str {
         &self.member.who.name
     }
 
-    /// The same caller in another workspace of the account: for what one workspace gives another.
+    /// The same caller in another workspace of the account, for when one workspace gives something
+    /// to another.
     pub fn in_workspace(&self, workspace: &Workspace) -> Self {
         let member = Member {
             workspace: workspace.id.clone(),
@@ -36,7 +37,8 @@ impl Context {
         Self { control: self.control.clone(), member }
     }
 
-    /// Where an object runs that names a region, or none. Published clients write `auto` for any.
+    /// Returns the region of an object whose wish names `wished`: that region, or the first one of
+    /// this installation if it names none. Published clients write `auto` for "any".
     pub fn region(&self, wished: Option<&str>) -> String {
         let named = wished.filter(|name| !matches!(*name, "" | "auto"));
         named
@@ -45,14 +47,15 @@ impl Context {
             .unwrap_or_default()
     }
 
-    /// Says in a wish where the object is, if it is in one place and the caller left that to us.
+    /// Fills in the region of a wish if its kind has one and the caller left the choice to us.
     pub(crate) fn fill_region<K: Kind>(&self, wish: &mut K) {
         if let Some(wished) = wish.region_mut() {
             *wished = Some(self.region(wished.as_deref())).filter(|region| !region.is_empty());
         }
     }
 
-    /// A region that is named must be one of ours; published clients write `auto` for any.
+    /// Checks that a named region is one of this installation's. Published clients write `auto` for
+    /// "any".
     pub(crate) fn require_region(&self, region: Option<&str>, field: &str) -> Result<(), Error> {
         let regions = &self.control.settings.regions;
         let names: Vec<&str> = regions.iter().filter_map(|region| region.name.as_deref()).collect();
@@ -68,7 +71,7 @@ impl Context {
         }
     }
 
-    /// The row of another object of the workspace, if it exists.
+    /// Finds the row of another object in the workspace.
     pub fn find(
         &self,
         tx: &mut Tx<'_>,
@@ -80,7 +83,8 @@ impl Context {
     }
 }
 
-/// A caller as an admin of a workspace: whoever has just made it, or the server itself.
+/// Returns a caller as an admin of a workspace: the person who has just created it, or the server
+/// itself.
 pub fn as_admin(who: &Arc<Identity>, workspace: &Workspace) -> Member {
     Member {
         who: Arc::clone(who),

@@ -1,4 +1,4 @@
-//! The handle of the control plane: what its rules, its background work and the API share.
+//! The handle of the control plane: what rules, background work and the API share.
 
 use crate::builds;
 use crate::cursor::CursorKey;
@@ -31,7 +31,7 @@ pub struct Inner {
     pub(crate) identities: IdentityKey,
     pub dns: Arc<dyn Lookup>,
     pub queue: Queue,
-    /// What tasks print.
+    /// The output of tasks.
     pub(crate) logs: jobs::logs::Logs,
     pub(crate) machine: Option<Arc<dyn Machine>>,
     pub(crate) edge: Option<Arc<dyn Edge>>,
@@ -50,12 +50,13 @@ impl std::ops::Deref for Control {
 }
 
 impl Inner {
-    /// The machine that this server runs instances on. Without one it leaves workloads to others.
+    /// The machine that this server runs instances on. Without one, workloads are left to other
+    /// servers.
     pub fn machine(&self) -> Option<&Arc<dyn Machine>> {
         self.machine.as_ref()
     }
 
-    /// What the edge of this server knows of the requests to a workload.
+    /// Statistics of the requests to a workload, as far as this server's edge knows them.
     pub fn requests_of(
         &self,
         workload: &ResourceId,
@@ -64,7 +65,7 @@ impl Inner {
         self.edge.as_ref()?.requests_of(workload, window)
     }
 
-    /// Tells the edge of a route, if this server has one.
+    /// Tells the edge about a changed route, if this server has an edge.
     pub(crate) fn publish(&self, change: RouteChange) {
         if let Some(edge) = &self.edge {
             edge.publish(change);

@@ -1,8 +1,8 @@
-//! The control plane: the engine of all kinds of resources, their rules, the workloads that follow
-//! from them, executions and billing. It knows neither HTTP nor statuses.
+//! The control plane: the generic engine for resources, the rules of each kind of resource, the
+//! workloads that run for them, executions and billing. It knows neither HTTP nor status codes.
 //!
-//! [`engine`] does for every kind what all kinds have in common; a module under [`kinds`] holds what
-//! only one noun does. [`workloads`] turns rows into instances.
+//! [`engine`] does what all kinds have in common; each module under [`kinds`] holds the rules of
+//! one kind. [`workloads`] turns rows into running instances.
 
 mod addresses;
 pub mod archives;

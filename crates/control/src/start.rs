@@ -1,4 +1,4 @@
-//! Preparing the control plane, and the work that it does in the background.
+//! Builds the control plane and starts its background work.
 
 use crate::context::{Context, as_admin};
 use crate::control::{Control, Inner};
@@ -20,25 +20,26 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::World;
 
-/// What [`Control`] is made of.
+/// The parts that [`Control`] is built from.
 pub struct Parts {
     pub store: Store,
     pub auth: Auth,
     pub world: World,
     pub settings: Settings,
-    /// Runs instances. A server without a machine leaves workloads to others.
+    /// Runs instances. A server without a machine leaves workloads to other servers.
     pub machine: Option<Arc<dyn Machine>>,
     /// Routes requests to instances.
     pub edge: Option<Arc<dyn Edge>>,
-    /// Makes images on the machine of this server.
+    /// Builds images on this server's machine.
     pub builder: Option<Arc<dyn Builder>>,
-    /// What tasks print.
+    /// The output of tasks.
     pub logs: jobs::logs::Logs,
     pub dns: Arc<dyn Lookup>,
 }
 
 impl Control {
-    /// Loads the keys that servers of one database share, and makes what each workspace must have.
+    /// Loads the keys that all servers of one database share, and creates what every workspace must
+    /// have.
     pub async fn new(parts: Parts) -> Result<Self, store::Error> {
         let Parts { store, auth, world, settings, machine, edge, builder, logs, dns } = parts;
         let (cursors, drive_key) = (CursorKey::load(&store).await?, DriveKey::load(&store).await?);
@@ -70,12 +71,13 @@ impl Control {
         Ok(control)
     }
 
-    /// Forgets executions that ended longer ago than they are kept. Says how many rows that were.
+    /// Deletes executions that ended longer ago than the retention period. Returns the number of
+    /// rows.
     pub async fn forget_executions(&self) -> Result<u64, store::Error> {
         self.queue.tidy(&self.store).await
     }
 
-    /// Makes what every workspace has, where a crash or an older release left it out.
+    /// Creates what every workspace must have where a crash or an older release left it out.
     async fn seed(&self) -> Result<(), store::Error> {
         let control = self.clone();
         let work = move |tx: &mut Tx<'_>| {
@@ -93,9 +95,9 @@ impl Control {
     }
 }
 
-/// The background work of a server, until `ending`: workloads follow their rows, images are built,
-/// budgets are watched.
-/// The handle ends when what was in progress has ended.
+/// Starts the background work of a server, which runs until `ending`: workloads follow their rows,
+/// images are built, budgets are watched. The handle completes once workloads and builds in
+/// progress have ended.
 pub fn start(control: &Control, ending: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(billing::run(control.clone(), ending.clone()));
     tokio::spawn(repositories::run(control.clone(), ending.clone()));

@@ -1,4 +1,4 @@
-//! What is not there, beside resources.
+//! Things other than resources that do not exist.
 
 use types::KindName;
 

@@ -1,4 +1,4 @@
-//! What stands in the way of a write that is fine by itself.
+//! Conflicts of a valid write with what exists.
 
 use types::KindName;
 
@@ -56,7 +56,7 @@ pub enum Conflict {
     SandboxState { status: &'static str, wants: &'static str },
     #[error("the domain was registered anew meanwhile; verify it again")]
     DomainRegisteredAnew,
-    /// Does not say whose it is.
+    /// Deliberately does not say whose domain it is.
     #[error(
         "`{name}` is verified for another workspace; have it shared or deleted there, or register a name below it"
     )]

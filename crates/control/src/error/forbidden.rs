@@ -1,4 +1,4 @@
-//! What a caller may not do, whatever its rights.
+//! What a caller may not do, whatever rights it has.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {

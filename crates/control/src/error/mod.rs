@@ -1,4 +1,4 @@
-//! Why the control plane refuses, one variant per decision.
+//! Why the control plane refuses a request: one variant for each decision.
 
 mod absent;
 mod conflict;
@@ -25,7 +25,7 @@ pub enum Error {
     Unfit(#[from] Unfit),
     #[error("{0}")]
     Denied(Denied),
-    /// What accounts, members, keys and invitations refuse.
+    /// Refusals that concern accounts, members, keys and invitations.
     #[error(transparent)]
     Identity(auth::Error),
     #[error("there is no {kind} `{name}` in this workspace")]
@@ -50,7 +50,7 @@ pub enum Error {
     UploadOver,
     #[error("the upload has more than the {limit} bytes that are accepted")]
     UploadTooLarge { limit: u64 },
-    /// It was used up without success.
+    /// The address was used up without success.
     #[error("{why}; apply the resource again with `upload=true` to get a new address")]
     UploadFailed { why: String },
     #[error(
@@ -65,7 +65,7 @@ pub enum Error {
     TooMany { retry_after_s: u64 },
     #[error("{0}; end some first, or try again later")]
     Crowded(#[from] admission::Refused),
-    /// Why the queue takes no execution.
+    /// The queue does not take the execution.
     #[error("{}", not_queued(.0))]
     NotQueued(jobs::StartError),
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub enum Error {
     OverShare(String),
     #[error("the sandbox could not be started: {0}")]
     Launch(String),
-    /// What the machine says; the rules are stored already.
+    /// The text is the machine's; the rules are stored already.
     #[error(
         "the rules of the network are stored, but not in effect yet: {0}; that is tried again until it works"
     )]
@@ -91,7 +91,7 @@ pub enum Error {
     Store(store::Error),
 }
 
-/// What the queue says, and what to do about it.
+/// Formats the queue's refusal, and what to do about it.
 fn not_queued(error: &jobs::StartError) -> String {
     use jobs::StartError as Queue;
     match error {

@@ -1,8 +1,8 @@
-//! What goes wrong at the provider of a connection, and whose fault it is.
+//! Failures in reaching the provider of a connection, and whose fault they are.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderFault {
-    /// The connection's: nobody was asked.
+    /// The fault is the connection's, so no provider was asked.
     #[error("the connection `{name}`{}{why}", spaced(.why))]
     Connection { name: String, why: String },
     #[error("the provider of the connection `{name}` cannot be reached: {why}")]

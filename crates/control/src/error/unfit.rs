@@ -1,4 +1,4 @@
-//! What a caller asked for and cannot have: it has to ask for something else.
+//! Requests that cannot be fulfilled as they are: the caller has to ask for something else.
 
 use types::{ApiVersion, KindName};
 
@@ -94,7 +94,7 @@ pub enum Unfit {
     LongList { limit: i64, version: ApiVersion },
 }
 
-/// Why a cursor leads nowhere.
+/// Why a cursor is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadCursor {
     #[error(
@@ -103,7 +103,7 @@ pub enum BadCursor {
     Foreign,
     #[error("`cursor` is older than 24 hours; start again without it")]
     Expired,
-    /// It was signed by us, so only another release can have written another form.
+    /// The cursor bears our signature, so only another release can have written this form.
     #[error("`cursor` is not of this release; start again")]
     OtherRelease,
 }
