@@ -1,4 +1,4 @@
-//! Deploys a wish once more, because something that it names is another one now.
+//! Deploys a wish once more because something that it names has changed.
 
 use super::held::Held;
 use super::managed::{Draft, Managed};
@@ -10,8 +10,8 @@ use store::Tx;
 use types::Kind;
 use types::parts::{Deploy, Deployment};
 
-/// Makes a revision of the wish as it is, if the object runs what `concerns` it. The revision serves
-/// once it is ready, as after any change.
+/// Makes a new revision of an unchanged wish, if the object is deployed and `concerns` says that
+/// the change affects it. The revision serves once it is ready, as after any change.
 pub(crate) fn deploy_anew<K>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -32,8 +32,8 @@ where
     write_over(context, tx, held, (wish, state), revision).map(drop)
 }
 
-/// Adds a revision. As a `canary` it takes that percent of the requests beside what serves; else it
-/// serves once it is ready.
+/// Adds a revision. With `canary` it takes that percentage of the requests beside the revision that
+/// serves; without, it serves once it is ready.
 pub(crate) fn add_revision<K>(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,4 +1,4 @@
-//! An object as the store has it, with its parts typed.
+//! A stored object with its wish and state parsed.
 
 use super::corrupt::corrupt;
 use super::managed::Managed;
@@ -9,7 +9,7 @@ use store::Tx;
 use store::resources::{self, Stored};
 use types::{Kind, Stamp};
 
-/// A stored object. Secrets in `wish` are sealed.
+/// A stored object. The secrets in `wish` are sealed.
 #[derive(Clone)]
 pub struct Held<K: Kind> {
     pub row: Stored,
@@ -45,18 +45,18 @@ impl<K: Managed> Held<K> {
         Self::find(context, tx, parents, name)?.ok_or_else(|| absent::<K>(name))
     }
 
-    /// The object around one with these parents.
+    /// Gets the parent object to which these `parents` lead.
     pub fn get_around(
         context: &Context,
         tx: &mut Tx<'_>,
         parents: &[String],
     ) -> Result<Self, Error> {
-        // The table gives a kind with parents a path that names them.
+        // The API's table gives every kind with parents a path that names them.
         let (name, above) = parents.split_last().ok_or_else(|| absent::<K>(""))?;
         Self::get(context, tx, above, name)
     }
 
-    /// As [`Held::get`], and nobody else changes it before this transaction ends.
+    /// Like [`Held::get`], and locks the row until this transaction ends.
     pub fn lock(
         context: &Context,
         tx: &mut Tx<'_>,
@@ -68,7 +68,7 @@ impl<K: Managed> Held<K> {
         Self::read(row.ok_or_else(|| absent::<K>(name))?)
     }
 
-    /// What the read-only metadata shows.
+    /// Returns the values of the read-only metadata.
     pub fn stamp(&self, context: &Context) -> Stamp {
         Stamp {
             workspace: context.member.workspace_name.clone(),

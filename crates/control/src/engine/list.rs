@@ -1,4 +1,4 @@
-//! Lists: pages with cursors where the version knows them, bare arrays elsewhere.
+//! Lists: pages with cursors in API versions that have them, otherwise bare arrays.
 
 use super::held::Held;
 use super::managed::{Managed, Paging};
@@ -17,7 +17,7 @@ use types::{ApiVersion, KindName};
 
 pub use types::parts::Page;
 
-/// A list as its version shows it.
+/// A list in the form of the requested API version.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Listing<K> {
@@ -39,7 +39,7 @@ pub fn list<K: Managed>(
             page(context, tx, parents, asked, size).map(Listing::Page)
         }
         Paging::Pages(size) => {
-            // A bad size is refused here too, though versions without pages do not use it.
+            // A bad page size is refused here too, although versions without pages do not use it.
             asked.size(size)?;
             bare(context, tx, parents, asked).map(Listing::Bare)
         }
@@ -47,7 +47,7 @@ pub fn list<K: Managed>(
     }
 }
 
-/// Every object of a kind, up to the limit of bare lists.
+/// Lists all objects of a kind under these parents, up to the limit of bare lists.
 pub fn list_all<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -57,7 +57,7 @@ pub fn list_all<K: Managed>(
     bare(context, tx, parents, &ListQuery::default())
 }
 
-/// Every object of a kind in the workspace, whatever is around it, up to the limit of bare lists.
+/// Lists all objects of a kind in the workspace under any parent, up to the limit of bare lists.
 pub fn everywhere<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
     let query = Query {
         workspace: &context.member.workspace,
@@ -96,7 +96,7 @@ fn require_parent<K: Managed>(
 struct Selection {
     parent: String,
     statuses: Vec<Status>,
-    /// The statuses asked for exist on nothing.
+    /// No object can have one of the statuses asked for, so the list is empty.
     impossible: bool,
     hidden: Vec<Status>,
     external_id: Option<String>,
@@ -202,7 +202,7 @@ fn page<K: Managed>(
     Ok(Page { data, meta })
 }
 
-/// The list and its filters, as a cursor is bound to them.
+/// The name of a list with its filters, to which cursors are bound.
 fn list_name<K: Managed>(context: &Context, selection: &Selection, asked: &ListQuery) -> String {
     format!(
         "{}/{}/{}?{:?}&{:?}&{:?}&{:?}&{:?}",

@@ -12,13 +12,13 @@ use types::parts::Lifecycle;
 /// How a kind is listed.
 #[derive(Debug, Clone, Copy)]
 pub enum Paging {
-    /// In pages, from the version on that knows them.
+    /// In pages, from the API version on that has them.
     Pages(PageSize),
-    /// As a bare array, always.
+    /// As a bare array in every version.
     Bare,
 }
 
-/// A write in progress: what a kind may look at and change before it is stored.
+/// A write in progress: what a kind may check and change before it is stored.
 pub struct Draft<'d, K: Kind> {
     pub wish: &'d mut K,
     pub state: &'d mut K::State,
@@ -27,33 +27,33 @@ pub struct Draft<'d, K: Kind> {
     pub parents: &'d [String],
 }
 
-/// Who gets the secrets of an object to read.
+/// Who can read the secrets of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShowsSecrets {
-    /// Whoever may read the object.
+    /// Everybody who may read the object.
     ToAll,
     /// Admins who ask for them.
     ToAdmins,
     Never,
 }
 
-/// What a kind adds to the engine's verbs.
+/// The hooks through which a kind adds to the engine's operations.
 pub trait Managed: Kind {
     const PAGING: Paging = Paging::Pages(PAGE);
     const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::ToAdmins;
 
-    /// Where an object is reached, for the kinds that are.
+    /// The URL of an object, for kinds that have one.
     fn url(_context: &Context, _held: &Held<Self>) -> Option<String> {
         None
     }
 
-    /// Where a build of it stands, for the kinds that are built.
+    /// The lifecycle within the state, for kinds that are built.
     fn lifecycle(_state: &mut Self::State) -> Option<&mut Lifecycle> {
         None
     }
 
-    /// The name of a new object's row: another than the object's for kinds of which several may
-    /// have one name.
+    /// The name of a new object's row. It differs from the object's name for kinds that allow
+    /// several objects of one name.
     fn row_name(
         _context: &Context,
         _tx: &mut Tx<'_>,
@@ -68,8 +68,8 @@ pub trait Managed: Kind {
         Ok(())
     }
 
-    /// Checks and takes what the store must say about a write: names that must be free, volumes to
-    /// attach.
+    /// Does the part of a write that needs the store: checks that names are free, attaches volumes
+    /// and the like.
     fn prepare(
         _context: &Context,
         _tx: &mut Tx<'_>,
@@ -78,7 +78,7 @@ pub trait Managed: Kind {
         Ok(())
     }
 
-    /// Keeps what other tables hold of an object in step with its wish, as it is stored in the end.
+    /// Keeps other tables in step with the wish of an object, as it is finally stored.
     fn follow(_context: &Context, _tx: &mut Tx<'_>, _wish: &Self) -> Result<(), Error> {
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! What is done for every kind of resource: make, read, replace, remove, list, and keep revisions.
+//! The operations that all kinds of resources share: create, get, replace, remove, list, and keep
+//! revisions.
 //!
-//! A kind takes part by implementing [`Managed`]; a kind that needs nothing more than its
-//! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction, so
-//! an object is never half made.
+//! A kind takes part by implementing [`Managed`]; a kind that needs nothing beyond its
+//! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction,
+//! so an object is never half made.
 
 mod anew;
 mod corrupt;

@@ -1,5 +1,5 @@
-//! Wishes that wait for an image. What was asked for before stays in effect until then, and a wish
-//! that is written meanwhile takes the place of the one that waits.
+//! Wishes that wait for an image to be built. Until then the earlier wish stays in effect. A wish
+//! written meanwhile takes the place of the waiting one.
 
 use super::held::Held;
 use super::managed::{Draft, Managed};
@@ -18,14 +18,14 @@ use types::Kind;
 use types::ids::ResourceId;
 use types::parts::{Needs, Status};
 
-/// A wish that is checked and waits for its image.
+/// A checked wish that waits for its image.
 pub(crate) struct Pending<K: Kind> {
-    /// The object as it is.
+    /// The object as it is now.
     pub held: Held<K>,
-    /// As text, with its secrets sealed.
+    /// The wish as text, with its secrets sealed.
     pub wish: String,
     pub seal_key: Option<String>,
-    /// The wish with its secrets sealed, and those that its answer shows.
+    /// The wish with its secrets sealed, and which of them its answer shows.
     sealed: K,
     secrets: Secrets,
 }
@@ -37,14 +37,14 @@ impl<K: Managed> Pending<K> {
         Ok(Self { held, wish: json::text(&wish), seal_key, sealed: wish, secrets })
     }
 
-    /// What is answered: the wish as it will be, with the state of the object.
+    /// Returns the answer: the wish as it will be, with the present state of the object.
     pub(crate) fn present(&self, context: &Context, tx: &mut Tx<'_>) -> Result<K, Error> {
         let shown = Held { wish: self.sealed.clone(), ..self.held.clone() };
         present(context, tx, &shown, &self.secrets)
     }
 }
 
-/// Makes an object of which nothing runs before there is an image: it has no revision yet, and takes
+/// Creates an object that runs nothing until its image is built. It has no revision yet, and takes
 /// nothing that others may want.
 pub(crate) fn create_unbuilt<K: Managed>(
     context: &Context,
@@ -72,8 +72,8 @@ pub(crate) fn create_unbuilt<K: Managed>(
     Pending::new(context, held, wish, made)
 }
 
-/// Checks a wish that is to replace the one of an object once its image is there. Masked secrets are
-/// kept as in a replacement.
+/// Checks a wish that will replace an object's current one once its image is there. Masked secrets
+/// keep their value, as in a replacement.
 pub(crate) fn pend<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -93,9 +93,9 @@ fn require_region<K: Kind>(context: &Context, wish: &mut K) -> Result<(), Error>
     context.require_region(region.as_deref(), "spec.region")
 }
 
-/// Puts a wish into effect whose image is there: `set` names the image in it. Each build is a
-/// revision of its own, also one whose image is the same; a kind without revisions goes on with what
-/// runs then.
+/// Puts a wish into effect whose image has been built; `set` writes the image's name into it. Each
+/// build becomes a revision of its own, even if its image is the same as before. In that case a
+/// kind without revisions keeps running what it runs.
 pub(crate) fn apply_built<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -127,12 +127,12 @@ pub(crate) fn apply_built<K: Managed>(
     write_over(context, tx, held, (wish, state), revision).map(drop)
 }
 
-/// Whether nothing of an object was ever deployed.
+/// Checks whether an object has never been deployed.
 fn is_unbuilt<K: Managed>(held: &Held<K>) -> bool {
     K::lifecycle(&mut held.state.clone()).is_some_and(|lifecycle| lifecycle.is_unbuilt())
 }
 
-/// The state of an object that gets its image.
+/// Returns the state of an object that gets its image.
 fn next_state<K: Managed>(context: &Context, held: &Held<K>, (wish, old): (&K, &K)) -> K::State {
     let now = context.world().now();
     let before = K::lifecycle(&mut held.state.clone()).map(|lifecycle| lifecycle.clone());
@@ -148,8 +148,9 @@ fn next_state<K: Managed>(context: &Context, held: &Held<K>, (wish, old): (&K, &
     state
 }
 
-/// What a write means for a build that waits: another spec takes its place, while other metadata
-/// becomes part of what it will apply. `state` is what follows from the write otherwise.
+/// Decides what a write means for a build that waits: another spec cancels the build, while other
+/// metadata is carried over into the wish that the build will apply. `state` is what follows from
+/// the write otherwise.
 pub(super) fn supersede<K: Managed>(
     tx: &mut Tx<'_>,
     context: &Context,
@@ -161,7 +162,7 @@ pub(super) fn supersede<K: Managed>(
     let (Some(before), Some(lifecycle)) = (before, K::lifecycle(state)) else { return Ok(()) };
     let (new, old) = (json::value(wish), json::value(old));
     if new.get("spec") != old.get("spec") {
-        // The state may have lost its build already, by being deployed anew.
+        // The state may have lost its build already, if it was deployed anew.
         if lifecycle.building.is_some() {
             let message = "the spec was changed: what was uploaded before is not built";
             lifecycle.stay(message, context.world().now());
@@ -184,7 +185,7 @@ fn carry_metadata(tx: &mut Tx<'_>, id: &ResourceId, metadata: &Value) -> Result<
     Ok(builds::put_wish(tx, &build.id, &json::text(&wish), build.seal_key.as_deref())?)
 }
 
-/// Notes that somebody has seen an object being built: it need not be shown for longer.
+/// Notes that a caller has seen the object as building, so it need not be shown as such for longer.
 pub(super) fn note_seen<K: Managed>(context: &Context, held: &mut Held<K>) {
     if let Some(lifecycle) = K::lifecycle(&mut held.state)
         && lifecycle.shown_status() == Some(Status::Building)

@@ -1,4 +1,4 @@
-//! Make, read, replace, remove: once for all kinds.
+//! The operations create, get, replace and remove, for all kinds.
 
 use super::held::Held;
 use super::list::everywhere;
@@ -15,13 +15,13 @@ use types::ids::ResourceId;
 use types::kinds::EgressGateway;
 use types::{Kind, KindName, Problems, Reference};
 
-/// An object as it is answered, and the version that it has.
+/// An object as it appears in an answer, and its version.
 pub struct Shown<K> {
     pub object: K,
     pub version: i64,
 }
 
-/// The wire form of a stored object.
+/// Returns the wire form of a stored object.
 pub fn present<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -39,14 +39,14 @@ pub fn present<K: Managed>(
         &context.control.store.keyring().read(),
         &seal_context(&held.row.id),
     )?;
-    // Rows of releases before regions were filled in have none.
+    // Rows of releases that did not fill in regions have none.
     context.fill_region(&mut shown);
     shown.show(&held.stamp(context), &held.state, context.world().now());
     shown.adorn(context, tx)?;
     Ok(shown)
 }
 
-/// The wish of a stored object with its secrets open, for whoever acts on it.
+/// Returns the wish of a stored object with its secrets opened, for code that acts on it.
 pub fn opened<K: Managed>(context: &Context, held: &Held<K>) -> Result<K, Error> {
     let mut wish = held.wish.clone();
     secrets::open(&mut wish, &context.control.store.keyring().read(), &seal_context(&held.row.id))?;
@@ -65,7 +65,7 @@ pub fn get<K: Managed>(
     Ok(Shown { object: present(context, tx, &held, secrets)?, version: held.row.version })
 }
 
-/// Makes an object, or says that the name is taken.
+/// Creates an object, unless its name is taken.
 pub fn create<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -77,11 +77,11 @@ pub fn create<K: Managed>(
     create_checked(context, tx, parents, Checked::new(context, wish)?, id, |_| {})
 }
 
-/// The wish for a new object, completed and checked.
+/// A wish for a new object, completed and checked.
 #[derive(Clone)]
 pub struct Checked<K> {
     pub(super) wish: K,
-    /// The secrets that came with it.
+    /// The secrets that the caller sent in it.
     pub(super) sent: BTreeMap<String, String>,
 }
 
@@ -102,8 +102,8 @@ impl<K: Managed> Checked<K> {
     }
 }
 
-/// Makes an object under an id that was made before; the object around it is there. `done` adds to
-/// the state what was done already.
+/// Creates an object under an id that was made before. The caller has checked that its parent
+/// exists. `done` adds to the state what has been done already.
 pub fn create_checked<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -143,7 +143,7 @@ pub fn create_checked<K: Managed>(
     present(context, tx, &held, &made)
 }
 
-/// The columns that are the same for a new object of any kind.
+/// Returns a new row with the columns that are the same for all kinds.
 pub(super) fn new_row(
     context: &Context,
     id: ResourceId,
@@ -172,17 +172,17 @@ pub(super) fn new_row(
     }
 }
 
-/// A replacement on its way: both wishes with their secrets open.
+/// A replacement in progress, with the secrets of both wishes opened.
 pub(super) struct Replacement<K> {
     pub(super) wish: K,
     pub(super) old: K,
-    /// The secrets that came with the wish, and those that are stored.
+    /// The secrets that came with the new wish, and those that are stored.
     pub(super) sent: BTreeMap<String, String>,
     pub(super) stored: BTreeMap<String, String>,
 }
 
 impl<K: Managed> Replacement<K> {
-    /// Completes and checks a wish against what it replaces.
+    /// Completes a wish and checks it against the one that it replaces.
     pub(super) fn new(
         context: &Context,
         held: &Held<K>,
@@ -208,8 +208,8 @@ impl<K: Managed> Replacement<K> {
     }
 }
 
-/// Replaces the wish of an object. Read-only members are ignored, masked secrets kept, absent
-/// members cleared.
+/// Replaces the wish of an object. Read-only members are ignored, masked secrets keep their value,
+/// and absent members are cleared.
 pub fn replace<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -238,7 +238,7 @@ pub fn replace<K: Managed>(
     Ok(Shown { object: present(context, tx, &held, &made)?, version: held.row.version })
 }
 
-/// Stores another wish and state of an object, and the revision that they begin.
+/// Stores a new wish and state of an object, and the revision that begins with them, if any.
 pub(super) fn write_over<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -258,7 +258,7 @@ pub(super) fn write_over<K: Managed>(
     Ok(held)
 }
 
-/// Takes back a change of a wish that could not be carried out.
+/// Takes back a change that could not be carried out.
 pub(crate) fn put_back<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -269,7 +269,7 @@ pub(crate) fn put_back<K: Managed>(
     write_over(context, tx, held, (wish, state), None)
 }
 
-/// Stores another wish of an object that means the same: nothing is deployed anew, and no revision begins.
+/// Stores a rewritten wish with the same meaning: nothing is deployed anew, and no revision begins.
 pub(crate) fn rewrite<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -297,7 +297,7 @@ pub fn require_version<K: Managed>(
     }
 }
 
-/// Changes only what the server knows of an object.
+/// Changes only the state of an object, that is, what the server alone knows of it.
 pub fn change_state<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -313,7 +313,7 @@ pub fn change_state<K: Managed>(
     Ok(held)
 }
 
-/// Removes an object with everything below it, and answers what it was.
+/// Removes an object with everything below it, and returns it as it last was.
 pub fn remove<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -327,7 +327,7 @@ pub fn remove<K: Managed>(
     Ok(last)
 }
 
-/// Fills the columns of the row from the typed parts, with secrets sealed.
+/// Fills the columns of the row from the typed parts, and seals the secrets.
 pub(super) fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Result<(), Error> {
     held.row.seal_key = secrets::seal(
         &mut held.wish,
@@ -342,7 +342,7 @@ pub(super) fn write_row<K: Managed>(context: &Context, held: &mut Held<K>) -> Re
     Ok(())
 }
 
-/// What the text filter of lists looks at.
+/// Returns the text that the text filter of lists searches.
 fn search_text<K: Kind>(wish: &K) -> String {
     let mut text = wish.name().to_lowercase();
     for part in wish.display_name().into_iter().chain(wish.external_id()) {
@@ -355,7 +355,8 @@ fn search_text<K: Kind>(wish: &K) -> String {
     text
 }
 
-/// Secrets that neither the caller sent nor the store had.
+/// Returns the names of the secrets that the server made: the caller did not send them, nor were
+/// they stored.
 pub(super) fn made_by_server<K: Kind>(
     wish: &K,
     sent: &BTreeMap<String, String>,
@@ -372,7 +373,7 @@ pub(super) fn exists<K: Kind>(wish: &K) -> Error {
     Error::Exists { kind: K::NAME, name: wish.name().to_owned() }
 }
 
-/// The object around a new one must be there.
+/// Checks that the parent of a new object exists, and locks it.
 fn require_parent<K: Kind>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -387,7 +388,8 @@ fn require_parent<K: Kind>(
     }
 }
 
-/// Objects that a wish newly refers to must exist. Earlier ones may have been deleted since.
+/// Checks that objects which a wish newly refers to exist. Older references may have lost theirs
+/// since.
 pub(super) fn require_references(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -409,7 +411,7 @@ pub(super) fn require_references(
     Ok(problems.into_result()?)
 }
 
-/// Refuses a new wish that refers to what does not exist.
+/// Refuses a new wish that refers to objects which do not exist.
 pub(crate) fn require_referred<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -418,7 +420,7 @@ pub(crate) fn require_referred<K: Managed>(
     require_references(context, tx, &wish.references(), &[])
 }
 
-/// Whether what is named exists. Gateways are named without the VPC around them.
+/// Checks whether the referenced object exists. Gateways are referred to without their VPC.
 fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<bool, Error> {
     if reference.kind == KindName::EgressGateway {
         let gateways = everywhere::<EgressGateway>(context, tx)?;
