@@ -1,4 +1,4 @@
-//! Rows that hold what no rule lets in.
+//! Errors about rows whose contents no rule would have let in.
 
 use crate::error::Error;
 use types::ids::ResourceId;
@@ -7,7 +7,7 @@ pub(crate) fn corrupt(id: &ResourceId, why: impl Into<String>) -> Error {
     Error::Store(store::Error::Corrupt { table: "resources", id: id.to_string(), why: why.into() })
 }
 
-/// A size or a time of a wish.
+/// Converts a size or a time of a stored wish.
 pub(crate) fn whole(id: &ResourceId, number: i64) -> Result<u32, Error> {
     u32::try_from(number).map_err(|_| corrupt(id, format!("{number} is no size and no time")))
 }

@@ -12,16 +12,16 @@ use types::ids::ResourceId;
 use types::parts::{Deploy, RevisionConfiguration, RevisionMetadata, Status};
 use types::{Kind, World};
 
-/// How many are kept of one object.
+/// How many revisions are kept of one object.
 const KEPT_MAX: i64 = 5;
-/// Those, and the two that may serve although they are older.
+/// The kept revisions, plus two that may serve although they are older.
 const LISTED_MAX: i64 = KEPT_MAX + 2;
 
 fn new_id(world: &World) -> String {
     world.random_text(12)
 }
 
-/// The wish without the part that says which revisions serve: what a revision is about.
+/// Returns the content of a revision: the wish without the part that says which revisions serve.
 fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
     let mut wish = wish.clone();
     if let Some(configuration) = wish.revision_mut() {
@@ -32,8 +32,8 @@ fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
     value
 }
 
-/// Takes empty lists out. Clients that send back what they have read write one for each that was not
-/// there, and mean no change.
+/// Removes empty lists. Clients that send back what they have read write an empty list for each
+/// absent one, and mean no change.
 fn drop_empty(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Object(members) => {
@@ -49,7 +49,7 @@ fn configuration<K: Kind>(wish: &mut K) -> RevisionConfiguration {
     wish.revision_mut().map(|configuration| configuration.clone()).unwrap_or_default()
 }
 
-/// Makes the first revision active and names it.
+/// Names the first revision and makes it active.
 pub(super) fn first<K: Kind>(context: &Context, wish: &mut K) -> Option<String> {
     if !K::HAS_REVISIONS {
         return None;
@@ -59,7 +59,7 @@ pub(super) fn first<K: Kind>(context: &Context, wish: &mut K) -> Option<String> 
     Some(id)
 }
 
-/// What a replacement means for the revisions.
+/// Decides what a replacement means for the revisions.
 pub(super) fn decide<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
@@ -74,7 +74,8 @@ pub(super) fn decide<K: Kind>(
     Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), changed))
 }
 
-/// What a wish means that was built anew, even if the image is the same.
+/// Decides what a newly built wish means for the revisions, even if its image is the same as
+/// before.
 pub(super) fn anew<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
@@ -88,7 +89,7 @@ pub(super) fn anew<K: Kind>(
     Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), true))
 }
 
-/// Carries the decision out on the wish; the name of the new revision, if there is one.
+/// Applies the decision to the wish. Returns the name of the new revision, if there is one.
 pub(super) fn apply<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -147,7 +148,7 @@ fn unknown(member: &str, id: &str) -> Error {
     Error::Invalid(problems)
 }
 
-/// The kept revisions with their wishes, newest first, secrets masked.
+/// Returns the kept revisions with their wishes, newest first, with secrets masked.
 pub fn earlier<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<(Revision, K)>, Error> {
     let wish = |revision: Revision| {
         let mut wish: K = parse(&revision)?;
@@ -167,7 +168,8 @@ fn parse<K: Kind>(revision: &Revision) -> Result<K, Error> {
     })
 }
 
-/// The wish of one revision of a stored object, secrets open. `None` when it is not kept any more.
+/// Returns the wish of one revision with its secrets opened, or `None` if the revision is no longer
+/// kept.
 pub(crate) fn wish_of<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -178,7 +180,7 @@ pub(crate) fn wish_of<K: Managed>(
     kept.map(|kept| restored(context, id, &kept)).transpose()
 }
 
-/// The wish of an earlier revision, secrets open.
+/// Returns the wish of an earlier revision with its secrets opened.
 fn restored<K: Managed>(
     context: &Context,
     id: &ResourceId,
@@ -189,7 +191,7 @@ fn restored<K: Managed>(
     Ok(wish)
 }
 
-/// Keeps what was just written as a revision, and forgets the oldest.
+/// Keeps what was just written as a revision, and deletes the oldest ones.
 pub(super) fn keep<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -208,13 +210,13 @@ pub(super) fn keep<K: Managed>(
         activated_at: active.then_some(held.row.updated_at),
     };
     kept::insert(tx, &revision)?;
-    // What serves until the new one is ready may be older than all that are kept.
+    // The revision that serves until the new one is ready may be older than all that are kept.
     let serving = [serving.active.as_deref(), serving.canary.as_deref(), K::serving(&held.state)];
     kept::trim(tx, &held.row.id, KEPT_MAX, serving)?;
     Ok(())
 }
 
-/// The revisions of an object, newest first.
+/// Returns the revisions of an object, newest first.
 pub fn revisions<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -249,10 +251,11 @@ pub fn revisions<K: Managed>(
     Ok(kept.into_iter().map(metadata).collect())
 }
 
-/// Where one revision stands; `wished` has the status of the object, if its wish names the revision.
+/// Returns the status of one revision. `wished` has the status of the object if the object's wish
+/// names the revision.
 fn status_of<K: Managed>(held: &Held<K>, id: &str, wished: Option<Option<Status>>) -> String {
     let status = match wished {
-        // It takes all requests until another one is ready.
+        // Until another revision is ready, this one takes all requests.
         _ if K::serving(&held.state) == Some(id) => Some(Status::Deployed),
         Some(_) if K::has_failed(&held.state, id) => Some(Status::Failed),
         Some(status) => status,
@@ -261,7 +264,7 @@ fn status_of<K: Managed>(held: &Held<K>, id: &str, wished: Option<Option<Status>
     status.map_or_else(String::new, |status| status.name().to_owned())
 }
 
-/// The revision that served before the active one: activated last among the others.
+/// Returns the revision that served before the active one: the last activated among the others.
 fn previous(kept: &[Revision], active: Option<&str>) -> Option<String> {
     let others = kept
         .iter()

@@ -1,5 +1,5 @@
-//! Secret values on their way: sealed in the store, masked in answers, and kept when a mask comes
-//! back.
+//! Secret values in the engine: sealed in the store, masked in answers, and kept when a client
+//! sends the mask back.
 
 use crate::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,10 +7,10 @@ use store::Keyring;
 use types::ids::ResourceId;
 use types::{Kind, Problems};
 
-/// What stands for a secret value in an answer.
+/// Replaces a secret value in an answer.
 pub const MASK: &str = "***";
 
-/// What a sealed secret is bound to, so that it cannot be moved to another object.
+/// The context that a sealed secret is bound to, so that it cannot be moved to another object.
 pub(super) fn seal_context(id: &ResourceId) -> String {
     format!("resources/{id}")
 }
@@ -20,10 +20,10 @@ pub(super) fn seal_context(id: &ResourceId) -> String {
 pub enum Secrets {
     #[default]
     Masked,
-    /// Only those that the server has just made, by name: they are shown this once.
+    /// Only those that the server has just made, by name. They are shown this once.
     JustMade(Vec<String>),
-    /// The same for an object that was just made. What later answers leave out is in this one as it
-    /// was sent.
+    /// The same for an object that was just created. Its answer also has, as they were sent, the
+    /// write-only members that later answers leave out.
     Created(Vec<String>),
     Shown,
 }
@@ -37,7 +37,7 @@ impl Secrets {
         }
     }
 
-    /// Masks the secrets of an object that holds them sealed; opens those that are shown.
+    /// Masks the sealed secrets of an object, and opens those that are to be shown.
     pub fn apply<K: Kind>(
         &self,
         object: &mut K,
@@ -68,7 +68,7 @@ fn names_of_write_only<K: Kind>(object: &K) -> BTreeSet<String> {
     values(object).into_keys().filter(|name| !rest.contains_key(name)).collect()
 }
 
-/// Each secret by its name.
+/// Returns all secrets by name.
 pub(super) fn values<K: Kind>(object: &K) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     object.clone().secrets(&mut |name, value| {
@@ -77,7 +77,7 @@ pub(super) fn values<K: Kind>(object: &K) -> BTreeMap<String, String> {
     values
 }
 
-/// Puts the stored value where the caller sent back the mask.
+/// Puts the stored value back where the caller sent the mask.
 pub(super) fn keep_masked<K: Kind>(
     wish: &mut K,
     old: &BTreeMap<String, String>,
@@ -95,7 +95,7 @@ pub(super) fn keep_masked<K: Kind>(
     });
 }
 
-/// Seals every secret; says with which key, if there was one.
+/// Seals every secret. Returns the id of the key used, or `None` if there was no secret.
 pub(super) fn seal<K: Kind>(
     object: &mut K,
     keyring: &Keyring,
@@ -112,7 +112,7 @@ pub(super) fn seal<K: Kind>(
     Ok(any.then(|| keyring.active_id().to_owned()))
 }
 
-/// Opens every secret, for whoever acts on the object.
+/// Opens every secret, for code that acts on the object.
 pub(super) fn open<K: Kind>(
     object: &mut K,
     keyring: &Keyring,
