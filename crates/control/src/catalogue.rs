@@ -1,5 +1,5 @@
-//! What the operator offers beside what users make: hubs, templates, features, news. Read from a
-//! file at start.
+//! What the operator offers in addition to what users make: hubs, templates, feature flags, news.
+//! It is read from a file at start.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use types::wire::{ChangelogEntry, McpDefinition, PublicIp, SandboxDefinition, Te
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Catalogue {
-    /// Code to start from.
+    /// Code templates to start from.
     pub templates: Vec<Template>,
     /// Sandbox images that this installation has.
     pub sandboxes: Vec<SandboxDefinition>,

@@ -10,7 +10,7 @@ use types::Timestamp;
 
 const LIFE_S: i64 = 24 * 60 * 60;
 const MAC_BYTES: usize = 16;
-/// No cursor of ours is longer; a longer one is not looked at.
+/// All our cursors are shorter than this; longer ones are refused unread.
 const TEXT_MAX: usize = 2_048;
 
 /// The key that signs cursors. All servers of one database share it.
@@ -21,7 +21,8 @@ impl CursorKey {
         crate::shared_secret::shared(store, "cursor-key").await.map(Self)
     }
 
-    /// Makes a cursor. `query` names the list and its filters: it works for the same query only.
+    /// Makes a cursor. `query` identifies the list and its filters; the cursor is valid only for
+    /// these.
     pub fn sign(&self, query: &str, position: &str, now: Timestamp) -> String {
         let expires = now.plus_s(LIFE_S).ms();
         let mut bytes = format!("{expires}.{position}").into_bytes();
@@ -30,7 +31,7 @@ impl CursorKey {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The position that a cursor holds.
+    /// Returns the position in a cursor, if it is genuine and has not expired.
     pub fn open(&self, query: &str, cursor: &str, now: Timestamp) -> Result<String, BadCursor> {
         let bad = || BadCursor::Foreign;
         if cursor.len() > TEXT_MAX {

@@ -1,4 +1,4 @@
-//! Repeating a request safely: the same key and content give the first answer again.
+//! Safe repetition of requests: the same key and content give the first answer again.
 
 use crate::error::{Conflict, Error};
 use crate::json;
@@ -8,13 +8,14 @@ use store::idempotency::{self, Claim};
 use store::{Store, Tx};
 use types::ids::WorkspaceId;
 
-/// What the store notes of an answer that is kept: it is one that succeeded.
+/// The status that the store notes of a kept answer. Only answers of success are kept.
 const SUCCESS: u16 = 200;
 
-/// What a caller calls one attempt, and a digest of what it sent.
+/// The caller's name for a request, which is the same when it is repeated, and a digest of its
+/// content.
 #[derive(Debug, Clone)]
 pub struct RequestKey {
-    /// Whose repetitions of one key belong together.
+    /// The workspace within which the key is unique.
     pub realm: WorkspaceId,
     pub key: String,
     pub digest: String,
@@ -26,11 +27,11 @@ impl RequestKey {
     }
 }
 
-/// What a request is answered, as JSON. Written at once, so that it can be kept and given again.
+/// A request's answer, already written as JSON so that it can be kept and given again.
 #[derive(Debug, Clone)]
 pub struct JsonAnswer {
     pub body: Bytes,
-    /// Whether it is the one of an earlier request.
+    /// Whether this is the answer of an earlier request.
     pub replayed: bool,
 }
 
@@ -40,8 +41,9 @@ impl JsonAnswer {
     }
 }
 
-/// Runs `act` in one transaction. With a key, it runs once: the answer is kept in the same
-/// transaction, sealed because it may show a secret that is shown only once, and given again.
+/// Runs `act` in one transaction. With a key it runs only once: the answer is kept in the same
+/// transaction, sealed because it may have a secret that is shown only once, and repetitions get it
+/// again.
 pub async fn once<T, E>(
     store: &Store,
     key: Option<RequestKey>,
@@ -73,8 +75,8 @@ where
     store.write(work).await
 }
 
-/// The answer of an earlier request with this key, for what does more than one transaction: the rest
-/// must not be done again.
+/// Returns the answer of an earlier request with this key. It is for requests that do more than one
+/// transaction, whose other work must not be repeated.
 pub(crate) async fn earlier(
     store: &Store,
     key: Option<&RequestKey>,
@@ -97,8 +99,8 @@ pub(crate) async fn earlier(
     store.read(work).await
 }
 
-/// Lets a key be used again: what was done under it was taken back, so it must not be answered as if
-/// it were there.
+/// Forgets a key whose work was taken back: a repetition must not be answered as if the object were
+/// there.
 pub(crate) fn forget(tx: &mut Tx<'_>, key: Option<&RequestKey>) -> Result<(), Error> {
     match key {
         Some(request) => Ok(idempotency::forget(tx, &request.realm, &request.key)?),

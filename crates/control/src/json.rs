@@ -1,5 +1,5 @@
-//! JSON of our own types, which have text keys only: writing it to memory cannot fail. What would
-//! stand in its place, an empty text or nothing, would be stored or answered as if it were right.
+//! JSON of our own types. Writing it to memory cannot fail, because their map keys are all text. A
+//! fallback such as an empty text would be stored or answered as if it were right.
 
 use serde::Serialize;
 use serde_json::Value;

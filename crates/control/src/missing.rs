@@ -1,5 +1,5 @@
-//! Acts whose engine is not part of this release. Each answers 501 and names what is missing;
-//! `docs/not-yet.md` lists them, and a test holds the two lists together.
+//! Operations that this server cannot do. Each answers 501 and names what is missing.
+//! `docs/not-yet.md` lists them, and a test keeps the two lists equal.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {

@@ -1,4 +1,4 @@
-//! Lines that the server itself writes among the logs of what they are about.
+//! Log lines that the server itself writes into the logs of resources.
 
 use crate::control::Control;
 use crate::workloads::output;
@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 use types::Timestamp;
 use types::instance::{Printed, Stream};
 
-/// Logs that are written at the same time.
+/// Most logs that are written at the same time.
 const WRITERS_MAX: usize = 16;
 
-/// A line: a JSON object with `message` and `severity`.
+/// A log line: a JSON object with `message` and `severity`, and its time.
 pub(crate) type Note = (Timestamp, Value);
 
-/// Writes what is told of several sources. What a kill interrupts is lost.
+/// Writes the lines of several sources. Lines that a kill interrupts are lost.
 pub(crate) async fn write_all(
     control: &Control,
     what: &'static str,
@@ -35,11 +35,11 @@ pub(crate) async fn write_all(
 async fn write(control: Control, what: &'static str, source: Source, mut notes: Vec<Note>) {
     notes.sort_by_key(|(at, _)| *at);
     let (name, workspace) = (source.name.clone(), source.workspace.clone());
-    // An earlier batch has begun it, or an earlier run of this program.
+    // An earlier batch, or an earlier run of this program, may have begun this log.
     let writer = output::writer(&control.logs, source, true).await;
     let (pieces, printed) = mpsc::channel(notes.len().max(1));
     for (at, line) in notes {
-        // There is room for all.
+        // The channel has room for all lines.
         drop(pieces.try_send(piece(at, &line)));
     }
     drop(pieces);
@@ -48,15 +48,15 @@ async fn write(control: Control, what: &'static str, source: Source, mut notes: 
     }
 }
 
-/// JSON keeps what others said from being taken for another line.
+/// Makes one line of output. As JSON, text from others cannot be mistaken for another line.
 pub(crate) fn piece(at: Timestamp, line: &Value) -> Printed {
     let mut bytes = line.to_string().into_bytes();
     bytes.push(b'\n');
-    // It is never read again from a position.
+    // `next` does not matter: this output is never read again from a position.
     Printed { next: 0, at, stream: Stream::Stdout, bytes: Bytes::from(bytes) }
 }
 
-/// The beginning of a text that takes at most so many bytes in JSON.
+/// Returns the longest beginning of a text that takes at most `bytes_max` bytes in JSON.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     let mut bytes = 0;
     let end = text.char_indices().find(|(_, character)| {

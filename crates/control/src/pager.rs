@@ -1,5 +1,5 @@
-//! Pages of lists: one row more than asked for tells whether there is another page, and a signed
-//! cursor says where that begins.
+//! Pages of lists. One row more than asked for is read, which tells whether there is another page;
+//! a signed cursor says where that page begins.
 
 use crate::context::Context;
 use crate::cursor::CursorKey;
@@ -9,10 +9,10 @@ use std::str::FromStr;
 use types::Timestamp;
 use types::parts::{Page, PaginationMeta};
 
-/// Cuts the pages of one list. Its cursors serve the same list with the same filters only.
+/// Cuts one list into pages. Its cursors are valid only for the same list with the same filters.
 pub struct Pager<'p> {
     cursors: &'p CursorKey,
-    /// Names the list and its filters.
+    /// Identifies the list and its filters.
     list: String,
     now: Timestamp,
 }
@@ -22,14 +22,14 @@ impl<'p> Pager<'p> {
         Self { cursors: &context.control.cursors, list, now: context.world().now() }
     }
 
-    /// Where a page begins; clients send an empty cursor for none.
+    /// Returns the position after which a page begins. Clients send an empty cursor for none.
     pub fn after<P: FromStr>(&self, cursor: Option<&str>) -> Result<Option<P>, BadCursor> {
         let Some(cursor) = cursor.filter(|cursor| !cursor.is_empty()) else { return Ok(None) };
         let position = self.cursors.open(&self.list, cursor, self.now)?;
         position.parse().map(Some).map_err(|_| BadCursor::OtherRelease)
     }
 
-    /// The page of rows that were read with one more than `limit`.
+    /// Makes a page of rows that were read with a limit of `limit + 1`.
     pub fn page<T, P: fmt::Display>(
         &self,
         mut rows: Vec<T>,
@@ -45,7 +45,8 @@ impl<'p> Pager<'p> {
         Page { data: rows, meta }
     }
 
-    /// As [`Pager::page`], of what is counted: a position is a number of items before it.
+    /// Makes only the metadata of a page, with `next` as the position at which the next page
+    /// begins.
     pub fn meta<P: fmt::Display>(&self, next: Option<P>, total: i64) -> PaginationMeta {
         let cursor = |position: P| self.cursors.sign(&self.list, &position.to_string(), self.now);
         PaginationMeta {
@@ -56,13 +57,13 @@ impl<'p> Pager<'p> {
     }
 }
 
-/// The rules of sizes let no other number of items through.
+/// Converts a page size, which was checked before.
 #[expect(clippy::expect_used, reason = "a page size is 1 to some hundreds, which was checked")]
 pub fn size(limit: i64) -> usize {
     usize::try_from(limit).expect("a page size")
 }
 
-/// A position in a list that is ordered by time.
+/// A position in a list ordered by time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimePosition {
     pub at: Timestamp,

@@ -1,4 +1,4 @@
-//! What a list may be asked for.
+//! Query parameters of lists.
 
 use crate::error::{Error, Unfit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
 use types::parts::Status;
 
-/// A yes or no. Published clients write `true`, `True` or `1`.
+/// A boolean parameter. Published clients write `true`, `True` or `1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flag(pub bool);
 
@@ -66,19 +66,19 @@ pub enum Anchor {
     End,
 }
 
-/// How many items a page may have.
+/// How many items a page has, by default and at most.
 #[derive(Debug, Clone, Copy)]
 pub struct PageSize {
     pub default: i64,
     pub max: i64,
 }
 
-/// Of most lists.
+/// The page size of most lists.
 pub const PAGE: PageSize = PageSize { default: 50, max: 200 };
-/// Of executions and schedules.
+/// The page size of executions and schedules.
 pub const SMALL_PAGE: PageSize = PageSize { default: 20, max: 100 };
 
-/// Characters of an id that a caller gave to an object.
+/// Longest id that a caller may give to an object, in characters.
 const EXTERNAL_ID_MAX: usize = 64;
 
 /// What a list may be asked for.
@@ -108,7 +108,7 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// The text to search; clients send an empty one for none.
+    /// Returns the text to search for. Clients send an empty one for none.
     pub fn text(&self) -> Result<Option<String>, Error> {
         match self.q.as_deref().map(str::trim) {
             None | Some("") => Ok(None),
@@ -119,7 +119,7 @@ impl ListQuery {
         }
     }
 
-    /// The caller's own id to look for.
+    /// Returns the external id to look for.
     pub fn external_id(&self) -> Result<Option<String>, Error> {
         match self.external_id.as_deref() {
             None | Some("") => Ok(None),
@@ -128,7 +128,7 @@ impl ListQuery {
         }
     }
 
-    /// The statuses asked for: `None` for any, an empty list when nothing can match.
+    /// Returns the statuses asked for: `None` for any, an empty list if nothing can match.
     pub fn statuses(&self) -> Result<Option<Vec<Status>>, Error> {
         let Some(list) = self.status.as_deref().filter(|list| !list.is_empty()) else {
             return Ok(None);
@@ -137,7 +137,7 @@ impl ListQuery {
         for name in list.split(',').map(str::trim) {
             match Status::parse(&name.to_ascii_uppercase()) {
                 Some(status) => statuses.push(status),
-                // Clients know this word, though nothing ever has this status.
+                // Clients know this status, although no object ever has it.
                 None if name.eq_ignore_ascii_case("TERMINATING") => {}
                 None => {
                     let known = Status::ALL.map(Status::name).join(", ");

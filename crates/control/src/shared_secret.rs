@@ -1,10 +1,10 @@
-//! Secrets that all servers of one database share, made by whichever needs one first.
+//! Secrets that all servers of one database share. The first server that needs one makes it.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use store::{Error, Store, settings};
 
-/// The 32 bytes kept under `name`, sealed.
+/// Returns the 32 bytes kept under `name`; they are stored sealed.
 pub(crate) async fn shared(store: &Store, name: &'static str) -> Result<[u8; 32], Error> {
     let fresh = URL_SAFE_NO_PAD.encode(store.world().random_bytes::<32>());
     let keyring = store.keyring();

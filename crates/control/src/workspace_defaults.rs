@@ -6,10 +6,10 @@ use crate::error::Error;
 use store::Tx;
 use types::kinds::vpc::{Vpc, VpcSpec};
 
-/// The VPC that belongs to the workspace and stays.
+/// The VPC that every workspace has and cannot delete.
 pub(crate) const DEFAULT_VPC: &str = "default";
 
-/// Makes what every workspace has, where it is missing.
+/// Creates what every workspace has, where it is missing.
 pub fn create_missing(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     if context.find(tx, types::KindName::Vpc, &[], DEFAULT_VPC)?.is_none() {
         let metadata = types::parts::Metadata { name: DEFAULT_VPC.into(), ..Default::default() };
