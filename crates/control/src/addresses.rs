@@ -1,6 +1,6 @@
-//! Where sandboxes, applications and previews answer. An address is one preview's in the whole server: it is
-//! taken in the transaction that writes the preview, kept with its state, and told to the edge as
-//! long as the preview has it.
+//! The addresses of sandboxes, applications and previews. An address belongs to one holder in the
+//! whole server: it is taken in the transaction that writes the holder, kept in its state, and told
+//! to the edge for as long as the holder has it.
 
 use crate::context::Context;
 use crate::engine::{Draft, Held};
@@ -17,10 +17,11 @@ use types::ids::ResourceId;
 use types::kinds::Preview;
 use types::kinds::application::AppUrl;
 
-/// Characters of a label that the server chooses: 100 bits.
+/// Length of a label that the server chooses; it has 100 bits.
 const OWN_LABEL_CHARACTERS: usize = 25;
 
-/// The address that a preview asks for; without a prefix it gets one of its own.
+/// Returns the address that a preview asks for, or `None` if it has no prefix and gets one chosen
+/// for it.
 pub(crate) fn wanted(context: &Context, preview: &Preview) -> Option<PreviewAddress> {
     let prefix = filled(preview.spec.prefix_url.as_deref())?;
     Some(match filled(preview.spec.custom_domain.as_deref()) {
@@ -33,8 +34,8 @@ fn filled(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// The address of a preview that is written. One that the server chose stays the same, also for a
-/// preview that is made again under its name in the same sandbox.
+/// Returns the address of a preview that is being written. One that the server chose stays the
+/// same, even if a preview of the same name is deleted and created again in the same sandbox.
 pub(crate) fn of_draft(
     context: &Context,
     draft: &Draft<'_, Preview>,
@@ -53,7 +54,7 @@ pub(crate) fn of_draft(
     chosen(&own_label(sandbox, &draft.wish.metadata.name), domain)
 }
 
-/// An address without a prefix.
+/// Returns an address with a label that the server has chosen.
 fn chosen(label: &str, domain: Option<&str>) -> PreviewAddress {
     match domain {
         Some(domain) => PreviewAddress::Host(format!("{label}.{domain}")),
@@ -61,7 +62,8 @@ fn chosen(label: &str, domain: Option<&str>) -> PreviewAddress {
     }
 }
 
-/// Has no hyphen, as all labels with a prefix have one.
+/// Returns a label without a hyphen, so that it cannot equal one with a prefix, which always has
+/// one.
 fn own_label(sandbox: &ResourceId, preview: &str) -> String {
     chosen_label(&format!("preview {sandbox} {preview}"))
 }
@@ -72,8 +74,8 @@ fn chosen_label(of: &str) -> String {
     hex.chars().take(OWN_LABEL_CHARACTERS).collect()
 }
 
-/// Where a preview answered before that was noted, and where it may when somebody else has that
-/// address.
+/// Returns the address at which a preview answered before addresses were kept in the state, and the
+/// one that it may have if somebody else holds that address.
 pub(crate) fn before_states(
     context: &Context,
     held: &Held<Preview>,
@@ -87,8 +89,8 @@ pub(crate) fn holder(context: &Context, resource: &ResourceId) -> Holder {
     Holder { workspace: context.member.workspace.clone(), resource: resource.clone() }
 }
 
-/// Takes the address for a preview, which gives back the one that it had. Whose an address is that
-/// is taken, is told only within the workspace.
+/// Takes the address for a preview, and gives back the one that it had. If the address is taken,
+/// its holder is named only if it is in the same workspace.
 pub(crate) fn claim(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -107,8 +109,8 @@ pub(crate) fn claim(
     Ok(edge_names::keep_only(tx, id, &name)?)
 }
 
-/// Whether the holder of a host may still answer there. A domain may have gone to other people
-/// since.
+/// Checks whether the holder of a host may still answer there. The domain may have passed to other
+/// people since.
 fn answers(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -140,7 +142,7 @@ fn taken(
     .into())
 }
 
-/// The preview of the caller's workspace that has an address.
+/// Finds the preview that has an address, if it is in the caller's workspace.
 pub(crate) fn own_preview_at(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -154,15 +156,15 @@ pub(crate) fn own_preview_at(
     row.map(Held::read).transpose()
 }
 
-/// Whether an address is a preview's own still.
+/// Checks whether an address still belongs to a preview.
 pub(crate) fn has(tx: &mut Tx<'_>, id: &ResourceId, at: &PreviewAddress) -> Result<bool, Error> {
     Ok(edge_names::holder(tx, &at.name())?.is_some_and(|holder| holder.resource == *id))
 }
 
-/// Takes the label of a sandbox's host. Names and workspaces are chosen freely, so two sandboxes
-/// may want the same: the second goes without, for good, and answers by its path, which is its
-/// `metadata.url`. To refuse it would tell of the other and let strangers block names; to hand the
-/// label on later would bring one's callers to the other.
+/// Takes the label of a sandbox's host. Sandboxes and workspaces are named freely, so two sandboxes
+/// may want the same label. The second goes without it for good, and answers by its path, which is
+/// its `metadata.url`. Refusing the second would reveal the first and let strangers block names;
+/// passing the label on later would lead callers of one sandbox to the other.
 pub(crate) fn take_label(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -174,8 +176,8 @@ pub(crate) fn take_label(
     Ok(matches!(taken, Taken::Own).then_some(label))
 }
 
-/// Takes the label of an application's host. It has no other address, so where another workspace
-/// wants the same name it gets one that nobody can choose.
+/// Takes the label of an application's host. An application has no other address, so if another
+/// workspace has that label, it gets one that nobody can choose.
 pub(crate) fn take_application_label(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -193,7 +195,7 @@ pub(crate) fn take_application_label(
     Err(Conflict::AddressTaken { address: application_name(name) }.into())
 }
 
-/// The host that an address of an application means.
+/// Returns the host that an application's URL means.
 fn host(url: &AppUrl) -> String {
     match filled(url.subdomain.as_deref()) {
         Some(subdomain) => format!("{subdomain}.{}", url.domain),
@@ -201,8 +203,8 @@ fn host(url: &AppUrl) -> String {
     }
 }
 
-/// The hosts at which an application answers: those that it has, below domains that its workspace
-/// has verified.
+/// Returns the hosts at which an application answers: those that it holds, below domains that its
+/// workspace has verified.
 pub(crate) fn hosts_of(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -221,8 +223,8 @@ pub(crate) fn hosts_of(
     Ok(hosts)
 }
 
-/// Takes the hosts that an application asks for, below domains that are verified, and gives back
-/// those that it does not ask for any more.
+/// Takes the hosts that an application asks for below verified domains, and gives back those that
+/// it no longer asks for.
 pub(crate) fn take_hosts(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -243,7 +245,7 @@ pub(crate) fn take_hosts(
     Ok(())
 }
 
-/// As [`take_hosts`], as far as nobody else has them.
+/// Like [`take_hosts`], but skips hosts that somebody else has.
 pub(crate) fn take_free_hosts(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -258,7 +260,7 @@ pub(crate) fn take_free_hosts(
     Ok(())
 }
 
-/// Whether the application has the host now.
+/// Takes one host. Returns whether the application has it now.
 fn take_host(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -268,7 +270,7 @@ fn take_host(
 ) -> Result<bool, Error> {
     let wanted = holder(context, id);
     let Taken::By(other) = edge_names::take(tx, host, &wanted)? else { return Ok(true) };
-    // A domain may have gone to other people since.
+    // The domain may have passed to other people since.
     if other.workspace == wanted.workspace
         || answers(context, tx, &other, Some(&url.domain), is_verified)?
     {

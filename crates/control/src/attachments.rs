@@ -1,5 +1,6 @@
-//! Who holds a volume: one sandbox, or one agent with all its revisions. A volume is taken in the
-//! transaction that writes its holder, and given back in the one that no longer names it.
+//! The holder of a volume: one sandbox, or one agent with all its revisions. A volume is taken in
+//! the transaction that writes its holder, and given back in the one that removes it from the
+//! holder.
 
 use crate::context::Context;
 use crate::engine::{self, Held};
@@ -12,7 +13,7 @@ use types::KindName;
 use types::kinds::{Agent, Sandbox, Volume};
 use types::parts::VolumeAttachment;
 
-/// What holds volumes, or wants to.
+/// A resource that holds volumes, or wants to.
 pub(crate) struct Holder<'h> {
     kind: KindName,
     name: &'h str,
@@ -20,7 +21,7 @@ pub(crate) struct Holder<'h> {
     wished: &'h [VolumeAttachment],
 }
 
-/// As the state of a volume names it.
+/// Written the way the state of a volume names its holder.
 impl fmt::Display for Holder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.kind, self.name)
@@ -46,7 +47,7 @@ impl<'h> Holder<'h> {
         }
     }
 
-    /// The volumes that it mounts and that outlive it.
+    /// Returns the mounted volumes that outlive the holder.
     pub(crate) fn persistent(&self) -> impl Iterator<Item = &'h VolumeAttachment> + use<'h> {
         self.wished.iter().filter(|wished| wished.is_persistent())
     }
@@ -55,7 +56,8 @@ impl<'h> Holder<'h> {
         self.persistent().filter_map(|wished| wished.name.as_deref())
     }
 
-    /// Takes what it mounts and has not taken yet. `old` is what it was before.
+    /// Takes the volumes that are mounted and not yet taken, and gives back those that `old`, the
+    /// holder's earlier wish, had in addition.
     pub(crate) fn take(
         &self,
         context: &Context,
@@ -65,7 +67,7 @@ impl<'h> Holder<'h> {
         self.require_keeper(context)?;
         for name in self.names() {
             let had = old.is_some_and(|old| old.names().any(|before| before == name));
-            // A volume of an earlier wish may be gone since.
+            // A volume of the earlier wish may have been deleted since.
             if had && context.find(tx, KindName::Volume, &[], name)?.is_none() {
                 continue;
             }
@@ -75,7 +77,7 @@ impl<'h> Holder<'h> {
         self.give_back(context, tx, gone.filter(|name| self.names().all(|kept| kept != *name)))
     }
 
-    /// Gives all back, because it is about to be gone.
+    /// Gives back all volumes, because the holder is about to be deleted.
     pub(crate) fn leave(&self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
         self.give_back(context, tx, self.names())
     }
@@ -125,9 +127,10 @@ impl<'h> Holder<'h> {
         engine::change_state(context, tx, volume, taken).map(drop)
     }
 
-    /// Refuses volumes on a machine that keeps none: what would be written there would be lost.
+    /// Refuses volumes on a machine that keeps none, where everything written to them would be
+    /// lost.
     fn require_keeper(&self, context: &Context) -> Result<(), Error> {
-        // What goes with the instance of a sandbox needs a disk too.
+        // A sandbox's volumes that go with its instance need a disk too.
         let mounts = match self.kind {
             KindName::Sandbox => !self.wished.is_empty(),
             _ => self.persistent().next().is_some(),

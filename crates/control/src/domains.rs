@@ -1,27 +1,28 @@
-//! Whether a custom domain is the user's and leads to this server, by what the DNS says of it.
+//! Checks, by its DNS records, whether a custom domain belongs to the user and leads to this
+//! server.
 //!
-//! The TXT record proves who owns the domain, so nothing goes without it. A record that leads
-//! elsewhere is a mistake that the user is told of. One that is not there yet is no mistake: a name
-//! without a record reaches nobody.
+//! The TXT record proves who owns the domain, so it is always required. A record that leads
+//! elsewhere is a mistake that the user is told about. A missing record is no mistake: such a name
+//! reaches nobody.
 
 use crate::machine::Wait;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is found of a record is shown up to here.
+/// Longest part of a record that is shown, in characters.
 const SHOWN_CHARACTERS: usize = 80;
-/// Texts that are shown of those at the name of the proof.
+/// Most texts that are shown of those found at the name of the proof.
 const SHOWN_TEXTS: usize = 3;
 
 /// Asks the DNS, within limits of its own. The control plane itself reaches nothing outside.
 pub trait Lookup: Send + Sync + 'static {
-    /// The texts at a name; none when there is no such name.
+    /// Returns the texts at a name; empty if there is no such name.
     fn texts<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Vec<String>, NoAnswer>>;
 
-    /// Where a name leads; nowhere when there is no such name.
+    /// Returns where a name leads; nowhere if there is no such name.
     fn leads<'a>(&'a self, name: &'a str) -> Wait<'a, Result<Leads, NoAnswer>>;
 }
 
-/// The names that a name stands for, in lower case without the last dot, and its addresses.
+/// The aliases of a name, in lower case without the final dot, and its addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leads {
     pub aliases: Vec<String>,
@@ -36,17 +37,17 @@ pub struct NoAnswer {
     pub why: String,
 }
 
-/// What the DNS should say of a domain.
+/// The DNS records that a domain should have.
 #[derive(Debug)]
 pub struct Claim {
     pub domain: String,
-    /// Name and text of the record that only the owner can make.
+    /// The name and text of the record that only the owner of the domain can make.
     pub proof: (String, String),
-    /// Name or address of this server.
+    /// The name or address of this server.
     pub target: String,
 }
 
-/// Why a domain is not verified. The user reads it.
+/// Why a domain is not verified. The user reads this.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     #[error(transparent)]
@@ -71,8 +72,8 @@ impl Claim {
         self.check_way(dns).await
     }
 
-    /// Hosts below the domain are what previews have; the domain itself is what an application has.
-    /// One is enough.
+    /// Checks that the domain leads here. Previews use hosts below the domain, applications may use
+    /// the domain itself. One of the two is enough.
     async fn check_way(&self, dns: &dyn Lookup) -> Result<(), Fault> {
         let own = self.own_addresses(dns).await?;
         let mut elsewhere = None;
@@ -94,7 +95,7 @@ impl Claim {
         if let Ok(address) = self.target.parse() {
             return Ok(vec![address]);
         }
-        // No name server needs to know it: this machine is meant everywhere.
+        // No name server needs to know such a name: it means this machine everywhere.
         if self.target.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
@@ -130,7 +131,7 @@ fn shown_texts(texts: &[String]) -> String {
     format!("; found {}", shown.join(", "))
 }
 
-/// Anybody writes records: what is shown of them stays on one line.
+/// Records are written by anybody, so what is shown of them must stay on one line.
 fn cut(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(SHOWN_CHARACTERS).collect()
 }

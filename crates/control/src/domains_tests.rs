@@ -2,7 +2,7 @@ use super::{Claim, Leads, Lookup, NoAnswer};
 use crate::machine::Wait;
 use std::collections::BTreeMap;
 
-/// A name server that knows a few names, or none answers.
+/// A name server that knows a few names, or does not answer at all.
 #[derive(Default)]
 struct Zone {
     texts: BTreeMap<&'static str, Vec<&'static str>>,

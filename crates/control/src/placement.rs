@@ -1,5 +1,5 @@
-//! On which machine something has to run. What a machine keeps is on no other, so with several
-//! servers only the one beside it may take what begins with it or mounts it.
+//! The machine on which something has to run. What a machine keeps is on no other machine, so of
+//! several servers only the one on that machine may run what begins with it or mounts it.
 
 use crate::attachments::Holder;
 use crate::context::Context;
@@ -9,8 +9,9 @@ use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::{Snapshot, Volume};
 
-/// The machine that keeps the snapshot that something begins with, else the volumes that it mounts.
-/// `None`: every machine may run it, or none says why it cannot.
+/// Returns the machine that keeps the snapshot with which something begins, or else the volumes
+/// that it mounts. `None` means that every machine may run it, or that none of these says where it
+/// is kept.
 pub(crate) fn required(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,5 +1,5 @@
-//! Policies that say where and on what resources may run: what one type allows is everything that any
-//! policy of that type does, and all types must allow it.
+//! Policies that say where, and on what resources, workloads may run. Of the policies of one type,
+//! it is enough if one allows the place; if there are several types, each type must allow it.
 
 use crate::context::Context;
 use crate::engine::Held;
@@ -11,23 +11,23 @@ use types::kinds::policy::{LocationType, PolicyLocation, PolicyResourceType, Pol
 use types::parts::{Flavor, FlavorType};
 use types::wire::Region;
 
-/// What is to be placed.
+/// The workload that is to be placed.
 #[derive(Clone, Copy)]
 pub(crate) struct Placed<'p> {
-    /// As policies name it; none for kinds that no policy names.
+    /// Its type as policies name it; `None` for kinds that policies cannot name.
     pub(crate) resource: Option<PolicyResourceType>,
-    /// Where it is to be. Without a region of its own it may be in any of this installation.
+    /// The region it is to run in. Without one it may run in any region of this installation.
     pub(crate) region: Option<&'p str>,
-    /// What it asks to run on. Without, it takes what there is.
+    /// The flavors it asks to run on. Without any, it takes what there is.
     pub(crate) flavors: &'p [Flavor],
 }
 
-/// What all workloads here run on.
+/// Returns the flavors that workloads here run on.
 pub fn flavors_here() -> Vec<Flavor> {
     vec![Flavor { name: Some("x86".into()), kind: Some(FlavorType::Cpu) }]
 }
 
-/// Refuses what the policies that a wish names do not allow.
+/// Refuses a placement that the policies named in a wish do not allow.
 pub(crate) fn require(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -73,7 +73,7 @@ fn judge(policies: &[Policy], regions: &[Region], what: Placed<'_>) -> Problems 
     if !flavors.is_empty() {
         let here = flavors_here();
         let wanted = if what.flavors.is_empty() { here.as_slice() } else { what.flavors };
-        // Any of those that it asks for will do.
+        // It is enough if one of the flavors asked for is allowed.
         let allowed = wanted.iter().any(|it| flavors.iter().any(|allowed| is_of(it, allowed)));
         let names = listed(of(PolicyType::Flavor));
         let shown: Vec<_> = wanted.iter().filter_map(|it| it.name.as_deref()).collect();
@@ -160,7 +160,7 @@ mod tests {
         );
         assert!(judged(&[eu.clone(), x86.clone()], Some("reno"), &[]).is_some());
         assert_eq!(judged(&[x86, gpu.clone()], Some("reno"), &[]), None);
-        // What is in no region of its own may be in any that there is.
+        // Without a region of its own it may run in any region of the installation.
         assert_eq!(judged(&[us], None, &[]), None);
         assert!(judged(&[location("asia", "continent", "as")], None, &[]).is_some());
         let t4 = Flavor { name: Some("t4".into()), kind: Some(FlavorType::Gpu) };

@@ -1,5 +1,5 @@
-//! What is told of the services that a connection can be made to: which paths models of theirs serve,
-//! and where answers there say what was used. What is known of them is `models::catalogue`.
+//! Descriptions of the services that connections can be made to: which paths their models serve,
+//! and where answers say how many tokens were used. The knowledge itself is in `models::catalogue`.
 
 use models::catalogue::catalogue;
 use models::dialect::Dialect;
@@ -7,18 +7,18 @@ use models::operation::Operation;
 use std::collections::BTreeMap;
 use types::wire::{Integration, IntegrationEndpoint, IntegrationEndpointToken};
 
-/// Whether connections of this type can be made.
+/// Checks whether connections of this type can be made.
 pub fn is_known(name: &str) -> bool {
     catalogue().integrations().contains(&name)
 }
 
-/// The names of all types.
+/// Returns the names of all types of connections.
 pub fn names() -> Vec<&'static str> {
     catalogue().integrations()
 }
 
-/// By the type of a connection or of a model: the published command line asks for the latter, and takes
-/// the first path as the one to call.
+/// Finds an integration by the type of a connection or of a model. The published command line asks
+/// with the type of a model, and calls the first path.
 pub fn find(name: &str) -> Option<Integration> {
     let named = || Integration { name: Some(name.to_owned()), ..Integration::default() };
     let Some(entry) = catalogue().named(name) else {
@@ -29,7 +29,7 @@ pub fn find(name: &str) -> Option<Integration> {
     Some(Integration { endpoints: Some(endpoints), ..named() })
 }
 
-/// How an operation is asked for, and how its answers name the tokens that were used.
+/// Describes how an operation is called, and how its answers name the tokens that were used.
 fn endpoint(operation: Operation) -> IntegrationEndpoint {
     let (body, has_stream_key) = match operation {
         Operation::Chat(Dialect::OpenAi | Dialect::Cohere) => {
@@ -56,7 +56,7 @@ fn endpoint(operation: Operation) -> IntegrationEndpoint {
     let token = used(operation, "");
     let stream_token = match operation {
         Operation::Embeddings(_) => None,
-        // Events have around it what an answer that is whole has not.
+        // Events wrap what stands at the top of a whole answer.
         Operation::Chat(Dialect::Responses) => Some(used(operation, "response.")),
         Operation::Chat(Dialect::Cohere) => Some(used(operation, "delta.")),
         _ => Some(token.clone()),
@@ -71,7 +71,7 @@ fn endpoint(operation: Operation) -> IntegrationEndpoint {
     }
 }
 
-/// Members of an answer, all below what stands around it.
+/// Returns the members of an answer that count tokens, each below the prefix `around`.
 fn used(operation: Operation, around: &str) -> IntegrationEndpointToken {
     let (received, sent, total) = match operation {
         Operation::Chat(Dialect::OpenAi) => {

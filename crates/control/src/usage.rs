@@ -1,5 +1,5 @@
-//! What is metered of resources: whose usage it is, and what happened. The meter makes sums and
-//! bills of it.
+//! What is metered of resources: the owner of each life, and the facts about it. The meter turns
+//! them into sums and bills.
 
 use crate::context::Context;
 use crate::error::Error;
@@ -16,7 +16,8 @@ use types::kinds::Job;
 use types::usage::Dimension;
 use types::{Kind, KindName};
 
-/// Says whose usage an instance is, in the transaction that gives it to a resource.
+/// Registers the owner of an instance's usage, in the transaction that gives the instance to a
+/// resource.
 pub(crate) fn own_instance<W: Workload>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -29,7 +30,7 @@ pub(crate) fn own_instance<W: Workload>(
     Ok(meter::register(tx, instance.as_str(), &owner)?)
 }
 
-/// Whether anybody pays for what an instance does: builds and applications cost nothing.
+/// Checks whether an instance's usage is charged to anybody. Builds and applications cost nothing.
 pub(crate) fn is_metered(tx: &mut Tx<'_>, instance: &InstanceName) -> Result<bool, store::Error> {
     match instance.runs_for() {
         Some(RunsFor::Build(_)) => Ok(false),
@@ -41,9 +42,9 @@ pub(crate) fn is_metered(tx: &mut Tx<'_>, instance: &InstanceName) -> Result<boo
     }
 }
 
-/// Registers what tasks use with whoever has the job, as this machine takes them.
+/// Registers the owner of a job as the owner of its tasks' usage, when this machine claims them.
 pub(crate) struct TaskLives {
-    /// Without a machine nothing is taken here.
+    /// The name of this machine. A server without a machine claims nothing.
     pub machine: Option<String>,
 }
 
@@ -54,7 +55,7 @@ impl Hooks for TaskLives {
         attempt: &AttemptId,
         execution: &Execution,
     ) -> Result<(), store::Error> {
-        // A call runs nothing of its own: what answers it is metered for itself.
+        // A call runs nothing of its own; the workload that answers it is metered itself.
         if execution.kind != Job::NAME {
             return Ok(());
         }
@@ -72,8 +73,8 @@ impl Hooks for TaskLives {
     }
 }
 
-/// Notes that a resource serves from now on, or no more: for what is paid by the time in which it
-/// does.
+/// Notes that a resource serves from now on, or no longer does, for what is billed by the time that
+/// it serves.
 pub(crate) fn serve(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -95,7 +96,7 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// Counts a call that a workload took without its caller waiting.
+/// Counts a call to a workload that its caller did not wait for.
 pub(crate) fn count_call(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -117,8 +118,8 @@ pub(crate) fn count_call(
     Ok(())
 }
 
-/// Notes how many bytes a repository of images has from now on. Applications are not billed for
-/// them. The number rises with the writes of the row: several may fall into one millisecond.
+/// Notes the size of an image repository from now on. Applications are not billed for it. `number`
+/// rises with each write of the row, because several writes may fall into one millisecond.
 pub(crate) fn store_image(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -136,7 +137,7 @@ pub(crate) fn store_image(
     store(context, tx, dimension, (&row.name, &row.id), (bytes, number))
 }
 
-/// Notes how many bytes a resource has from now on. The number rises with each note.
+/// Notes the size of a resource from now on. `number` rises with each note.
 pub(crate) fn store(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -158,7 +159,7 @@ pub(crate) fn store(
     Ok(())
 }
 
-/// Notes how many bytes the snapshot of a sandbox has from now on. The sandbox may be gone.
+/// Notes the size of a sandbox's snapshot from now on. The sandbox itself may be gone.
 pub(crate) fn store_snapshot(
     context: &Context,
     tx: &mut Tx<'_>,

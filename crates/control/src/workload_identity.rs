@@ -1,5 +1,6 @@
-//! The credentials with which a workload calls this server: those of a service account of its own.
-//! The secret follows from a key of the server and the account's id, so that it is stored nowhere.
+//! The credentials with which a workload calls this server: each workload has a service account of
+//! its own. Its secret is derived from a key of the server and the account's id, so it is stored
+//! nowhere.
 
 use crate::context::Context;
 use base64::Engine;
@@ -11,7 +12,7 @@ use store::resources::Stored;
 use store::{Store, Tx};
 use types::ids::ServiceAccountId;
 
-/// All servers of one database share it.
+/// The key from which these secrets are derived. All servers of one database share it.
 pub(crate) struct IdentityKey([u8; 32]);
 
 impl IdentityKey {
@@ -28,13 +29,13 @@ impl IdentityKey {
         format!("hs_{hex}")
     }
 
-    /// As published clients take it: id and secret in Base64.
+    /// Returns the credentials as published clients take them: id and secret in Base64.
     fn credentials(&self, account: &ServiceAccountId) -> String {
         STANDARD.encode(format!("{account}:{}", self.secret(account)))
     }
 }
 
-/// The identity of a workload, made when it is first asked for.
+/// Returns the identity of a workload, and makes it when it is first asked for.
 pub(crate) fn find_or_make(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -48,7 +49,7 @@ pub(crate) fn find_or_make(
     auth::service_accounts::create_for(tx, &context.member, (&row.id, &name), secret)
 }
 
-/// Ends the identity of a workload, if it has one.
+/// Deletes the identity of a workload, if it has one.
 pub(crate) fn end(context: &Context, tx: &mut Tx<'_>, row: &Stored) -> Result<(), store::Error> {
     match service_accounts::find_of_workload(tx, &row.id)? {
         Some(found) => auth::service_accounts::delete_of(tx, &context.member, &found.id),
@@ -56,9 +57,10 @@ pub(crate) fn end(context: &Context, tx: &mut Tx<'_>, row: &Stored) -> Result<()
     }
 }
 
-/// Where this server is, and as whom a program calls it.
+/// The variables that tell a program where this server is and how to authenticate.
 pub(crate) struct Access {
-    /// Below what the user sets, who knows better how this server is reached from inside.
+    /// Variables that the user may override, who knows better how this server is reached from
+    /// inside.
     pub(crate) addresses: [(&'static str, String); 3],
     pub(crate) credentials: (&'static str, String),
 }
@@ -70,7 +72,8 @@ impl Access {
             addresses: [
                 ("BL_API_URL", format!("{url}/v0")),
                 ("BL_RUN_URL", url.clone()),
-                // Published clients would look for a region's name at their vendor's first.
+                // Otherwise published clients would look up a region's name at their vendor's
+                // first.
                 ("BL_DISABLE_H2", "1".to_owned()),
             ],
             credentials: (
