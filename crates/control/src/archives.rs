@@ -1,7 +1,7 @@
-//! Sandboxes that are archived, brought back, or set back to one of their snapshots.
+//! Archiving sandboxes, bringing them back, and setting them back to one of their snapshots.
 //!
-//! An archive is a snapshot that the sandbox itself begins with: once it is taken, the instance, its
-//! memory and its disk are given back.
+//! An archive is a snapshot that the sandbox itself begins with later. Once it is taken, the
+//! sandbox's instance, memory and disk are given back.
 
 use crate::context::Context;
 use crate::control::Control;
@@ -20,10 +20,10 @@ use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 use types::wire::SandboxRestoreResponse;
 
-/// The event types.
+/// Event types.
 const ARCHIVE: &str = "archive";
 const RESTORE: &str = "restore";
-/// After a failure of the database.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 fn refused(sandbox: &Held<Sandbox>, wants: &'static str) -> Error {
@@ -31,7 +31,7 @@ fn refused(sandbox: &Held<Sandbox>, wants: &'static str) -> Error {
     Conflict::SandboxState { status, wants }.into()
 }
 
-/// Begins to archive a sandbox: its row says so, and whoever follows the rows does it.
+/// Begins to archive a sandbox: its row says so, and the task that follows the rows does the work.
 pub async fn archive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
     let store = context.control.store.clone();
     let work = move |tx: &mut Tx<'_>| {
@@ -61,7 +61,8 @@ fn shown(
     Ok(Shown { object, version: held.row.version })
 }
 
-/// Does what a row that is `ARCHIVING` asks for. What cannot be archived is `DEPLOYED` as before.
+/// Carries out what a row that is `ARCHIVING` asks for. A sandbox that cannot be archived becomes
+/// `DEPLOYED` again.
 pub(crate) async fn carry_out(control: &Control, id: &ResourceId) {
     while let Err(error) = attempt(control, id).await {
         tracing::error!(%error, sandbox = %id, "it could not be archived yet; it is tried again");
@@ -90,13 +91,13 @@ async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
     control.store.write(move |tx| archived(&context, tx, &id, &taken)).await
 }
 
-/// Why a sandbox could not be archived, and what was taken of it for that.
+/// Why a sandbox could not be archived, and the snapshot that was taken for it, if any.
 struct NotArchived {
     why: String,
     taken: Option<ResourceId>,
 }
 
-/// Gives the files of an archive to wherever the machine keeps them, before the sandbox is gone.
+/// Moves the files of an archive to where the machine keeps archives, before the sandbox is gone.
 async fn put_away(
     control: &Control,
     context: &Context,
@@ -147,7 +148,7 @@ fn archived(
     rows::put_state(tx, held, state).map(drop)
 }
 
-/// Takes a snapshot out of sight that became no archive. Whoever follows the rows removes it.
+/// Hides a snapshot that did not become an archive. It is removed when the rows are next followed.
 fn let_go(context: &Context, tx: &mut Tx<'_>, snapshot: &ResourceId) -> Result<(), Error> {
     let held = Held::<Snapshot>::find(context, tx, &[], &Snapshot::id_of(snapshot))?;
     let Some(held) = held else { return Ok(()) };
@@ -155,7 +156,7 @@ fn let_go(context: &Context, tx: &mut Tx<'_>, snapshot: &ResourceId) -> Result<(
     rows::put_state(tx, held, state).map(drop)
 }
 
-/// Brings an archived sandbox back with its files. Where they have to be fetched, it is `UNARCHIVING`
+/// Brings an archived sandbox back with its files. If they have to be fetched, it is `UNARCHIVING`
 /// until they are there, and the caller does not wait for that.
 pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
     let (store, control) = (context.control.store.clone(), context.control.clone());
@@ -178,7 +179,7 @@ pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>,
 }
 
 /// Sets a sandbox back to one of its snapshots: its instance ends, and another begins with those
-/// files. What it has on its disk goes; volumes stay as they are.
+/// files. The contents of its disk are lost; volumes stay as they are.
 pub async fn restore(
     context: Context,
     name: String,
@@ -210,7 +211,7 @@ pub async fn restore(
     Ok(answer)
 }
 
-/// Has the files of a snapshot on the machine, before a sandbox gives up those that it has.
+/// Makes sure that a snapshot's files are on the machine, before a sandbox gives up its own.
 async fn bring(context: &Context, sandbox: &str, snapshot: &str) -> Result<(), Error> {
     let Some((keeper, _)) = keeper(&context.control) else { return Ok(()) };
     let of = context.clone();

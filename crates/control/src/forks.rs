@@ -1,8 +1,8 @@
-//! Forks: a sandbox or an application that begins with the files of another sandbox, as they are or
-//! as a snapshot has them.
+//! Forks: a sandbox or an application that begins with the files of another sandbox, either as they
+//! are now or from a snapshot.
 //!
-//! The fork has a name, an identity, addresses and tokens of its own. It inherits what the sandbox runs
-//! with, but its volumes, which have one writer.
+//! The fork has its own name, identity, addresses and tokens. It inherits what the sandbox runs
+//! with, except for its volumes, which have a single writer.
 
 use crate::context::Context;
 use crate::engine::{self, Held};
@@ -20,19 +20,20 @@ use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
 use types::{KindName, Problems};
 
-/// On which a forked application listens, where neither the caller nor the sandbox says.
+/// The port of a forked application if neither the caller nor the sandbox names one.
 const PORT: i64 = 8080;
 
-/// What a fork begins with.
+/// The source of a fork's files.
 #[derive(Debug, Clone)]
 pub enum Source {
-    /// A sandbox as it is, or one of its snapshots if the request names one.
+    /// A sandbox as it is now, or one of its snapshots if the request names one.
     Sandbox(String),
-    /// A snapshot of the workspace, whatever became of its sandbox.
+    /// A snapshot in the workspace, even if its sandbox is gone.
     Snapshot(String),
 }
 
-/// Makes a sandbox, or an application or one more revision of it: once under one key.
+/// Makes a sandbox or an application, or adds a revision to an application. With a key it runs only
+/// once.
 pub async fn fork(
     context: Context,
     source: Source,
@@ -47,7 +48,7 @@ pub async fn fork(
         Ok(answer) => return Ok(answer),
         Err(refused) => refused,
     };
-    // The same request may have been faster, and be what stands in the way.
+    // A simultaneous request with the same key may have succeeded, and be the cause of the refusal.
     earlier(&store, key.as_ref()).await?.ok_or(refused)
 }
 
@@ -82,7 +83,7 @@ async fn forked(
     }
 }
 
-/// What only one sort of target can have.
+/// Refuses options that only the other type of target can have.
 fn check(asked: &SandboxForkRequest, target: ForkTarget) -> Result<(), Error> {
     let mut problems = Problems::default();
     let given = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
@@ -101,14 +102,14 @@ fn check(asked: &SandboxForkRequest, target: ForkTarget) -> Result<(), Error> {
     Ok(problems.into_result()?)
 }
 
-/// A snapshot to begin with.
+/// The snapshot that a fork begins with, and what its sandbox ran with.
 #[derive(Clone)]
 struct Begin {
     id: ResourceId,
     origin: Origin,
 }
 
-/// Finds the snapshot to begin with, or has it taken.
+/// Finds the snapshot to begin with, or has one taken.
 async fn begin(
     context: &Context,
     source: Source,
@@ -119,7 +120,7 @@ async fn begin(
     let (of, name) = (context.clone(), name.to_owned());
     let snapshot = asked.snapshot_id.clone().filter(|id| !id.is_empty());
     let (from, wanted) = (source.clone(), snapshot.clone());
-    // A target that is taken is refused before anything is taken for it.
+    // If the target's name is taken, refuses before a snapshot is taken for it.
     let look = move |tx: &mut Tx<'_>| {
         let sandbox = match &from {
             Source::Sandbox(sandbox) => Some(Held::<Sandbox>::get(&of, tx, &[], sandbox)?.row.id),
@@ -160,7 +161,8 @@ async fn begin(
     Ok(Begin { id, origin })
 }
 
-/// Takes a snapshot of a sandbox as it is. One for an application is listed: its revisions name it.
+/// Takes a snapshot of a sandbox as it is now. One for an application is listed, because the
+/// application's revisions name it.
 async fn live(
     context: &Context,
     (id, sandbox): (ResourceId, String),
@@ -176,7 +178,7 @@ async fn live(
     }
 }
 
-/// The wish for a sandbox that is forked.
+/// Returns the wish of a forked sandbox.
 fn sandbox(origin: &Origin, asked: &SandboxForkRequest, name: &str) -> Sandbox {
     let mut spec = origin.spec.clone();
     spec.enabled = Some(true);
@@ -201,7 +203,7 @@ fn sandbox(origin: &Origin, asked: &SandboxForkRequest, name: &str) -> Sandbox {
     Sandbox::new(Metadata { name: name.to_owned(), ..Metadata::default() }, spec)
 }
 
-/// Variables, and those on top of them.
+/// Merges environment variables; those `on_top` win.
 fn merged(inherited: Option<Vec<Env>>, on_top: Option<&[Env]>) -> Option<Vec<Env>> {
     let Some(on_top) = on_top.filter(|envs| !envs.is_empty()) else { return inherited };
     let mut envs = inherited.unwrap_or_default();
@@ -210,7 +212,7 @@ fn merged(inherited: Option<Vec<Env>>, on_top: Option<&[Env]>) -> Option<Vec<Env
     Some(envs)
 }
 
-/// Makes the application, or one more revision of the one that there is.
+/// Creates the application, or adds a revision to the existing one.
 fn deploy(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -222,7 +224,7 @@ fn deploy(
     let first = runtime.ports.iter().flatten().map(|port| port.target).next();
     let port = asked.port.or(first).unwrap_or(PORT);
     let envs = merged(runtime.envs, asked.envs.as_deref());
-    // What the sandbox may not reach, the same files may not as an application.
+    // What the sandbox may not reach, the same files must not reach as an application.
     let network = begin.origin.spec.network.clone();
     let network = network.map(|network| Network { egress: None, ..network });
     let (image, memory) = (runtime.image, asked.memory.or(runtime.memory));
@@ -259,7 +261,7 @@ fn deploy(
     }
     let canary = asked.traffic.filter(|percent| *percent < 100);
     if canary.is_none() {
-        // The revision takes all requests, whatever shared them before.
+        // The new revision takes all requests, even if there was a canary.
         let revision = spec.revision.get_or_insert_default();
         let kept = revision.sticky_session_ttl;
         *revision = RevisionConfiguration { sticky_session_ttl: kept, ..Default::default() };

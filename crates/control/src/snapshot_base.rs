@@ -1,4 +1,4 @@
-//! What lies below a snapshot: the image that its sandbox ran on.
+//! The image below a snapshot, which is the one that its sandbox ran on.
 
 use crate::context::Context;
 use crate::engine::Held;
@@ -8,8 +8,8 @@ use crate::snapshot_store::Base;
 use types::ids::ResourceId;
 use types::kinds::Snapshot;
 
-/// Refuses to begin with a snapshot under the name of another image than the one that lies below it,
-/// or when that one is lost. What the name means by now is all the same.
+/// Refuses to begin with a snapshot if `image` is not the name of the image below it, or if that
+/// image is lost. It does not matter what the name means by now.
 pub(crate) fn require_image(
     context: &Context,
     snapshot: &Held<Snapshot>,
@@ -24,15 +24,15 @@ pub(crate) fn require_image(
     Ok(())
 }
 
-/// Whether a machine has the image that a launch begins over. Whoever may begin with a snapshot may do
-/// so over what lies below it: the workspace ran that, and has kept it.
+/// Checks whether a machine has kept the image below a launch's snapshot. Whoever may begin with a
+/// snapshot may use its image: the workspace ran that image, and has kept it with the snapshot.
 pub(crate) fn is_kept(machine: &dyn Machine, snapshot: Option<&ResourceId>) -> bool {
     let store = snapshot.and_then(|snapshot| Some((snapshot, machine.snapshots()?)));
     store.is_some_and(|(snapshot, store)| store.base(snapshot) == Base::Kept)
 }
 
 impl Held<Snapshot> {
-    /// What the image below it was called.
+    /// The name that the image below had when the snapshot was taken.
     pub(crate) fn image(&self) -> Option<&str> {
         let runtime = self.wish.origin.as_ref()?.spec.runtime.as_ref()?;
         runtime.image.as_deref()

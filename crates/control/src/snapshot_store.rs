@@ -1,55 +1,56 @@
-//! What the management side asks of a machine that keeps snapshots: the files of an instance as they
-//! were at one moment.
+//! What the control plane asks of a machine that keeps snapshots. A snapshot is the files of an
+//! instance as they were at one moment.
 
 use crate::machine::{LaunchFault, MachineFault, Wait};
 use std::time::Duration;
 use types::ids::ResourceId;
 use types::instance::InstanceName;
 
-/// What to take.
+/// Which snapshot to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSnapshot {
-    /// Of the row of the snapshot.
+    /// The id of the snapshot's row.
     pub id: ResourceId,
-    /// Runs, sleeps, or has ended and is there still.
+    /// The instance may run, sleep, or have ended, as long as it still exists.
     pub instance: InstanceName,
-    /// Whose it is: the machine's disk is divided between workspaces.
+    /// The owning workspace. The machine's disk is divided between workspaces.
     pub workspace: String,
 }
 
-/// One that a machine keeps.
+/// A snapshot that a machine keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptSnapshot {
     pub id: ResourceId,
-    /// What it takes of the disk, without what it shares with others.
+    /// Disk space used by it alone, without what it shares with others.
     pub size_bytes: u64,
 }
 
-/// One that was taken.
+/// The result of taking a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenSnapshot {
     pub size_bytes: u64,
-    /// How long the instance stood still.
+    /// How long the instance was frozen.
     pub paused: Duration,
 }
 
-/// The image below a snapshot: what begins with it runs on that one, whatever its name means by now.
+/// The image that a snapshot was taken over. What begins with the snapshot runs on this very image,
+/// even if its name means another one by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     Kept,
-    /// It is not on the machine any more.
+    /// The image is no longer on the machine.
     Lost,
-    /// Which one it is was not noted: it is taken to be what its name means.
+    /// The image was not recorded. It is assumed to be what its name means now.
     Unnoted,
 }
 
 pub trait SnapshotStore: Send + Sync + 'static {
-    /// Takes one, unless it is there: then it answers what that is. It survives the machine's power
-    /// when this answers, and nothing of it is left when this fails.
+    /// Takes a snapshot. If it exists already, returns what it is. Once this returns, the snapshot
+    /// survives a power cut; if it fails, nothing of the snapshot is left.
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>>;
 
-    /// Gives the files of one to wherever this machine keeps what is archived. They are fetched when
-    /// something begins with them. A machine that has no such place keeps them itself.
+    /// Moves the files of a snapshot to where this machine keeps archives. They are fetched when
+    /// something begins with the snapshot. A machine without such a place keeps them itself.
     fn offload<'a>(
         &'a self,
         _workspace: &'a str,
@@ -58,12 +59,12 @@ pub trait SnapshotStore: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether something can begin with one without waiting for its files.
+    /// Checks whether something can begin with a snapshot without waiting for its files.
     fn is_here(&self, _id: &ResourceId) -> bool {
         true
     }
 
-    /// Fetches the files of one, and of what it lies over, from where they were put.
+    /// Fetches the files of a snapshot, and of those it lies over, from where they were moved.
     fn fetch<'a>(
         &'a self,
         _workspace: &'a str,
@@ -72,26 +73,26 @@ pub trait SnapshotStore: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Removes one for good. What instances and other snapshots still stand on stays on the disk until
-    /// they are gone. Without such a snapshot there is nothing to do.
+    /// Removes a snapshot for good. Files that instances or other snapshots still use stay on the
+    /// disk until these are gone. Does nothing if there is no such snapshot.
     fn remove<'a>(&'a self, id: &'a ResourceId) -> Wait<'a, Result<(), MachineFault>>;
 
-    /// What the machine has of the image below a snapshot.
+    /// Returns what the machine has of the image below a snapshot.
     fn base(&self, id: &ResourceId) -> Base;
 
-    /// Those that were not removed.
+    /// The snapshots that were not removed.
     fn list(&self) -> Vec<KeptSnapshot>;
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotFault {
-    /// The workspace has to give something back first.
+    /// The workspace has used up its share of the disk and has to free some first.
     #[error("{0}")]
     OverShare(String),
-    /// All workspaces together have taken what there is.
+    /// All workspaces together have used up the disk.
     #[error("{0}")]
     Full(String),
-    /// There is no such instance any more.
+    /// The instance no longer exists.
     #[error("the instance is gone")]
     Gone,
     #[error("{0}")]

@@ -1,9 +1,9 @@
-//! Snapshots of sandboxes: rows, and the files on a machine that they stand for.
+//! Snapshots of sandboxes: their rows, and the files on a machine that the rows stand for.
 //!
-//! The row comes first, as `pending`; then the machine takes the snapshot, and the row becomes `ready`
-//! or `failed`. A row that a kill left pending becomes one of the two when the rows are next followed
-//! ([`crate::workloads`]). One that was deleted stays out of sight as long as something begins with
-//! it, because its bytes are needed, and paid for, until then.
+//! The row is written first, as `pending`; then the machine takes the snapshot, and the row becomes
+//! `ready` or `failed`. A row that a kill left pending becomes one of the two when the rows are
+//! next followed ([`crate::workloads`]). A deleted snapshot is only hidden as long as something
+//! begins with it, because until then its bytes are needed, and paid for.
 
 use crate::billing::allow;
 use crate::context::Context;
@@ -27,18 +27,18 @@ use types::kinds::snapshot::{Kept, Origin, SnapshotStatus, State};
 use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 
-/// The event type of what happens to a sandbox's snapshots.
+/// The type of events about a sandbox's snapshots.
 const SNAPSHOT: &str = "snapshot";
-/// Characters of an id or a name; longer ones find nothing.
+/// Longest id or name, in characters; longer ones find nothing.
 const NAME_MAX: usize = 64;
 
-/// Whoever keeps snapshots on the machine of this server, and the name of that machine.
+/// Returns the snapshot store of this server's machine, if it has one, and the machine's name.
 pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn SnapshotStore>, String)> {
     let machine = control.machine()?;
     Some((machine.snapshots()?, machine.name().to_owned()))
 }
 
-/// What to take, and why.
+/// Which snapshot to take, and why it is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Order {
     pub(crate) sandbox: String,
@@ -46,13 +46,13 @@ pub(crate) struct Order {
     pub(crate) kept: Kept,
 }
 
-/// The row of a snapshot that was taken, and whether an earlier request with the same key has.
+/// A snapshot that was taken, and whether an earlier request with the same key took it.
 struct Done {
     id: ResourceId,
     replayed: bool,
 }
 
-/// Takes a snapshot of a sandbox, and answers it when it is ready, and whether an earlier request
+/// Takes a snapshot of a sandbox and returns it when it is ready, with whether an earlier request
 /// with the same key took it.
 pub async fn create(
     context: Context,
@@ -70,7 +70,7 @@ pub async fn create(
     Ok((store.read(work).await?, replayed))
 }
 
-/// Takes a snapshot and waits for it. It goes on when the caller goes away.
+/// Takes a snapshot and waits for it. The work continues if the caller goes away.
 pub(crate) async fn take(context: &Context, order: Order) -> Result<ResourceId, Error> {
     Ok(done(context, order, None).await?.id)
 }
@@ -99,7 +99,8 @@ async fn taken(
     id: ResourceId,
 ) -> Result<Done, Error> {
     let control = &context.control;
-    // Its row is pending from the start; whoever follows the rows must not take that for a leftover.
+    // The row is pending from the start; code that follows the rows must not take it for a
+    // leftover.
     let _taking = control.workloads.taking(&id);
     let _lock = control.workloads.lock(&id).await;
     let begun = Arc::new(Mutex::new(None));
@@ -114,7 +115,7 @@ async fn taken(
     let begun = begun.lock().take();
     let Some(instance) = begun else {
         let id = earlier(&answer)?;
-        // Whoever takes it has the lock until its row says how that went.
+        // Whoever takes the snapshot holds the lock until the row has the outcome.
         drop(control.workloads.lock(&id).await);
         return Ok(Done { id, replayed: true });
     };
@@ -132,14 +133,14 @@ async fn taken(
     Ok(Done { id, replayed: false })
 }
 
-/// The row that an earlier request with the same key was answered.
+/// Returns the id of the row that an earlier request with the same key was answered with.
 fn earlier(answer: &JsonAnswer) -> Result<ResourceId, Error> {
     let snapshot: serde_json::Value = serde_json::from_slice(&answer.body)
         .map_err(|error| Error::Snapshot(format!("an earlier answer cannot be read: {error}")))?;
     Ok(Snapshot::row_of(snapshot["id"].as_str().unwrap_or_default()))
 }
 
-/// Writes the row of a snapshot that is about to be taken, and says of which instance.
+/// Writes the row of a snapshot that is about to be taken, and returns the instance to take it of.
 fn begin(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -154,7 +155,8 @@ fn begin(
     if let Some(name) = &order.name {
         require_free(context, tx, &sandbox.row.id, name)?;
     }
-    // An archive gives back more than it takes, and each sandbox has one.
+    // An archive gives back more than it takes, and each sandbox has at most one, so these limits
+    // do not apply to it.
     if sandbox.row.status != Some(Status::Archiving) {
         require_few_pending(context, tx)?;
         let member = &context.member;
@@ -173,7 +175,7 @@ fn begin(
     Ok((snapshot, instance))
 }
 
-/// The instance that has a sandbox's files.
+/// Returns the instance that has a sandbox's files.
 fn running(sandbox: &Held<Sandbox>, machine: &str) -> Result<InstanceName, Error> {
     let status = sandbox.row.status;
     let refused = |status: Status, wants| {
@@ -220,7 +222,7 @@ fn require_few_pending(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> 
     Ok(())
 }
 
-/// Writes down what came of a snapshot. What was refused leaves no row.
+/// Writes the outcome of a snapshot into its row. A refused snapshot leaves no row.
 pub(crate) async fn settle(
     control: &Control,
     id: &ResourceId,
@@ -240,7 +242,7 @@ pub(crate) async fn settle(
             return Ok(false);
         };
         let sandbox = held.wish.origin.as_ref().map(|origin| origin.id.clone());
-        // Whoever changes a sandbox and its snapshot locks them in this order.
+        // Sandbox and snapshot are always locked in this order.
         let sandbox = match &sandbox {
             Some(sandbox) => rows::lock::<Sandbox>(tx, sandbox)?,
             None => None,
@@ -278,7 +280,7 @@ pub(crate) async fn settle(
     if !control.store.write(work).await?
         && let Some((keeper, _)) = keeper(control)
     {
-        // Its workspace went meanwhile, and all that is in it.
+        // Its workspace was deleted meanwhile, with everything in it.
         keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string()))?;
     }
     Ok(())
@@ -297,7 +299,7 @@ fn ready(
     rows::put_state(tx, held, state).map(drop)
 }
 
-/// Notes among the events of a sandbox what came of a snapshot, whatever its status.
+/// Adds the outcome of a snapshot to the events of a sandbox, whatever its status.
 fn note(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -310,7 +312,7 @@ fn note(
     rows::put_state(tx, sandbox, state).map(drop)
 }
 
-/// Tells the meter how many bytes a snapshot has from now on; none when it is gone.
+/// Tells the meter how many bytes a snapshot has from now on: 0 once it is gone.
 pub(crate) fn meter(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -324,7 +326,7 @@ pub(crate) fn meter(
     usage::store_snapshot(context, tx, &held.row.id, of, (size_bytes, state.metered))
 }
 
-/// The snapshot of this id or name: of a sandbox, or of any in the workspace.
+/// Finds a snapshot by its id or name, either of one sandbox or in the whole workspace.
 pub(crate) fn find(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -349,7 +351,7 @@ pub(crate) fn find(
     }
 }
 
-/// The newest snapshot with a name that somebody gave it.
+/// Finds the newest snapshot to which somebody gave this name.
 fn named(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -373,14 +375,14 @@ fn named(
     Ok(None)
 }
 
-/// A snapshot by its id or name, as it is shown.
+/// Returns a snapshot by its id or name, in wire form.
 pub fn get(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Shown<Snapshot>, Error> {
     let held = find(context, tx, None, name)?;
     let object = engine::present(context, tx, &held, &Secrets::Masked)?;
     Ok(Shown { object, version: held.row.version })
 }
 
-/// All snapshots that were taken of a sandbox, newest first.
+/// Returns all snapshots of a sandbox, newest first.
 pub fn of_sandbox(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -398,7 +400,7 @@ pub fn of_sandbox(
     rows.into_iter().map(shown).collect()
 }
 
-/// Takes a snapshot out of sight. It goes when nothing begins with it.
+/// Hides a snapshot. It is removed once nothing begins with it.
 pub fn remove(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -418,21 +420,22 @@ pub fn remove(
     engine::change_state(context, tx, held, state).map(drop)
 }
 
-/// Whether a sandbox, or a revision of an application, begins with a snapshot.
+/// Checks whether a sandbox, or a revision of an application, begins with a snapshot.
 pub(crate) fn is_needed(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
     id: &ResourceId,
 ) -> Result<bool, Error> {
-    // Sandboxes know the row, applications the id that callers know; the end of both is the same.
+    // Sandboxes name the row's id, applications the id that callers see. Both have the same ending,
+    // which is searched for.
     let text = id.as_str().split_once('_').map_or(id.as_str(), |(_, end)| end);
     Ok(resources::occurs(tx, workspace, KindName::Sandbox, text)?
         || resources::occurs(tx, workspace, KindName::Application, text)?
         || !revisions::wishes_with(tx, workspace, text)?.is_empty())
 }
 
-/// A snapshot that something may begin with on this server's machine. It cannot be deleted before the
-/// transaction ends.
+/// Finds a snapshot that something may begin with on this server's machine. It cannot be deleted
+/// before the transaction ends.
 pub(crate) fn usable(
     context: &Context,
     tx: &mut Tx<'_>,
