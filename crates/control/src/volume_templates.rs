@@ -1,9 +1,9 @@
-//! The content of volume templates: awaited, unpacked and kept in versions.
+//! The content of volume templates: uploaded, unpacked and kept in versions.
 //!
-//! An upload goes the way of every upload ([`crate::builds`]); what is made of it is a file system
-//! that volumes begin as copies of. It is kept under a number that no other upload of the template
-//! has, and belongs to a version from the one transaction on that says so. What no row names any
-//! more is removed by whoever follows the rows ([`crate::workloads`]).
+//! An upload is handled like every upload ([`crate::builds`]). What is made of it is a file system
+//! that new volumes are copies of. It is kept under a number that no other upload of the template
+//! has, and becomes a version in the one transaction that says so. Content that no row names any
+//! more is removed when the rows are followed ([`crate::workloads`]).
 
 use crate::builds::{self, Asked};
 use crate::context::Context;
@@ -22,16 +22,16 @@ use types::kinds::{Volume, VolumeTemplate};
 use types::wire::TemplateVersionDeleted;
 
 const VERSION_CHARACTERS: usize = 63;
-/// Stands for the newest version.
+/// The version name that stands for the newest version.
 pub const LATEST: &str = "latest";
 
-/// Where the content of one upload is kept.
+/// Returns the name under which the content of one upload is kept.
 pub(crate) fn name_of(id: &ResourceId, number: u64) -> VolumeName {
     VolumeName::of(&KeptFor::Template { id: id.clone(), number })
 }
 
-/// Awaits the content of a version; without a name it gets the next number. What was awaited before
-/// is not any more.
+/// Begins to wait for the upload of a version, and stops waiting for an earlier one. A version
+/// without a name gets the next number.
 pub fn ask(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -67,7 +67,7 @@ fn version_name(state: &State, wanted: Option<&str>) -> Result<String, Error> {
     Ok(wanted.to_owned())
 }
 
-/// The template that waits for what an upload gives, and the version that is to have it.
+/// Returns the template that waits for the result of an upload, and the version that is to have it.
 fn waiting(
     tx: &mut Tx<'_>,
     build: &Build,
@@ -80,12 +80,12 @@ fn waiting(
     Ok(awaited.filter(is_it).map(|awaited| (held, awaited)))
 }
 
-/// Whether anybody still wants what an upload gives.
+/// Checks whether anybody still wants the result of an upload.
 pub(crate) fn is_wanted(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     Ok(waiting(tx, build)?.is_some())
 }
 
-/// Notes why an upload gave nothing. `false`: nobody wants it any more.
+/// Notes why an upload failed. Returns `false` if nobody wants it any more.
 pub(crate) fn fail(tx: &mut Tx<'_>, build: &Build, reason: &str) -> Result<bool, Error> {
     let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
     let content = Content::Failed { reason: reason.to_owned() };
@@ -94,7 +94,7 @@ pub(crate) fn fail(tx: &mut Tx<'_>, build: &Build, reason: &str) -> Result<bool,
     rows::put_state(tx, held, state).map(|_| true)
 }
 
-/// Makes what was unpacked the newest version. `false`: nobody wants it any more.
+/// Makes the unpacked content the newest version. Returns `false` if nobody wants it any more.
 pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
     let Some((keeper, machine)) = keeper(&context.control) else { return Ok(false) };
@@ -113,14 +113,14 @@ pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result
     rows::put_state(tx, held, state).map(|_| true)
 }
 
-/// Of what failed, the last is kept, and only until the next.
+/// Ends the wait with a version. Of failed versions only the last is kept, until the next version.
 fn conclude(state: &mut State, version: Version) {
     state.awaited = None;
     state.versions.retain(Version::is_ready);
     state.versions.push(version);
 }
 
-/// Removes one version; the last one stays. Volumes that began with it are not touched.
+/// Removes one version, unless it is the last. Volumes that began with it are not touched.
 pub fn remove_version(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -150,15 +150,15 @@ pub fn remove_version(
     })
 }
 
-/// What a volume begins as a copy of.
+/// The content that a volume begins as a copy of.
 pub(crate) struct Origin {
     pub(crate) volume: VolumeName,
-    /// The volume must have at least as much.
+    /// The volume must be at least this large.
     pub(crate) size_mb: u32,
     pub(crate) machine: String,
 }
 
-/// The template that a volume names, and the version of it.
+/// Returns the template that a volume names, and the version of it.
 pub(crate) fn named(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -172,7 +172,7 @@ pub(crate) fn named(
     Ok(Some((template, version.to_owned())))
 }
 
-/// Finds what a new volume begins with. `None`: it names no template.
+/// Finds what a new volume begins with. `None` if it names no template.
 pub(crate) fn origin(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -199,7 +199,7 @@ pub(crate) fn origin(
     }
 }
 
-/// The numbers under which something is kept for a template, or will be.
+/// Returns the numbers under which content is kept for a template, or will be.
 pub(crate) fn numbers(state: &State) -> impl Iterator<Item = u64> {
     let kept = state.versions.iter().filter_map(|version| match version.content {
         Content::Ready { number, .. } => Some(number),

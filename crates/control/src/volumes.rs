@@ -1,9 +1,9 @@
-//! Volumes: rows, and the file systems on a machine that they ask for.
+//! Volumes: their rows, and the file systems on a machine that the rows ask for.
 //!
-//! A file system is made before its row, so that the caller learns whether there is room. One
-//! without a row, as a kill in between leaves it, is removed when the rows are next followed
-//! ([`crate::workloads`]); so is that of a row that was deleted. A row has a size before its file
-//! system has grown to it.
+//! A file system is made before its row, so that the caller learns whether there is room. If a kill
+//! in between leaves one without a row, it is removed when the rows are next followed
+//! ([`crate::workloads`]), and so is the file system of a deleted row. When a volume grows, its row
+//! has the new size before the file system does.
 
 use crate::attachments::Holder;
 use crate::context::Context;
@@ -24,7 +24,7 @@ use types::parts::{VolumeType, mount_place};
 use types::usage::Dimension;
 use types::{Kind, KindName};
 
-/// Whoever keeps volumes on the machine of this server, and the name of that machine.
+/// Returns the volume store of this server's machine, if it has one, and the machine's name.
 pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn VolumeStore>, String)> {
     let machine = control.machine()?;
     Some((machine.volumes()?, machine.name().to_owned()))
@@ -34,7 +34,7 @@ pub(crate) fn name_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Volume(id.clone()))
 }
 
-/// Makes a volume: first its file system, then its row.
+/// Creates a volume: first its file system, then its row.
 pub async fn create(
     context: Context,
     wish: Volume,
@@ -89,7 +89,8 @@ async fn made(
     answer
 }
 
-/// What a wish for a new volume asks of the machine. `None`: its name is taken, so nothing.
+/// Returns what a wish for a new volume asks of the machine: a size, and the volume to copy if any.
+/// `None` if its name is taken, so that nothing is to be made.
 fn order(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -99,7 +100,7 @@ fn order(
     if context.find(tx, KindName::Volume, &[], wish.name())?.is_some() {
         return Ok(None);
     }
-    // What cannot be found is said with the rest of what is wrong with the wish.
+    // Missing references are reported together with everything else that is wrong with the wish.
     engine::require_referred(context, tx, wish)?;
     let size = crate::kinds::volume::size_mb(context, tx, wish)?;
     let size_mb = engine::whole(&ResourceId::known(wish.name()), size)?;
@@ -116,7 +117,7 @@ fn order(
     Ok(Some((size_mb, Some(origin.volume))))
 }
 
-/// Replaces a volume, and has its file system grow with it.
+/// Replaces a volume, and grows its file system to the new size.
 pub async fn replace(
     context: Context,
     name: String,
@@ -144,7 +145,8 @@ pub async fn replace(
     Err(fault.into())
 }
 
-/// Gives a row its size back, unless it was changed again: its file system has not grown.
+/// Gives a row its old size back, because its file system could not grow; unless it was changed
+/// again meanwhile.
 async fn shrink_back(
     context: &Context,
     before: Held<Volume>,
@@ -164,12 +166,12 @@ async fn shrink_back(
     context.control.store.write(work).await
 }
 
-/// Megabytes of a volume. Every row says how many.
+/// Returns the size of a volume in megabytes. Every row has one.
 pub(crate) fn size_mb(id: &ResourceId, size: Option<i64>) -> Result<u32, Error> {
     engine::whole(id, size.ok_or_else(|| engine::corrupt(id, "it has no size"))?)
 }
 
-/// Tells the meter how many bytes a volume has from now on; none when it is gone.
+/// Tells the meter how many bytes a volume has from now on: 0 once it is gone.
 pub(crate) fn meter(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -182,7 +184,7 @@ pub(crate) fn meter(
     usage::store(context, tx, Dimension::VolumeStorage, of, (u64::from(mb) << 20, state.metered))
 }
 
-/// What a holder of volumes mounts: those that are attached to it, or why it cannot have them.
+/// Returns the attached volumes that a holder mounts, or why it cannot have them.
 pub(crate) fn mounts(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -212,7 +214,7 @@ pub(crate) fn mounts(
     Ok(Ok(mounts))
 }
 
-/// Empty folders that go with an instance.
+/// Returns the empty folders of a sandbox that go with its instance.
 pub(crate) fn ephemeral(id: &ResourceId, sandbox: &Sandbox) -> Result<Vec<Scratch>, Error> {
     let wished = sandbox.spec.volumes.iter().flatten();
     let folder = |wished: &types::parts::VolumeAttachment| {
