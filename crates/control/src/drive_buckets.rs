@@ -1,5 +1,5 @@
-//! Drives as buckets of the S3 protocol, `drv-{drive}-{workspace id}`: which of them there are for whom,
-//! and their files.
+//! Drives as buckets of the S3 protocol, named `drv-{drive}-{workspace id}`: which buckets a member
+//! has, and access to their files.
 
 use crate::context::Context;
 use crate::control::Control;
@@ -14,10 +14,10 @@ use types::Timestamp;
 use types::ids::ResourceId;
 use types::kinds::Drive;
 
-/// Where the buckets are, below the address of this server.
+/// Path of the buckets on this server.
 pub const BASE: &str = "/s3";
 
-/// A drive whose files are open.
+/// A drive whose root folder is open.
 pub struct OpenDrive {
     pub id: ResourceId,
     pub root: OwnedFd,
@@ -27,7 +27,7 @@ pub struct OpenDrive {
 pub enum NoBucket {
     #[error("there is no such drive")]
     Missing,
-    /// This server has no machine that keeps drives, or another one keeps this.
+    /// No machine here keeps drives, or another machine keeps this one.
     #[error("the files of the drive are not on this server")]
     Elsewhere,
     #[error("the files of the drive could not be opened")]
@@ -36,18 +36,18 @@ pub enum NoBucket {
     Rules(#[from] Error),
 }
 
-/// What the bucket of a drive is called.
+/// Returns the name of a drive's bucket.
 pub fn bucket_of(drive: &str, member: &Member) -> String {
     format!("drv-{drive}-{}", member.workspace)
 }
 
-/// Where a drive is reached by S3.
+/// Returns the S3 address of a drive.
 pub(crate) fn url_of(context: &Context, drive: &str) -> String {
     let public_url = context.control.settings.public_url.trim_end_matches('/');
     format!("{public_url}{BASE}/{}", bucket_of(drive, &context.member))
 }
 
-/// The name of the drive, if this is a bucket of the member's workspace.
+/// Returns the name of the drive, if this is a bucket of the member's workspace.
 fn drive_of<'b>(bucket: &'b str, member: &Member) -> Option<&'b str> {
     bucket.strip_prefix("drv-")?.strip_suffix(member.workspace.as_str())?.strip_suffix('-')
 }
@@ -73,7 +73,7 @@ pub async fn open(control: &Control, member: &Member, bucket: &str) -> Result<Op
     }
 }
 
-/// The buckets of a workspace, and when their drives were made.
+/// Lists the buckets of a workspace, with the times at which their drives were made.
 pub async fn list(control: &Control, member: &Member) -> Result<Vec<(String, Timestamp)>, Error> {
     let context = Context { control: control.clone(), member: member.clone() };
     let drives = control

@@ -12,7 +12,7 @@ use types::kinds::sandbox::DriveAttachment;
 use types::kinds::{Drive, Sandbox};
 use types::parts::{mount_place, names};
 
-/// Removes a folder of a drive with all that is in it.
+/// Removes a folder of a drive with everything in it.
 pub async fn remove_folder(context: Context, name: String, path: String) -> Result<(), Error> {
     let folder = mount_place(&path);
     if !names::is_absolute_path(&path) || folder.is_empty() {
@@ -20,7 +20,7 @@ pub async fn remove_folder(context: Context, name: String, path: String) -> Resu
     }
     let (of, store) = (context.clone(), context.control.store.clone());
     let held = store.read(move |tx| Held::<Drive>::get(&of, tx, &[], &name)).await?;
-    // Until the folder is gone nobody gets it mounted.
+    // Until the folder is gone, nobody can mount it.
     let _lock = context.control.workloads.lock(&held.row.id).await;
     let (of, drive, wanted) = (context.clone(), held.row.id.clone(), folder.clone());
     store.read(move |tx| require_folder_unused(&of, tx, &drive, &wanted)).await?;
@@ -37,7 +37,7 @@ pub async fn remove_folder(context: Context, name: String, path: String) -> Resu
     }
 }
 
-/// Refuses while a sandbox has a folder of a drive mounted, or one in it.
+/// Refuses if a sandbox has the folder, or one inside it, mounted.
 fn require_folder_unused(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -22,13 +22,13 @@ impl DriveKey {
         Ok(Self { pair, id })
     }
 
-    /// The half that verifies, as a JSON Web Key.
+    /// Returns the public key as a JSON Web Key.
     pub fn public(&self) -> Value {
         let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
         json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.id, "x": x})
     }
 
-    /// A signed token with these claims.
+    /// Returns a signed token with these claims.
     pub fn sign(&self, claims: &Value) -> String {
         let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let text = format!(

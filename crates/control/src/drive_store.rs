@@ -1,6 +1,6 @@
-//! What the management side asks of a machine that keeps drives: file systems that many instances
-//! have at the same time, and get and give back while they run. Which rows ask for them, and who may
-//! have them, is decided in [`crate::drives`].
+//! What the control plane asks of a machine that keeps drives. Drives are file systems that many
+//! instances share, and that are mounted and unmounted while these run. Which rows ask for drives,
+//! and who may have them, is decided in [`crate::drives`].
 
 use crate::machine::{MachineFault, Wait};
 use crate::volume_store::VolumeFault;
@@ -9,50 +9,51 @@ use std::os::fd::OwnedFd;
 use types::ids::ResourceId;
 use types::instance::{DriveMount, InstanceName, KeptFor, VolumeName};
 
-/// What to make.
+/// Which drive to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDrive {
     pub name: VolumeName,
-    /// Whose it is: the machine's disk is divided between workspaces.
+    /// The owning workspace. The machine's disk is divided between workspaces.
     pub workspace: String,
 }
 
-/// One that a machine keeps.
+/// A drive that a machine keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptDrive {
     pub name: VolumeName,
     /// The most that it can hold.
     pub size_mb: u32,
-    /// What it takes of the disk by now.
+    /// Disk space used so far.
     pub used_bytes: u64,
 }
 
 pub trait DriveStore: Send + Sync + 'static {
-    /// Makes one, unless it is there. It survives the machine's power when this answers.
+    /// Makes a drive, unless it exists. Once this returns, it survives a power cut.
     fn make(&self, new: NewDrive) -> Wait<'_, Result<(), VolumeFault>>;
 
-    /// Removes one for good. Whoever has it mounted still does so until the end of that mount. Without
-    /// one there is nothing to do.
+    /// Removes a drive for good. Existing mounts of it keep working until they end. Does nothing if
+    /// there is no such drive.
     fn remove<'a>(&'a self, name: &'a VolumeName) -> Wait<'a, Result<(), MachineFault>>;
 
     fn list(&self) -> Vec<KeptDrive>;
 
-    /// Removes a folder of a drive with all that is in it. Answers whether there was one.
+    /// Removes a folder of a drive with everything in it. Returns whether it existed.
     fn remove_folder<'a>(
         &'a self,
         name: &'a VolumeName,
         path: &'a str,
     ) -> Wait<'a, Result<bool, DriveFault>>;
 
-    /// Gives an instance that runs or sleeps a part of a drive. The same once more changes nothing.
+    /// Mounts a part of a drive in an instance that runs or sleeps. Repeating the call changes
+    /// nothing.
     fn mount<'a>(
         &'a self,
         instance: &'a InstanceName,
         mount: DriveMount,
     ) -> Wait<'a, Result<(), DriveFault>>;
 
-    /// Takes one away again. What is not mounted there needs nothing to be done. `others` are the places
-    /// where the instance may have the same drive all the same.
+    /// Unmounts a drive; does nothing if it is not mounted there. `others` are the places where the
+    /// instance may have the same drive mounted as well.
     fn unmount<'a>(
         &'a self,
         instance: &'a InstanceName,
@@ -61,26 +62,26 @@ pub trait DriveStore: Send + Sync + 'static {
         others: &'a [String],
     ) -> Wait<'a, Result<(), DriveFault>>;
 
-    /// The topmost folder of a drive, for whoever serves it to others than instances. Blocks for some
-    /// milliseconds if nobody uses the drive. Its files have the owners that they have inside of
-    /// instances; nothing that is in it may be trusted, links above all.
+    /// Opens the root folder of a drive, for serving it to others than instances. Blocks for some
+    /// milliseconds if nobody uses the drive. Files have the owners that they have inside
+    /// instances. Nothing in the drive can be trusted, links least of all.
     fn open_root(&self, drive: &VolumeName) -> io::Result<OwnedFd>;
 }
 
-/// As a machine names the drive of a row.
+/// Returns a machine's name for the drive of a row.
 pub fn name_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Drive(id.clone()))
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum DriveFault {
-    /// What is asked for cannot be mounted there; the text says why.
+    /// It cannot be mounted there; the text says why.
     #[error("{0}")]
     Place(String),
     /// Something in the instance has files of it open.
     #[error("it is in use: something in the sandbox has files of it open, or works in it")]
     InUse,
-    /// There is no such instance any more.
+    /// The instance no longer exists.
     #[error("the instance is gone")]
     Gone,
     #[error("{0}")]

@@ -1,8 +1,9 @@
-//! Drives: rows, the file systems on a machine that they ask for, and who may have them mounted.
+//! Drives: their rows, the file systems on a machine that the rows ask for, and who may mount them.
 //!
-//! What a sandbox has mounted stands in its row: written before it is mounted and removed after it was
-//! unmounted, so that no kill leaves a mount that no row knows. Asked again, both do the rest. An
-//! instance that starts anew gets what the row says, as far as the rules still allow it.
+//! The drives that a sandbox has mounted are listed in its row. The entry is written before the
+//! mount and removed after the unmount, so no kill leaves a mount that no row knows. Repeating a
+//! request completes what was interrupted. A new instance gets the drives in the row, as far as the
+//! rules still allow them.
 
 use crate::context::Context;
 use crate::control::Control;
@@ -24,13 +25,13 @@ use types::kinds::{Drive, Sandbox, drive};
 use types::parts::{free_place, overlap};
 use types::{Kind, KindName};
 
-/// Whoever keeps drives on the machine of this server, and the name of that machine.
+/// Returns the drive store of this server's machine, if it has one, and the machine's name.
 pub(crate) fn keeper(control: &Control) -> Option<(Arc<dyn DriveStore>, String)> {
     let machine = control.machine()?;
     Some((machine.drives()?, machine.name().to_owned()))
 }
 
-/// Makes a drive: first its file system, then its row.
+/// Creates a drive: first its file system, then its row.
 pub async fn create(
     context: Context,
     wish: Drive,
@@ -47,7 +48,7 @@ pub async fn create(
         .unwrap_or_else(|| Err(Error::Launch("it was interrupted".to_owned())))
 }
 
-/// Runs work to its end, whether somebody waits for it or not. `None`: it was interrupted.
+/// Runs work to its end, even if nobody waits for it any more. `None` if it was interrupted.
 async fn spawned<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Option<T> {
     tokio::spawn(work.in_current_span()).await.ok()
 }
@@ -101,13 +102,13 @@ pub async fn remove(context: Context, name: String) -> Result<Drive, Error> {
     if let Some((keeper, _)) = keeper(&context.control)
         && let Err(fault) = keeper.remove(&name_of(&id)).await
     {
-        // Whoever follows the rows tries it again.
+        // The task that follows the rows tries it again.
         tracing::warn!(%fault, drive = %id, "the files of a drive are still there");
     }
     Ok(last)
 }
 
-/// Refuses while a sandbox has a drive mounted.
+/// Refuses if a sandbox has the drive mounted.
 pub(crate) fn require_unused(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -120,15 +121,16 @@ pub(crate) fn require_unused(
     }
 }
 
-/// What the rules of a drive give a sandbox.
+/// What the rules of a drive grant to a sandbox.
 #[derive(Debug, PartialEq, Eq)]
 struct Granted {
-    /// All that it may have; empty for the whole drive.
+    /// The only folder that it may have; empty for the whole drive.
     folder: String,
     read_only: bool,
 }
 
-/// What the first rule says whose labels a sandbox all has. `None`: no rule is for it.
+/// Returns what a drive grants, by the first rule whose labels the sandbox has all of. `None` if no
+/// rule matches.
 fn granted(drive: &Drive, labels: &dyn Fn(&str) -> Option<String>) -> Option<Granted> {
     let rules = drive.spec.permissions.as_deref().unwrap_or_default();
     if rules.is_empty() {
@@ -144,7 +146,7 @@ fn granted(drive: &Drive, labels: &dyn Fn(&str) -> Option<String>) -> Option<Gra
     })
 }
 
-/// A label of a sandbox, as the rules of drives see it: the server's own cannot be set by anybody.
+/// Returns a label of a sandbox as drive rules see it. Nobody can set the server's own labels.
 fn label(context: &Context, sandbox: &Sandbox, key: &str) -> Option<String> {
     match key {
         "blaxel-workspace" => Some(context.member.workspace_name.clone()),
@@ -155,7 +157,8 @@ fn label(context: &Context, sandbox: &Sandbox, key: &str) -> Option<String> {
 }
 
 impl Granted {
-    /// The folder that is asked for, if it may be had. Who asks for all gets all that he may have.
+    /// Returns the folder to mount for the one asked for, if that is allowed. Asking for the whole
+    /// drive yields the folder that is granted.
     fn folder(&self, asked: &str) -> Option<String> {
         if asked.is_empty() || asked == self.folder {
             return Some(self.folder.clone());
@@ -165,7 +168,7 @@ impl Granted {
     }
 }
 
-/// What a starting instance of a sandbox gets. What it may not have any more is left out.
+/// Returns the drives that a new instance of a sandbox gets, without those no longer allowed.
 pub(crate) fn mounts(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -197,7 +200,7 @@ pub(crate) fn mounts(
     Ok(mounts)
 }
 
-/// The drives that a sandbox has.
+/// Lists the drives that a sandbox has mounted.
 pub async fn list(
     control: &Control,
     sandbox: &ResourceId,
@@ -211,7 +214,7 @@ pub async fn list(
     Ok(attached.into_iter().map(|attached| attached.mounted).collect())
 }
 
-/// Gives a sandbox that runs, or sleeps, a drive.
+/// Mounts a drive in a sandbox that runs or sleeps.
 pub async fn mount(
     control: &Control,
     sandbox: &ResourceId,
@@ -238,7 +241,7 @@ async fn mount_now(
 ) -> Result<MountedDrive, DriveRefusal> {
     let (keeper, machine) = keeper(control).ok_or_else(no_drives)?;
     let _lock = control.workloads.lock(id).await;
-    // Whoever removes a folder of the drive has this one, so that it is not mounted meanwhile.
+    // The lock on the drive keeps its folders from being removed during the mount.
     let _drive = match drive_of(control, id, &order.drive_name).await? {
         Some(drive) => Some(control.workloads.lock(&drive).await),
         None => None,
@@ -258,7 +261,7 @@ async fn mount_now(
     }
 }
 
-/// The drive of this name in the workspace of a sandbox.
+/// Finds the drive of this name in the workspace of a sandbox.
 async fn drive_of(
     control: &Control,
     sandbox: &ResourceId,
@@ -275,7 +278,7 @@ async fn drive_of(
     control.store.read(work).await.map_err(failed)
 }
 
-/// What is to be mounted, as the row says it now.
+/// What is to be mounted, as now noted in the row. `new` is false if the row had it already.
 struct Noted {
     attached: DriveAttachment,
     instance: InstanceName,
@@ -285,7 +288,7 @@ struct Noted {
 
 type Decided<T> = Result<Result<T, DriveRefusal>, Error>;
 
-/// Decides whether a sandbox gets a drive, and writes that it has it.
+/// Decides whether a sandbox may mount a drive, and notes in the row that it has it.
 fn note(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -349,7 +352,8 @@ fn note(
     Ok(Ok(Noted { attached, instance, mount, new }))
 }
 
-/// Whether a sandbox does not have that already, if there is room for it at its place.
+/// Checks whether there is room for a drive at its place. Returns `false` if the sandbox has this
+/// mount already.
 fn room(
     control: &Control,
     held: &Held<Sandbox>,
@@ -380,7 +384,7 @@ fn room(
     Ok(true)
 }
 
-/// Takes a drive from a sandbox.
+/// Unmounts a drive from a sandbox.
 pub async fn unmount(
     control: &Control,
     sandbox: &ResourceId,
@@ -413,7 +417,7 @@ async fn unmount_now(control: &Control, id: &ResourceId, place: &str) -> Result<
     }
 }
 
-/// Writes that a sandbox has nothing mounted at a place any more.
+/// Notes that a sandbox no longer has anything mounted at a place.
 async fn forget(control: &Control, id: &ResourceId, place: &str) -> Result<(), DriveRefusal> {
     let (id, place) = (id.clone(), place.to_owned());
     let work = move |tx: &mut Tx<'_>| {
