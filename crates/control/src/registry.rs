@@ -1,4 +1,4 @@
-//! What the management side asks of whoever keeps the content of the workspaces' own registry: blobs,
+//! What the control plane asks of the store behind the workspaces' own registry, which keeps blobs,
 //! and manifests as they were pushed. Tags are rows ([`crate::kinds::image`]).
 
 use crate::machine::Wait;
@@ -10,14 +10,15 @@ use tokio::sync::mpsc;
 use types::ids::WorkspaceId;
 use types::own_image::OwnRepository;
 
-/// A repository of a workspace: content is read and written through one, and through no other.
+/// A repository of a workspace. Content is read and written only through the repository that has
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     pub workspace: WorkspaceId,
     pub repository: OwnRepository,
 }
 
-/// As the content is kept under it.
+/// Written the way the content is stored under it.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.workspace, self.repository)
@@ -25,7 +26,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Reads back what is displayed. `None` for what no release has written.
+    /// Parses what [`fmt::Display`] wrote. `None` for text that no release has written.
     pub fn known(text: &str) -> Option<Self> {
         let (workspace, repository) = text.split_once('/')?;
         Some(Self {
@@ -35,23 +36,24 @@ impl Place {
     }
 }
 
-/// Digests are texts here, and checked by whoever has the content. What is not in the repository
-/// does not exist, whoever else has it.
+/// The content of repositories. Digests are plain text here; the implementation checks them.
+/// Content that is not in the given repository does not exist for the caller, even if another one
+/// has it.
 pub trait Registry: Send + Sync + 'static {
     fn limits(&self) -> RegistryLimits;
 
-    /// Whoever writes which content a repository must keep and whoever takes content out of it wait
-    /// for each other, until the answer is dropped.
+    /// Takes a turn at a repository: writing what it must keep, and removing content from it,
+    /// exclude each other until the returned value is dropped.
     fn turn<'a>(&'a self, place: &'a Place) -> Wait<'a, Box<dyn Send + Sync>>;
 
-    /// Begins an upload in pieces; answers its name.
+    /// Begins an upload in pieces, and returns its name.
     fn begin_upload(&self, place: Place) -> Wait<'_, Result<String, RegistryFault>>;
 
-    /// How many bytes of an upload are there.
+    /// Returns how many bytes of an upload have arrived.
     fn uploaded(&self, place: Place, upload: String) -> Wait<'_, Result<u64, RegistryFault>>;
 
-    /// Appends what comes to an upload, which must have `from` bytes by now if that is said. Answers
-    /// how many bytes are there. What has come stays when the rest does not.
+    /// Appends bytes to an upload, which must have `from` bytes by now if that is given. Returns
+    /// how many bytes it has. If the stream breaks off, what has arrived is kept.
     fn append(
         &self,
         place: Place,
@@ -60,7 +62,7 @@ pub trait Registry: Send + Sync + 'static {
         bytes: mpsc::Receiver<io::Result<Bytes>>,
     ) -> Wait<'_, Result<u64, RegistryFault>>;
 
-    /// Makes a blob of what was uploaded, if it has this digest; else the upload is gone.
+    /// Turns an upload into a blob if it has this digest; otherwise the upload is removed.
     fn finish_upload(
         &self,
         place: Place,
@@ -70,7 +72,7 @@ pub trait Registry: Send + Sync + 'static {
 
     fn cancel_upload(&self, place: Place, upload: String) -> Wait<'_, Result<(), RegistryFault>>;
 
-    /// Takes a blob over from another repository of those that the caller may read. `false`: it is
+    /// Takes over a blob from another repository that the caller may read. Returns `false` if it is
     /// not there.
     fn mount(
         &self,
@@ -83,8 +85,8 @@ pub trait Registry: Send + Sync + 'static {
 
     fn remove_blob(&self, place: Place, digest: String) -> Wait<'_, Result<(), RegistryFault>>;
 
-    /// Takes a manifest whose parts are all there. `media_type` is what came along with it, `digest`
-    /// what it must have.
+    /// Stores a manifest whose parts are all there. `media_type` is the type it was sent with,
+    /// `digest` the one it must have.
     fn put_manifest(
         &self,
         place: Place,
@@ -99,8 +101,8 @@ pub trait Registry: Send + Sync + 'static {
         digest: String,
     ) -> Wait<'_, Result<ManifestContent, RegistryFault>>;
 
-    /// Manifests that speak of another one, in the order of their digests, after one of them. Says
-    /// whether there are more.
+    /// Lists the manifests that refer to `subject`, ordered by digest, beginning after `after`.
+    /// Also returns whether there are more.
     fn referrers(
         &self,
         place: Place,
@@ -108,22 +110,22 @@ pub trait Registry: Send + Sync + 'static {
         after: Option<String>,
     ) -> Wait<'_, Result<(Vec<Referrer>, bool), RegistryFault>>;
 
-    /// Makes an image part of a repository that came to the machine in another way: by a build, or
-    /// from another registry. Whoever asks has been given the image. Answers its bytes as they are
-    /// stored.
+    /// Makes an image part of a repository although it came to the machine in another way: by a
+    /// build, or from another registry. The caller has made sure that the workspace may have the
+    /// image. Returns its size in bytes as stored.
     fn adopt(&self, place: Place, digest: String) -> Wait<'_, Result<u64, RegistryFault>>;
 
-    /// Takes out of a repository what is not kept. The room is free when it is free on disk. Answers
-    /// the manifests that are still there.
+    /// Removes from a repository what is not to be kept. The workspace's share is free again once
+    /// the disk is. Returns the manifests that are still there.
     fn prune(&self, place: Place, keep: Keep) -> Wait<'_, Result<Vec<String>, RegistryFault>>;
 
-    /// All repositories that have content.
+    /// Lists all repositories that have content.
     fn places(&self) -> Wait<'_, Result<Vec<Place>, RegistryFault>>;
 
-    /// Frees the disk of what was taken out, soon: many who ask at once cause one look.
+    /// Frees the disk space of what was removed, soon: many calls at once cause a single pass.
     fn free_soon(&self) -> Wait<'_, Result<(), RegistryFault>>;
 
-    /// Forgets uploads that nobody goes on with, and frees the disk of what was taken out.
+    /// Removes abandoned uploads, and frees the disk space of what was removed.
     fn tidy(&self) -> Wait<'_, Result<(), RegistryFault>>;
 }
 
@@ -131,7 +133,7 @@ pub trait Registry: Send + Sync + 'static {
 pub struct RegistryLimits {
     pub blob_bytes_max: u64,
     pub manifest_bytes_max: usize,
-    /// How long a body may be silent.
+    /// How long a request body may pause.
     pub stall: Duration,
 }
 
@@ -151,12 +153,12 @@ pub struct ManifestContent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenManifest {
     pub digest: String,
-    /// All that it needs as it is stored, each part once.
+    /// Size of everything that it needs as stored, counting each part once.
     pub size_bytes: u64,
     pub subject: Option<String>,
 }
 
-/// A manifest that speaks of another one.
+/// A manifest that refers to another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referrer {
     pub digest: String,
@@ -166,13 +168,13 @@ pub struct Referrer {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What stays in a repository.
+/// What stays in a repository when it is pruned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// Manifests, with what they need and what speaks of them.
+    /// Manifests to keep, with what they need and what refers to them.
     pub manifests: Vec<String>,
-    /// Manifests that go now if nothing that stays needs them. What else is not kept goes when it
-    /// is old.
+    /// Manifests to remove now if nothing that stays needs them. Anything else that is not kept is
+    /// removed once it is old.
     pub except: Vec<String>,
 }
 
@@ -186,7 +188,7 @@ pub enum RegistryFault {
     NoBlob,
     #[error("the repository has no such manifest")]
     NoManifest,
-    /// A tag of the repository means it, and another machine took its content.
+    /// A tag of the repository names it, but another machine has its content.
     #[error("its content is on another machine of this installation; ask the server that took it")]
     Elsewhere,
     #[error("there is no such upload, or it was given up")]

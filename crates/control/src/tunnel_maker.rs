@@ -1,4 +1,4 @@
-//! What the management side asks of a machine that makes tunnels (WireGuard) for its instances. Who may
+//! What the control plane asks of a machine that makes WireGuard tunnels for its instances. Who may
 //! have one is decided in [`crate::tunnels`].
 
 use crate::machine::Wait;
@@ -6,15 +6,15 @@ use types::instance::InstanceName;
 use types::tunnel::TunnelSettings;
 
 pub trait TunnelMaker: Send + Sync + 'static {
-    /// Gives an instance a tunnel, instead of the one that it may have. It ends with the instance, and
-    /// with this program.
+    /// Gives an instance a tunnel, which replaces the one that it may have. The tunnel ends with
+    /// the instance, and with this program.
     fn set<'a>(
         &'a self,
         instance: &'a InstanceName,
         settings: TunnelSettings,
     ) -> Wait<'a, Result<(), TunnelFault>>;
 
-    /// Ends it. Without one there is nothing to do.
+    /// Ends the tunnel of an instance. Does nothing if it has none.
     fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>>;
 
     fn has(&self, instance: &InstanceName) -> bool;
@@ -22,10 +22,10 @@ pub trait TunnelMaker: Send + Sync + 'static {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TunnelFault {
-    /// The rules of the instance do not go with a tunnel.
+    /// The rules of the instance do not allow a tunnel.
     #[error("{0}")]
     Rules(String),
-    /// Such a tunnel cannot be; the text says why, to its user.
+    /// Such a tunnel is impossible; the text tells the user why.
     #[error("{0}")]
     Unfit(String),
     #[error("the instance is gone")]

@@ -1,7 +1,8 @@
-//! Tunnels of sandboxes. The settings of one, with its key, are kept sealed; the tunnel itself is made
-//! anew for each instance and at each start of this program.
+//! Tunnels (WireGuard) of sandboxes. The settings of a tunnel, with its key, are kept sealed; the
+//! tunnel itself is made anew for each instance and at each start of this program.
 //!
-//! A tunnel leads past rules that look at what leaves a sandbox, so it has either the one or the other.
+//! A tunnel would bypass rules that inspect what leaves a sandbox, so a sandbox has either such
+//! rules or a tunnel.
 
 use crate::control::Control;
 use crate::engine::Held;
@@ -18,9 +19,9 @@ use types::kinds::Network;
 use types::kinds::Sandbox;
 use types::tunnel::{TunnelRefusal, TunnelSettings};
 
-/// Where settings are kept, by the id of the sandbox.
+/// Prefix of the names under which settings are kept; the sandbox's id follows.
 const PREFIX: &str = "tunnels/";
-/// Of these that are read at once.
+/// How many names are read at once.
 const PAGE: i64 = 500;
 
 const LISTS: &str = "this sandbox has lists of domains, or everything of it goes through the proxy: a tunnel would lead past \
@@ -30,8 +31,8 @@ fn name_of(id: &ResourceId) -> String {
     format!("{PREFIX}{id}")
 }
 
-/// Gives a sandbox that runs, or sleeps, a tunnel, instead of the one that it may have. `config` is what
-/// its user sent.
+/// Gives a sandbox that runs or sleeps a tunnel, which replaces the one that it may have. `config`
+/// is the text that its user sent.
 pub async fn set(
     control: &Control,
     sandbox: &ResourceId,
@@ -57,7 +58,7 @@ async fn set_now(
     let (of, keyring) = (id.clone(), control.store.keyring());
     let write = move |tx: &mut Tx<'_>| {
         let Some(held) = rows::lock::<Sandbox>(tx, &of)? else { return Ok(Err(gone())) };
-        // Once more, with the row locked: its rules may have changed meanwhile.
+        // Checked again with the row locked: its rules may have changed meanwhile.
         if let Err(refusal) = allowed(held) {
             return Ok(Err(refusal));
         }
@@ -75,7 +76,7 @@ async fn set_now(
     written
 }
 
-/// Takes the tunnel of a sandbox down.
+/// Removes the tunnel of a sandbox.
 pub async fn remove(control: &Control, sandbox: &ResourceId) -> Result<(), TunnelRefusal> {
     let (control, id) = (control.clone(), sandbox.clone());
     spawned(async move { remove_now(&control, &id).await }).await
@@ -97,7 +98,7 @@ async fn remove_now(control: &Control, id: &ResourceId) -> Result<(), TunnelRefu
     maker.remove(&instance).await.map_err(refusal)
 }
 
-/// The instance that gets a tunnel, if the rules of its sandbox go with one.
+/// Returns the instance that gets the tunnel, if the rules of its sandbox allow one.
 fn allowed(held: Held<Sandbox>) -> Result<InstanceName, TunnelRefusal> {
     match held.wish.spec.network.as_ref().is_some_and(looks) {
         true => Err(TunnelRefusal::Rules(LISTS.to_owned())),
@@ -105,18 +106,18 @@ fn allowed(held: Held<Sandbox>) -> Result<InstanceName, TunnelRefusal> {
     }
 }
 
-/// Whether rules look at all that leaves.
+/// Checks whether the rules inspect everything that leaves.
 fn looks(network: &Network) -> bool {
     let rules = network.rules();
     rules.has_lists() || rules.proxy_only
 }
 
-/// Lets go of what is kept for a sandbox that is gone.
+/// Deletes what is kept for a sandbox that is gone.
 pub(crate) fn release(tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
     Ok(settings::remove(tx, &name_of(id))?)
 }
 
-/// Gives a sandbox the tunnel that it had, if an instance of it is here without.
+/// Restores a sandbox's tunnel if an instance of it runs here without it.
 pub(crate) async fn restore(control: &Control, id: &ResourceId) {
     if let Some(maker) = maker(control)
         && let Err(refusal) = restore_by(control, &*maker, id).await
@@ -148,7 +149,8 @@ async fn restore_by(
     maker.set(&instance, TunnelSettings::read(&config)?).await.map_err(refusal)
 }
 
-/// At a start of this program: what runs here lost its tunnels with the last one.
+/// Restores all tunnels at a start of this program: running instances lost theirs with the last
+/// run.
 pub(crate) async fn restore_all(control: Control) {
     if maker(&control).is_none() {
         return;
@@ -176,7 +178,7 @@ fn maker(control: &Control) -> Option<Arc<dyn TunnelMaker>> {
     control.machine()?.tunnels()
 }
 
-/// Runs work to its end, whether somebody waits for it or not.
+/// Runs work to its end, even if nobody waits for it any more.
 async fn spawned(
     work: impl Future<Output = Result<(), TunnelRefusal>> + Send + 'static,
 ) -> Result<(), TunnelRefusal> {
