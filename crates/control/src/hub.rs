@@ -1,9 +1,10 @@
-//! MCP servers of the hub: what runs for a connection, and what of the connection it is given.
+//! MCP servers of the hub: what runs for a connection, and what it is given of the connection.
 //!
-//! A definition of the catalogue names the image, what of it runs, and the variables that it finds. A
-//! variable may hold fields of the connection, `${secrets.NAME}` and `${config.NAME}`; whatever no
-//! variable names stays in the store. Secrets are opened for the launch of a replica, and for nothing
-//! else. `${secrets.ACCESS_TOKEN}` is the token that the connection was given for what it holds.
+//! A definition in the catalogue names an image, its arguments and its environment variables. The
+//! value of a variable may refer to fields of the connection as `${secrets.NAME}` and
+//! `${config.NAME}`; fields that no variable refers to stay in the store. Secrets are opened only
+//! for the launch of a replica. `${secrets.ACCESS_TOKEN}` is not a stored field, but the access
+//! token that was obtained with the connection's secrets.
 
 use crate::catalogue::Catalogue;
 use crate::context::Context;
@@ -17,17 +18,17 @@ use types::kinds::integration_connection::IntegrationConnectionSpec;
 use types::parts::{Sensitive, TextMap, names};
 use types::wire::{Form, Integration, McpDefinition};
 
-/// What a replica of a server of the hub runs. Its environment is secret.
+/// What a replica of a hub server runs. The environment is secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) image: String,
-    /// What is added to the command of the image.
+    /// Appended to the command of the image.
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Catalogue {
-    /// The server of the hub that connections of this type run.
+    /// Returns the hub server that connections of this type run.
     fn server(&self, integration: &str) -> Option<&McpDefinition> {
         let runs = |server: &&McpDefinition| {
             server.image.is_some() && server.integration.as_deref() == Some(integration)
@@ -35,19 +36,19 @@ impl Catalogue {
         self.servers.iter().find(runs)
     }
 
-    /// Types of connections that servers of the hub run for.
+    /// Returns the types of connections that hub servers run for.
     pub(crate) fn integrations(&self) -> impl Iterator<Item = &str> {
         let running = self.servers.iter().filter(|server| server.image.is_some());
         running.filter_map(|server| server.integration.as_deref())
     }
 
-    /// What is known of a service that only the hub has.
+    /// Describes a service that only the hub has.
     pub fn integration(&self, name: &str) -> Option<Integration> {
         let server = self.server(name)?;
         Some(Integration { name: server.integration.clone(), ..Integration::default() })
     }
 
-    /// Refuses definitions that could not be run.
+    /// Refuses definitions that could not run.
     pub fn check(&self) -> Result<(), String> {
         for (at, server) in self.servers.iter().enumerate().filter(|(_, one)| one.image.is_some()) {
             let integration = server.integration.as_deref().unwrap_or_default();
@@ -76,8 +77,8 @@ impl Catalogue {
     }
 }
 
-/// The server of the hub that a function with these connections runs, or why there is none. The first
-/// connection says which one it is, and it alone is opened.
+/// Returns the hub server that a function with these connections runs, or why there is none. The
+/// first connection decides which one it is, and only that connection is opened.
 pub(crate) fn server(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -112,7 +113,7 @@ fn asks_for_token(server: &McpDefinition) -> bool {
         .any(|(_, template)| parts(template).is_ok_and(|parts| parts.iter().any(token)))
 }
 
-/// A place in a connection.
+/// A reference to a field of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Field<'t> {
     secret: bool,
@@ -133,7 +134,7 @@ impl Field<'_> {
         fields.as_ref()?.get(self.name)
     }
 
-    /// Whether it is what the connection is given, and not what it has.
+    /// Whether it is the access token, which is obtained with the connection and not stored in it.
     fn is_token(self) -> bool {
         self.secret && self.name == access::HUB_NAME
     }
@@ -149,7 +150,7 @@ enum Part<'t> {
     Field(Field<'t>),
 }
 
-/// Takes the value of a variable apart.
+/// Parses the value of a variable into text and fields.
 fn parts(template: &str) -> Result<Vec<Part<'_>>, String> {
     let (mut parts, mut rest) = (Vec::new(), template);
     while let Some((text, opened)) = rest.split_once("${") {
@@ -173,7 +174,7 @@ fn variables(server: &McpDefinition) -> impl Iterator<Item = (&String, &String)>
     entrypoint.and_then(|entrypoint| entrypoint.env.as_ref()).into_iter().flatten()
 }
 
-/// What runs for a connection, whose secrets are open; or what of the connection is missing.
+/// Returns what runs for a connection whose secrets are opened, or what the connection lacks.
 fn fill(definition: &McpDefinition, spec: &IntegrationConnectionSpec) -> Result<Server, String> {
     let (none, no_fields) = (TextMap::new(), Map::new());
     let config = spec.config.as_ref().unwrap_or(&none);
@@ -208,7 +209,8 @@ fn fill(definition: &McpDefinition, spec: &IntegrationConnectionSpec) -> Result<
             };
             value = value.zip(text).map(|(value, text)| value + text);
         }
-        // Without one of its fields the variable says nothing, and the server has a default.
+        // A variable that lacks one of its fields is left out, so that the server's default
+        // applies.
         environment.extend(value.map(|value| (name.clone(), value)));
     }
     let entrypoint = definition.entrypoint.as_ref();
@@ -296,7 +298,7 @@ mod tests {
         let one = || definition(json!({}));
         assert!(catalogue(vec![one(), one()]).check().is_err());
         assert!(catalogue(vec![McpDefinition { integration: None, ..one() }]).check().is_err());
-        // What has no image is only told of.
+        // A definition without an image is only listed.
         let told = || McpDefinition { image: None, ..one() };
         assert_eq!(catalogue(vec![told(), told(), one()]).check(), Ok(()));
         assert!(catalogue(vec![told()]).integration("db").is_none());

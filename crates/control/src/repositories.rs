@@ -1,6 +1,6 @@
-//! The workspaces' own registry: its rows and its content together. What is pushed and pulled, images
-//! of other registries that become a workspace's own, and keeping it small: tags that the settings do
-//! not keep, manifests without tags, uploads that nobody finished. What something runs stays.
+//! The workspaces' own registry, its rows and its content together: pushing and pulling, taking
+//! over images of other registries, and upkeep. Upkeep removes tags that the settings do not keep,
+//! manifests without tags, and unfinished uploads. What something runs stays.
 
 use crate::billing;
 use crate::context::Context;
@@ -21,7 +21,7 @@ use types::own_image::{BadImageName, IMAGE_TYPES, ImageAt, OwnRepository};
 use types::wire::{CreateImageAnswer, CreateImageRequest};
 use types::{KindName, Problems};
 
-/// Rows that are read at once.
+/// Rows read at once.
 const PAGE: i64 = 200;
 const DEFAULT_TAG: &str = "latest";
 const SANDBOX: &str = "sandbox";
@@ -75,8 +75,8 @@ async fn trim_all(control: &Control) -> Result<(), Error> {
     }
 }
 
-/// Takes out of a repository what nothing needs: at once what a deletion has left, the rest when it
-/// is old.
+/// Removes from a repository what nothing needs: manifests in `except` at once, the rest when it is
+/// old. Also revokes the workspace's rights to images that are gone.
 async fn prune(
     control: &Control,
     registry: &Arc<dyn Registry>,
@@ -106,7 +106,7 @@ async fn prune(
     control.store.write(forget).await
 }
 
-/// Frees what a deletion has left, after its commit. The digests are those that lost their tags.
+/// Frees what a deletion has left, after its commit. `digests` are those that lost their tags.
 pub async fn after_deletion(
     context: &Context,
     repository: &OwnRepository,
@@ -122,16 +122,16 @@ pub async fn after_deletion(
     registry.free_soon().await.map_err(broken)
 }
 
-/// A repository as a caller may read it.
+/// A repository that a caller may read.
 pub struct Located {
-    /// Of a shared image, the owner's.
+    /// Where the content is: for a shared image, the owner's repository.
     pub place: Place,
-    /// `None`: nothing has a tag there.
+    /// `None` if the repository has no tags.
     pub image: Option<Repository>,
 }
 
 impl Located {
-    /// Whether the content is another workspace's, which alone may change it.
+    /// Whether the content belongs to another workspace, which alone may change it.
     pub fn is_shared(&self, context: &Context) -> bool {
         self.place.workspace != context.member.workspace
     }
@@ -148,8 +148,8 @@ pub fn locate(
     Ok(Located { place: Place { workspace, repository: repository.clone() }, image })
 }
 
-/// For callers who do not say the kind of workload: the repository of that name that there is, else
-/// one for sandboxes.
+/// Chooses the repository for callers who do not name the kind of workload: the existing one of
+/// that name, or else one for sandboxes.
 pub fn of_any_type(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -165,8 +165,8 @@ pub fn of_any_type(
     Ok(OwnRepository::new(SANDBOX, name))
 }
 
-/// A manifest by its tag or digest. What a build made becomes part of the repository when it is first
-/// asked for.
+/// Returns a manifest by its tag or digest. An image that a build made becomes part of the
+/// repository when it is first asked for, if it was not handed over before.
 pub async fn manifest(
     registry: &dyn Registry,
     located: &Located,
@@ -194,16 +194,16 @@ pub async fn manifest(
     }
 }
 
-/// A manifest that somebody pushes.
+/// A manifest that is being pushed.
 pub struct NewManifest {
     pub place: Place,
     pub at: ImageAt,
-    /// As the request says it.
+    /// As given in the request.
     pub media_type: Option<String>,
     pub bytes: Bytes,
 }
 
-/// Takes a manifest, and gives it its tag if it came with one.
+/// Stores a manifest, and sets its tag if it was pushed with one.
 pub async fn push(
     context: &Context,
     registry: &dyn Registry,
@@ -228,7 +228,7 @@ pub async fn push(
     Ok(Ok(taken))
 }
 
-/// Takes a manifest out, with all tags that mean it; or a tag.
+/// Removes a tag, or a manifest with all tags that name it.
 pub async fn remove(
     context: &Context,
     registry: &dyn Registry,
@@ -256,7 +256,7 @@ pub async fn remove(
     Ok(Ok(()))
 }
 
-/// Has another registry give an image, and makes it one of the workspace's own.
+/// Fetches an image from another registry, and makes it one of the workspace's own.
 pub async fn register(
     context: &Context,
     wish: CreateImageRequest,
@@ -301,7 +301,7 @@ pub async fn register(
     })
 }
 
-/// Before anything is fetched for money that is spent.
+/// Checks the budget before anything is fetched.
 async fn may_work(context: &Context) -> Result<(), Error> {
     let (member, now) = (context.member.clone(), context.world().now());
     let allowed =
@@ -309,14 +309,15 @@ async fn may_work(context: &Context) -> Result<(), Error> {
     context.control.store.read(allowed).await
 }
 
-/// The tag of a full name; without one, as of a digest, the usual one.
+/// Returns the tag in a full image name; `latest` if it has none, as a name with only a digest.
 fn tag_of(name: &str) -> &str {
     let name = name.split_once('@').map_or(name, |(name, _)| name);
     let last = name.rsplit('/').next().unwrap_or(name);
     last.split_once(':').map_or(DEFAULT_TAG, |(_, tag)| tag)
 }
 
-/// What only a defect or a failing disk can bring about here.
+/// Converts faults that only a defect or a failing disk can cause here, and refusals for lack of
+/// room.
 fn broken(fault: RegistryFault) -> Error {
     match fault {
         RegistryFault::Crowded(refused) | RegistryFault::Full(refused) => Error::Crowded(refused),
