@@ -19,28 +19,28 @@ use types::kinds::image::{ImageMetadata, ImageSpec};
 use types::parts::Status;
 use types::wire::{CreateImageAnswer, CreateImageRequest};
 
-/// Characters of the secret in an address: 260 bits.
+/// Length of the secret in an upload address; it has 260 bits.
 const SECRET_CHARACTERS: usize = 52;
-/// Where sources are uploaded to, below the address of this server.
+/// Path on this server to which sources are uploaded.
 pub const UPLOADS_PATH: &str = "/v0/uploads";
 
-/// What is answered to whoever asked: the object as JSON, and where to upload its sources. Kept as a
-/// whole under an idempotency key.
+/// The answer to a request for an upload: the object as JSON, and the address for its sources. It
+/// is kept as a whole under the idempotency key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Asked {
     pub object: String,
     pub url: String,
-    /// Of the object.
+    /// The object's version.
     pub version: i64,
 }
 
-/// Makes an object that waits for its image.
+/// Creates an object that waits for its image.
 pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Result<Asked, Error> {
     require_builder(context)?;
     let name = wish.name().to_owned();
     let found = Held::<K>::find(context, tx, &[], &name)?;
     if found.is_some_and(|held| held.row.status == Some(Status::Terminated)) {
-        // It is only a record; its name is free.
+        // A terminated object is only a record; its name is free.
         engine::remove::<K>(context, tx, &[], &name)?;
     }
     let id = ResourceId::new(context.world());
@@ -50,7 +50,7 @@ pub fn create<K: Buildable>(context: &Context, tx: &mut Tx<'_>, wish: K) -> Resu
     ask(context, tx, pending)
 }
 
-/// Has the wish for an object wait for its image.
+/// Makes a new wish for an object wait for its image.
 pub fn replace<K: Buildable>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -62,7 +62,7 @@ pub fn replace<K: Buildable>(
     ask(context, tx, pending)
 }
 
-/// Has an image built that nothing runs yet.
+/// Requests the build of an image that nothing runs yet.
 pub fn image(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -116,8 +116,8 @@ fn ask<K: Buildable>(
     Ok(Asked { object, url, version })
 }
 
-/// Awaits an upload for an object. One that was awaited before, or a build that has not ended, is
-/// over with that.
+/// Begins to wait for an upload for an object. This ends an earlier wait, or a build that is not
+/// finished.
 pub(crate) fn await_upload<K: Managed>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -152,7 +152,7 @@ pub(crate) fn await_upload<K: Managed>(
     Ok((rows::put_state(tx, held, state)?, url))
 }
 
-/// One build of each object may be open, and so many of a workspace and in all.
+/// Limits unfinished builds, of one workspace and in all. Each object has at most one.
 fn require_room(context: &Context, tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
     const RESOURCE: &str = "builds that have not ended";
     let settings = &context.control.settings.builds;
@@ -172,7 +172,7 @@ fn new_secret(context: &Context) -> String {
     context.world().random_text(SECRET_CHARACTERS)
 }
 
-/// What of a secret is kept.
+/// Returns the digest of a secret, which is all that is stored of it.
 pub(super) fn digest(secret: &str) -> String {
     Sha256::digest(secret.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }

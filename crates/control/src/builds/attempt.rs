@@ -1,4 +1,4 @@
-//! One try at one build.
+//! One attempt at one build.
 
 use super::end;
 use super::log::{self, PIECES_MAX};
@@ -17,21 +17,21 @@ use types::KindName;
 use types::instance::{BadName, Printed, VolumeName};
 use types::parts::Status;
 
-/// Own images that a build may begin from.
+/// Most images of the workspace that a build may begin from.
 const OWN_IMAGES_MAX: i64 = 1000;
-/// How long the last lines of a build may take to be kept.
+/// How long to wait for the last lines of a build to be stored.
 const LOG_END_MAX: Duration = Duration::from_secs(90);
-/// After a failure of the database, wait before the next attempt.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Builds, and notes what came of it. Dropping it leaves the build to the next start.
+/// Builds, and records the outcome. If this is dropped, the build is left to the next start.
 pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Build) {
     let built = match begin(&control, &build).await {
         Ok(Some(_)) if build.kind == KindName::VolumeTemplate => {
             fill(&control, &*builder, &build).await
         }
         Ok(Some(order)) => build_and_log(&control, &*builder, &build, &order).await,
-        // It is not wanted any more, which its row says.
+        // It is no longer wanted, as its row says.
         Ok(None) => return,
         Err(error) => {
             tracing::error!(%error, build = %build.id, "a build could not begin");
@@ -41,7 +41,7 @@ pub(super) async fn run(control: Control, builder: Arc<dyn Builder>, build: Buil
     until_done(|| conclude(&control, &build, &built)).await;
 }
 
-/// Says that it is built now.
+/// Marks the build as building, and returns what to build.
 async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, Error> {
     control.builds.show(&build.id);
     let (of, server) = (build.clone(), control.settings.public_url.clone());
@@ -71,7 +71,8 @@ async fn begin(control: &Control, build: &Build) -> Result<Option<BuildOrder>, E
     }))
 }
 
-/// By the names that a `spec` has for them, and by those under which they are pushed and pulled.
+/// Returns the images by the names that a `spec` has for them, and by those under which they are
+/// pushed and pulled.
 fn own_images(
     server: &str,
     workspace: &str,
@@ -83,7 +84,7 @@ fn own_images(
     own.into_iter().flat_map(both).collect()
 }
 
-/// For what kind of workload the image is.
+/// Returns the kind of workload that the image is for.
 fn workload_kind(build: &Build) -> KindName {
     let first = build.repository.split('/').next().unwrap_or_default();
     match build.kind {
@@ -92,7 +93,8 @@ fn workload_kind(build: &Build) -> KindName {
     }
 }
 
-/// Unpacks the content of a volume template. What is noted of it has the place of an image's digest.
+/// Unpacks the content of a volume template. The name of its volume takes the place of an image's
+/// digest.
 async fn fill(
     control: &Control,
     builder: &dyn Builder,
@@ -119,7 +121,7 @@ async fn build_and_log(
     let logs = control.logs.clone();
     let kept = tokio::spawn(async move { logs.record(tape, printed).await });
     let built = in_time(control, builder, order, pieces).await;
-    // Whoever prints on after the end must not hold the slot.
+    // A program that keeps printing after the end must not hold the slot.
     match tokio::time::timeout(LOG_END_MAX, kept).await {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(lost))) => {
@@ -149,7 +151,7 @@ async fn in_time(
     built
 }
 
-/// What follows from the outcome of a try.
+/// Records what follows from the outcome of an attempt.
 async fn conclude(
     control: &Control,
     build: &Build,
@@ -160,7 +162,7 @@ async fn conclude(
     let (id, attempt, until) = (build.id.clone(), build.attempt, now.plus(settings.wait_max));
     match built {
         Ok(built) => {
-            // Nobody waits to see something being built that is not deployed.
+            // An image or template is not deployed, so nobody waits to see it as building.
             let shows = !matches!(build.kind, KindName::Image | KindName::VolumeTemplate);
             let due = if shows { now.plus(settings.shown_for) } else { now };
             let size = i64::try_from(built.size_bytes).unwrap_or(i64::MAX);
@@ -182,7 +184,7 @@ async fn conclude(
     Ok(())
 }
 
-/// Tries until the database takes it: what was done would be done again otherwise.
+/// Retries until the database takes it; otherwise finished work would be repeated.
 async fn until_done<F: Future<Output = Result<(), Error>>>(mut act: impl FnMut() -> F) {
     while let Err(error) = act().await {
         tracing::error!(%error, "the outcome of a build cannot be noted; trying again");

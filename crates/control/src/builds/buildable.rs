@@ -10,7 +10,8 @@ use types::ids::ResourceId;
 use types::kinds::{Agent, Application, Function, Job, Sandbox};
 use types::parts::SkipBuild;
 
-/// Kinds by the first part of their repositories; applications also have their whole name there.
+/// Kinds by the first part of their repositories. For applications it may also be the kind's full
+/// name.
 const REPOSITORIES: [(&str, KindName); 6] = [
     (Agent::REPOSITORY, KindName::Agent),
     (Application::REPOSITORY, KindName::Application),
@@ -20,27 +21,27 @@ const REPOSITORIES: [(&str, KindName); 6] = [
     (Sandbox::REPOSITORY, KindName::Sandbox),
 ];
 
-/// For what kind of workload the images of a repository are, by its first part.
+/// Returns the kind of workload that a repository's images are for, by the first part of its name.
 pub(super) fn kind_of(repository: &str) -> Option<KindName> {
     REPOSITORIES.into_iter().find(|(name, _)| *name == repository).map(|(_, kind)| kind)
 }
 
 pub trait Buildable: Managed {
-    /// The first part of its repository.
+    /// The first part of the names of its repositories.
     const REPOSITORY: &'static str;
 
     fn set_image(&mut self, reference: String);
 
-    /// Whether the wish names an image to be run as it is.
+    /// Whether the wish names an image to be run without a build.
     fn skips_build(&self) -> bool;
 
-    /// What a new object needs before it is built.
+    /// Takes what a new object needs before it is built.
     fn begin(&self, _context: &Context, _tx: &mut Tx<'_>, _id: &ResourceId) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// The kinds with the image in `spec.runtime`.
+/// Implements the methods for kinds with the image in `spec.runtime`.
 macro_rules! in_runtime {
     () => {
         fn set_image(&mut self, reference: String) {

@@ -1,8 +1,8 @@
 //! The loop in which a server builds what was uploaded to it.
 //!
-//! Only the machine that took the sources can build them, so no two servers want the same build, and
-//! a lease says only when a build is given up whose server does not come back. A server that starts
-//! again begins with what it had begun.
+//! Only the machine that took the sources can build them, so two servers never compete for a build.
+//! The lease only decides when a build is given up because its server does not come back. A server
+//! that starts again resumes what it had begun.
 
 use super::{attempt, end};
 use crate::control::Control;
@@ -21,12 +21,12 @@ use types::KindName;
 use types::ids::BuildId;
 use types::instance::VolumeName;
 
-/// Builds that one look gives up or clears away.
+/// Most builds that one pass gives up or clears away.
 const BATCH: i64 = 100;
-/// A lease is renewed after this part of it.
+/// A lease is renewed after this fraction of its time.
 const RENEWALS: u32 = 4;
 
-/// Builds until the end begins. What is built then begins anew at the next start.
+/// Builds until `ending`. Builds interrupted by that start over at the next start.
 pub(crate) async fn run(control: Control, ending: CancellationToken) {
     let (Some(builder), Some(machine)) = (control.builder.clone(), control.machine().cloned())
     else {
@@ -52,17 +52,17 @@ struct Dispatcher {
     look_at: Instant,
 }
 
-/// Whether trying again may help: nobody asked for something that cannot be.
+/// Whether trying again may help, because the error is not about what was asked for.
 fn may_help(error: &Error) -> bool {
     match error {
         Error::Store(_) | Error::Conflict(Conflict::Stale { .. }) => true,
-        // The repository was made at the same time.
+        // The repository was created at the same time.
         Error::Exists { kind, .. } => *kind == KindName::Image,
         _ => false,
     }
 }
 
-/// What one look at the rows found.
+/// What one pass found in the rows.
 struct Found {
     overdue: Vec<Build>,
     building: Vec<Build>,
@@ -88,7 +88,7 @@ impl Dispatcher {
         self.control.settings.builds.poll
     }
 
-    /// Takes up what an earlier run of this program has left.
+    /// Takes over what an earlier run of this program has left.
     async fn begin(&mut self) {
         while let Err(error) = self.take_up().await {
             tracing::error!(%error, "the builds of this machine cannot be read; trying again");
@@ -101,7 +101,7 @@ impl Dispatcher {
         let until = now.plus(self.control.settings.builds.wait_max);
         let here = self.control.clone();
         let work = move |tx: &mut Tx<'_>| {
-            // What arrives already at this run of the program is no leftover of an earlier one.
+            // An upload that has arrived during this run is no leftover of an earlier one.
             let left = builds::of_machine(tx, &machine, State::Arriving)?.into_iter();
             for build in left.filter(|build| !here.builds.is_arriving(&build.id)) {
                 end::fail_in(tx, &build, "the server was stopped during the upload; upload again")?;
@@ -149,11 +149,12 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// At the next step that is due, or when others may have done something.
+    /// Returns when to look next: when the next step is due, or after `poll`, since others may have
+    /// changed rows.
     async fn next_look(&self) -> Result<Instant, Error> {
         let machine = self.machine.clone();
         let due = self.control.store.read(move |tx| builds::next_due(tx, &machine)).await?;
-        // What is queued and due waits for a slot, whose end is told.
+        // A queued build that is due waits for a slot; the end of another build wakes this loop.
         let ms = due.map(|due| due.since(self.control.world.now())).filter(|ms| *ms > 0);
         let wait = ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
         Ok(Instant::now() + wait.unwrap_or_else(|| self.poll()).min(self.poll()))
@@ -196,7 +197,7 @@ impl Dispatcher {
         };
         let (of, now) = (build.clone(), self.control.world.now());
         let work = move |tx: &mut Tx<'_>| {
-            // It may have moved on since it was looked at.
+            // It may have moved on since it was read.
             let still = builds::find(tx, &of.id)?.filter(|it| it.state == of.state);
             match still.is_some_and(|it| it.until.is_some_and(|until| until <= now)) {
                 true => end::fail_in(tx, &of, why),
@@ -206,7 +207,7 @@ impl Dispatcher {
         self.control.store.write(work).await
     }
 
-    /// The server itself failed at a build, so that nobody works on it.
+    /// Handles a build that nobody works on because this server failed at it.
     async fn orphaned(&self, build: &Build) -> Result<(), Error> {
         let settings = &self.control.settings.builds;
         if build.attempt >= settings.attempts_max.into() {
@@ -219,17 +220,17 @@ impl Dispatcher {
         Ok(self.control.store.write(work).await.map(drop)?)
     }
 
-    /// Ends what runs and is not wanted any more. It counts until it has ended, for what it left
-    /// must not be removed before.
+    /// Stops builds that run but are no longer wanted. They count as running until they have ended,
+    /// because what they leave must not be removed before.
     fn stop_unwanted(&self, found: &Found) {
-        // One that was made just now has only to end.
+        // A build whose image was just made has only to end.
         let rows = found.building.iter().chain(&found.made);
         let wanted = |id: &BuildId| rows.clone().any(|build| build.id == *id);
         self.running.iter().filter(|(id, _)| !wanted(id)).for_each(|(_, task)| task.abort());
         self.control.builds.show_only(|id| wanted(id) || self.running.contains_key(id));
     }
 
-    /// Puts an image into its place once its build was seen, or was shown for long enough.
+    /// Puts an image into place once its build has been seen, or shown for long enough.
     async fn finish(&self, build: &Build) -> Result<(), Error> {
         let due = build.due_at.is_none_or(|due| due <= self.control.world.now());
         if !due && !self.control.builds.was_seen(&build.id) {
@@ -245,7 +246,7 @@ impl Dispatcher {
             }
             Err(error) => end::fail(&self.control, build, &error.to_string()).await?,
         }
-        // What is left of it goes at once.
+        // Leftovers are removed in the next pass, which starts at once.
         self.control.builds.news.notify_one();
         Ok(())
     }
@@ -281,7 +282,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Whether nothing is queued: no write is needed to see that.
+    /// Checks by a read alone that nothing is queued, which saves a write.
     async fn is_idle(&self, now: types::Timestamp) -> Result<bool, Error> {
         let machine = self.machine.clone();
         let due = self.control.store.read(move |tx| builds::next_due(tx, &machine)).await?;
@@ -301,7 +302,7 @@ impl Dispatcher {
         Ok(self.control.store.write(move |tx| builds::forgotten(tx, &id)).await?)
     }
 
-    /// Removes what was unpacked for a volume template that does not want it.
+    /// Removes content unpacked for a volume template that does not want it.
     async fn remove_content(&self, build: &Build) -> Result<(), MachineFault> {
         if build.kind != KindName::VolumeTemplate {
             return Ok(());
@@ -315,7 +316,8 @@ impl Dispatcher {
     }
 
     async fn clear_away(&self, build: &Build) -> Result<(), MachineFault> {
-        // An image in its place was released by whoever put it there, as soon as the registry had it.
+        // The image of a finished build was released when it was put into place, as soon as the
+        // registry had it.
         if build.state != State::Built {
             self.builder.release(&build.id, &build.workspace, &build.repository).await?;
             self.remove_content(build).await?;

@@ -1,4 +1,4 @@
-//! How a build ends: its image becomes the resource's, or the resource says why there is none.
+//! How a build ends: the resource gets its image, or the reason why there is none.
 
 use super::buildable::Buildable;
 use crate::context::{Context, as_admin};
@@ -19,12 +19,12 @@ use types::kinds::{Agent, Application, Function, Image, Job, Sandbox};
 use types::own_image::BadImageName;
 use types::parts::{Lifecycle, Status};
 
-/// Characters of a digest that make a tag.
+/// How many characters of a digest make a tag.
 const TAG_CHARACTERS: usize = 12;
-/// Of a reason, this is kept among the events.
+/// How many characters of a reason are kept among the events.
 const REASON_CHARACTERS: usize = 1000;
 
-/// Does what is to be done of one kind with a type for each.
+/// Calls a generic function with the type of a kind.
 macro_rules! of_kind {
     ($kind:expr, $function:ident($($argument:expr),*)) => {
         match $kind {
@@ -43,7 +43,8 @@ fn impossible(kind: KindName) -> Error {
     Error::Store(store::Error::Unusable(format!("a {kind} cannot be built")))
 }
 
-/// Notes where a build stands on its resource. `false`: the resource does not want it any more.
+/// Records the status of a build on its resource. Returns `false` if the resource no longer wants
+/// it.
 pub(super) fn record(
     tx: &mut Tx<'_>,
     build: &Build,
@@ -78,7 +79,7 @@ fn waits_for(lifecycle: &Lifecycle, build: &Build) -> bool {
     lifecycle.building.as_ref().is_some_and(|building| building.build == build.id)
 }
 
-/// Ends a build without an image. What served before goes on.
+/// Ends a build without an image. What served before keeps serving.
 pub(super) async fn fail(control: &Control, build: &Build, why: &str) -> Result<(), Error> {
     let (build, why) = (build.clone(), why.chars().take(REASON_CHARACTERS).collect::<String>());
     let work = move |tx: &mut Tx<'_>| fail_in(tx, &build, &why);
@@ -86,7 +87,7 @@ pub(super) async fn fail(control: &Control, build: &Build, why: &str) -> Result<
 }
 
 pub(super) fn fail_in(tx: &mut Tx<'_>, build: &Build, why: &str) -> Result<(), Error> {
-    // The resource first, as everybody locks it who changes both.
+    // The resource is locked first, as everywhere that changes both.
     let noted = is_open(tx, build)? && record(tx, build, Status::Failed, why)?;
     let state = if noted { State::Failed } else { State::Cancelled };
     builds::end(tx, &build.id, state)?;
@@ -98,7 +99,7 @@ fn is_open(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     Ok(builds::find(tx, &build.id)?.is_some_and(|build| !over(build.state)))
 }
 
-/// Puts the image of a build in its place: tag, right, wish and revision in one transaction.
+/// Puts the image of a build into place: tag, right, wish and revision in one transaction.
 pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error> {
     if build.kind != KindName::VolumeTemplate
         && let Err(why) = hand_over(control, build).await
@@ -111,7 +112,7 @@ pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error
             builds::end(tx, &build.id, State::Cancelled)?;
             return Ok(());
         };
-        // In the name of whoever asked for it.
+        // In the name of the person who asked for it.
         let who = Identity { name: build.created_by.clone(), ..Identity::system() };
         let member = as_admin(&Arc::new(who), &workspace);
         let context = Context { control: of.clone(), member };
@@ -125,8 +126,8 @@ pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error
     control.store.write(work).await
 }
 
-/// Makes the image part of the workspace's registry, which keeps it while it has a tag. One that is
-/// not handed over runs all the same, and is when it is pulled first.
+/// Makes the image part of the workspace's registry, which keeps it while it has a tag. If this
+/// fails the image still runs, and is handed over when it is first pulled.
 async fn hand_over(control: &Control, build: &Build) -> Result<(), String> {
     let (Some(machine), Some(builder), Some((digest, _))) =
         (control.machine(), &control.builder, &build.image)
@@ -141,7 +142,7 @@ async fn hand_over(control: &Control, build: &Build) -> Result<(), String> {
     released.map_err(|fault| fault.to_string())
 }
 
-/// `false`: nobody wants the image any more.
+/// Puts the result of a build into place. Returns `false` if nobody wants it any more.
 fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     match build.kind {
         KindName::Agent => deploy::<Agent>(context, tx, build),
@@ -155,7 +156,7 @@ fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Erro
     }
 }
 
-/// The object that waits for this build, which is locked with it.
+/// Locks the object that waits for this build, and the build. `None` if it no longer waits.
 fn waiting<K: Managed>(tx: &mut Tx<'_>, build: &Build) -> Result<Option<(Held<K>, Build)>, Error> {
     let Some(mut held) = rows::lock::<K>(tx, &build.resource)? else { return Ok(None) };
     let wanted = K::lifecycle(&mut held.state).is_some_and(|it| waits_for(it, build));
@@ -171,11 +172,11 @@ fn deploy<K: Buildable>(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Re
     Ok(true)
 }
 
-/// An image that nothing runs yet.
+/// Keeps an image that nothing runs yet.
 fn keep_image(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
     let Some((_, build)) = waiting::<Image>(tx, build)? else { return Ok(false) };
     let reference = tag(context, tx, &build)?;
-    // The tag has changed the row.
+    // Setting the tag has changed the row.
     let Some(held) = rows::lock::<Image>(tx, &build.resource)? else { return Ok(false) };
     let mut state = held.state.clone();
     state.lifecycle.end_build();
@@ -185,9 +186,9 @@ fn keep_image(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool,
     Ok(true)
 }
 
-/// What volumes begin with.
+/// Places the content that volumes begin with.
 fn place_content(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
-    // The resource first, as everybody locks it who changes both.
+    // The resource is locked first, as everywhere that changes both.
     if !volume_templates::is_wanted(tx, build)? {
         return Ok(false);
     }
@@ -196,7 +197,7 @@ fn place_content(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<bo
     volume_templates::place(context, tx, &build)
 }
 
-/// Tags the image of a build with the beginning of its digest. Answers the reference.
+/// Tags the image of a build with the beginning of its digest. Returns the reference.
 fn tag(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result<String, Error> {
     let (digest, size) = build.image.clone().ok_or_else(|| corrupt(build, "it has no image"))?;
     let size_bytes = u64::try_from(size).map_err(|_| corrupt(build, "the size is negative"))?;

@@ -1,4 +1,4 @@
-//! What builds print, beside what their workloads print.
+//! The output of builds, which is stored with the output of their workloads.
 
 use super::buildable::kind_of;
 use bytes::Bytes;
@@ -8,13 +8,15 @@ use tokio::sync::mpsc;
 use types::instance::{Printed, Stream};
 use types::{KindName, World};
 
-/// Pieces of output of one build on their way to its log. Beyond this the build waits.
+/// Pieces of output of one build buffered on their way to its log. When they are full, the build
+/// waits.
 pub(super) const PIECES_MAX: usize = 64;
 
-/// Where the output of one try goes.
+/// Returns the source under which the output of one attempt is logged.
 pub(super) fn source(build: &Build) -> Source {
     let (first, name) = build.repository.split_once('/').unwrap_or(("", &build.repository));
-    // An image is for a kind of workload, whose lines are where its readers look.
+    // The output of an image's build is stored with the kind of workload the image is for, where
+    // readers look.
     let kind = if build.kind == KindName::Image { kind_of(first) } else { Some(build.kind) };
     Source {
         workspace: build.workspace.clone(),
@@ -27,7 +29,7 @@ pub(super) fn source(build: &Build) -> Source {
     }
 }
 
-/// Adds a line of the server's own to what a build prints.
+/// Adds a line of the server's own to the output of a build.
 pub(super) async fn say(world: &World, printed: &mpsc::Sender<Printed>, line: &str) {
     let line = format!("{}\n", line.trim_end());
     let piece = Printed {
@@ -37,6 +39,6 @@ pub(super) async fn say(world: &World, printed: &mpsc::Sender<Printed>, line: &s
         stream: Stream::Stdout,
         bytes: Bytes::from(line),
     };
-    // Whoever keeps the lines has said already why it does not.
+    // A failure to store the lines has been reported already.
     let _ = printed.send(piece).await;
 }

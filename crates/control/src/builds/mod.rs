@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A wish that needs a build waits beside the object, which goes on as it was: readers see
-//! `UPLOADING` and `BUILDING`, and what served before serves. What is answered is stored first, so a
-//! kill loses nothing: an upload that was answered is built, a build that was interrupted begins
-//! anew, and an image is put into its place once.
+//! `UPLOADING` and `BUILDING`, while what served before keeps serving. Everything is stored before
+//! it is acknowledged, so a kill loses nothing: an acknowledged upload is built, an interrupted
+//! build starts over, and an image is put into place exactly once.
 
 mod ask;
 mod attempt;

@@ -1,42 +1,42 @@
-//! What the operator decides about uploads and builds.
+//! Settings of uploads and builds.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes of one upload.
+    /// Most bytes of one upload.
     pub upload_bytes_max: u64,
-    /// How long an address for an upload is good.
+    /// How long an upload address is valid.
     pub upload_valid: Duration,
-    /// How long one upload may take, and how long it may send nothing.
+    /// How long one upload may take, and how long it may pause.
     pub upload_timeout: Duration,
     pub upload_idle: Duration,
-    /// Uploads at once, in all and of one workspace.
+    /// Uploads at the same time, in all and of one workspace.
     pub uploads_max: u64,
     pub uploads_workspace_max: u64,
-    /// Bytes of all sources of a workspace that arrive, wait or are built.
+    /// Most bytes of a workspace's sources that arrive, wait or are being built.
     pub sources_workspace_bytes_max: u64,
-    /// Builds that have not ended, from the address on, in all and of one workspace.
+    /// Unfinished builds, counted from the upload address on, in all and of one workspace.
     pub open_max: u64,
     pub open_workspace_max: u64,
-    /// How long sources wait for a free builder.
+    /// How long sources may wait for a free builder.
     pub wait_max: Duration,
-    /// Builds at once on this server, in all and of one workspace.
+    /// Builds at the same time on this server, in all and of one workspace.
     pub slots: u32,
     pub workspace_slots: u32,
     /// How long one build may take.
     pub timeout: Duration,
-    /// A build of which its server was not heard for so long is given up.
+    /// A build is given up if its server has not renewed it for this long.
     pub lease: Duration,
-    /// Tries at a build that the machine could not make, and the pause before the second.
+    /// Attempts at a build that fails because of the machine, and the pause before the second.
     pub attempts_max: u32,
     pub backoff: Duration,
-    /// Clients that look every 3 s want to see that something is built. It is shown for so long, or
+    /// Clients that poll every 3 s want to see the status `BUILDING`. It is shown for this long, or
     /// until somebody has seen it.
     pub shown_for: Duration,
-    /// Versions of one volume template that are kept.
+    /// How many versions of one volume template are kept.
     pub template_versions_max: usize,
-    /// How often the queue is looked at for what others did.
+    /// How often the queue is checked for changes by other servers.
     pub poll: Duration,
 }
 

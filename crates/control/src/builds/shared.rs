@@ -1,4 +1,4 @@
-//! What requests and the builder's loop of this server tell each other.
+//! What requests and the build loop of this server tell each other.
 
 use super::settings::Settings;
 use crate::control::Control;
@@ -10,11 +10,12 @@ use types::ids::{BuildId, WorkspaceId};
 
 pub struct Shared {
     pub(super) uploads: Pool<WorkspaceId>,
-    /// There may be something to do.
+    /// Wakes the loop when there may be something to do.
     pub(super) news: Notify,
-    /// Whose sources may be written here, whatever their rows say, and by how many requests.
+    /// Builds whose sources may be written here at the moment, whatever their rows say, and by how
+    /// many requests.
     arriving: Mutex<HashMap<BuildId, usize>>,
-    /// What this server builds, and whether somebody has seen it being built.
+    /// The builds of this server, and whether somebody has seen them as building.
     seen: Mutex<HashMap<BuildId, bool>>,
 }
 
@@ -29,7 +30,8 @@ impl Shared {
         }
     }
 
-    /// Somebody has seen that this is built. What other servers build is theirs to show long enough.
+    /// Notes that somebody has seen a build. Builds of other servers are ignored; those show them
+    /// themselves.
     pub(crate) fn saw(&self, build: &BuildId) {
         if let Some(seen) = self.seen.lock().get_mut(build)
             && !std::mem::replace(seen, true)
@@ -50,13 +52,13 @@ impl Shared {
         self.seen.lock().get(build).is_some_and(|seen| *seen)
     }
 
-    /// Forgets who has seen what is over.
+    /// Forgets the builds that are over.
     pub(super) fn show_only(&self, mut goes_on: impl FnMut(&BuildId) -> bool) {
         self.seen.lock().retain(|build, _| goes_on(build));
     }
 }
 
-/// Sources that are being written: what is left of them is not removed before the end.
+/// Marks sources as being written. Until this is dropped, leftovers of the build are not removed.
 pub(super) struct Arriving {
     control: Control,
     build: BuildId,

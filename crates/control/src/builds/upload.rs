@@ -1,4 +1,4 @@
-//! Taking sources in, from whoever has the address.
+//! Receiving sources from whoever has the upload address.
 
 use super::ask::digest;
 use super::end;
@@ -18,12 +18,12 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument;
 use types::ids::WorkspaceId;
 
-/// Pieces of an upload on their way to the builder.
+/// Pieces of an upload that are buffered on their way to the builder.
 const PIECES_MAX: usize = 4;
 const LOST_RIGHT: &str = "whoever asked for the upload has lost the right to";
 const OVER: &str = "the sources that wait to be built";
 
-/// An upload that may begin. Its address is used up with that.
+/// An admitted upload. Its address has been used up.
 pub struct Upload {
     control: Control,
     build: Build,
@@ -32,17 +32,19 @@ pub struct Upload {
     _arriving: Arriving,
 }
 
-/// Where a body comes from, piece by piece; `None` is its end.
+/// A request body, piece by piece; `None` at its end.
 pub trait Source: Send {
     fn next(&mut self) -> impl Future<Output = Option<io::Result<Bytes>>> + Send;
 }
 
-/// Finds whose address has a secret, and takes it. `length` is what the caller means to send.
+/// Finds the build for an address and uses the address up. `length` is how much the caller means to
+/// send.
 pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Result<Upload, Error> {
     let secret = digest(secret);
     let found = control.store.read(move |tx| builds::find_by_secret(tx, &secret)).await?;
     let build = found.ok_or(Absent::Upload)?;
-    // The address may have been given by another server of the same database.
+    // The address may come from another server of the same database, so this one must be able to
+    // build.
     let (Some(_), Some(machine)) = (&control.builder, control.machine()) else {
         return Err(Error::Missing(Missing::Build));
     };
@@ -52,7 +54,7 @@ pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Resu
         return Err(Error::UploadOver);
     }
     let _permit = control.builds.uploads.take(&build.workspace, 1)?;
-    // Before the row says so: what is left of a build is not removed meanwhile.
+    // Registered before the row changes, so that leftovers of the build are not removed meanwhile.
     let _arriving = Arriving::begin(control, &build.id);
     let settings = &control.settings.builds;
     let bytes_max = settings.upload_bytes_max;
@@ -77,13 +79,13 @@ pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Resu
     Ok(upload)
 }
 
-/// An address is good as long as whoever asked for it could ask again.
+/// Checks that the person who asked for the address could still ask for one.
 fn may_still_ask(tx: &mut Tx<'_>, build: &Build) -> Result<bool, store::Error> {
     let Asker { subject, key } = &build.asker;
     auth::is_still_member(tx, subject, key.as_ref(), &build.workspace)
 }
 
-/// Refuses sources for which the workspace has no room left.
+/// Refuses sources if the workspace has no room left for them.
 fn require_room(tx: &mut Tx<'_>, build: &Build, more: u64, limit: u64) -> Result<(), Error> {
     let taken = builds::open(tx, &build.workspace, &build.resource)?.bytes_of_workspace;
     match u64::try_from(taken).unwrap_or(u64::MAX).saturating_add(more) > limit {
@@ -103,16 +105,16 @@ impl Upload {
         &self.build.workspace
     }
 
-    /// Takes the sources. When this succeeds they are on disk, and they will be built.
+    /// Receives the sources. If this succeeds they are on disk, and will be built.
     pub async fn take(self, source: impl Source) -> Result<(), Error> {
         let (pieces, arriving) = mpsc::channel(PIECES_MAX);
         let (limit, settings) = (self.bytes_max, self.control.settings.builds.clone());
         let (over, is_over) = oneshot::channel();
-        // Spawned, because a caller that goes away must not leave half an upload behind.
+        // Spawned, because a caller that disconnects must not leave half an upload behind.
         let kept = tokio::spawn(self.keep(arriving, is_over).in_current_span());
         let fed = feed(source, pieces, limit, settings.upload_idle);
         let fed = tokio::time::timeout(settings.upload_timeout, fed).await;
-        // Only who comes to this point has seen the end of the body.
+        // Only a caller that stayed until here has sent the end of the body.
         let _ = over.send(fed.unwrap_or_else(|_| Err(failed("the upload took too long"))));
         let gone = |_| Err(failed("the server could not keep the sources"));
         kept.await.unwrap_or_else(gone)
@@ -130,7 +132,7 @@ impl Upload {
         let kept = tokio::time::timeout(self.control.settings.builds.upload_timeout, kept).await;
         let kept = kept.unwrap_or_else(|_| Err(failed("the sources could not be kept in time")));
         let sent = is_over.await.unwrap_or_else(|_| Err(failed("the upload was broken off")));
-        // What the sender did wrong says more than what became of it.
+        // A mistake of the sender explains more than the failure to store that follows from it.
         match sent.and(kept) {
             Ok(bytes) => self.queue(bytes).await,
             Err(error) => Err(self.fail(error).await),
@@ -155,7 +157,7 @@ impl Upload {
         }
     }
 
-    /// The address is used up; readers of the resource see why.
+    /// Notes why the upload failed, for readers of the resource. The address is used up.
     async fn fail(&self, error: Error) -> Error {
         let why = match &error {
             Error::UploadFailed { why } => why.clone(),
@@ -185,7 +187,7 @@ async fn keep_pieces(
     })
 }
 
-/// Hands a body over as it arrives.
+/// Passes the body on as it arrives.
 async fn feed(
     mut source: impl Source,
     pieces: mpsc::Sender<io::Result<Bytes>>,
@@ -207,7 +209,7 @@ async fn feed(
         if bytes > limit {
             break Error::UploadTooLarge { limit };
         }
-        // Whoever takes the pieces says why it takes no more.
+        // If the receiver stops, it reports the reason itself.
         let sent = tokio::time::timeout(idle, pieces.send(Ok(piece))).await;
         match sent {
             Ok(Ok(())) => {}
