@@ -1,4 +1,4 @@
-//! Budgets of an account: what may be wished of them, and how they are answered.
+//! Budgets of an account: the rules for what may be wished, and their wire form.
 
 use super::watch::{Found, judge, look};
 use super::{alert, seal_context};
@@ -15,7 +15,7 @@ use types::parts::{Sensitive, names};
 use types::wire::{Budget, BudgetRequest};
 
 const NAME_MAX: usize = 49;
-/// Characters of secrets that the server makes, five random bits each.
+/// Length of secrets that the server makes; each character has five random bits.
 const SECRET_CHARACTERS: usize = 40;
 
 pub fn list(tx: &mut Tx<'_>, account: &AccountId) -> Result<Vec<Budget>, Error> {
@@ -27,7 +27,7 @@ pub fn get(tx: &mut Tx<'_>, account: &AccountId, name: &str) -> Result<Budget, E
     present(tx, budget)
 }
 
-/// Removes a budget, and answers what it was.
+/// Removes a budget, and returns it as it last was.
 pub fn remove(tx: &mut Tx<'_>, account: &AccountId, name: &str) -> Result<Budget, Error> {
     let budget = budgets::lock(tx, account, name)?.ok_or_else(|| missing(name))?;
     let id = budget.id.clone();
@@ -46,7 +46,7 @@ fn present(tx: &mut Tx<'_>, budget: budgets::Budget) -> Result<Budget, Error> {
     Ok(shown(budget, found, None))
 }
 
-/// A budget as it is answered. `secret` is one that the server has just made.
+/// Returns the wire form of a budget. `secret` is one that the server has just made.
 fn shown(budget: budgets::Budget, found: Found, secret: Option<String>) -> Budget {
     let exhausted = found.exhausted();
     let masked =
@@ -71,18 +71,18 @@ fn shown(budget: budgets::Budget, found: Found, secret: Option<String>) -> Budge
     }
 }
 
-/// A budget on its way into the store.
+/// A budget that is being written.
 pub struct Draft {
     pub control: Control,
     pub account: AccountId,
     pub name: String,
     pub wish: BudgetRequest,
-    /// Who wishes it.
+    /// The name of the person who wishes it.
     pub by: String,
 }
 
 impl Draft {
-    /// What the schema cannot say.
+    /// Checks what the schema cannot express.
     pub fn check(&self) -> Result<(), Problems> {
         let (mut problems, wish) = (Problems::default(), &self.wish);
         let named = self.name.len() <= NAME_MAX && names::is_dns_label(&self.name);
@@ -112,9 +112,10 @@ impl Draft {
         problems.into_result()
     }
 
-    /// Makes the budget, or replaces what was wished of it. It is judged at once.
+    /// Creates the budget, or replaces its wish, and judges it at once.
     pub fn write(&self, tx: &mut Tx<'_>) -> Result<Budget, Error> {
-        // Held, so that two requests cannot both make the last budget that is allowed.
+        // The account is locked, so that two requests cannot both create the last budget that is
+        // allowed.
         accounts::lock(tx, &self.account)?;
         self.require_workspace(tx)?;
         let old = budgets::lock(tx, &self.account, &self.name)?;
@@ -167,7 +168,7 @@ impl Draft {
         }
     }
 
-    /// Whom to call, and the secret if it was made just now.
+    /// Returns the webhook, and its secret in plain text if it was made just now.
     fn webhook(
         &self,
         tx: &Tx<'_>,
@@ -200,7 +201,8 @@ impl Draft {
         Ok((Some(Webhook { url, secret }), made))
     }
 
-    /// A workspace that is misspelt would never be billed.
+    /// Checks that the workspace exists: with a misspelt name the budget would never count
+    /// anything.
     fn require_workspace(&self, tx: &mut Tx<'_>) -> Result<(), Error> {
         let Some(name) = self.wish.workspace.as_deref().filter(|name| !name.is_empty()) else {
             return Ok(());

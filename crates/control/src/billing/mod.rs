@@ -1,9 +1,10 @@
-//! What usage costs and what may be spent: price books, budgets, and the refusal of work beyond a
-//! hard limit.
+//! What usage costs and what may be spent: price books, budgets, and the refusal of new work beyond
+//! a hard limit.
 //!
-//! Budgets are compared with the very numbers that the metrics interface answers ([`spent`]). A
-//! look at a budget decides ([`verdict`]) and then writes in one transaction what it decided, with
-//! the calls that tell of it; so whatever interrupts it, each threshold is told of once.
+//! Budgets are compared with the same numbers that the metrics interface returns ([`spent`]).
+//! Checking a budget decides ([`verdict`]), and then writes the decision in one transaction
+//! together with the webhook calls that report it. So, whatever interrupts it, each threshold is
+//! reported once.
 
 pub mod budgets;
 mod notify;
@@ -29,13 +30,14 @@ use types::Timestamp;
 use types::ids::AccountId;
 use types::usage::Dimension;
 
-/// Compares budgets with what was spent and keeps the meter's sums up with time, until the end
-/// begins. Several servers on one database may do it at once.
+/// Compares budgets with spending and keeps the meter's sums up to date, until `ending`. Several
+/// servers of one database may do so at the same time.
 pub async fn run(control: Control, ending: CancellationToken) {
     tokio::join!(watch::run(&control, &ending), upkeep::run(&control, &ending));
 }
 
-/// The caller must belong to the account; a stranger's account does not exist.
+/// Checks that the caller belongs to the account. An account of others does not exist for the
+/// caller.
 pub fn account(person: &Identity, id: &str) -> Result<AccountId, Error> {
     let account = AccountId::known(id);
     let within = person.memberships.iter().any(|membership| membership.account == account);
@@ -45,7 +47,7 @@ pub fn account(person: &Identity, id: &str) -> Result<AccountId, Error> {
     }
 }
 
-/// As [`account`], for what only its admins may do.
+/// Like [`account`], for what only admins of the account may do.
 pub fn administered(person: &Identity, id: &str) -> Result<AccountId, Error> {
     let account = account(person, id)?;
     match person.administers(&account) {
@@ -54,7 +56,7 @@ pub fn administered(person: &Identity, id: &str) -> Result<AccountId, Error> {
     }
 }
 
-/// Keeps the prices of the settings, if the installation has none yet.
+/// Stores the prices from the settings if the installation has none yet.
 pub fn seed(tx: &mut Tx<'_>, settings: &Bill) -> Result<(), store::Error> {
     if price_rows::seed(tx, &settings.first_prices)? {
         tracing::info!(
@@ -64,7 +66,7 @@ pub fn seed(tx: &mut Tx<'_>, settings: &Bill) -> Result<(), store::Error> {
     Ok(())
 }
 
-/// The prices of an account, ready for the meter.
+/// Returns the prices of an account, ready for the meter.
 pub fn book(tx: &mut Tx<'_>, account: &AccountId) -> Result<PriceBook, Error> {
     let mut book = PriceBook::new();
     for version in price_rows::list(tx, account)? {
@@ -77,7 +79,7 @@ pub fn book(tx: &mut Tx<'_>, account: &AccountId) -> Result<PriceBook, Error> {
     Ok(book)
 }
 
-/// The calendar month of `now`, and what was spent in it so far of what a budget is about.
+/// Returns the calendar month of `now`, and what was spent in it so far within the budget's scope.
 fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Money), Error> {
     let (start, end) = now.month();
     let (window, book) = (Window { start, end }, book(tx, &budget.account)?);
@@ -85,8 +87,8 @@ fn spent(tx: &mut Tx<'_>, budget: &Budget, now: Timestamp) -> Result<(Window, Mo
     Ok((window, spent))
 }
 
-/// Refuses new work in a workspace whose money is spent. To be asked inside the transaction that
-/// makes the work.
+/// Refuses new work in a workspace whose budget is spent. Must be called inside the transaction
+/// that creates the work.
 pub fn allow(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -99,7 +101,7 @@ pub fn allow(
     }
 }
 
-/// A stored amount that this program cannot have written.
+/// The error for a stored amount that this program cannot have written.
 pub fn impossible(what: &str, name: &str) -> Error {
     Error::Store(store::Error::Unusable(format!("the stored {what} `{name}` cannot be read")))
 }

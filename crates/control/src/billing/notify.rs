@@ -1,4 +1,4 @@
-//! Telling a webhook that a threshold was reached.
+//! Reporting a reached threshold to a webhook.
 
 use crate::control::Control;
 use crate::error::Error;
@@ -11,11 +11,11 @@ use types::ids::{BudgetId, WorkspaceId};
 use types::parts::Sensitive;
 use types::wire::{BudgetAlert, BudgetCall};
 
-/// What deliveries of budgets are about, in their log.
+/// The kind that deliveries of budgets have in their log.
 const KIND: &str = "budget";
 
-/// Has the webhook called, if the transaction comes to its end. Calls of an account take turns with
-/// those of workspaces.
+/// Enqueues a call of the webhook, which is made if the transaction commits. Calls of an account
+/// take turns with those of workspaces.
 pub(super) fn notify(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -52,7 +52,7 @@ pub(super) fn notify(
     Ok(())
 }
 
-/// What the seal of a secret is bound to.
+/// Returns the context that the sealed secret of a budget is bound to.
 pub fn seal_context(budget: &BudgetId) -> String {
     format!("budgets/{budget}")
 }

@@ -17,8 +17,8 @@ pub fn get(tx: &mut Tx<'_>, account: &AccountId) -> Result<AccountPrices, Error>
     Ok(shown(prices::list(tx, account)?))
 }
 
-/// Replaces the versions that have not begun. Those that have stay, whether they are sent back or
-/// not.
+/// Replaces the versions that have not begun. Those that have begun stay, whether they are sent
+/// back or not.
 pub fn replace(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -40,7 +40,8 @@ fn shown(versions: Vec<Version>) -> AccountPrices {
     AccountPrices { versions: versions.into_iter().map(shown).collect() }
 }
 
-/// The versions that begin now or later. One that began before must be as it is stored.
+/// Returns the versions that begin now or later. Earlier ones in the wish must equal the stored
+/// ones.
 fn coming(
     wish: &[PriceVersion],
     stored: &[Version],
@@ -95,7 +96,7 @@ fn check_prices(prices: &PriceMap, at: &str, problems: &mut Problems) {
     }
 }
 
-/// The names of all billing dimensions.
+/// Returns the names of all billing dimensions.
 pub fn dimensions() -> String {
     Dimension::ALL.iter().map(|dimension| dimension.name()).collect::<Vec<_>>().join(", ")
 }

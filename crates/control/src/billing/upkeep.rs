@@ -1,13 +1,13 @@
-//! Keeping the meter's sums up with time, and telling how it does. No name of a tenant's goes into
-//! these numbers.
+//! Keeping the meter's sums up to date, and metrics about that. These metrics never have a tenant's
+//! name.
 
 use crate::control::Control;
 use meter::Taken;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Counts facts that were taken in, after the commit. What contradicts a known fact somebody must
-/// look into.
+/// Counts facts that were taken in; called after the commit. Facts that contradict a known one are
+/// logged, because somebody must look into them.
 pub fn count(taken: &Taken) {
     for (outcome, number) in [
         ("new", taken.new),
@@ -31,7 +31,7 @@ pub fn count(taken: &Taken) {
     }
 }
 
-/// Moves usage of what goes on into the hours that are over, and packs those, until the end begins.
+/// Moves usage of running things into completed hours, and packs these, until `ending`.
 pub(super) async fn run(control: &Control, ending: &CancellationToken) {
     let settings = &control.settings.bill;
     let mut since_packed = Duration::ZERO;

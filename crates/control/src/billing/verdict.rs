@@ -1,29 +1,30 @@
-//! What a look at a budget decides. Pure: no clock, no database.
+//! What checking a budget decides. Pure: no clock, no database.
 
 use meter::Money;
 use store::budgets::Crossing;
 use types::Timestamp;
 
-/// A budget as it stands.
+/// The state of a budget.
 #[derive(Debug, Clone)]
 pub(super) struct Standing<'s> {
     pub(super) amount: Money,
-    /// The amount as it is written, which crossings repeat.
+    /// The amount as written, which crossings repeat.
     pub(super) amount_text: &'s str,
     pub(super) thresholds: &'s [i64],
     pub(super) hard_limit: bool,
     pub(super) spent: Money,
-    /// When the month ends.
+    /// The end of the month.
     pub(super) period_end: Timestamp,
-    /// What was told of in this month.
+    /// The crossings that were reported this month.
     pub(super) told: &'s [Crossing],
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Thresholds to tell of.
+    /// Thresholds to report.
     pub(super) reached: Vec<i64>,
-    /// What was told of another amount and does not hold for this one: it will be told of again.
+    /// Crossings that were reported for another amount and are not reached with this one. They will
+    /// be reported again.
     pub(super) void: Vec<i64>,
     pub(super) exhausted_until: Option<Timestamp>,
 }
@@ -95,7 +96,7 @@ mod tests {
     fn another_amount_has_other_shares() {
         check("400", "150", &[crossing(50, "100"), crossing(100, "100")], (&[], &[50, 100], false));
         check("200", "150", &[crossing(50, "100"), crossing(100, "100")], (&[], &[100], false));
-        // A correction of the past is no reason to tell of the same amount twice.
+        // A correction of past usage is no reason to report the same amount twice.
         check("100", "20", &[crossing(50, "100")], (&[], &[], false));
     }
 

@@ -1,4 +1,4 @@
-//! Looking at budgets again and again.
+//! The regular check of all budgets.
 
 use super::verdict::{Standing, Verdict, decide};
 use super::{impossible, notify, spent};
@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use types::Timestamp;
 use types::ids::BudgetId;
 
-/// Budgets that are looked at in one transaction.
+/// Budgets checked in one transaction.
 const BATCH: i64 = 50;
 
-/// What a look found.
+/// What checking a budget found.
 pub struct Found {
     pub window: Window,
     pub spent: Money,
@@ -34,7 +34,7 @@ pub(super) async fn run(control: &Control, ending: &CancellationToken) {
     }
 }
 
-/// Compares all budgets with what was spent, once.
+/// Compares all budgets with spending, once.
 pub async fn look_at_budgets(control: &Control) -> Result<(), Error> {
     let mut after: Option<BudgetId> = None;
     loop {
@@ -51,7 +51,7 @@ pub async fn look_at_budgets(control: &Control) -> Result<(), Error> {
     }
 }
 
-/// The budgets of a batch about which something is to be written, and where the next batch begins.
+/// Returns the budgets of a batch that need a write, and where the next batch begins.
 fn look_at_some(
     tx: &mut Tx<'_>,
     after: Option<&BudgetId>,
@@ -64,7 +64,7 @@ fn look_at_some(
         match look(tx, &budget, now) {
             Ok(found) if found.is_news(&budget, now) => changing.push(budget),
             Ok(_) => {}
-            // One that cannot be read must not keep the others from being looked at.
+            // A budget that cannot be read must not keep the others from being checked.
             Err(Error::Store(store::Error::Unusable(why))) => {
                 tracing::error!(budget = budget.id.as_str(), why, "a budget cannot be looked at");
             }
@@ -77,7 +77,7 @@ fn look_at_some(
 async fn act(control: &Control, budget: Budget) {
     let (handle, name) = (control.clone(), budget.name.clone());
     let work = move |tx: &mut Tx<'_>| match budgets::lock(tx, &budget.account, &budget.name)? {
-        // Its owner changed it meanwhile: the next look judges what it is now.
+        // Its owner may have changed it meanwhile, so it is judged as it is now.
         Some(now) if now.id == budget.id => judge(&handle, tx, &now).map(drop),
         _ => Ok(()),
     };
@@ -86,8 +86,8 @@ async fn act(control: &Control, budget: Budget) {
     }
 }
 
-/// Looks at a budget, and writes what follows: whether new work is refused, and calls that tell of
-/// thresholds.
+/// Checks a budget, and writes the consequences: whether new work is refused, and webhook calls
+/// that report thresholds.
 pub fn judge(control: &Control, tx: &mut Tx<'_>, budget: &Budget) -> Result<Found, Error> {
     let now = tx.world().now();
     let mut found = look(tx, budget, now)?;
@@ -137,7 +137,7 @@ impl Found {
         self.verdict.exhausted_until.is_some()
     }
 
-    /// Whether something is to be written.
+    /// Whether something has to be written.
     fn is_news(&self, budget: &Budget, now: Timestamp) -> bool {
         let refuses = budget.exhausted_until.filter(|until| *until > now);
         !self.verdict.reached.is_empty()
