@@ -31,18 +31,18 @@ use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 use types::wire::{ForkTarget, SandboxForkResponse};
 
-/// What a caller asks for.
+/// A request for a new sandbox.
 pub struct NewSandbox {
     pub context: Context,
     pub wish: Sandbox,
-    /// Whether a sandbox of this name that lives is answered instead.
+    /// Whether an existing, living sandbox of this name is returned instead.
     pub reuse: bool,
     pub key: Option<RequestKey>,
-    /// The row of the snapshot that it begins with. Its wish says the image below.
+    /// The row of the snapshot that it begins with. The image below the snapshot is in the wish.
     pub begins: Option<ResourceId>,
 }
 
-/// What a caller is answered: a fork says no more than what it is called and began with.
+/// The answer. For a fork it has only the sandbox's name and the snapshot it began with.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Made {
@@ -50,8 +50,8 @@ enum Made {
     Fork(SandboxForkResponse),
 }
 
-/// Makes a sandbox, or answers the one that there is. One that begins with a snapshot is answered as
-/// a fork.
+/// Creates a sandbox, or returns the existing one if that is asked for. One that begins with a
+/// snapshot is answered as a fork.
 pub async fn create(new: NewSandbox) -> Result<JsonAnswer, Error> {
     let Some(machine) = new.context.control.machine().cloned() else {
         return written(new, None).await;
@@ -77,7 +77,7 @@ async fn written(new: NewSandbox, checked: Option<Checked<Sandbox>>) -> Result<J
     let tell = Arc::clone(&told);
     let write = move |tx: &mut Tx<'_>| {
         let (sandbox, created) = row.write(&context, tx)?;
-        // Before anybody can read the row, as for one that is started at once.
+        // Before anybody can read the row, as for a sandbox that is started at once.
         if let Some(Created { id, .. }) = created
             && let Some(route) = routes::of_row(&context.control, tx, &id)?
         {
@@ -102,8 +102,8 @@ struct Ready {
     id: ResourceId,
 }
 
-/// What to start now; `None` when the name is taken, the image has to be fetched first, or nothing
-/// is to run.
+/// Returns what to start now. `None` if the name is taken, the image has to be fetched first, or
+/// nothing is to run.
 async fn at_once(
     new: &NewSandbox,
     machine: Arc<dyn Machine>,
@@ -112,7 +112,7 @@ async fn at_once(
     let (context, wish) = (&new.context, checked.wish());
     let mounts = wish.spec.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty());
     if mounts || wish.spec.gateway().is_some() {
-        // Nothing is mounted, and nothing leaves with an address, before a row says whose it is.
+        // Volumes and outgoing addresses can be used only after a row says who holds them.
         return Ok(None);
     }
     let (name, image, on) = (wish.name().to_owned(), wish.image().to_owned(), Arc::clone(&machine));
@@ -143,8 +143,7 @@ async fn at_once(
     Ok(Some(Ready { machine, launch, id }))
 }
 
-/// Starts the instance and writes the row at the same time, and takes back the one if the other
-/// fails.
+/// Starts the instance and writes the row at the same time, and undoes one if the other fails.
 async fn started(
     new: &NewSandbox,
     checked: Checked<Sandbox>,
@@ -174,7 +173,7 @@ async fn started(
     match (launched, made.filter(|_| written.is_ok())) {
         (Ok(()), Some(created)) => {
             if egress::has_rules(&new.wish) {
-                // It was launched with them, so nobody has to tell it again.
+                // It was launched with its rules, so it need not be told them again.
                 control.workloads.told.note(&id, (launch::FIRST, State::default().rules));
             }
             let serving = Serving::by(machine.name(), instance.to_string());
@@ -190,16 +189,16 @@ async fn started(
         }
         (Err(_), None) => {}
     }
-    // There is no such sandbox, whatever an attempt at its row has told.
+    // There is no such sandbox, even if an attempt to write its row has published a route.
     control.publish(RouteChange::Gone(id));
     written
 }
 
-/// What is only known of a sandbox that was just created.
+/// What is needed to publish the route of a sandbox that was just created.
 struct Created {
     id: ResourceId,
     name: String,
-    /// As in its route.
+    /// The label in its route.
     label: Option<String>,
 }
 
@@ -209,12 +208,12 @@ impl Created {
     }
 }
 
-/// The row of a new sandbox, or of the one that there is.
+/// The row of a new sandbox, or the existing one.
 struct Row {
     wish: Sandbox,
     checked: Option<Checked<Sandbox>>,
     reuse: bool,
-    /// The id of the sandbox, if its instance is being started, and the machine that does so.
+    /// The id of the sandbox and the machine that starts its instance, if it is started at once.
     birth: Option<(ResourceId, String)>,
     /// The snapshot that it begins with.
     begins: Option<ResourceId>,
@@ -261,7 +260,7 @@ impl Row {
             None => Checked::new(context, self.wish.clone())?,
         };
         if let Some(begins) = &self.begins {
-            // Held until the row says that it begins with it.
+            // Locked until the row says that the sandbox begins with it.
             let held = snapshots::usable(context, tx, None, &Snapshot::id_of(begins))?;
             snapshot_base::require_image(context, &held, self.wish.image())?;
         }
@@ -286,7 +285,7 @@ impl Row {
     }
 }
 
-/// Whether a caller that asked for "this one or a new one" gets this one.
+/// Whether a caller that asked for this sandbox or a new one gets this one.
 fn lives(held: &Held<Sandbox>) -> bool {
     !matches!(
         held.row.status,
@@ -299,7 +298,7 @@ fn gone(held: &Held<Sandbox>) -> bool {
     held.row.status == Some(Status::Terminated)
 }
 
-/// Whether the name of a sandbox's row is free.
+/// Checks whether the name of a sandbox's row is free.
 pub(crate) fn is_gone(row: &Stored) -> bool {
     row.status == Some(Status::Terminated)
 }

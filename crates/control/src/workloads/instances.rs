@@ -1,4 +1,4 @@
-//! Which instances of sandboxes and deployments there are on this machine.
+//! The instances of sandboxes and deployments on this machine.
 
 use crate::machine::Machine;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ pub(super) struct Present {
     pub(super) runs: bool,
 }
 
-/// All of them, listed once.
+/// All instances, listed once.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     sandboxes: HashMap<ResourceId, Vec<Present>>,
@@ -40,7 +40,7 @@ impl Inventory {
         self.sandboxes.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Those of all deployments.
+    /// The replicas of all deployments.
     pub(super) fn replicas(&self) -> impl Iterator<Item = &(InstanceName, ReplicaId)> {
         self.replicas.iter()
     }

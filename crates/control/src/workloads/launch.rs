@@ -1,4 +1,4 @@
-//! From a sandbox to the instance that it needs.
+//! How a sandbox becomes the launch of its instance.
 
 use super::workload::Workload;
 use crate::context::Context;
@@ -19,10 +19,10 @@ use types::wire::WorkspaceRuntime;
 
 /// The number of a sandbox's first launch.
 pub(super) const FIRST: u32 = 1;
-/// What the sandbox API binds to, and what programs inside should.
+/// The address that the sandbox API binds to, and that programs inside should use.
 const HOST: &str = "0.0.0.0";
 
-/// The instance of the launch that a row asks for.
+/// Returns the instance of the launch that a row asks for.
 pub(crate) fn instance(id: &ResourceId, state: &State) -> InstanceName {
     match &state.placed {
         Some(placed) if placed.launch == state.launch => placed_instance(id, placed),
@@ -30,13 +30,14 @@ pub(crate) fn instance(id: &ResourceId, state: &State) -> InstanceName {
     }
 }
 
-/// The instance that was last seen to run. A server that is newer than the instance still knows it.
+/// Returns the instance that was last seen to run. It is recorded, so that a newer release still
+/// knows the name that an older one chose.
 pub(super) fn placed_instance(id: &ResourceId, placed: &Placement) -> InstanceName {
     let without_kind = || InstanceName::of_sandbox_without_kind(id, placed.launch);
     placed.instance.clone().unwrap_or_else(without_kind)
 }
 
-/// What to start for a stored sandbox.
+/// Returns what to start for a stored sandbox.
 pub(super) fn of_row(
     context: &Context,
     workspace: &Workspace,
@@ -51,12 +52,12 @@ pub(super) fn of_row(
     Ok(Launch { volumes, drives, snapshot, scratch: volumes::ephemeral(id, &wish)?, ..launch })
 }
 
-/// Where the machine keeps what a sandbox writes to its disk.
+/// Returns the volume in which the machine keeps a sandbox's disk.
 pub(super) fn root_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Root(id.clone()))
 }
 
-/// What to start for a wish whose secrets are open.
+/// Returns what to start for a wish whose secrets are open.
 pub(super) fn of_wish(
     context: &Context,
     workspace: &Workspace,
@@ -92,8 +93,8 @@ pub(super) fn of_wish(
     })
 }
 
-/// What every workload finds in its environment, and under it what the user set. Users cannot set
-/// the former.
+/// Returns the environment: what the user set, followed by what every workload gets, which users
+/// cannot override.
 fn environment(
     context: &Context,
     wish: &Sandbox,

@@ -1,4 +1,4 @@
-//! Locks of sandboxes: only one task works on each at a time.
+//! Locks on sandboxes and other resources, so that only one task works on each at a time.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{OwnedMutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use types::ids::ResourceId;
 
-/// Sandboxes whose instance is started while their row is written: the row may say more than the
+/// Sandboxes whose instance is started while their row is written. Their rows may say more than the
 /// machine knows yet.
 #[derive(Default)]
 pub(super) struct Starting(Mutex<HashSet<ResourceId>>);
@@ -25,7 +25,7 @@ impl Starting {
         StartGuard { starting: self, id: id.clone() }
     }
 
-    /// Unless somebody else has begun.
+    /// Marks it as [`Starting::begin`] does, unless it is marked already.
     pub(super) fn begin_alone(&self, id: &ResourceId) -> Option<StartGuard<'_>> {
         let is_first = self.0.lock().insert(id.clone());
         is_first.then(|| StartGuard { starting: self, id: id.clone() })
@@ -42,12 +42,12 @@ impl Drop for StartGuard<'_> {
     }
 }
 
-/// One lock for each sandbox that is being worked on.
+/// One lock for each resource that is being worked on.
 #[derive(Default)]
 pub(super) struct Locks(Mutex<HashMap<ResourceId, Arc<tokio::sync::Mutex<()>>>>);
 
 impl Locks {
-    /// Waits for the lock of a sandbox. It is held until the guard is dropped.
+    /// Waits for the lock of a resource. It is held until the guard is dropped.
     pub(super) async fn take(&self, id: &ResourceId) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock();
@@ -58,37 +58,37 @@ impl Locks {
     }
 }
 
-/// Whoever tells the edge of rows holds it from their reading on, so that an older route never
-/// follows a newer one: several tasks tell of the same row.
+/// The locks of tasks that publish routes. Several tasks publish routes of the same row; each holds
+/// its lock from reading the row on, so that an older route never follows a newer one.
 #[derive(Default)]
 pub(super) struct Telling {
     all: RwLock<()>,
     rows: Locks,
 }
 
-/// Nobody else tells of a row until it is dropped.
+/// While this is held, nobody else publishes a route of the row.
 pub(super) struct TellGuard<'t> {
     _all: RwLockReadGuard<'t, ()>,
     _row: OwnedMutexGuard<()>,
 }
 
 impl Telling {
-    /// Waits until nobody else tells of a row.
+    /// Waits until nobody else publishes a route of the row.
     pub(super) async fn one(&self, id: &ResourceId) -> TellGuard<'_> {
         TellGuard { _all: self.all.read().await, _row: self.rows.take(id).await }
     }
 
-    /// Waits until nobody else tells of any row.
+    /// Waits until nobody else publishes any route.
     pub(super) async fn all(&self) -> RwLockWriteGuard<'_, ()> {
         self.all.write().await
     }
 }
 
-/// Forks of one sandbox as it is that come together share a snapshot: the first that is begun after
-/// they came.
+/// Lets simultaneous forks of a running sandbox share a snapshot: the first one begun after they
+/// arrived.
 #[derive(Default)]
 pub(crate) struct LiveForks {
-    /// Counts forks that come and snapshots that begin.
+    /// Numbers the arrivals of forks and the beginnings of snapshots.
     order: AtomicU64,
     last: Mutex<HashMap<ResourceId, Arc<tokio::sync::Mutex<Option<Begun>>>>>,
 }
@@ -100,7 +100,7 @@ struct Begun {
 }
 
 impl LiveForks {
-    /// The snapshot of a sandbox that was begun after this was called, by `take` or by another fork.
+    /// Returns a snapshot begun after this call, by `take` or by another fork.
     pub(crate) async fn share<E>(
         &self,
         sandbox: &ResourceId,

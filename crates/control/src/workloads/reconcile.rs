@@ -1,4 +1,4 @@
-//! Making what runs equal to what is wished, for one sandbox.
+//! Reconciliation of one sandbox: makes what runs match what its row asks for.
 
 mod rules;
 
@@ -31,12 +31,12 @@ const ENTRYPOINT: &str = "entrypoint";
 pub(super) enum Wanted {
     /// No instance.
     Nothing,
-    /// The instance of this launch, asleep, until it is enabled again.
+    /// The instance of this launch, asleep, until the sandbox is enabled again.
     Rest(u32),
     Instance(u32),
     /// The instance of this launch, until its files are archived.
     Archive(u32),
-    /// Another machine has it.
+    /// Nothing: another machine runs it.
     Elsewhere,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), 
         return forget_root(&*machine, id).await;
     };
     act(control, &machine, id, case).await?;
-    // Whoever told the route meanwhile may have seen an instance half made.
+    // Whoever published the route meanwhile may have seen a half-made instance.
     routes::publish(control, id).await
 }
 
@@ -78,7 +78,7 @@ async fn act(
 ) -> Result<(), Error> {
     let wanted = wanted(&case.held.state, case.held.row.status, machine.name());
     if !matches!(wanted, Wanted::Elsewhere | Wanted::Nothing) {
-        // Before it is woken, or reached by anybody.
+        // Told before the instance is woken, or can be reached.
         rules::tell(control, &**machine, id, &mut case).await?;
     }
     match wanted {
@@ -92,7 +92,7 @@ async fn act(
         }
         Wanted::Archive(number) => {
             retire_but(&**machine, id, Some(number)).await;
-            // No request may wake it any more.
+            // From now on no request may wake it.
             routes::publish(control, id).await?;
             archive(control, &**machine, id, &case.held.state).await;
             Ok(())
@@ -117,8 +117,8 @@ async fn act(
     }
 }
 
-/// Has the files of a sandbox archived, beside everything else. Nobody reaches it any more, and it
-/// rests meanwhile, so that nothing is written that the archive lacks.
+/// Archives the files of a sandbox in the background. Nobody reaches the sandbox any more, and it
+/// is asleep meanwhile, so that nothing is written that the archive lacks.
 async fn archive(control: &Control, machine: &dyn Machine, id: &ResourceId, state: &State) {
     if control.workloads.archiving.has(id) {
         return;
@@ -137,7 +137,8 @@ async fn archive(control: &Control, machine: &dyn Machine, id: &ResourceId, stat
     });
 }
 
-/// The snapshot that the instance of a sandbox is to begin with, if its files have to be fetched.
+/// Returns the snapshot that the next instance of a sandbox begins with, if its files must be
+/// fetched.
 fn away(
     machine: &dyn Machine,
     id: &ResourceId,
@@ -148,8 +149,8 @@ fn away(
     is_needed.then_some((keeper, snapshot))
 }
 
-/// Has files fetched, beside everything else: that may take long, and meanwhile the sandbox may be
-/// deleted, and others are looked after.
+/// Fetches files in the background. That may take long, and meanwhile the sandbox may be deleted,
+/// and others must be looked after.
 fn fetch(
     control: &Control,
     held: &Held<Sandbox>,
@@ -182,9 +183,9 @@ struct Case {
     /// Or why it cannot have them.
     volumes: Result<Vec<VolumeMount>, String>,
     drives: Vec<DriveMount>,
-    /// Or why it cannot leave as its wish says.
+    /// Or why its traffic cannot leave as its wish says.
     rules: Result<EgressRules, String>,
-    /// Whether only another machine has what it begins with or mounts.
+    /// Whether another machine keeps what it begins with or mounts.
     elsewhere: bool,
 }
 
@@ -206,7 +207,7 @@ async fn read(control: &Control, machine: &str, id: &ResourceId) -> Result<Optio
     control.store.read(work).await
 }
 
-/// Sees to it that the instance of this launch runs, and that the row says how that went.
+/// Makes sure that the instance of this launch runs, and that the row has the outcome.
 async fn ensure(
     control: &Control,
     shared: &Arc<dyn Machine>,
@@ -225,7 +226,7 @@ async fn ensure(
         };
     }
     if case.elsewhere {
-        // Whoever has that takes it.
+        // The machine that keeps it runs the sandbox.
         return Ok(());
     }
     let lost = deployed.then(|| lost(&case.held.wish));
@@ -240,10 +241,11 @@ async fn ensure(
             return say_failed(control, &id, number, instance, &LaunchFault::Broken(why)).await;
         }
     };
-    // Of the wish that the rules were read from; it may have changed since.
+    // The number of the wish that the rules were read from, which may have changed since.
     let rules_number = case.held.state.rules;
     if held.state.fresh_disk {
-        // The old disk goes before the row says so: a kill in between removes nothing twice.
+        // The old disk is removed before the row says so: after a kill in between it is just
+        // removed again.
         forget_root(machine, &id).await?;
         let done = change(control, &id, number, |_, state, _| {
             state.fresh_disk = false;
@@ -268,19 +270,19 @@ async fn ensure(
             watch_start(control, Arc::clone(shared), (id, number), instance);
             Ok(())
         }
-        // Another sandbox ends that had its volume. It is tried again.
+        // The sandbox that had its volume is still ending. This is tried again.
         Err(LaunchFault::Busy(why)) => Err(Error::Launch(why)),
         Err(fault) => say_failed(control, &id, number, instance, &fault).await,
     }
 }
 
-/// On a task of its own: whoever reconciles holds the lock of the sandbox.
+/// Restores the tunnel in a task of its own, because the caller holds the lock of the sandbox.
 fn restore_tunnel(control: &Control, id: &ResourceId) {
     let (of, id) = (control.clone(), id.clone());
     control.workloads.tasks.spawn(async move { tunnels::restore(&of, &id).await });
 }
 
-/// What a sandbox loses with its instance.
+/// Says what a sandbox loses with its instance.
 fn lost(wish: &Sandbox) -> &'static str {
     match wish.spec.runtime.as_ref().and_then(|runtime| runtime.storage_mb) {
         Some(_) => {
@@ -290,7 +292,7 @@ fn lost(wish: &Sandbox) -> &'static str {
     }
 }
 
-/// Says whose usage an instance is, before there is any.
+/// Registers the owner of an instance's usage, before there is any usage.
 async fn own(
     control: &Control,
     machine: &dyn Machine,
@@ -306,8 +308,9 @@ async fn own(
     control.store.write(work).await
 }
 
-/// Takes a sandbox for this machine, unless another was faster or the wish changed. What was `lost`
-/// gets a new number, so that facts of the old instance cannot be mistaken for the new one's.
+/// Claims a sandbox for this machine, unless another was faster or the wish has changed. A sandbox
+/// whose instance was lost gets a new launch number, so that facts of the old instance cannot be
+/// mistaken for the new one's.
 async fn claim(
     control: &Control,
     machine: &str,
@@ -349,8 +352,8 @@ async fn say_deployed(
     done.await.map(drop)
 }
 
-/// Notes among the events of a sandbox that the program of its image failed at its start. The
-/// sandbox serves all the same. If this server is stopped in between, nothing is noted.
+/// Notes in the events of a sandbox that the program of its image failed at its start. The sandbox
+/// keeps serving. If this server is stopped in between, nothing is noted.
 pub(super) fn watch_start(
     control: &Control,
     machine: Arc<dyn Machine>,
@@ -391,7 +394,7 @@ async fn say_failed(
     let message = fault.to_string();
     tracing::warn!(%instance, message, "a sandbox could not be started");
     let done = change(control, id, number, move |_, state, now| {
-        // Another try said so already: it is archived as before.
+        // Another attempt has noted it already: the sandbox is archived as before.
         if state.lifecycle.status() == Some(Status::Archived) {
             return false;
         }
@@ -401,7 +404,7 @@ async fn say_failed(
     done.await.map(drop)
 }
 
-/// Changes the state of a sandbox unless its wish asks for another launch by now.
+/// Changes the state of a sandbox, unless its row asks for another launch by now.
 async fn change(
     control: &Control,
     id: &ResourceId,
@@ -420,12 +423,12 @@ async fn change(
     control.store.write(work).await
 }
 
-/// The generation that a wish names, if it names one.
+/// Returns the generation that a wish names, if any.
 pub(super) fn generation(wish: &Sandbox) -> Option<Generation> {
     wish.spec.runtime.as_ref()?.generation
 }
 
-/// What a sandbox's state is once its instance runs.
+/// Sets the state of a sandbox whose instance runs.
 pub(super) fn deployed(
     state: &mut State,
     machine: &str,
@@ -450,13 +453,13 @@ pub(super) fn deployed(
     state.last_used_at = Some(now);
 }
 
-/// Where a sandbox runs whose wished launch this machine takes.
+/// Returns the placement of a sandbox whose wished launch this machine takes.
 fn placement(machine: &str, id: &ResourceId, state: &State) -> Placement {
     let instance = Some(launch::instance(id, state));
     Placement { machine: machine.to_owned(), launch: state.launch, instance }
 }
 
-/// What a sandbox's state is once its instance is not to be had.
+/// Sets the state of a sandbox whose instance could not be started.
 pub(super) fn failed(
     state: &mut State,
     code: &str,
@@ -464,7 +467,7 @@ pub(super) fn failed(
     instance: &InstanceName,
     now: Timestamp,
 ) {
-    // What cannot be brought back is archived as before.
+    // A sandbox that cannot be brought back stays archived.
     let status = match state.lifecycle.status() {
         Some(Status::Unarchiving) => Status::Archived,
         _ => Status::Failed,
@@ -480,7 +483,7 @@ pub(super) fn failed(
     }];
 }
 
-/// Removes all instances of a sandbox but the one of this launch, as long as that runs.
+/// Removes all instances of a sandbox except a running one of launch `number`.
 async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
     for Present { instance, launch, runs } in Inventory::of(machine).of_sandbox(id) {
         if Some(*launch) != number || !runs {
@@ -489,13 +492,13 @@ async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>)
     }
 }
 
-/// Removes what a sandbox that is over kept on its disk.
+/// Removes the disk of a sandbox that is over.
 async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
     let Some(keeper) = machine.volumes() else { return Ok(()) };
     keeper.remove(&launch::root_of(id)).await.map_err(|fault| Error::Launch(fault.to_string()))
 }
 
-/// Removes an instance. What cannot be removed now is tried again at the next start.
+/// Removes an instance. If that fails, it is tried again at the next start.
 pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
     if let Err(fault) = machine.retire(instance).await {
         tracing::error!(%fault, %instance, "an instance could not be removed");

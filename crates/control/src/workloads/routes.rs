@@ -1,4 +1,4 @@
-//! Routes, derived from rows.
+//! The routes that follow from rows.
 
 use super::followed::Reader;
 use super::rows::Workspaces;
@@ -26,12 +26,13 @@ use types::kinds::custom_domain::{DomainStatus, DomainType};
 use types::kinds::{CustomDomain, Preview, PreviewToken, Sandbox};
 use types::parts::{Lifecycle, Status};
 
-/// The port of a preview that means the sandbox API with everything behind it; see the gateway.
+/// The port of a preview that names none. The gateway takes it to mean the sandbox API, with
+/// everything behind it.
 const PORT_OF_LAST_RESORT: u16 = 443;
-/// Previews of one workspace that are looked through.
+/// Most previews of one workspace that are searched.
 const PREVIEWS_MAX: i64 = 100_000;
 
-/// Tells the route of a sandbox as it is now.
+/// Publishes the route of a sandbox as it is now.
 pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
@@ -42,7 +43,7 @@ pub(super) async fn publish(control: &Control, id: &ResourceId) -> Result<(), Er
     Ok(())
 }
 
-/// The route of a sandbox as its row says.
+/// Returns the route that follows from a sandbox's row.
 pub(super) fn of_row(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -81,7 +82,7 @@ pub(super) fn of_sandbox(
     })))
 }
 
-/// What stands behind `sbx-` in the name of its host.
+/// Returns what follows `sbx-` in the name of the sandbox's host.
 fn label(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<String>, Error> {
     Ok(edge_names::name_of(tx, id)?.as_deref().and_then(label_of).map(str::to_owned))
 }
@@ -127,7 +128,7 @@ fn last_message(lifecycle: &Lifecycle) -> &str {
     lifecycle.events.last().and_then(|event| event.message.as_deref()).unwrap_or("see its events")
 }
 
-/// The route of a sandbox that was just made.
+/// Returns the route of a sandbox that was just created.
 pub(super) fn of_new(
     member: &Member,
     id: &ResourceId,
@@ -192,7 +193,7 @@ pub(super) fn of_preview(
     })))
 }
 
-/// The previews below a domain, whose routes change with it.
+/// Returns the previews below a domain, whose routes change with it.
 pub(super) fn previews_below(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -214,7 +215,7 @@ pub(super) fn previews_below(
     Ok(below)
 }
 
-/// The applications at hosts below a domain.
+/// Returns the applications at hosts below a domain.
 pub(super) fn applications_below(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -247,7 +248,8 @@ fn tokens(
         .collect())
 }
 
-/// An unverified domain routes nothing, and neither does the read-only copy of a shared one.
+/// Returns the route of a domain. An unverified domain routes nothing, and neither does the
+/// read-only copy of a shared one.
 pub(super) fn of_domain(
     control: &Control,
     tx: &mut Tx<'_>,

@@ -24,8 +24,8 @@ impl Followed for Sandbox {
     const RUNS: bool = true;
 
     fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
-        // Asked before the route: a route that says that the instance is not there must be followed
-        // by a reconciliation, which tells of it anew.
+        // Checked before the route: if the route says that the instance is not there, a
+        // reconciliation must follow, which publishes the route again.
         let differs = differs(reader, &held);
         let route = routes::of_sandbox(reader, tx, &held)?;
         Ok(Look { route, due: due(&held), differs })
@@ -48,23 +48,23 @@ fn differs(reader: &Reader<'_>, held: &Held<Sandbox>) -> bool {
     let changed = wanted != Wanted::Elsewhere && held.state.rules != held.state.rules_kept;
     match reader.inventory {
         Some(inventory) => {
-            // The machine has to be told again what an earlier run of this program has told it.
+            // The machine must be told again what an earlier run of this program has told it.
             !is_there(&wanted, deployed, inventory.of_sandbox(&held.row.id))
                 || changed
                 || (wanted != Wanted::Elsewhere && egress::has_rules(&held.wish))
         }
-        // Without a list only the first launch is known to be alone.
+        // Without a list of instances, only a first launch is known to be the only instance.
         None => changed || !(deployed && first_runs(&wanted, &**machine, held)),
     }
 }
 
-/// Whether exactly that is there which is wanted.
+/// Checks whether exactly the wanted instance is present.
 fn is_there(wanted: &Wanted, deployed: bool, present: &[Present]) -> bool {
     match wanted {
         Wanted::Elsewhere => true,
-        // Whether it is being archived already, the reconciliation knows.
+        // The reconciliation knows whether it is being archived already.
         Wanted::Archive(_) => false,
-        // Whether what runs sleeps, nobody says.
+        // It is not known here whether a running instance is asleep, so it is reconciled.
         Wanted::Nothing | Wanted::Rest(_) => present.is_empty(),
         Wanted::Instance(launch) => {
             deployed && matches!(present, [one] if one.launch == *launch && one.runs)

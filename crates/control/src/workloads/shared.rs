@@ -1,4 +1,4 @@
-//! What everybody who works on workloads shares.
+//! What all parts that work on workloads share.
 
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
@@ -11,22 +11,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::ids::ResourceId;
 
-/// Workloads that are started, stopped or removed at once beside the requests of callers.
+/// Most workloads that are started, stopped or removed in the background at the same time.
 const AT_ONCE: usize = 16;
 
 pub(crate) struct Shared {
     pub(super) locks: Locks,
     pub(super) starting: Starting,
     pub(super) telling: Telling,
-    /// The newest revision of the feed that the edge knows all about.
+    /// The newest revision of the feed up to which the edge knows everything.
     pub(super) published: tokio::sync::watch::Sender<i64>,
     pub(super) slots: Arc<tokio::sync::Semaphore>,
-    /// For those whose own instances may be the cause that they are tried again.
+    /// Separate slots for retries that the tenant's own instance may be causing, so that these
+    /// cannot take the others' slots.
     pub(super) retry_slots: Arc<tokio::sync::Semaphore>,
     pub(crate) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
-    /// Rules that instances of sandboxes were told.
+    /// The rules that instances of sandboxes were told.
     pub(super) told: Told,
     /// Snapshots that are being taken.
     pub(super) takes: Starting,
@@ -50,7 +51,7 @@ impl Shared {
         Arc::clone(&self.take_slots).acquire_owned().await.ok()
     }
 
-    /// Ends with this run of the program.
+    /// Returns a token that is cancelled when this run of the program ends.
     pub(crate) fn ending(&self) -> CancellationToken {
         self.deployments.ending.clone()
     }

@@ -1,4 +1,4 @@
-//! Reconciling beside everything else.
+//! Reconciliation in the background.
 
 use super::{deployments, followed};
 use crate::control::Control;
@@ -8,13 +8,14 @@ use std::time::Duration;
 use types::KindName;
 use types::ids::ResourceId;
 
-/// The database was away, most likely.
+/// Pause after a failure; most likely the database was away.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The longest pause between two tries to tell an instance its rules; each is twice the one before.
+/// The longest pause between attempts to tell an instance its rules; each pause doubles the one
+/// before.
 const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// Brings a workload into its wished state, beside a limited number of others, until that has
-/// worked.
+/// Brings a workload into its wished state in the background, as one of a limited number at a time,
+/// and retries until it succeeds.
 pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
     if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
         return deployments::soon(control, kind, id);
@@ -31,7 +32,7 @@ pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
             tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
             tokio::time::sleep(pause).await;
             if matches!(error, Error::Egress(_)) {
-                // Whoever is in the instance may be the cause, and could take all places so.
+                // A process in the instance may be the cause, and could take up all slots this way.
                 (slots, pause) = (&control.workloads.retry_slots, (pause * 2).min(TELL_AFTER_MAX));
             }
         }

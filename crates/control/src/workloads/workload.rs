@@ -11,11 +11,10 @@ use types::usage::Dimension;
 
 /// A kind that runs as instances.
 pub(crate) trait Workload: Kind {
-    /// What the time of its instances is metered as.
-    /// `None`: it has no price.
+    /// The dimension in which the time of its instances is metered. `None` if it has no price.
     const DIMENSION: Option<Dimension>;
 
-    /// What every instance finds in its environment, whatever else its kind adds.
+    /// Returns the environment that every instance gets, whatever else its kind adds.
     fn common_environment(
         &self,
         context: &Context,
@@ -39,7 +38,7 @@ impl Workload for Sandbox {
     const DIMENSION: Option<Dimension> = Some(Dimension::SandboxRuntime);
 }
 
-/// Its tasks are what runs.
+/// A job runs as its tasks.
 impl Workload for Job {
     const DIMENSION: Option<Dimension> = Some(Dimension::JobRuntime);
 }
@@ -52,12 +51,12 @@ impl Workload for Function {
     const DIMENSION: Option<Dimension> = Some(Dimension::McpServerRuntime);
 }
 
-/// The interface has no billing dimension for it.
+/// The published interface has no billing dimension for applications.
 impl Workload for Application {
     const DIMENSION: Option<Dimension> = None;
 }
 
-/// Starts an instance, after its image was granted to the workspace.
+/// Starts an instance, after making sure that its workspace may use the image.
 pub(super) async fn start(
     store: &Store,
     machine: &dyn Machine,

@@ -10,8 +10,8 @@ use crate::workloads::launch;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 
-/// Has the instance of a sandbox keep to the rules that its row asks for, if it is there. One that was
-/// told by this run of the program, and whose rules have not changed since, is left alone.
+/// Makes the instance of a sandbox keep the rules that its row asks for, if the instance exists.
+/// Does nothing if this run of the program has told it the same rules already.
 pub(super) async fn tell(
     control: &Control,
     machine: &dyn Machine,
@@ -29,7 +29,7 @@ pub(super) async fn tell(
     match &case.rules {
         Ok(rules) => egress::tell(machine, &instance, rules.clone()).await?,
         Err(why) => {
-            // Only what an earlier release let pass: it goes on as it was.
+            // Only a wish accepted by an earlier release gets here. The instance goes on as it was.
             tracing::error!(why, %instance, "its traffic cannot leave as its wish says");
             return Ok(());
         }
@@ -41,7 +41,7 @@ pub(super) async fn tell(
     Ok(())
 }
 
-/// Notes that an instance keeps to the rules of this number.
+/// Notes that an instance keeps the rules with this number.
 pub(super) async fn kept(
     control: &Control,
     id: &ResourceId,
