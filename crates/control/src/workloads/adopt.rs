@@ -14,12 +14,12 @@ use types::ids::ResourceId;
 use types::kinds::custom_domain::DomainStatus;
 use types::kinds::{CustomDomain, Preview, Sandbox};
 
-/// The setting that marks this as done, and its value.
+/// The setting, and its value, that mark this as done.
 const DONE: (&str, &str) = ("edge-names-adopted", "yes");
-/// Rows that are read at once.
+/// Rows read at once.
 const PAGE: i64 = 500;
 
-/// Runs once for each database, before anything is served.
+/// Does this once for each database, before anything is served.
 pub(crate) fn adopt(control: &Control, tx: &mut Tx<'_>) -> Result<(), Error> {
     if settings::get(tx, DONE.0)?.as_deref() == Some(DONE.1) {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn adopt(control: &Control, tx: &mut Tx<'_>) -> Result<(), Error> {
     Ok(settings::set(tx, DONE.0, DONE.1)?)
 }
 
-/// Acts on all objects of a kind, the oldest first.
+/// Acts on all objects of a kind, oldest first.
 fn each<K: Managed>(
     control: &Control,
     tx: &mut Tx<'_>,

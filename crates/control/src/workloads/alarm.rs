@@ -1,4 +1,4 @@
-//! When which row is due.
+//! When each followed row is due.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 use types::ids::ResourceId;
 use types::{KindName, Timestamp};
 
-/// The longest sleep: the machine's clock may be set meanwhile.
+/// The longest sleep, because the machine's clock may be set meanwhile.
 pub(super) const NAP_MAX: Duration = Duration::from_secs(5);
 
-/// When which row is due.
+/// The rows with a due time, in order.
 #[derive(Default)]
 pub(super) struct Alarm {
     times: Mutex<Times>,
@@ -24,7 +24,7 @@ struct Times {
 }
 
 impl Alarm {
-    /// Replaces what was known of a row.
+    /// Replaces the due time of a row; `None` removes it.
     pub(super) fn set(&self, id: ResourceId, kind: KindName, due: Option<Timestamp>) {
         let mut times = self.times.lock();
         if let Some(old) = times.rows.remove(&id) {
@@ -37,12 +37,12 @@ impl Alarm {
         }
     }
 
-    /// Takes the first row that is due, or says how long to sleep.
+    /// Takes the first row that is due, or returns how long to sleep.
     pub(super) fn take(&self, now: Timestamp) -> Result<(ResourceId, KindName), Duration> {
         let mut times = self.times.lock();
         let Some(first) = times.order.first_entry() else { return Err(NAP_MAX) };
         let until = first.key().0.since(now);
-        // A time in the past gives a negative difference, which is no `u64`: it is due.
+        // A time in the past gives a negative difference, which is no `u64`, so the row is due.
         if let Ok(nap @ 1..) = u64::try_from(until) {
             return Err(Duration::from_millis(nap).min(NAP_MAX));
         }

@@ -1,5 +1,5 @@
-//! Drives as the background follows them: each row has its file system, and each file system has its
-//! row.
+//! Drives as the background follows them: every row gets a file system, and a file system without a
+//! row is removed.
 
 use super::followed::{Followed, Look, Reader};
 use super::rows;
@@ -21,8 +21,8 @@ impl Followed for Drive {
         Ok(Look { differs, ..Look::default() })
     }
 
-    /// Makes the file system of a row that no machine keeps yet, and removes that of a row that is
-    /// gone.
+    /// Makes the file system of a row that no machine keeps yet, and removes the file system of a
+    /// row that is gone.
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((keeper, machine)) = keeper(control) else { return Ok(()) };
         let _lock = control.workloads.locks.take(id).await;

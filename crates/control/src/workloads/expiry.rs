@@ -1,5 +1,5 @@
-//! What time does by itself: sandboxes and previews expire, records of ended sandboxes go,
-//! schedules and cron triggers fire.
+//! What happens by the passing of time: sandboxes and previews expire, records of ended sandboxes
+//! are removed, schedules and cron triggers fire.
 
 use super::alarm::NAP_MAX;
 use super::{followed, schedules};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use types::KindName;
 use types::ids::ResourceId;
 
-/// After a failure, a row is looked at again.
+/// Pause before a failed row is tried again.
 const RETRY_AFTER_S: i64 = 5;
 
 pub(super) async fn run(control: Control) {

@@ -1,4 +1,4 @@
-//! The kinds whose rows the background follows, and what a row of each asks of it.
+//! The kinds whose rows the background follows, and what a row of each kind asks for.
 
 use super::instances::Inventory;
 use super::rows::Workspaces;
@@ -18,34 +18,34 @@ use types::kinds::{
 };
 use types::{KindName, Timestamp};
 
-/// What a row asks for, as it is now.
+/// What a row asks for at present.
 #[derive(Default)]
 pub(super) struct Look {
     pub(super) route: Option<RouteChange>,
-    /// When time has something to do about it.
+    /// The time at which something has to be done about it.
     pub(super) due: Option<Timestamp>,
-    /// Whether what runs may be something else than what it asks for.
+    /// Whether what runs may differ from what the row asks for.
     pub(super) differs: bool,
 }
 
-/// What rows are read with.
+/// The context in which rows are read.
 pub(super) struct Reader<'r> {
     pub(super) control: &'r Control,
     pub(super) workspaces: Workspaces,
-    /// What runs here, if it was listed just now.
+    /// What runs here, if it has just been listed.
     pub(super) inventory: Option<&'r Inventory>,
 }
 
 /// A kind whose rows are followed.
 pub(super) trait Followed: Managed {
-    /// Whether the edge knows of its rows.
+    /// Whether its rows have routes at the edge.
     const ROUTED: bool;
-    /// Whether something may run for a row that is gone.
+    /// Whether something may still run for a row that is gone.
     const RUNS: bool = false;
 
     fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error>;
 
-    /// Makes what runs equal to what a row asks for. Repeating it is harmless.
+    /// Makes what runs match what a row asks for. Repeating it is harmless.
     fn reconcile(
         _control: &Control,
         _id: &ResourceId,
@@ -53,7 +53,7 @@ pub(super) trait Followed: Managed {
         async { Ok(()) }
     }
 
-    /// Does what is due. The row decides, because it may have changed since its time was set.
+    /// Does what is due. The row decides, because it may have changed since its due time was set.
     fn act_when_due(
         _control: &Control,
         _id: &ResourceId,
@@ -62,7 +62,7 @@ pub(super) trait Followed: Managed {
     }
 }
 
-/// [`Followed`] of a kind that is known by its name only.
+/// [`Followed`] for a kind that is known only by its name.
 pub(super) trait Rows: Send + Sync {
     fn kind(&self) -> KindName;
     fn is_routed(&self) -> bool;
@@ -116,7 +116,7 @@ impl<K: Followed> Rows for Of<K> {
     }
 }
 
-/// All of them.
+/// All followed kinds.
 pub(super) const ALL: [&dyn Rows; 14] = [
     &Of::<VolumeTemplate>(PhantomData),
     &Of::<Snapshot>(PhantomData),

@@ -7,10 +7,11 @@
 //! time ──▶ expiry ──▶ rows: expired; schedules and cron triggers fire
 //! ```
 //!
-//! What has revisions with replicas is in [`deployments`]; the rest of this text is about sandboxes.
-//! A create does the work of [`reconcile`] at once, because somebody waits ([`create`]). All work on
-//! one sandbox holds its lock ([`locks`]), so the two never start it twice. Whatever is interrupted
-//! by a kill is found again by the rows and the machine's own list of instances at the next start.
+//! Deployments (agents, MCP servers, applications) are in [`deployments`]; the rest of this text is
+//! about sandboxes. Creating a sandbox does the work of [`reconcile`] at once, because a caller
+//! waits ([`create`]). All work on one sandbox holds its lock ([`locks`]), so the two never start
+//! it twice. Whatever a kill interrupts is found again at the next start, by the rows and the
+//! machine's own list of instances.
 
 pub(crate) mod adopt;
 mod alarm;
@@ -59,12 +60,12 @@ use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::sandbox::State;
 
-/// How long a request that changed a route waits for the edge to know.
+/// How long a request that changed a route waits for the edge to learn of it.
 const PUBLISHING_MAX: Duration = Duration::from_secs(5);
 /// Grace period for work in progress when the program ends. The next start does the rest.
 const ENDING_MAX: Duration = Duration::from_secs(10);
 
-/// Keeps instances, routes and rows in step until the end begins.
+/// Keeps instances, routes and rows in step, until `ending`.
 pub(crate) async fn run(control: Control, ending: CancellationToken) {
     let tasks = async {
         tokio::join!(
@@ -86,7 +87,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
     }
 }
 
-/// Runs tasks of jobs, if there is a machine for it.
+/// Runs tasks of jobs, if this server has a machine.
 async fn run_tasks(control: &Control, ending: &CancellationToken) {
     let Some(machine) = control.machine().cloned() else { return };
     let (store, logs) = (control.store.clone(), control.logs.clone());
@@ -103,13 +104,13 @@ async fn run_tasks(control: &Control, ending: &CancellationToken) {
     }
 }
 
-/// Brings a workload into its wished state beside everything else.
+/// Brings a workload into its wished state in the background.
 pub(crate) fn reconcile_soon(control: &Control, kind: KindName, id: ResourceId) {
     soon::reconcile(control, kind, id);
 }
 
-/// Brings a sandbox into its wished state while its caller waits. It goes on when the caller goes
-/// away; what fails is tried again by whoever follows the rows.
+/// Brings a sandbox into its wished state while its caller waits. The work continues if the caller
+/// goes away; failures are retried by the task that follows the rows.
 pub(crate) async fn reconcile_now(control: &Control, id: &ResourceId) {
     let (of, id) = (control.clone(), id.clone());
     let whole = async move { reconcile::reconcile(&of, &id).await };
@@ -120,8 +121,8 @@ pub(crate) async fn reconcile_now(control: &Control, id: &ResourceId) {
     }
 }
 
-/// Has the instance of a sandbox keep to what its row asks for, while whoever changed it waits. What
-/// fails is tried again beside everything else.
+/// Makes the instance of a sandbox follow its row while the caller who changed it waits. After a
+/// failure it is retried in the background.
 pub(crate) async fn obey(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let (of, row) = (control.clone(), id.clone());
     let whole = tokio::spawn(async move { reconcile::reconcile(&of, &row).await });
@@ -132,7 +133,7 @@ pub(crate) async fn obey(control: &Control, id: &ResourceId) -> Result<(), Error
     done
 }
 
-/// The instance of the launch that a sandbox's row asks for.
+/// Returns the instance of the launch that a sandbox's row asks for.
 pub(crate) fn instance_of(id: &ResourceId, state: &State) -> InstanceName {
     launch::instance(id, state)
 }
@@ -146,8 +147,8 @@ pub async fn ready(control: &Control) {
     }
 }
 
-/// Waits until the edge knows what was committed before. Call it before answering a change that the
-/// caller may try out at once, such as a new preview or a revoked token.
+/// Waits until the edge knows everything committed so far. Call it before answering a change that
+/// the caller may try out at once, such as a new preview or a revoked token.
 pub async fn published(control: &Control) {
     if control.edge.is_none() {
         return;

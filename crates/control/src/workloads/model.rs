@@ -11,7 +11,7 @@ use types::KindName;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::{IntegrationConnection, Model};
 
-/// After a failure of the database, or where too many are fetched already.
+/// Pause after a failure of the database, or when too many tokens are being fetched already.
 const RETRY_AFTER_S: i64 = 5;
 
 impl Followed for Model {
@@ -25,7 +25,7 @@ impl Followed for Model {
 impl Followed for IntegrationConnection {
     const ROUTED: bool = false;
 
-    /// Connections without an access token of their own are due when they need the next one.
+    /// A connection that needs access tokens is due when it needs the next one.
     fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error> {
         let context = rows::context(reader.control, tx, &held.row.workspace)?;
         let due = match context {
@@ -35,7 +35,7 @@ impl Followed for IntegrationConnection {
         Ok(Look { due, ..Look::default() })
     }
 
-    /// Providers take their time, and nobody else's due waits for them.
+    /// Runs in a task of its own: providers are slow, and other due rows must not wait for them.
     async fn act_when_due(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let (control, id) = (control.clone(), id.clone());
         let tasks = control.workloads.tasks.clone();
@@ -55,7 +55,7 @@ impl Followed for IntegrationConnection {
     }
 }
 
-/// Tells anew of the models that serve by a connection, and when the connection is due.
+/// Publishes anew the routes of models that use a connection, and sets when the connection is due.
 pub(crate) async fn tell_connection(
     control: &Control,
     workspace: &WorkspaceId,

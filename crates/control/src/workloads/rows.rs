@@ -1,4 +1,4 @@
-//! Rows of sandboxes as the server itself reads and writes them, in the name of nobody.
+//! Reading and writing rows as the server itself, on behalf of no user.
 
 use crate::context::Context;
 use crate::context::as_admin;
@@ -15,7 +15,7 @@ use store::resources;
 use types::Kind;
 use types::ids::{ResourceId, WorkspaceId};
 
-/// The server's own context in a workspace; `None` when the workspace is gone.
+/// Returns the server's own context in a workspace; `None` if the workspace is gone.
 pub(crate) fn context(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -26,13 +26,13 @@ pub(crate) fn context(
     Ok(Some((Context { control: control.clone(), member }, workspace)))
 }
 
-/// The object with this id, if it is still there and of this kind.
+/// Finds the object with this id, if it still exists and is of this kind.
 pub(crate) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let row = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME);
     row.map(Held::read).transpose()
 }
 
-/// As [`find`], and nobody else changes it before the transaction ends.
+/// Like [`find`], and locks the row until the transaction ends.
 pub(crate) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let Some(row) = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME) else {
         return Ok(None);
@@ -41,7 +41,7 @@ pub(crate) fn lock<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Optio
     row.filter(|row| row.id == *id).map(Held::read).transpose()
 }
 
-/// Stores what the server knows of an object, which is no change by anybody.
+/// Stores the state of an object without recording a change by anybody.
 pub(crate) fn put_state<K: Managed>(
     tx: &mut Tx<'_>,
     mut held: Held<K>,
@@ -65,7 +65,7 @@ pub(super) fn remove<K: Managed>(
     engine::remove::<K>(&context, tx, &held.parents(), &held.row.name).map(drop)
 }
 
-/// Workspaces that were read in this transaction: many rows are of the same.
+/// A cache of the workspaces read in one transaction, since many rows share one.
 #[derive(Default)]
 pub(super) struct Workspaces(HashMap<WorkspaceId, Option<Workspace>>);
 

@@ -1,5 +1,5 @@
-//! Snapshots as the background follows them: no row is pending for ever, and what nothing begins with
-//! any more goes.
+//! Snapshots as the background follows them: no row stays pending for ever, and snapshots that
+//! nothing begins with any more are removed.
 
 use super::followed::{Followed, Look, Reader};
 use super::{rows, soon};
@@ -16,7 +16,7 @@ use types::ids::ResourceId;
 use types::kinds::Snapshot;
 use types::kinds::snapshot::{Kept, SnapshotStatus, State};
 
-/// Rows that are read at once.
+/// Rows read at once.
 const PAGE: i64 = 200;
 
 impl Followed for Snapshot {
@@ -33,7 +33,7 @@ impl Followed for Snapshot {
 
     async fn reconcile(control: &Control, id: &ResourceId) -> Result<(), Error> {
         let Some((keeper, _)) = keeper(control) else { return Ok(()) };
-        // Whoever takes it has the lock until its row says how that went.
+        // Whoever takes the snapshot holds the lock until its row has the outcome.
         let _lock = control.workloads.locks.take(id).await;
         let of = id.clone();
         let held = control.store.read(move |tx| rows::find::<Self>(tx, &of)).await?;
@@ -60,8 +60,8 @@ fn is_here(control: &Control, state: &State) -> bool {
     keeper(control).is_some_and(|(_, machine)| state.machine.as_ref() == Some(&machine))
 }
 
-/// Removes the row of a snapshot that was deleted, unless something begins with it. The files follow
-/// the row.
+/// Removes the row of a deleted snapshot, unless something begins with it. The files are removed
+/// after the row.
 async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
     if is_needed(control, id).await? {
         return Ok(());
@@ -80,8 +80,8 @@ async fn let_go(control: &Control, id: &ResourceId) -> Result<(), Error> {
     control.store.write(work).await
 }
 
-/// Whether something begins with a snapshot. Asked before anything is written, which keeps others
-/// from writing.
+/// Checks whether something begins with a snapshot. Done by a read before anything is written,
+/// since a write transaction would block others.
 async fn is_needed(control: &Control, id: &ResourceId) -> Result<bool, Error> {
     let id = id.clone();
     let work = move |tx: &mut Tx<'_>| match rows::find::<Snapshot>(tx, &id)? {
@@ -91,7 +91,7 @@ async fn is_needed(control: &Control, id: &ResourceId) -> Result<bool, Error> {
     control.store.read(work).await
 }
 
-/// Has removed what is kept here for rows that are gone. `rows` are those that there are.
+/// Removes snapshots kept here whose rows are gone. `rows` are the existing ones.
 pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
     let Some((keeper, _)) = keeper(control) else { return };
     for kept in keeper.list().into_iter().filter(|kept| !rows.contains(&kept.id)) {
@@ -99,7 +99,8 @@ pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
     }
 }
 
-/// Looks now and then which snapshots nothing begins with any more, and how large the others are.
+/// Regularly looks for snapshots that nothing begins with any more, and updates the sizes of the
+/// others.
 pub(super) async fn run(control: Control) {
     if keeper(&control).is_none() {
         return;
@@ -159,7 +160,8 @@ async fn look_after(
             state.size_bytes = size;
             snapshots::meter(&context, tx, &held, &mut state, size)?;
         }
-        // The row is followed: what is deleted and not needed goes then.
+        // The change makes the row be looked at, and a deleted snapshot that is not needed is
+        // removed then.
         if goes
             && state.kept == Kept::Needed
             && !snapshots::is_needed(tx, &held.row.workspace, &id)?

@@ -1,5 +1,5 @@
-//! Volumes as the background follows them: each row has its file system, and each file system has
-//! its row.
+//! Volumes as the background follows them: every row gets a file system, and a file system without
+//! a row is removed.
 
 use super::followed::{Followed, Look, Reader};
 use super::{rows, soon};
@@ -46,7 +46,8 @@ fn fault(fault: MachineFault) -> Error {
     Error::Launch(fault.to_string())
 }
 
-/// Megabytes that this machine is to keep for a row. `None`: another machine does.
+/// Returns the megabytes that this machine is to keep for a row. `None` if another machine keeps
+/// it.
 fn wanted(held: &Held<Volume>, machine: &str) -> Result<Option<u32>, Error> {
     if held.state.machine.as_deref().is_some_and(|keeps| keeps != machine) {
         return Ok(None);
@@ -54,7 +55,7 @@ fn wanted(held: &Held<Volume>, machine: &str) -> Result<Option<u32>, Error> {
     volumes::size_mb(&held.row.id, held.wish.spec.size).map(Some)
 }
 
-/// Makes the file system of a row that no machine keeps yet, or lets it grow.
+/// Makes the file system of a row that no machine keeps yet, or grows it.
 async fn fit(
     control: &Control,
     keeper: &dyn VolumeStore,
@@ -65,7 +66,7 @@ async fn fit(
     let name = name_of(&held.row.id);
     if held.state.machine.is_some() {
         if keeper.size_mb(&name).is_none() {
-            // Another in its place would hide that.
+            // Making another in its place would hide the loss.
             tracing::error!(volume = %name, "its files are not on this machine any more");
             return Ok(());
         }
@@ -84,8 +85,8 @@ async fn fit(
     control.store.write(claim).await
 }
 
-/// What a volume begins with whose row was written before any machine kept volumes. A template that
-/// has nothing for it leaves it empty, as it was answered to be.
+/// Returns the content of a volume whose row was written before any machine kept volumes. If its
+/// template has nothing that fits, the volume stays empty, as its creator was told.
 async fn origin(
     control: &Control,
     held: &Held<Volume>,
@@ -107,7 +108,7 @@ async fn origin(
     Ok(found.filter(fits).map(|origin| origin.volume))
 }
 
-/// Has removed what is kept here for rows that are gone. `rows` are those that there are.
+/// Removes file systems kept here whose rows are gone. `rows` are the existing ones.
 pub(super) fn collect(control: &Control, rows: &HashSet<ResourceId>) {
     let Some((keeper, _)) = keeper(control) else { return };
     for kept in keeper.list() {

@@ -1,4 +1,5 @@
-//! Volume templates as the background follows them: what is kept for one has its place in the row.
+//! Volume templates as the background follows them: content that has no place in the row is
+//! removed.
 
 use super::followed::{Followed, Look, Reader};
 use super::rows;
@@ -36,8 +37,9 @@ impl Followed for VolumeTemplate {
     }
 }
 
-/// What is kept for a template and has no place in it. A number that was given out later than the
-/// row was read is not here: uploads have their numbers before anything is kept.
+/// Returns the content kept for a template that has no place in its row. Content with a number
+/// given out after the row was read is left alone: an upload has its number before anything is
+/// kept.
 fn unwanted(keeper: &dyn VolumeStore, id: &ResourceId, state: Option<&State>) -> Vec<VolumeName> {
     let newest = state.map_or(u64::MAX, |state| state.numbers);
     let is_unwanted = |number: u64| {

@@ -1,4 +1,4 @@
-//! Follows the rows: tells the edge of routes, and has workloads brought into their wished state.
+//! Follows the rows: publishes routes to the edge, and has workloads reconciled.
 
 use super::followed::{self, Look, Reader, Rows};
 use super::instances::Inventory;
@@ -18,12 +18,12 @@ use types::KindName;
 use types::edge::RouteChange;
 use types::ids::{ResourceId, WorkspaceId};
 
-/// Rows that are read at once.
+/// Rows read at once.
 const PAGE: i64 = 500;
-/// After a failure of the database, wait before the next attempt.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Reads everything once, then follows. Starts over when it fell behind what the feed keeps.
+/// Reads everything once, then follows the feed. Starts over when it has fallen behind the feed.
 pub(super) async fn run(control: Control) {
     loop {
         if let Err(error) = follow(&control).await {
@@ -34,7 +34,7 @@ pub(super) async fn run(control: Control) {
 }
 
 async fn follow(control: &Control) -> Result<(), Error> {
-    // The position first: what changes while all is read comes again.
+    // The position is taken first, so changes during the reading are seen again.
     let start = control.store.read(feed::latest).await?;
     read_all(control).await?;
     control.workloads.published.send_replace(start);
@@ -44,8 +44,8 @@ async fn follow(control: &Control) -> Result<(), Error> {
     }
 }
 
-/// Tells of every route there is, and has brought into order what differs from its row: what runs
-/// is listed once, and rows are read in pages.
+/// Publishes all routes, and reconciles what differs from its row. What runs is listed once, and
+/// rows are read in pages.
 async fn read_all(control: &Control) -> Result<(), Error> {
     let inventory = control.machine().map(|machine| Inventory::of(&**machine));
     let inventory = Arc::new(inventory.unwrap_or_default());
@@ -72,13 +72,13 @@ async fn read_all(control: &Control) -> Result<(), Error> {
     control.workloads.tasks.spawn(tunnels::restore_all(control.clone()));
     volume::collect(control, &rows);
     snapshot::collect(control, &rows);
-    // Whatever kind they were of, there is no row that asks for them.
+    // Whatever kind they had, no row asks for them.
     let orphans = control.workloads.deployments.ids().into_iter().filter(|id| !rows.contains(id));
     orphans.for_each(|id| soon::reconcile(control, KindName::Agent, id));
     Ok(())
 }
 
-/// What the rows of a page ask for, read in one transaction.
+/// Returns what the rows of a page ask for, read in one transaction.
 async fn read_page(
     control: &Control,
     followed: &'static dyn Rows,
@@ -103,7 +103,7 @@ async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> 
     let mut seen = HashSet::new();
     for change in changes {
         for (kind, id) in concerned(control, &change).await? {
-            // The row is read as it is now, so of many changes one look is enough.
+            // The row is read as it is now, so one look is enough for many changes.
             if seen.insert(id.clone()) {
                 look_at(control, kind, &id).await?;
             }
@@ -116,7 +116,7 @@ async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> 
     Ok(())
 }
 
-/// The rows whose routes or instances a change may have changed.
+/// Returns the rows whose routes or instances may be affected by a change.
 async fn concerned(
     control: &Control,
     change: &Change,
@@ -168,7 +168,7 @@ async fn preview_of_token(
     Ok(row.map(|row| (KindName::Preview, row.id)).into_iter().collect())
 }
 
-/// The row that changed, unless it is gone, which is acted upon here.
+/// Returns the row that changed. A row that is gone is handled here instead.
 async fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(KindName, ResourceId)> {
     if followed::find(kind).is_none() {
         return Vec::new();
@@ -181,7 +181,7 @@ async fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(Kind
     vec![(kind, id)]
 }
 
-/// Tells what a row says now, and acts on it.
+/// Publishes what a row says now, and acts on it.
 pub(super) async fn look_at(
     control: &Control,
     kind: KindName,
@@ -206,7 +206,7 @@ pub(super) async fn look_at(
 }
 
 fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
-    // Whoever brings a sandbox into being tells its route when the instance stands.
+    // While a sandbox is being started, its creator publishes the route once the instance is up.
     if let Some(route) = look.route.filter(|_| !control.workloads.starting.has(id)) {
         control.publish(route);
     }
@@ -216,8 +216,8 @@ fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
     }
 }
 
-/// Acts on the removal of a row before whoever asked for it is answered: nothing is reached at an
-/// address any more of which a caller was told that it is gone.
+/// Acts on the removal of a row before the caller is answered, so that nothing can be reached any
+/// more at an address that a caller was told is gone.
 pub async fn removed(control: &Control, kind: KindName, id: &ResourceId) {
     if let Some(followed) = followed::find(kind) {
         let _telling = control.workloads.telling.one(id).await;
@@ -225,8 +225,8 @@ pub async fn removed(control: &Control, kind: KindName, id: &ResourceId) {
     }
 }
 
-/// Acts on a change before whoever made it is answered, where nothing has to start for it: models are
-/// asked as soon as they are made, and keep to their connections and policies as those are now.
+/// Acts on a change before the caller is answered, for kinds where nothing has to start: models are
+/// called as soon as they are made, and follow their connections and policies as those are now.
 pub async fn changed(control: &Control, workspace: &WorkspaceId, kind: KindName, name: &str) {
     if !matches!(kind, KindName::Model | KindName::IntegrationConnection | KindName::Policy) {
         return;
@@ -246,7 +246,7 @@ pub async fn changed(control: &Control, workspace: &WorkspaceId, kind: KindName,
         Ok::<_, Error>(())
     };
     if let Err(error) = told.await {
-        // Whoever follows the rows does it soon.
+        // The task that follows the rows does it soon.
         tracing::warn!(%error, %kind, name, "the edge is not told of a change at once");
     }
 }
