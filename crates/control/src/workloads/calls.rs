@@ -1,7 +1,7 @@
 //! Makes calls to workloads that nobody waits for, as the attempts of the queue.
 //!
-//! What a workload answered is kept before the attempt counts as ended. If this server is stopped
-//! in between, the call is made once more: a workload may see it twice, and never not at all.
+//! The answer of a workload is stored before the attempt counts as ended. If this server is stopped
+//! in between, the call is made again: a workload may see a call twice, but always at least once.
 
 use crate::machine::Edge;
 use jobs::{Assignment, Call, CallAnswer};
@@ -11,7 +11,7 @@ use store::{Store, Tx};
 use types::World;
 use types::instance::{Outcome, WorkEnd};
 
-/// From this status on the workload has failed, and the call is made again as often as it may be.
+/// Answers with this status or above are failures, and the call is repeated as often as allowed.
 const FAILED_FROM: u16 = 500;
 
 pub(super) struct Making<'m> {

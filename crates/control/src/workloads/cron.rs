@@ -16,7 +16,7 @@ use store::cron as marks;
 use types::Timestamp;
 use types::ids::ResourceId;
 
-/// When the cron triggers of an object need attention: now, if marks are out of date.
+/// Returns when the cron triggers of an object need attention: now, if marks are out of date.
 pub(super) fn due<K: Triggered>(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -64,7 +64,8 @@ fn look<K: Triggered>(tx: &mut Tx<'_>, held: &Held<K>, now: Timestamp) -> Result
     Ok(steps(&timed, &marks::list(tx, &held.row.id)?, held.row.updated_at, now))
 }
 
-/// What cannot be started now cannot be later either: its time has passed.
+/// Starts the execution of one due time. If that is refused now it is not tried later, because its
+/// time has passed.
 fn begin<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -160,7 +160,7 @@ impl Servers {
         .await;
     }
 
-    /// Every server looks at once, twice: it was told of the time, and of the change of the row.
+    /// Every server looks twice at the same time: once for the due time, once for the changed row.
     async fn look(&self, job: &ResourceId) {
         let looks = self.apps.iter().chain(&self.apps).map(|control| fire::<Job>(control, job));
         for look in futures_util::future::join_all(looks).await {
@@ -168,7 +168,7 @@ impl Servers {
         }
     }
 
-    /// Goes on to a time, looking every ten minutes.
+    /// Advances the clock to a time, and looks every ten minutes.
     async fn walk(&self, job: &ResourceId, until: &str) {
         while self.clock.load(Ordering::SeqCst) < time(until) {
             self.clock.fetch_add(10 * MINUTE, Ordering::SeqCst);
@@ -176,7 +176,7 @@ impl Servers {
         }
     }
 
-    /// The times that were fired since the last call, and how many tasks each time has.
+    /// Returns the times that were fired since the last call, and how many tasks each has.
     async fn fired(&self, before: &mut BTreeSet<String>) -> Vec<(String, i64)> {
         let list = |context: &Context, tx: &mut Tx<'_>| {
             let query = Query {
@@ -236,7 +236,7 @@ async fn nobody_was_there_and_clocks_jump() {
         let mut seen = BTreeSet::new();
         let job = servers.make(json!([every("h", "0 * * * *")])).await;
         servers.look(&job).await;
-        // All servers were off for five hours: the newest time is made up for.
+        // All servers were off for five hours: only the newest time is made up for.
         servers.clock.store(time("2026-05-01T05:30:00Z"), Ordering::SeqCst);
         servers.look(&job).await;
         assert_eq!(servers.fired(&mut seen).await, [("202605010500".to_owned(), 1)]);
@@ -271,7 +271,7 @@ async fn another_schedule_begins_anew_and_what_is_off_is_not_made_up_for() {
         servers.change(json!([every("h", "30 * * * *")])).await;
         servers.walk(&job, "2026-05-01T06:40:00Z").await;
         assert_eq!(servers.fired(&mut seen).await, [("202605010630".to_owned(), 1)]);
-        // With the job all marks go, and nothing fires any more.
+        // With the job all marks are removed, and nothing fires any more.
         servers
             .write(|context, tx| crate::engine::remove::<Job>(context, tx, &[], "j").map(drop))
             .await;

@@ -1,7 +1,8 @@
-//! Facts of the machine, written into the rows that they are about, and counted as usage.
+//! Intake of the machine's facts: they are written into the rows that they are about, and counted
+//! as usage.
 //!
-//! A fact is released after the rows are committed, so a kill in between delivers it again. Writing
-//! it twice changes nothing.
+//! The machine is told to forget a fact only after the rows are committed, so a kill in between
+//! delivers it again. Writing it twice changes nothing.
 
 use super::{reconcile, rows};
 use crate::billing;
@@ -19,11 +20,12 @@ use types::kinds::Sandbox;
 use types::kinds::sandbox::{Activity, State};
 use types::parts::Status;
 
-/// After a failure of the database, wait before the next attempt.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Facts of this period share a transaction: tasks make hundreds in a second.
+/// How long facts are gathered for one transaction: tasks make hundreds in a second.
 const GATHERING: Duration = Duration::from_millis(20);
-/// How much usage is not billed when the whole machine is lost, and how late usage is known.
+/// How often the machine is noted as up: bounds the usage lost with a machine, and how late usage
+/// is known.
 const PROOF_EVERY: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(control: Control) {
@@ -110,7 +112,7 @@ fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
     Ok(())
 }
 
-/// What one fact changes in the state.
+/// Applies one fact to the state.
 fn note(state: &mut State, fact: &Fact) {
     let serves = matches!(
         state.lifecycle.status(),

@@ -1,7 +1,7 @@
-//! Which images a workspace may run: those on the machine that are for everybody, those that a
-//! registry granted to it, and its own. The store keeps the rights, the machine the content. A
-//! workspace must fetch an image of a registry even if another one already has it; if the content is
-//! here, that only costs the request to the registry.
+//! The images that a workspace may run: those on the machine that everybody may use, those that a
+//! registry has granted to it, and its own. The store keeps the rights, the machine the content. A
+//! workspace must fetch an image from its registry even if another workspace already has it; if the
+//! content is here, that costs only the request to the registry.
 
 use super::rows;
 use crate::engine::Held;
@@ -14,23 +14,24 @@ use types::kinds::Image;
 use types::own_image::{OwnImage, is_own_image};
 use types::{KindName, Timestamp};
 
-/// Names of own images that a message lists.
+/// Most names of own images that a message lists.
 const NAMES_MAX: i64 = 100;
-/// Characters of a name that is not there.
+/// Most characters of an unknown name that a message repeats.
 const WANTED_MAX: usize = 200;
-/// A workload that starts often does not write each time that it did.
+/// How soon a repeated start is noted again, so that a workload that starts often does not write
+/// each time.
 const DEPLOYED_AGAIN_MS: i64 = 60_000;
 
-/// Whether an image can be started for a workspace.
+/// When an image can be started for a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Usable {
-    /// At once. With the digest of what the workspace was granted, where it is not for everybody.
+    /// At once. Has the digest that the workspace was granted, if not everybody may use the image.
     Now(Option<String>),
-    /// After it was fetched from its registry.
+    /// After it has been fetched from its registry.
     Fetched,
 }
 
-/// Refuses an image that no machine could have.
+/// Finds out when an image can be started. Refuses one that no machine could have.
 pub(crate) fn usable(
     tx: &mut Tx<'_>,
     machine: &dyn Machine,
@@ -58,7 +59,8 @@ pub(crate) fn usable(
     }
 }
 
-/// The digest of an image of the workspace's own, if there is one, and those that there are.
+/// Returns the digest of an image of the workspace's own, if it exists, and the error that lists
+/// those that exist.
 fn own(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,
@@ -71,7 +73,7 @@ fn own(
     let mut there_are = image_rights::names(tx, workspace, NAMES_MAX)?;
     there_are.retain(|name| is_own_image(name));
     let wanted = image.chars().take(WANTED_MAX).collect();
-    // Whoever has the digest finds out whether its content is here.
+    // With the digest known, the caller checks whether its content is here.
     let elsewhere = digest.is_some();
     Ok((digest, UnknownImage { wanted, there_are, elsewhere }))
 }
@@ -83,8 +85,8 @@ fn here(
     digest.filter(|digest| machine.has_image(digest)).ok_or(unknown)
 }
 
-/// Makes sure that a launch may use its image: by what its workspace was granted, else by what a
-/// registry says now.
+/// Makes sure that a launch may use its image: by an earlier grant to its workspace, or else by
+/// asking the registry now.
 pub(crate) async fn entitle(
     store: &Store,
     machine: &dyn Machine,
@@ -134,7 +136,7 @@ async fn entitle_own(
     Ok(())
 }
 
-/// Notes with an image of the workspace's own that a workload starts using it.
+/// Notes the time with an image of the workspace's own when a workload starts using it.
 pub(crate) fn note_deployed(
     tx: &mut Tx<'_>,
     workspace: &WorkspaceId,

@@ -1,4 +1,4 @@
-//! Whether a job can be run: it is deployed when its image can be had here.
+//! Whether a job can be run: it is deployed if its image can be had here.
 
 use super::followed::{Followed, Look, Reader};
 use super::images::{self, Usable};
@@ -16,8 +16,8 @@ use types::parts::{Generation, Lifecycle, Status};
 
 const DEPLOYMENT: &str = "deployment";
 
-/// A job has no route. It is reconciled once, to learn whether it can run here, and its cron
-/// triggers come due.
+/// A job has no route. It is reconciled once, to learn whether it can run here; its cron triggers
+/// come due.
 impl Followed for Job {
     const ROUTED: bool = false;
 
@@ -48,8 +48,8 @@ impl Followed for Job {
     }
 }
 
-/// Decides whether this machine can run a job that is being deployed. Writes to a job do so too, so
-/// that their answer has the result.
+/// Decides whether this machine can run a job that is being deployed. Writes to a job call this
+/// too, so that their answer has the result.
 pub(crate) fn judge(
     tx: &mut Tx<'_>,
     machine: &dyn Machine,

@@ -1,16 +1,17 @@
-//! Where the output of what runs goes.
+//! Where the output of running things is written.
 
 use jobs::logs::{LogWriter, Logs};
 use std::time::Duration;
 use store::logs::Source;
 
-/// After a failure of the database, wait before the next attempt.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Pieces of the output of one instance on their way to its log. Beyond this its program waits.
+/// Pieces of output of one instance buffered on their way to its log. When they are full, its
+/// program waits.
 pub(super) const PIECES_MAX: usize = 64;
 
-/// The log of something that begins to print, or that an earlier run of this program may have
-/// recorded in part.
+/// Returns the log writer for something that begins to print, or (`found`) that an earlier run of
+/// this program may have recorded in part.
 pub(crate) async fn writer(logs: &Logs, source: Source, found: bool) -> LogWriter {
     if !found {
         return logs.begin(source);
@@ -18,7 +19,8 @@ pub(crate) async fn writer(logs: &Logs, source: Source, found: bool) -> LogWrite
     loop {
         match logs.resume(source.clone()).await {
             Ok(writer) => return writer,
-            // Without it lines would be kept twice or not at all. The output waits in the instance.
+            // Without the log's position, lines would be stored twice or lost. Meanwhile the output
+            // waits in the instance.
             Err(error) => {
                 tracing::error!(%error, name = source.name, "what is kept of an output cannot be read; it is tried again");
                 tokio::time::sleep(RETRY_AFTER).await;

@@ -1,4 +1,4 @@
-//! Runners for the workflows of a code host: each is an execution of a job.
+//! Runners for the workflows of a code host. Each runner is an execution of a job.
 
 use super::rows;
 use crate::control::Control;
@@ -12,7 +12,8 @@ use types::kinds::Job;
 use types::parts::Sensitive;
 use types::wire::Free;
 
-/// The runners of this installation, whose executions go through the same queue as all others.
+/// Returns the runners of this installation. Their executions go through the same queue as all
+/// others.
 pub fn runners(control: &Control, settings: Settings) -> Result<Runners, NoClient> {
     Runners::new(control.store.clone(), settings, Arc::new(Executions(control.clone())))
 }

@@ -1,8 +1,8 @@
 //! Fires schedules of sandboxes: starts a command at its time, in a sandbox that is woken for it.
 //!
-//! That a schedule fires is written down before the sandbox is called, so one time that is due
-//! starts at most one command, whatever is killed when. What was being fired when this server was
-//! killed is marked so at its next start.
+//! A firing is written down before the sandbox is called, so one due time starts at most one
+//! command, whenever a kill happens. Firings that a kill of this server interrupted are marked as
+//! such at its next start.
 
 use super::followed::{Followed, Look, Reader};
 use super::{launch, rows};
@@ -25,7 +25,7 @@ use types::parts::{Sensitive, Status};
 /// A recurring schedule that was due longer ago than this, when nobody could fire it, waits for its
 /// next time.
 const LATE_MAX_S: i64 = 120;
-/// Of what a sandbox said when it refused, this is kept.
+/// How many characters of a sandbox's refusal are kept.
 const ERROR_CHARACTERS_MAX: usize = 500;
 const INTERRUPTED: &str =
     "the server was stopped while this was fired; whether the command was started is not known";
@@ -46,7 +46,7 @@ fn due(held: &Held<Schedule>) -> Option<Timestamp> {
     held.wish.next_after(held.state.unwrap_or(held.row.created_at), held.state.is_some())
 }
 
-/// Says of what an earlier run of this server left open that it was interrupted.
+/// Marks the firings that an earlier run of this server left open as interrupted.
 pub(super) async fn close_interrupted(control: &Control) -> Result<(), Error> {
     let Some(machine) = control.machine() else { return Ok(()) };
     let (server, now) = (machine.name().to_owned(), control.world.now());
@@ -75,14 +75,14 @@ async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is to be started where.
+/// The command to start, and where.
 struct Shot {
     firing: String,
     target: Result<InstanceName, String>,
     input: SandboxScheduleInput,
 }
 
-/// Writes down that the schedule fires now, and when it will next.
+/// Records that the schedule fires now, and moves it to its next time.
 fn begin(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -129,7 +129,7 @@ fn begin(
     Ok(Some(Shot { firing: firing.id, target: target(&sandbox), input }))
 }
 
-/// The instance to call, or why there is none.
+/// Returns the instance to call, or why there is none.
 fn target(sandbox: &Held<Sandbox>) -> Result<InstanceName, String> {
     match (sandbox.row.status, &sandbox.state.placed) {
         (Some(Status::Deployed), Some(placed)) => {
@@ -163,7 +163,7 @@ fn cut(text: String) -> String {
     text.chars().take(ERROR_CHARACTERS_MAX).collect()
 }
 
-/// What the sandbox API takes to start the command.
+/// Returns the request to the sandbox API that starts the command.
 fn order(input: &SandboxScheduleInput) -> Bytes {
     let mut body = Map::new();
     body.insert("command".into(), json!(input.command));

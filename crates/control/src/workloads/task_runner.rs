@@ -1,4 +1,4 @@
-//! Runs the attempts of the queue as instances of this machine.
+//! The task runner of the queue: runs attempts as instances on this machine.
 
 use super::{calls, output, reconcile, workload};
 use crate::egress;
@@ -16,10 +16,10 @@ use tokio::sync::mpsc;
 use types::instance::{AttemptId, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::{KindName, World};
 
-/// How long a task gets to end when it is asked to.
+/// Grace period of a task that is asked to end.
 const GRACE: Duration = Duration::from_secs(10);
-/// A task times out by itself. If it has not reported its end this much later, it is killed from
-/// outside.
+/// A task times out by itself. If it has not reported its end this long after that, it is killed
+/// from outside.
 const LATE: Duration = Duration::from_secs(60);
 
 pub(super) struct Instances {
@@ -28,7 +28,7 @@ pub(super) struct Instances {
     store: Store,
     logs: Logs,
     world: World,
-    /// Attempts that were there when this program started: they are not launched again.
+    /// Attempts that were running when this program started. They are not launched again.
     found: Mutex<HashSet<AttemptId>>,
 }
 
@@ -62,7 +62,7 @@ impl Instances {
                 egress::tell_again(&*self.machine, &instance, rules).await;
             }
         };
-        // The outcome is only reported once all output is kept.
+        // The outcome is only reported once all output is stored.
         let recorded = self.logs.record(tape, printed);
         let (ended, kept, ()) = tokio::join!(ended, recorded, told);
         if let Err(lost) = kept {
@@ -71,7 +71,7 @@ impl Instances {
         match ended {
             Ok(end) => end_of_task(end),
             Err(fault) => {
-                // It may run still, and the next attempt must not begin beside it.
+                // It may still run, and the next attempt must not begin beside it.
                 self.abandon(id).await;
                 self.nothing(Outcome::Lost(fault.to_string()))
             }
@@ -88,8 +88,8 @@ impl Instances {
         workload::start(&self.store, &*self.machine, launch).await.map_err(not_launched)
     }
 
-    /// Waits for the end of the work. It ends itself in time; one whose program is too busy for
-    /// that is given up.
+    /// Waits for the end of the work. The work ends itself in time; if its program is too busy for
+    /// that, the wait ends anyway.
     async fn attend(
         &self,
         instance: &InstanceName,
@@ -108,7 +108,8 @@ impl Instances {
         tokio::time::timeout(patience, ended).await.unwrap_or_else(given_up)
     }
 
-    /// Where the output of an attempt goes, after what an earlier run of this program kept of it.
+    /// Returns the log writer of an attempt, which continues what an earlier run of this program
+    /// stored.
     async fn tape(&self, id: &AttemptId, attempt: &Assignment, found: bool) -> LogWriter {
         let execution = &attempt.order.execution;
         let source = Source {
@@ -125,7 +126,7 @@ impl Instances {
         output::writer(&self.logs, source, found).await
     }
 
-    /// The end of an attempt that never ran, as far as is known.
+    /// Returns the end of an attempt that, as far as is known, never ran.
     fn nothing(&self, outcome: Outcome) -> WorkEnd {
         WorkEnd { outcome, started_at: None, ended_at: self.world.now() }
     }
@@ -159,7 +160,7 @@ impl TaskRunner<Assignment> for Instances {
     }
 }
 
-/// What to start for an attempt, or why that cannot be said of its rows.
+/// Returns what to start for an attempt, or why its rows do not allow a launch.
 fn launch_of(
     instance: &InstanceName,
     id: &AttemptId,
@@ -197,7 +198,7 @@ fn launch_of(
     })
 }
 
-/// `--key value` for each member of a task; what is no text is written as JSON.
+/// Returns `--key value` for each member of a task. Values other than text are written as JSON.
 fn arguments(task: &str) -> Result<Vec<String>, serde_json::Error> {
     let task: Map<String, Value> = serde_json::from_str(task)?;
     let pair = |(key, value): (String, Value)| {
@@ -212,7 +213,7 @@ fn arguments(task: &str) -> Result<Vec<String>, serde_json::Error> {
 
 fn not_launched(fault: LaunchFault) -> Outcome {
     match fault {
-        // Another try would not find it either.
+        // Another attempt would not find it either.
         LaunchFault::Image(unknown) => Outcome::NotStarted(unknown.to_string()),
         LaunchFault::Pull(_)
         | LaunchFault::Full(_)
@@ -222,7 +223,8 @@ fn not_launched(fault: LaunchFault) -> Outcome {
     }
 }
 
-/// The end of a task as the queue keeps it: a program that was not started has not begun.
+/// Returns the end of a task as the queue stores it: a program that was not started has no start
+/// time.
 fn end_of_task(end: WorkEnd) -> WorkEnd {
     let started_at = end.started_at.filter(|_| !matches!(end.outcome, Outcome::NotStarted(_)));
     WorkEnd { started_at, ..end }
