@@ -7,10 +7,11 @@
 //!                                   └─▶ replica: one task each, from its launch to its end
 //! ```
 //!
-//! All looks at one deployment hold its lock. What a look starts, a launch or an end, goes on
-//! without the lock and asks for another look when it is done ([`soon`]). A row says which revisions
-//! were ready; the machine says which replicas there are; all else is only known to this run of the
-//! program ([`live`]), and the next run learns it anew: it probes what it finds before it tells of it.
+//! Every look at a deployment holds its lock. What a look starts (a launch, an end) continues
+//! without the lock, and asks for another look when it is done ([`soon`]). The row says which
+//! revisions were ready, the machine says which replicas exist. Everything else is known only to
+//! this run of the program ([`live`]); the next run learns it anew, and probes the replicas it
+//! finds before it publishes them.
 
 mod deployable;
 mod launch;
@@ -35,9 +36,9 @@ use types::KindName;
 use types::ids::ResourceId;
 use types::kinds::{Agent, Application, Function};
 
-/// How often it is asked which deployments time has something to do about.
+/// How often deployments are checked for a look that is due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The database was away, most likely.
+/// Pause after a failure; most likely the database was away.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 fn look<K: Deployable>(
@@ -46,7 +47,7 @@ fn look<K: Deployable>(
     held: &Held<K>,
 ) -> Result<Look, Error> {
     let route = route::route(reader, tx, held)?;
-    // What runs is only known to whoever holds the lock.
+    // What runs is known only to the holder of the lock, so it always differs.
     Ok(Look { route, due: None, differs: reader.control.machine().is_some() })
 }
 
@@ -81,8 +82,8 @@ followed!(Agent, cron);
 followed!(Application);
 followed!(Function, cron);
 
-/// Has a deployment looked at, unless somebody is about to do so. Nothing that takes long keeps it
-/// waiting: a request may wait for it.
+/// Has a deployment looked at, unless somebody is about to do so. Nothing slow may keep a look
+/// waiting, because a request may be waiting for it.
 pub(super) fn soon(control: &Control, kind: KindName, id: ResourceId) {
     let Some(followed) = followed::find(kind) else { return };
     if !control.workloads.deployments.queue(&id) {
@@ -99,14 +100,14 @@ pub(super) fn soon(control: &Control, kind: KindName, id: ResourceId) {
     });
 }
 
-/// Answers the demands of the edge, and looks at what is due.
+/// Answers the demands of the edge, and looks at deployments when they are due.
 pub(super) async fn run(control: Control) {
     tokio::join!(answer_demands(&control), look_when_due(&control));
 }
 
 async fn answer_demands(control: &Control) {
     let Some(edge) = control.edge.clone() else { return };
-    // Before that it is not known which replicas there are.
+    // Before this it is not known which replicas exist.
     super::ready(control).await;
     loop {
         for demand in edge.demands().await {

@@ -1,4 +1,4 @@
-//! What to do about one deployment now. Pure: no clock, no database, no machine.
+//! The plan for one deployment at one moment. Pure: no clock, no database, no machine.
 //!
 //! ```text
 //! wished revision ── a replica of it ── it is ready ──▶ Switch ──▶ replicas of the others drain, then end
@@ -16,30 +16,30 @@ use types::instance::InstanceName;
 pub(super) enum Wish {
     /// No replica.
     Off,
-    /// None either: it stands for a sandbox.
+    /// No replica either: it stands for a sandbox.
     Bound,
     On {
-        /// The revision that is to serve from now on, if it does not do so yet.
+        /// The revision that is to serve from now on, if it does not serve yet.
         next: Option<String>,
         canary: Option<String>,
     },
 }
 
-/// All that a plan is made from.
+/// Everything that a plan depends on.
 #[derive(Debug, Clone)]
 pub(super) struct Situation {
     pub(super) wish: Wish,
     pub(super) serving: Option<String>,
-    /// The canary that was ready once, for this wish.
+    /// The canary, if it was ready once under this wish.
     pub(super) proven: Option<String>,
     pub(super) failed: BTreeSet<String>,
     pub(super) scale: Scale,
-    /// One replica at a time, of whatever revision: what it mounts has one writer.
+    /// There may be only one replica at a time, of any revision, because its volume has one writer.
     pub(super) alone: bool,
     pub(super) replicas: Vec<Replica>,
-    /// Requests that wait or are under way, by revision.
+    /// Requests that wait or are in progress, by revision.
     pub(super) demands: BTreeMap<String, u32>,
-    /// How long no replica of a revision may start, because some ended by themselves.
+    /// How long no replica of a revision may start, because earlier ones ended by themselves.
     pub(super) pauses: BTreeMap<String, Duration>,
     pub(super) limits: Limits,
 }
@@ -53,14 +53,15 @@ pub(super) struct Scale {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// A replica without requests for so long is one too many, and the last one for so long.
+    /// How long a replica may be without requests before it is taken away: `extra_idle` while there
+    /// are others, `last_idle` for the last one.
     pub(super) extra_idle: Duration,
     pub(super) last_idle: Duration,
-    /// How long a replica that gets no new requests may take for those that it has.
+    /// How long a replica that gets no new requests may take to finish those that it has.
     pub(super) drain_max: Duration,
-    /// How long one is left alone first: a request may have been on its way to it.
+    /// How long a draining replica is left alone at first, since a request may be on its way to it.
     pub(super) drain_min: Duration,
-    /// Replicas that start at the same time.
+    /// Most replicas that start at the same time.
     pub(super) starting_max: u32,
     /// How long requests that wanted replicas count, unless they ask again.
     pub(super) demand_life: Duration,
@@ -78,12 +79,12 @@ pub(super) struct Replica {
 pub(super) enum Phase {
     Starting,
     Ready,
-    /// For how long it has got no new requests.
+    /// How long it has got no new requests.
     Draining(Duration),
     Ending,
 }
 
-/// What changes the row, one after the other and before all else.
+/// Changes of the row, made in order and before everything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     /// This revision serves from now on.
@@ -99,12 +100,12 @@ pub(super) enum Change {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) changes: Vec<Change>,
-    /// So many new replicas of a revision.
+    /// How many new replicas of each revision to launch.
     pub(super) launch: Vec<(String, u32)>,
-    /// These get no new requests: to be told to the edge before anything ends.
+    /// Replicas that get no new requests. The edge is told before anything ends.
     pub(super) drain: Vec<InstanceName>,
     pub(super) end: Vec<InstanceName>,
-    /// When to look again, if nothing happens.
+    /// When to look again if nothing happens.
     pub(super) again: Option<Duration>,
 }
 
@@ -141,12 +142,12 @@ pub(super) fn plan(situation: &Situation) -> Plan {
 
 struct Canary<'s> {
     wished: Option<&'s str>,
-    /// As far as it is ready.
+    /// The wished canary, if it is ready.
     target: Option<&'s str>,
 }
 
 impl Situation {
-    /// The revision that serves, after the one that is to do so has taken its place, if it is ready.
+    /// Switches to the `next` revision if it is ready. Returns the revision that serves then.
     fn switch<'s>(&'s self, next: Option<&'s str>, plan: &mut Plan) -> Option<&'s str> {
         let before = self.serving.as_deref();
         let Some(next) = next.filter(|next| !self.failed.contains(*next)) else { return before };
@@ -163,7 +164,7 @@ impl Situation {
         canary: Option<&'s str>,
         plan: &mut Plan,
     ) -> Canary<'s> {
-        // Nothing goes beside what is not there.
+        // A canary needs a serving revision beside it.
         let beside = |canary: &&str| serving.is_some_and(|serving| serving != *canary);
         let wished = canary.filter(beside).filter(|canary| !self.failed.contains(*canary));
         let Some(canary) = wished else { return Canary { wished: None, target: None } };
@@ -183,7 +184,7 @@ impl Situation {
             .any(|replica| replica.revision == revision && replica.phase == Phase::Ready)
     }
 
-    /// Replicas that start or that take requests.
+    /// Counts the replicas that start or take requests.
     fn live(&self, revision: &str) -> u32 {
         let live = |replica: &&Replica| {
             replica.revision == revision && matches!(replica.phase, Phase::Starting | Phase::Ready)
@@ -191,8 +192,8 @@ impl Situation {
         count(self.replicas.iter().filter(live).count())
     }
 
-    /// As many replicas as are wanted of each target, and one of each revision that is to become
-    /// one. Answers the revisions that may have replicas.
+    /// Plans as many replicas as are wanted of each target, and one of each revision that is to
+    /// become a target. Returns the revisions that may have replicas.
     fn scale(
         &self,
         serving: Option<&str>,
@@ -210,7 +211,7 @@ impl Situation {
         }
         let targets: Vec<&str> = serving.into_iter().chain(canary).collect();
         let total: u32 = targets.iter().map(|target| self.live(target)).sum();
-        // Each target may have one, however few are allowed in all.
+        // Each target may have one replica, however few are allowed in all.
         let mut room = self.scale.max.max(count(targets.len())).saturating_sub(total);
         for target in &targets {
             let least =
@@ -229,7 +230,8 @@ impl Situation {
         targets.into_iter().map(str::to_owned).chain(proofs).collect()
     }
 
-    /// A revision that mounts what another one does begins when that has ended. Requests wait.
+    /// Plans the switch of a revision with volumes: the new one begins only when the old one has
+    /// ended. Requests wait.
     fn take_turns(&self, next: &str, plan: &mut Plan) -> BTreeSet<String> {
         let missing = 1_u32.saturating_sub(self.live(next));
         self.launch(next, missing, &mut 1, plan);
@@ -260,22 +262,21 @@ impl Situation {
         }
     }
 
-    /// Takes away at once what is beyond the most that there may be, those first that have least to
-    /// do: one that drained when the server was killed, or others when the limit was lowered.
+    /// Drains at once the replicas beyond the maximum, those with the least to do first. There are
+    /// such after a kill during a drain, or when the limit was lowered.
     fn cut(&self, revision: &str, plan: &mut Plan) {
         let ready =
             |replica: &&Replica| replica.revision == revision && replica.phase == Phase::Ready;
         let mut ready: Vec<&Replica> = self.replicas.iter().filter(ready).collect();
         let surplus = self.live(revision).saturating_sub(self.scale.max.max(1));
-        // What only starts takes nobody's place.
+        // A replica that only starts takes nobody's place.
         let surplus = surplus.min(count(ready.len()).saturating_sub(1));
         ready.sort_by_key(|replica| (replica.load.requests, Reverse(replica.load.idle)));
         let cut = ready.into_iter().zip(0..surplus).map(|(replica, _)| replica.instance.clone());
         plan.drain.extend(cut);
     }
 
-    /// Takes replicas away that have had nothing to do for long, those first that had nothing for
-    /// longest.
+    /// Drains replicas that have been idle for long, the longest idle first.
     fn shrink(&self, revision: &str, wanted: u32, plan: &mut Plan) {
         let ready =
             |replica: &&Replica| replica.revision == revision && replica.phase == Phase::Ready;
@@ -306,12 +307,12 @@ impl Situation {
             live -= 1;
         }
         if live > wanted {
-            // They are busy; whether they still are is asked again.
+            // The others are busy, so look again later.
             plan.look_in(self.limits.extra_idle);
         }
     }
 
-    /// Ends what nobody wants: what takes requests drains first.
+    /// Ends replicas that nobody wants. Those that take requests are drained first.
     fn put_away(&self, kept: &BTreeSet<String>, plan: &mut Plan) {
         for replica in &self.replicas {
             let instance = || replica.instance.clone();
@@ -342,7 +343,7 @@ impl Plan {
     }
 }
 
-/// Replicas are counted in far fewer than 32 bits.
+/// Converts a number of replicas, which always fits.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

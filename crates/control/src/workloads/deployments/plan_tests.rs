@@ -1,4 +1,4 @@
-//! Plans for all kinds of situations.
+//! Plans for many situations.
 
 use super::*;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn on(next: Option<&str>, canary: Option<&str>) -> Wish {
     Wish::On { next: next.map(str::to_owned), canary: canary.map(str::to_owned) }
 }
 
-/// The revision `a` serves and nothing else is wished.
+/// The revision `a` serves, and nothing else is wished.
 fn calm(replicas: Vec<Replica>) -> Situation {
     Situation {
         wish: on(None, None),
@@ -106,12 +106,12 @@ fn what_mounts_a_volume_ends_before_the_next_revision_begins() {
         assert_eq!((wait.launch, wait.changes), (vec![], vec![]), "{phase:?}");
         assert!(wait.again.is_some());
     }
-    // Whoever asks for the old one meanwhile waits for the new one.
+    // Requests for the old revision meanwhile wait for the new one.
     let asked = Situation { demands: BTreeMap::from([("a".into(), 3)]), ..at(vec![]) };
     assert_eq!(launch(&plan(&asked)), one("b", 1));
     let ready = plan(&at(vec![replica(2, "b", Phase::Ready)]));
     assert_eq!((ready.changes, ready.drain), (vec![Change::Switch("b".into())], vec![]));
-    // What served before does so again.
+    // The revision that served before serves again.
     let failed = BTreeSet::from(["b".to_owned()]);
     let back = plan(&Situation { failed, ..asked });
     assert_eq!(launch(&back), one("a", 1));
@@ -246,7 +246,7 @@ fn any_situation() -> impl Strategy<Value = Situation> {
     )
 }
 
-/// What is true after a plan was carried out, as far as that needs nobody else.
+/// Applies a plan to the situation, as far as that depends on nobody else.
 fn carry_out(situation: &mut Situation, plan: &Plan) {
     for change in &plan.changes {
         match change {
@@ -343,7 +343,7 @@ proptest! {
         let starting = |replica: &&Replica| replica.phase == Phase::Starting;
         let starting = before.replicas.iter().filter(starting).count();
         let begun = count(starting) + first.launch.iter().map(|(_, count)| count).sum::<u32>();
-        // What drains makes room, for the canary as well.
+        // Drained replicas make room, for the canary as well.
         let has_room = begun < LIMITS.starting_max && first.drain.is_empty();
         if has_room && first.changes.is_empty() {
             prop_assert!(second.launch.is_empty(), "{first:?} {second:?}");

@@ -1,5 +1,5 @@
-//! One look at one deployment: makes what runs equal to what its row and its requests ask for. It
-//! may be repeated at any time, and a kill between any two steps leaves what the next look mends.
+//! One look at one deployment: makes what runs match what its row and its requests ask for. It may
+//! be repeated at any time, and the next look repairs whatever a kill between two steps leaves.
 
 use super::deployable::Deployable;
 use super::launch::{self, Revision};
@@ -30,14 +30,14 @@ use types::ids::ResourceId;
 use types::instance::ReplicaId;
 use types::parts::Status;
 
-/// A replica that gets no new requests is left alone for so long: one may be on its way to it.
+/// How long a draining replica is left alone at first, since a request may be on its way to it.
 const DRAIN_MIN: Duration = Duration::from_millis(500);
 
 struct Case<K: types::Kind> {
     context: Context,
     workspace: Workspace,
     held: Held<K>,
-    /// The machine that alone has what it begins with or mounts.
+    /// The only machine that has what it begins with or mounts, if there is such.
     required: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn reconcile<K: Deployable>(
     let plan = plan(&situation(control, &case));
     for change in plan.changes.iter().filter(|change| matters(change, &case)) {
         if !outcome::apply::<K>(control, id, change).await? {
-            // The wish is another one by now, and the plan was made for this one.
+            // The wish has changed meanwhile, and the plan was made for the old one.
             soon(control, K::NAME, id.clone());
             return Ok(());
         }
@@ -77,7 +77,7 @@ pub(super) async fn reconcile<K: Deployable>(
     launch_all(control, &machine, case, plan).await
 }
 
-/// What has been said is not said again.
+/// Skips changes that the row has already.
 fn matters<K: Deployable>(change: &Change, case: &Case<K>) -> bool {
     let status = case.held.row.status;
     match change {
@@ -94,7 +94,7 @@ async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Optio
         let Some((context, workspace)) = rows::context(&of, tx, &held.row.workspace)? else {
             return Ok(None);
         };
-        // What is wrong with it, its launch says.
+        // An error in it is reported by the launch.
         let program = held.wish.program(&held.row.id).ok().flatten();
         let begins = program.and_then(|program| program.snapshot);
         let holder = held.wish.holder();
@@ -104,12 +104,12 @@ async fn read<K: Deployable>(control: &Control, id: &ResourceId) -> Result<Optio
     control.store.read(work).await
 }
 
-/// Ends all replicas of a deployment that is not here.
+/// Ends all replicas of a deployment that does not run here.
 fn end_all(control: &Control, machine: &Arc<dyn Machine>, id: &ResourceId) {
     let all = &control.workloads.deployments;
     for (instance, _) in all.take_found(id) {
         let (machine, control, id) = (Arc::clone(machine), control.clone(), id.clone());
-        // Nobody looks after it.
+        // No task looks after this one.
         tokio::spawn(async move {
             crate::workloads::reconcile::retire(&*machine, &instance).await;
             control.workloads.deployments.remove(&id, &instance);
@@ -122,7 +122,7 @@ fn end_all(control: &Control, machine: &Arc<dyn Machine>, id: &ResourceId) {
     all.forget(id);
 }
 
-/// Has replicas looked after that an earlier run of this program has launched.
+/// Starts tasks for replicas that an earlier run of this program has launched.
 async fn look_after_found<K: Deployable>(
     case: &Case<K>,
     machine: &Arc<dyn Machine>,
@@ -135,7 +135,7 @@ async fn look_after_found<K: Deployable>(
                 egress::keep_to(control, Arc::clone(machine), instance.clone(), revision.rules());
                 (revision.port, revision.memory_mb())
             }
-            // It is about to be put away.
+            // It is about to be ended anyway.
             Err(_) => (0, 0),
         };
         let context = case.context.clone();
@@ -150,9 +150,9 @@ async fn look_after_found<K: Deployable>(
 /// What a revision is read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// A replica that there is.
+    /// To look after an existing replica.
     LookAfter,
-    /// A new one, which costs money.
+    /// To launch a new one, which costs money.
     Launch,
 }
 
@@ -179,7 +179,7 @@ async fn revision<K: Deployable>(
     case.context.control.store.read(work).await
 }
 
-/// The connections that a wish names.
+/// Returns the connections that a wish names.
 fn connections<K: Deployable>(wish: &K) -> impl Iterator<Item = String> {
     let references = wish.references().into_iter();
     references.filter(|to| to.kind == KindName::IntegrationConnection).map(|to| to.name)
@@ -203,7 +203,7 @@ fn situation<K: Deployable>(control: &Control, case: &Case<K>) -> Situation {
     if let Wish::On { next: Some(next), .. } = &wish
         && state.serves() != Some(next)
     {
-        // What was asked for just now is tried at once, whatever happened to it before.
+        // A revision that was just asked for is tried at once, whatever happened to it before.
         pauses.remove(next);
     }
     Situation {
@@ -244,7 +244,7 @@ fn wish<K: Deployable>(held: &Held<K>) -> Wish {
             Status::Deactivating | Status::Deactivated | Status::Deleting | Status::Terminated,
         ) => Wish::Off,
         _ if bound => Wish::Bound,
-        // Whatever is being built, or has failed: what serves goes on serving.
+        // While it is being built, or after it failed, the revision that serves keeps serving.
         _ => Wish::On { next: None, canary },
     }
 }
@@ -257,13 +257,13 @@ async fn take_hosts<K: Deployable>(case: &Case<K>) -> Result<(), Error> {
     let (context, id) = (case.context.clone(), case.held.row.id.clone());
     let work = move |tx: &mut Tx<'_>| match rows::lock::<K>(tx, &id)? {
         Some(held) => addresses::take_free_hosts(&context, tx, &id, held.wish.urls()),
-        // It was deleted since it was read: nobody would give its hosts back.
+        // It was deleted since it was read, so nobody would give its hosts back.
         None => Ok(()),
     };
     case.context.control.store.write(work).await
 }
 
-/// Tells the route as it is now.
+/// Publishes the route as it is now.
 async fn publish<K: Deployable>(control: &Control, id: &ResourceId) -> Result<(), Error> {
     let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
@@ -314,7 +314,8 @@ async fn launch_all<K: Deployable>(
     Ok(())
 }
 
-/// The number of the next replica. `None` when another machine has the deployment, or it is gone.
+/// Returns the number of the next replica. `None` if another machine has claimed the deployment, or
+/// it is gone.
 async fn number<K: Deployable>(
     control: &Control,
     machine: &Arc<dyn Machine>,
@@ -329,7 +330,8 @@ async fn number<K: Deployable>(
     let Some(held) = outcome::claim::<K>(control, machine.name(), &id).await? else {
         return Ok(None);
     };
-    // What serves may have changed since the row was read; its wish and secrets are as they were.
+    // The row is newer than the one that was planned for: another revision may serve by now, but
+    // the wish and its secrets are unchanged.
     case.held = held;
     Ok(all.number(&id))
 }
