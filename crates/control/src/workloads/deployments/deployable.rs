@@ -1,4 +1,4 @@
-//! Where agents, MCP servers and applications differ: how a wish says what is to run.
+//! The differences between agents, MCP servers and applications: how a wish says what is to run.
 
 use crate::attachments::Holder;
 use crate::engine::{self, Managed};
@@ -14,47 +14,47 @@ use types::parts::{
     Deployment, Env, Generation, RevisionConfiguration, Sensitive, VolumeAttachment,
 };
 
-/// On which the programs of agents and MCP servers listen; their wishes do not say.
+/// The port on which programs of agents and MCP servers listen; their wishes do not name one.
 pub(super) const PORT: u16 = 8080;
-/// Megabytes, where a wish does not say.
+/// Default memory in megabytes.
 const MEMORY_MB: i64 = 2048;
 
 /// A kind whose revisions have replicas.
 pub(super) trait Deployable:
     Managed + Kind<State = Deployment> + Workload + Followed
 {
-    /// What a replica of this wish runs. `None` while there is no image.
+    /// Returns what a replica of this wish runs. `None` while there is no image.
     fn program<'w>(&'w self, id: &ResourceId) -> Result<Option<Program<'w>>, Error>;
 
-    /// The least and the most replicas that the wish asks for.
+    /// Returns the least and the most replicas that the wish asks for.
     fn scale(&self) -> (Option<i64>, Option<i64>);
 
-    /// What holds the volumes that its replica mounts. With any of them there is one replica at a
-    /// time, whatever revision it is of.
+    /// Returns the holder of the volumes that its replica mounts. With volumes there is one replica
+    /// at a time, of whichever revision.
     fn holder(&self) -> Option<Holder<'_>> {
         None
     }
 
-    /// Whether it answers without credentials.
+    /// Whether it answers requests without credentials.
     fn is_public(&self) -> bool;
 
-    /// Hosts below domains of the user's.
+    /// The hosts that it asks for, below domains of the user's.
     fn urls(&self) -> &[AppUrl] {
         &[]
     }
 
-    /// What answers in place of replicas.
+    /// Returns the sandbox port that answers in place of replicas, if it stands for one.
     fn bound<'w>(&'w self, _id: &ResourceId) -> Result<Option<Bound<'w>>, Error> {
         Ok(None)
     }
 
-    /// Which revisions are to serve.
+    /// Returns which revisions are to serve.
     fn revisions(&self) -> RevisionConfiguration {
         self.clone().revision_mut().map(|revisions| revisions.clone()).unwrap_or_default()
     }
 }
 
-/// What one replica runs. Secrets are open if those of the wish are.
+/// What one replica runs. Its secrets are open if those of the wish are.
 pub(super) struct Program<'w> {
     pub(super) image: Image<'w>,
     pub(super) registries: Option<&'w Sensitive<String>>,
@@ -63,7 +63,7 @@ pub(super) struct Program<'w> {
     pub(super) envs: &'w [Env],
     pub(super) port: u16,
     pub(super) generation: Option<Generation>,
-    /// Each replica has its own of what keeps nothing.
+    /// Empty folders, of which each replica gets its own.
     pub(super) scratch: Vec<Scratch>,
     /// The row of the snapshot that it begins with.
     pub(super) snapshot: Option<ResourceId>,
@@ -79,11 +79,11 @@ pub(super) struct Bound<'w> {
 #[derive(Clone, Copy)]
 pub(super) enum Image<'w> {
     Named(&'w str),
-    /// A server of the hub, for the first of these connections.
+    /// The hub server for the first of these connections.
     OfHub(&'w [String]),
 }
 
-/// What the specs of agents and MCP servers have under the same names.
+/// Methods for the members that the specs of agents and MCP servers share.
 macro_rules! requested {
     () => {
         fn scale(&self) -> (Option<i64>, Option<i64>) {
@@ -97,7 +97,7 @@ macro_rules! requested {
     };
 }
 
-/// As [`requested`], of what runs.
+/// Like [`requested`], for the program.
 macro_rules! program {
     ($spec:expr, $id:ident, $image:expr, $scratch:expr) => {{
         let runtime = $spec.runtime.as_ref();
@@ -172,7 +172,7 @@ impl Deployable for Application {
         (None, None)
     }
 
-    /// Always.
+    /// Applications are always public.
     fn is_public(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! From a revision to the instances that run it.
+//! How a revision becomes the launches of its replicas.
 
 use super::deployable::{Deployable, Image, Program};
 use crate::billing;
@@ -18,12 +18,12 @@ use types::egress::EgressRules;
 use types::instance::InstanceName;
 use types::parts::Env;
 
-/// What programs bind to.
+/// The address that programs bind to.
 const HOST: &str = "0.0.0.0";
-/// How long a program gets to end when it is asked to.
+/// Grace period of a program that is asked to end.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
-/// What every replica of a revision is launched with.
+/// What all replicas of a revision are launched with.
 pub(super) struct Revision {
     pub(super) port: u16,
     launch: Launch,
@@ -43,7 +43,7 @@ impl Revision {
     }
 }
 
-/// What a replica of a revision needs, or why there cannot be one.
+/// Returns what a replica of a revision needs, or why there cannot be one.
 pub(super) fn revision<K: Deployable>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -74,7 +74,7 @@ pub(super) fn revision<K: Deployable>(
     };
     let access = Access::of(context, identity);
     let launch = Launch {
-        // Each replica has its own.
+        // A placeholder: each replica is given its own name.
         instance: InstanceName::of_sandbox(id, 0),
         workspace: workspace.id.to_string(),
         again: false,
@@ -99,7 +99,7 @@ pub(super) fn revision<K: Deployable>(
     Ok(Ok(Revision { port: program.port, launch }))
 }
 
-/// What the image of a program runs.
+/// Returns the image, arguments and variables of a program.
 fn server(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -110,8 +110,8 @@ fn server(
             let (image, arguments, environment) = (image.to_owned(), Vec::new(), Vec::new());
             Ok(Ok(Server { image, arguments, environment }))
         }
-        // Whoever may use a connection must not learn its secrets, and a variable can send them
-        // anywhere: a proxy, a module that is loaded first.
+        // Whoever may use a connection must not learn its secrets, and a variable could send them
+        // anywhere, for example by naming a proxy or a module to load first.
         Image::OfHub(_) if !program.envs.is_empty() => {
             let why = "a server of the hub takes no `spec.runtime.envs`: its connection says all";
             Ok(Err(why.to_owned()))
@@ -120,7 +120,7 @@ fn server(
     }
 }
 
-/// Whether a workspace may have one more replica, or why not.
+/// Checks the budget: whether a workspace may have one more replica, or why not.
 pub(super) fn allowed(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -133,7 +133,7 @@ pub(super) fn allowed(
     }
 }
 
-/// What the user set, under what every workload finds.
+/// Returns the environment. Later entries win: what the user set comes before most of ours.
 fn environment<K: Deployable>(
     context: &Context,
     wish: &K,

@@ -1,5 +1,6 @@
-//! The replicas of all deployments on this machine, as this run of the program knows them. What runs
-//! outlives it, so the next run begins with what the machine lists ([`Deployments::adopt`]).
+//! The replicas of all deployments on this machine, as this run of the program knows them.
+//! Instances outlive the program, so each run begins with what the machine lists
+//! ([`Deployments::adopt`]).
 
 use super::plan::{self, Phase};
 use crate::settings;
@@ -16,15 +17,15 @@ use types::edge::Load;
 use types::ids::ResourceId;
 use types::instance::{InstanceName, ReplicaId};
 
-/// For so long requests that wanted replicas count, unless they ask again.
+/// How long requests that wanted replicas count, unless they ask again.
 pub(super) const DEMAND_LIFE: Duration = Duration::from_secs(3);
 pub(crate) struct Deployments {
     lives: Mutex<HashMap<ResourceId, Live>>,
-    /// Those that somebody is about to look at.
+    /// Deployments that somebody is about to look at.
     queued: Mutex<HashSet<ResourceId>>,
     pub(super) looks: Arc<Semaphore>,
     pub(super) launches: Arc<Semaphore>,
-    /// The program ends: replicas are left to the next run.
+    /// Cancelled when the program ends; replicas are left to the next run.
     pub(crate) ending: CancellationToken,
 }
 
@@ -34,7 +35,7 @@ struct Live {
     replicas: BTreeMap<InstanceName, Replica>,
     demands: HashMap<String, (u32, Instant)>,
     pauses: HashMap<String, Pause>,
-    /// Numbers for new replicas that the row has given out.
+    /// Numbers for new replicas that the row has already given out.
     numbers: Range<u32>,
     look_at: Option<Instant>,
 }
@@ -43,13 +44,13 @@ struct Live {
 pub(super) struct Replica {
     pub(super) id: ReplicaId,
     pub(super) state: State,
-    /// Cancelled when it is to end.
+    /// Cancelled when the replica is to end.
     pub(super) end: CancellationToken,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// The machine lists it, and nobody looks after it yet.
+    /// The machine lists it, but no task looks after it yet.
     Found,
     Starting,
     Ready {
@@ -61,10 +62,10 @@ pub(super) enum State {
     Ending,
 }
 
-/// A revision whose replicas end by themselves.
+/// The pause of a revision whose replicas end by themselves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pause {
-    /// In a row.
+    /// How many replicas have ended by themselves in a row.
     pub(super) ends: u32,
     until: Instant,
 }
@@ -80,7 +81,7 @@ impl Deployments {
         }
     }
 
-    /// Takes charge of replicas of an earlier run.
+    /// Takes over replicas of an earlier run.
     pub(crate) fn adopt<'r>(&self, found: impl Iterator<Item = &'r (InstanceName, ReplicaId)>) {
         let mut lives = self.lives.lock();
         for (instance, id) in found {
@@ -93,17 +94,17 @@ impl Deployments {
         }
     }
 
-    /// All that anything is known of.
+    /// The ids of all deployments that anything is known about.
     pub(crate) fn ids(&self) -> Vec<ResourceId> {
         self.lives.lock().keys().cloned().collect()
     }
 
-    /// Whether nobody else is about to look at a deployment.
+    /// Marks a deployment as about to be looked at. Returns whether it was not marked yet.
     pub(super) fn queue(&self, id: &ResourceId) -> bool {
         self.queued.lock().insert(id.clone())
     }
 
-    /// Somebody looks at a deployment now: what happens from here on wants another look.
+    /// Notes that a look at a deployment begins. Whatever happens from here on needs another look.
     pub(super) fn begin(&self, id: &ResourceId, kind: KindName) {
         self.queued.lock().remove(id);
         let mut lives = self.lives.lock();
@@ -117,7 +118,8 @@ impl Deployments {
         replicas.map(|(name, replica)| (name.clone(), replica.clone())).collect()
     }
 
-    /// The replicas of a deployment that nobody looks after yet: from now on the caller does.
+    /// Takes the replicas of a deployment that no task looks after yet. From now on the caller
+    /// does.
     pub(super) fn take_found(&self, id: &ResourceId) -> Vec<(InstanceName, Replica)> {
         let mut lives = self.lives.lock();
         let Some(live) = lives.get_mut(id) else { return Vec::new() };
@@ -130,7 +132,7 @@ impl Deployments {
             .collect()
     }
 
-    /// Notes a replica that is about to be launched.
+    /// Adds a replica that is about to be launched.
     pub(super) fn add(&self, id: ReplicaId) -> (InstanceName, Replica) {
         let instance = InstanceName::of_replica(&id);
         let end = CancellationToken::new();
@@ -141,7 +143,7 @@ impl Deployments {
         (instance, replica)
     }
 
-    /// The program of a replica listens. Not if it is to end already.
+    /// Notes that the program of a replica listens, unless the replica is to end already.
     pub(super) fn ready(&self, id: &ResourceId, instance: &InstanceName, now: Instant) {
         self.step(id, instance, |state| match state {
             State::Starting => State::Ready { since: now },
@@ -153,7 +155,7 @@ impl Deployments {
         self.step(id, instance, |_| State::Draining { since: now });
     }
 
-    /// Asks whoever looks after a replica to end it.
+    /// Asks the task that looks after a replica to end it.
     pub(super) fn end(&self, id: &ResourceId, instance: &InstanceName) {
         self.step(id, instance, |_| State::Ending);
         let lives = self.lives.lock();
@@ -169,7 +171,7 @@ impl Deployments {
         }
     }
 
-    /// A replica is no more. Answers how far it had come.
+    /// Removes a replica that has ended. Returns how far it had come.
     pub(super) fn remove(&self, id: &ResourceId, instance: &InstanceName) -> Option<State> {
         let mut lives = self.lives.lock();
         Some(lives.get_mut(id)?.replicas.remove(instance)?.state)
@@ -183,7 +185,7 @@ impl Deployments {
         }
     }
 
-    /// Notes that requests want replicas. Answers the kind of a deployment that is known here.
+    /// Notes that requests want replicas. Returns the deployment's kind if it is known here.
     pub(super) fn demand(
         &self,
         id: &ResourceId,
@@ -198,7 +200,7 @@ impl Deployments {
         Some(kind)
     }
 
-    /// What is wanted of each revision, and how long it has to wait.
+    /// Returns the requests that want each revision, and how long each revision is still paused.
     pub(super) fn wants(
         &self,
         id: &ResourceId,
@@ -214,8 +216,8 @@ impl Deployments {
         (demands.collect(), pauses.collect())
     }
 
-    /// Lets no replica of a revision start for a while, each time longer. A `lasting` replica begins
-    /// the row anew.
+    /// Lets no replica of a revision start for a while, longer each time in a row. If the replica
+    /// was `lasting`, the row begins anew.
     pub(super) fn pause(
         &self,
         id: &ResourceId,
@@ -233,14 +235,14 @@ impl Deployments {
         (ends, pause)
     }
 
-    /// Forgets the pauses of revisions that are not wished any more.
+    /// Forgets the pauses of revisions that are no longer wished.
     pub(super) fn keep_pauses(&self, id: &ResourceId, wished: impl Fn(&str) -> bool) {
         if let Some(live) = self.lives.lock().get_mut(id) {
             live.pauses.retain(|revision, _| wished(revision));
         }
     }
 
-    /// The next number for a replica, if one is left.
+    /// Returns the next number for a replica, if one is left.
     pub(super) fn number(&self, id: &ResourceId) -> Option<u32> {
         self.lives.lock().get_mut(id)?.numbers.next()
     }
@@ -255,7 +257,7 @@ impl Deployments {
         }
     }
 
-    /// The deployments that time has something to do about.
+    /// Returns the deployments whose time to be looked at has come, and clears these times.
     pub(super) fn due(&self, now: Instant) -> Vec<(ResourceId, KindName)> {
         let mut lives = self.lives.lock();
         let due = lives.iter_mut().filter(|(_, live)| live.look_at.is_some_and(|at| at <= now));
@@ -268,7 +270,8 @@ impl Deployments {
 }
 
 impl Replica {
-    /// As a plan sees it. `load` is what the edge knows; without that it has had no request yet.
+    /// Returns the replica as a plan sees it. `load` is what the edge knows; without it the replica
+    /// has had no request yet.
     pub(super) fn seen(
         &self,
         instance: &InstanceName,

@@ -1,4 +1,4 @@
-//! What becomes of the row: which revision serves, what failed and why.
+//! How outcomes change the row: which revision serves, what failed and why.
 
 use super::deployable::Deployable;
 use super::plan::Change;
@@ -17,12 +17,12 @@ use types::parts::{Deployment, Generation, Of, Served, Status};
 
 const DEPLOYMENT: &str = "deployment";
 const REPLICA: &str = "replica";
-/// Numbers for replicas that a row gives out at once, so that most launches write nothing to it.
+/// How many replica numbers a row gives out at once, so that most launches need not write it.
 const NUMBERS: u32 = 64;
-/// After a failure of the database, wait before the next attempt.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Changes the state of a deployment, if `act` does. It may be repeated.
+/// Changes the state of a deployment if `act` returns a new one. `act` may be called again.
 async fn change<K: Deployable>(
     control: &Control,
     id: &ResourceId,
@@ -39,8 +39,9 @@ async fn change<K: Deployable>(
         };
         let Some(state) = act(&context, tx, &held)? else { return Ok(None) };
         let held = rows::put_state(tx, held, state)?;
-        // Before anybody can read the row: whoever sees that a revision serves is answered by it.
-        // Should the row not be written, the next look tells the route as it is.
+        // Published before anybody can read the row: whoever sees that a revision serves gets
+        // answers from it. If the row is not written after all, the next look publishes the route
+        // as it is.
         if let Some(route) = route::of(&of, tx, &held)? {
             of.publish(route);
         }
@@ -49,7 +50,7 @@ async fn change<K: Deployable>(
     control.store.write(work).await
 }
 
-/// Makes a planned change of the row. `false` when the wish is another one by now.
+/// Makes a planned change of the row. Returns `false` if the wish has changed meanwhile.
 pub(super) async fn apply<K: Deployable>(
     control: &Control,
     id: &ResourceId,
@@ -89,7 +90,7 @@ fn switch<K: Deployable>(
     Ok(Some(state))
 }
 
-/// The port and the generation of a kept revision.
+/// Returns the port and the generation of a kept revision.
 fn of_revision<K: Deployable>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -145,7 +146,7 @@ fn say_off<K: Deployable>(held: &Held<K>, now: Timestamp) -> Option<Deployment> 
     })
 }
 
-/// No revision serves meanwhile. The next one to do so is probed first, as a new one is.
+/// No revision serves meanwhile. The next one to do so is probed first, like a new one.
 fn say_bound<K: Deployable>(held: &Held<K>, now: Timestamp) -> Result<Option<Deployment>, Error> {
     let bound = held.wish.bound(&held.row.id)?;
     let Some(bound) = bound.filter(|_| held.row.status == Some(Status::Deploying)) else {
@@ -157,8 +158,8 @@ fn say_bound<K: Deployable>(held: &Held<K>, now: Timestamp) -> Result<Option<Dep
     Ok(Some(state))
 }
 
-/// Takes a deployment for this machine, unless another one was faster: gives it an identity, and
-/// numbers for its replicas.
+/// Claims a deployment for this machine, unless another one was faster, and gives it an identity
+/// and numbers for its replicas.
 pub(super) async fn claim<K: Deployable>(
     control: &Control,
     machine: &str,
@@ -187,8 +188,8 @@ pub(super) async fn claim<K: Deployable>(
     Ok(claimed)
 }
 
-/// A replica has ended by itself, or could not be started. A revision that was never ready has
-/// failed; of others a new replica is started after a pause.
+/// Notes that a replica has ended by itself, or could not be started. A revision that was never
+/// ready has failed; for others a new replica is started after a pause.
 pub(super) async fn ended<K: Deployable>(
     control: &Control,
     id: &ResourceId,
@@ -236,7 +237,7 @@ fn note_end<K: Deployable>(
             pause.as_secs()
         );
         let about = if serves { Of::Revision(revision) } else { Of::Canary(revision) };
-        // One event stands for all ends in a row: they must not push out what else happened.
+        // One event stands for all ends in a row, so that they do not push out other events.
         let same = |last: &types::parts::CoreEvent| last.kind == REPLICA && ends > 1;
         if events.events.last().is_some_and(same) {
             events.events.pop();

@@ -1,4 +1,4 @@
-//! One replica from its launch to its end. One task looks after each.
+//! One replica from its launch to its end. Each has a task that looks after it.
 //!
 //! ```text
 //! launch ─▶ Starting ── its port takes connections ─▶ Ready ─▶ Draining ─▶ asked to end ─▶ retired
@@ -29,17 +29,17 @@ use tokio::time::Instant;
 use types::ids::ResourceId;
 use types::instance::{InstanceName, Outcome, Printed, WorkEnd};
 
-/// Between two looks whether a program listens: short at first, for those that start at once.
+/// Pause between probes whether a program listens. Short at first, for programs that start at once.
 const PROBE_FIRST: Duration = Duration::from_millis(1);
 const PROBE_LAST: Duration = Duration::from_millis(100);
-/// For an instance to be gone after the grace of its program.
+/// How much longer than its program's grace period an instance may take to be gone.
 const LATE: Duration = Duration::from_secs(2);
-/// Between two tries to take what an instance still has that is about to end.
+/// Pause between attempts to get something that an ending instance still holds.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
-/// What is shown of the last output of a program that has failed.
+/// How much of the last output of a failed program is shown.
 const TAIL_BYTES: usize = 600;
 
-/// A replica, and what of its deployment is needed to look after it.
+/// A replica, and what is needed of its deployment to look after it.
 pub(super) struct Task<K> {
     pub(super) context: Context,
     pub(super) machine: Arc<dyn Machine>,
@@ -57,13 +57,13 @@ pub(super) enum Begin {
     Found,
 }
 
-/// How it came to an end.
+/// How a replica ended.
 enum End {
-    /// By itself; the text completes "its program …" or says what kept it from starting.
+    /// By itself. The text says how, or what kept it from starting.
     Failed(String),
     /// It was asked to.
     Asked,
-    /// The program ends, and the next run looks after it.
+    /// This program ends, and the next run looks after the replica.
     Left,
 }
 
@@ -138,14 +138,15 @@ impl<K: Deployable> Task<K> {
         }
     }
 
-    /// Starts the instance while its usage is registered.
+    /// Starts the instance while the owner of its usage is registered.
     async fn launch(&self, mut launch: Launch) -> Result<(), String> {
         let control = self.control();
         let start = async {
             images::entitle(&control.store, &*self.machine, &mut launch).await?;
             let until = Instant::now() + control.settings.deployments.start_timeout;
             loop {
-                // Pulls are not counted: they would keep others from starting what is here.
+                // Pulls do not count towards this limit: they would keep others from starting
+                // images that are here.
                 let turn = control.workloads.deployments.launches.acquire().await;
                 let started = self.machine.launch(launch.clone()).await;
                 drop(turn);
@@ -174,7 +175,7 @@ impl<K: Deployable> Task<K> {
         self.control().store.write(work).await
     }
 
-    /// Waits for the end of the program. All that it prints is kept.
+    /// Waits for the end of the program. All its output is kept.
     async fn follow(
         &self,
         found: bool,
@@ -206,7 +207,7 @@ impl<K: Deployable> Task<K> {
         ended
     }
 
-    /// Waits until its port takes connections.
+    /// Waits until its port accepts connections.
     async fn listens(&self) {
         let mut pause = PROBE_FIRST;
         while !self.machine.probe(&self.instance, self.port).await {
@@ -215,7 +216,7 @@ impl<K: Deployable> Task<K> {
         }
     }
 
-    /// Asks the program to end, and waits for that a little longer than it may take.
+    /// Asks the program to end, and waits for that slightly longer than its grace period.
     async fn stop(&self, work: impl Future<Output = Result<WorkEnd, MachineFault>>) -> End {
         match self.machine.interrupt(&self.instance).await {
             Ok(()) => drop(tokio::time::timeout(GRACE + LATE, work).await),
@@ -261,7 +262,7 @@ fn remember(tail: &mut VecDeque<u8>, bytes: &[u8]) {
     tail.drain(..excess);
 }
 
-/// What its program printed last, as the end of a message.
+/// Returns the last output of the program, as the end of a message.
 fn last_lines(tail: &Mutex<VecDeque<u8>>) -> String {
     let bytes: Vec<u8> = tail.lock().iter().copied().collect();
     let text = String::from_utf8_lossy(&bytes);

@@ -1,4 +1,4 @@
-//! What the edge is told of a deployment.
+//! The route of a deployment, as it is published to the edge.
 
 use super::deployable::{Deployable, PORT};
 use super::live::State;
@@ -52,7 +52,7 @@ pub(super) fn route<K: Deployable>(
     })))
 }
 
-/// Where its programs listen, or will.
+/// Returns the port on which its programs listen, or will listen.
 fn port<K: Deployable>(held: &Held<K>) -> Result<u16, Error> {
     if let Some(bound) = held.wish.bound(&held.row.id)? {
         return Ok(bound.port);
@@ -64,7 +64,7 @@ fn port<K: Deployable>(held: &Held<K>) -> Result<u16, Error> {
     Ok(program.map_or(PORT, |program| program.port))
 }
 
-/// The paths at which requests fire its triggers, as far as these are on.
+/// Returns the paths at which requests fire its triggers, for the triggers that are on.
 fn triggers<K: Deployable>(wish: &K) -> Vec<TriggerRoute> {
     let on = wish.triggers().iter().filter(|trigger| trigger.is_on());
     on.filter_map(|trigger| {
@@ -77,12 +77,12 @@ fn triggers<K: Deployable>(wish: &K) -> Vec<TriggerRoute> {
     .collect()
 }
 
-/// How many replicas there may be: what the wish says, within what the server allows.
+/// Returns how many replicas there may be: as the wish says, within the limits of the server.
 pub(super) fn scale<K: Deployable>(control: &Control, wish: &K) -> super::plan::Scale {
     let settings = &control.settings.deployments;
     let (min, max) = wish.scale();
     let whole = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-    // A deployment without any replicas is one that is disabled.
+    // A deployment without any replicas would be a disabled one.
     let max = max.map(whole).filter(|max| *max > 0);
     let max = max.unwrap_or(settings.replicas).clamp(1, settings.replicas_max);
     let max = if wish.holder().is_some() { 1 } else { max };
@@ -98,7 +98,7 @@ fn serving<K: Deployable>(control: &Control, held: &Held<K>) -> Result<Serving, 
         Some(Status::Deleting | Status::Terminated) => return off("has ended"),
         _ => {}
     }
-    // Where the sandbox runs, its own route says.
+    // The sandbox's own route says where it runs.
     if let Some(bound) = held.wish.bound(&held.row.id)? {
         return Ok(Serving::Sandbox(bound.sandbox.to_owned()));
     }
@@ -129,7 +129,7 @@ fn targets<K: Deployable>(control: &Control, held: &Held<K>, serving: &str) -> V
     std::iter::once(serving).chain(canary).collect()
 }
 
-/// The canary that the wish asks for, with its share of the requests, if it gets any.
+/// Returns the wished canary with its share of the requests, if the share is not zero.
 pub(super) fn wished_canary<K: Deployable>(wish: &K) -> Option<(String, u32)> {
     let revisions = wish.revisions();
     let percent = revisions.canary_percent.unwrap_or(0).clamp(0, 100);
@@ -138,7 +138,7 @@ pub(super) fn wished_canary<K: Deployable>(wish: &K) -> Option<(String, u32)> {
     Some((canary, percent)).filter(|(canary, _)| revisions.active.as_ref() != Some(canary))
 }
 
-/// As [`wished_canary`], once it was ready.
+/// Like [`wished_canary`], but only if it was ready once.
 pub(super) fn proven_canary<K: Deployable>(held: &Held<K>) -> Option<(String, u32)> {
     let proven = |(canary, _): &(String, u32)| {
         held.state.canary.as_ref() == Some(canary) && !held.state.has_failed(canary)
@@ -146,7 +146,7 @@ pub(super) fn proven_canary<K: Deployable>(held: &Held<K>) -> Option<(String, u3
     wished_canary(&held.wish).filter(proven)
 }
 
-/// A revision with those of its replicas that take requests.
+/// Returns a revision with those of its replicas that take requests.
 fn target<K: Deployable>(
     control: &Control,
     held: &Held<K>,
