@@ -1,9 +1,10 @@
-//! Access tokens of connections that have none by themselves: what such a connection holds is exchanged
-//! for a token, and again ahead of the token's end.
+//! Access tokens of connections whose provider wants one: what such a connection holds is exchanged
+//! for a token, and again before the token ends.
 //!
-//! Tokens are in memory alone. Each server fetches its own, so a start fetches all anew. A service may
-//! give another refresh token each time, and take no earlier one any more: that one is sealed into the
-//! row at once, and again while the store is away. Only a server that is killed in between loses it.
+//! Tokens are kept only in memory. Each server fetches its own, so a start fetches all of them
+//! anew. A service may return another refresh token each time and then refuse earlier ones, so a
+//! new refresh token is sealed into the row at once, with retries while the store is away. It is
+//! lost only if the server is killed in between.
 
 #[cfg(test)]
 mod tests;
@@ -33,19 +34,20 @@ use types::models::ModelProvider;
 use types::parts::{Sensitive, TextMap};
 use types::{Timestamp, World};
 
-/// Where the connection keeps its refresh token, as [`token_request`] finds it.
+/// The names under which a connection may keep its refresh token, as [`token_request`] looks for
+/// it.
 const REFRESH_TOKEN: [&str; 3] = ["REFRESH_TOKEN", "refreshToken", "refresh_token"];
-/// What definitions of the hub call the token.
+/// The name of the token in definitions of the hub.
 pub(crate) const HUB_NAME: &str = "ACCESS_TOKEN";
 
-/// A refresh token that the store did not take is sealed again after this.
+/// Pause before a refresh token that the store did not take is sealed again.
 const SEAL_AGAIN: Duration = Duration::from_secs(1);
 /// How long a launch waits for the first token of a connection.
 const FIRST_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) struct Access {
     known: Mutex<Known>,
-    /// Told whenever something came of an exchange.
+    /// Notified after every exchange.
     changed: watch::Sender<()>,
     asking: Pool<WorkspaceId>,
     retry: Duration,
@@ -55,35 +57,38 @@ pub(crate) struct Access {
 #[derive(Default)]
 struct Known {
     kept: HashMap<ResourceId, Kept>,
-    /// Connections whose token is being fetched.
+    /// Connections whose token is being fetched at the moment.
     busy: HashSet<ResourceId>,
 }
 
-/// What a connection holds, as far as it decides about tokens.
+/// Digests of what a connection holds, by which its tokens are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Grant {
     whole: [u8; 32],
-    /// Without its refresh token.
+    /// Digest without the refresh token.
     base: [u8; 32],
-    /// Whether its row was written by a server last, and not by anybody who may have meant another account.
+    /// Whether a server was the last to write its row, and not a user who may have meant another
+    /// account.
     by_server: bool,
 }
 
 impl Grant {
-    /// Whether a token that was given for `self` counts for what is held now. Another server may have
-    /// been given another refresh token meanwhile, which is no reason to fetch one more.
+    /// Whether a token that was given for `self` counts for what the connection holds now. It does
+    /// if only the refresh token differs, because another server was given a new one: no further
+    /// exchange is needed.
     fn serves(&self, now: &Self) -> bool {
         self.whole == now.whole || (now.by_server && self.base == now.base)
     }
 }
 
-/// What came of the last exchange.
+/// The result of the last exchange.
 #[derive(Clone)]
 struct Kept {
-    /// What the connection held then, and what it holds since, if it was given another refresh token.
+    /// What the connection held then, and what it holds since, if it was given another refresh
+    /// token.
     grants: [Grant; 2],
     token: Option<Token>,
-    /// Why the last exchange gave none, and how many did not in a row.
+    /// Why the last exchange gave no token, and how many have failed in a row.
     failed: Option<(String, u32)>,
     next_at: Timestamp,
 }
@@ -106,17 +111,17 @@ impl Access {
         }
     }
 
-    /// What is known of a connection, unless it holds something else by now.
+    /// Returns the last result for a connection, unless the connection holds something else by now.
     fn kept(&self, id: &ResourceId, grant: &Grant) -> Option<Kept> {
         let counts = |kept: &&Kept| {
             let same = kept.grants.iter().any(|before| before.whole == grant.whole);
-            // What failed may work with the token that the other server was given.
+            // A failure does not count: the refresh token that the other server was given may work.
             same || (kept.failed.is_none() && kept.grants.iter().any(|it| it.serves(grant)))
         };
         self.known.lock().kept.get(id).filter(counts).cloned()
     }
 
-    /// The token of a connection, if it needs one: `None`. Why there is none, where there should be.
+    /// Returns the token of a connection that needs one, or why there is none.
     fn token(
         &self,
         id: &ResourceId,
@@ -139,7 +144,7 @@ impl Access {
     }
 }
 
-/// What a connection with this row and these open secrets holds.
+/// Returns the digests for a connection with this row and these opened secrets.
 fn grant(row: &Stored, spec: &IntegrationConnectionSpec) -> Grant {
     let none = TextMap::new();
     grant_of(row, spec.config.as_ref().unwrap_or(&none), secrets(spec).unwrap_or(&none))
@@ -169,7 +174,7 @@ fn secrets(spec: &IntegrationConnectionSpec) -> Option<&TextMap> {
     spec.secret.as_ref().map(|Sensitive(secrets)| secrets)
 }
 
-/// Puts the token among the secrets of a provider that needs one, or says why there is none.
+/// Adds the token to the secrets of a provider that needs one, or returns why there is none.
 pub(super) fn complete(
     control: &Control,
     row: &Stored,
@@ -183,7 +188,7 @@ pub(super) fn complete(
     Ok(provider)
 }
 
-/// The same for a server of the hub, whose secrets are open.
+/// The same for a hub server, whose secrets are opened.
 pub(crate) fn complete_hub(
     control: &Control,
     row: &Stored,
@@ -198,7 +203,7 @@ pub(crate) fn complete_hub(
     Ok(())
 }
 
-/// When a connection needs its next token; `None` if it needs none.
+/// Returns when a connection needs its next token; `None` if it needs none.
 pub(crate) fn due(
     context: &Context,
     held: &Held<IntegrationConnection>,
@@ -213,12 +218,12 @@ pub(crate) fn due(
     Ok(Some(kept.map_or_else(|| control.world.now(), |kept| kept.next_at)))
 }
 
-/// Fetches the next token of a connection, and tells whoever uses it. Says whether it was its turn:
-/// otherwise it is to be tried again soon.
+/// Fetches the next token of a connection, and publishes it to everything that uses it. Returns
+/// `false` if too many are being fetched, in which case it is to be tried again soon.
 pub(crate) async fn renew(control: &Control, id: &ResourceId) -> Result<bool, Error> {
     let access = &control.models.access;
     let Some(alone) = Alone::begin(access, id) else {
-        // Whoever fetches it looks at the row again afterwards.
+        // The task that is fetching it looks at the row again afterwards.
         return Ok(true);
     };
     let renewed = renew_alone(control, id).await;
@@ -254,7 +259,7 @@ pub(crate) async fn first(
     if access.kept(&id, &grant).is_some() {
         return Ok(());
     }
-    // It goes on whatever becomes of the launch: another refresh token must not be lost.
+    // Runs on even if the launch is given up: a new refresh token must not be lost.
     let (of, connection) = (control.clone(), id.clone());
     control.workloads.tasks.spawn(async move {
         if let Err(error) = renew(&of, &connection).await {
@@ -265,12 +270,12 @@ pub(crate) async fn first(
         let mut changed = access.changed.subscribe();
         while access.kept(&id, &grant).is_none() && changed.changed().await.is_ok() {}
     };
-    // Without one the launch fails, and says why.
+    // Without a token the launch fails, and says why.
     let _ = tokio::time::timeout(FIRST_MAX, known).await;
     Ok(())
 }
 
-/// Nobody else fetches the token of a connection until it is dropped.
+/// While this is held, nobody else fetches the token of the connection.
 struct Alone<'a> {
     access: &'a Access,
     id: &'a ResourceId,
@@ -279,7 +284,8 @@ struct Alone<'a> {
 impl<'a> Alone<'a> {
     fn begin(access: &'a Access, id: &'a ResourceId) -> Option<Self> {
         let alone = access.known.lock().busy.insert(id.clone());
-        // Not `then_some`: what is made for nothing is dropped, which ends the turn of another one.
+        // Not `then_some`: it would create and drop a second value, which ends the turn of the
+        // other task.
         alone.then(|| Self { access, id })
     }
 }
@@ -317,7 +323,7 @@ async fn renew_alone(control: &Control, id: &ResourceId) -> Result<Renewed, Erro
     let failures = access.kept(id, &before).and_then(|kept| kept.failed).map_or(0, |it| it.1);
     let old = access.kept(id, &before).and_then(|kept| kept.token);
     let kept = access.judge(&control.world, fetched, ([before, after], old, failures));
-    // Both grants count from here on: the row has one or the other.
+    // Both grants count from here on, since the row has one or the other.
     access.known.lock().kept.insert(id.clone(), kept);
     access.changed.send_replace(());
     if let Some(next) = next {
@@ -342,8 +348,8 @@ async fn read(
     control.store.read(work).await
 }
 
-/// Exchanges what a connection holds. Why it cannot is told without what the connection holds, and
-/// whether asking again may help.
+/// Exchanges what a connection holds for a token. The error has the reason, without anything that
+/// the connection holds, and whether trying again may help.
 async fn fetch(
     control: &Control,
     workspace: &WorkspaceId,
@@ -367,8 +373,9 @@ async fn fetch(
 }
 
 impl Access {
-    /// What an exchange means: the token counts until its end and the next is fetched when most of its
-    /// life is over; after a failure the pauses grow. Connections that began together come apart.
+    /// Decides what the result of an exchange means. A token counts until its end, and the next one
+    /// is fetched when most of its life is over. After failures the pauses grow. Random jitter
+    /// separates connections that began together.
     fn judge(
         &self,
         world: &World,
@@ -382,7 +389,7 @@ impl Access {
         match fetched {
             Ok(token) => {
                 let life_ms = token.expires_in_s.clamp(1, 30 * 86_400) * 1000;
-                // A service that gives tokens for a moment is not asked all the time.
+                // A service whose tokens last only a moment must not be asked all the time.
                 let next_at = after(parted(life_ms / 10 * 9).max(pause_ms(self.retry)));
                 let token = Token { value: token.value, ends_at: after(life_ms) };
                 Kept { grants, token: Some(token), failed: None, next_at }
@@ -401,7 +408,7 @@ fn pause_ms(pause: Duration) -> u64 {
     u64::try_from(pause.as_millis()).unwrap_or(u64::MAX / 4)
 }
 
-/// The wish with another refresh token, if it is another.
+/// Returns the wish with the new refresh token, if it differs from the old one.
 fn rotated(
     spec: &IntegrationConnectionSpec,
     next: &Sensitive<String>,
@@ -415,7 +422,8 @@ fn rotated(
     (before.as_ref() != Some(&next.0)).then_some(spec)
 }
 
-/// Seals another refresh token, of which nobody else knows, however long the store is away.
+/// Seals a new refresh token, which nobody else knows, and retries for as long as the store is
+/// away.
 async fn keep_refresh_token(
     control: &Control,
     id: &ResourceId,
@@ -434,7 +442,7 @@ async fn keep_refresh_token(
     }
 }
 
-/// Unless somebody gave the connection other secrets meanwhile.
+/// Seals it, unless somebody gave the connection other secrets meanwhile.
 async fn seal(
     control: &Control,
     id: &ResourceId,

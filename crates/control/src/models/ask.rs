@@ -1,4 +1,4 @@
-//! Which models a connection reaches, as its provider says. What it says is kept for a while.
+//! The models that a connection reaches, as its provider lists them. Lists are kept for a while.
 
 use super::{access, route};
 use crate::context::Context;
@@ -17,10 +17,10 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::IntegrationConnection;
 use types::models::ModelProvider;
 
-/// Longer lists are given, and not kept.
+/// Longer lists are returned, but not kept.
 const KEPT_MODELS_MAX: usize = 5000;
 
-/// A connection as it was at a version of its row.
+/// A connection at one version of its row.
 type Key = (ResourceId, i64);
 
 pub(super) struct Asked {
@@ -54,7 +54,7 @@ impl Asked {
             return;
         }
         let mut lists = self.lists.lock();
-        // Of a connection that was changed, what it reached before is no use.
+        // Lists of earlier versions of the same connection are of no use.
         lists.retain(|(id, _), list| list.until > now && *id != key.0);
         if lists.len() >= self.settings.lists_max {
             let oldest =
@@ -66,7 +66,7 @@ impl Asked {
     }
 }
 
-/// The models that a connection reaches.
+/// Returns the models that a connection reaches.
 pub async fn list(context: &Context, connection: &str) -> Result<Arc<Vec<ListedModel>>, Error> {
     let control = &context.control;
     let workspace = &context.member.workspace;
@@ -90,7 +90,7 @@ pub async fn list(context: &Context, connection: &str) -> Result<Arc<Vec<ListedM
     Ok(models)
 }
 
-/// One of them, by what the provider calls it.
+/// Returns one of the models, by the provider's name for it.
 pub async fn one(context: &Context, connection: &str, id: &str) -> Result<ListedModel, Error> {
     let models = list(context, connection).await?;
     let found = models.iter().find(|model| model.id == id);

@@ -1,11 +1,11 @@
-//! The books of limits and usage: what servers' ledgers move into the store and ask of it.
+//! The books of limits and usage: what the ledgers of servers move into the store and ask of it.
 
 use models::ledger::{Answer, Books, BooksError};
 use std::sync::Arc;
 use store::Store;
 use types::model_books::{Batch, Beginning, LimitAccount, Standing};
 
-/// The books of all servers of a store.
+/// Returns the books of all servers of a store.
 pub fn books(store: &Store) -> Arc<dyn Books> {
     Arc::new(StoreBooks(store.clone()))
 }

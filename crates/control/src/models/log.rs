@@ -1,4 +1,4 @@
-//! Requests to models whose log is on, as lines among the logs of the model.
+//! Requests to models whose log is on, written as lines among the logs of the model.
 
 use crate::control::Control;
 use crate::notes::{self, Note, cut};
@@ -11,18 +11,18 @@ use store::{Tx, resources};
 use types::ids::ResourceId;
 use types::models::{ModelLogEntry, ModelOutcome};
 
-/// Requests of this period share a chunk of lines. The edge keeps what comes meanwhile, up to a limit
-/// of its own.
+/// How long requests are gathered for one chunk of lines. Meanwhile the edge keeps new ones, up to
+/// a limit of its own.
 const GATHERING: Duration = Duration::from_millis(500);
-/// Bytes that a body takes in the JSON of a line, so that no line is cut.
+/// Most bytes of a body in the JSON of a line, so that no line is cut.
 const BODY_BYTES_MAX: usize = 2800;
-/// The same of a path, and of names.
+/// The same for a path, and for names.
 const PATH_BYTES_MAX: usize = 500;
 const NAME_BYTES_MAX: usize = 200;
-/// Models in a line that were asked before the one that answered.
+/// Most models in a line that were asked before the one that answered.
 const TRIED_MAX: usize = 8;
 
-/// Follows the edge for as long as the program runs. What a kill interrupts is lost.
+/// Follows the edge for as long as the program runs. Entries that a kill interrupts are lost.
 pub(crate) async fn run(control: Control) {
     let Some(edge) = control.edge.as_ref().map(Arc::clone) else { return };
     loop {
@@ -50,7 +50,7 @@ async fn keep(control: &Control, entries: Vec<ModelLogEntry>) {
             return;
         }
     };
-    // What has no row any more has no readers.
+    // A model without a row has no readers.
     let told = found.into_iter().filter_map(|(source, id)| Some((source?, by_model.remove(&id)?)));
     let told: Vec<_> = told.collect();
     notes::write_all(control, "what is known of requests to a model", told).await;
@@ -62,7 +62,8 @@ fn source(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Source>, store::Err
     Ok(Some(Source { workspace: row.workspace, kind: row.kind, name: row.name, printer }))
 }
 
-/// One line. Much of it is the caller's or the provider's text, and none of it ends the line.
+/// Returns one line. Much of it is text from the caller or the provider, none of which can end the
+/// line.
 fn line(entry: &ModelLogEntry) -> Value {
     let ModelLogEntry { call, .. } = entry;
     let name = |text: &str| cut(text, NAME_BYTES_MAX).to_owned();
@@ -112,7 +113,7 @@ fn message(entry: &ModelLogEntry) -> String {
     )
 }
 
-/// Nanodollars as a plain decimal.
+/// Formats nanodollars as a plain decimal in dollars.
 fn dollars(nano: u64) -> String {
     format!("{}.{:09}", nano / 1_000_000_000, nano % 1_000_000_000)
 }
@@ -195,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody who asks or answers writes a second line, or one of another severity.
+        /// Neither a caller nor a provider can write a second line, or one of another severity.
         #[test]
         fn whatever_is_said_is_one_line(text in "(?s).{0,400}") {
             let entry = entry(&text, 404, ModelOutcome::Answered);

@@ -19,7 +19,7 @@ pub(crate) use log::run as run_log;
 
 use crate::settings::Models;
 
-/// What only this run of the program knows.
+/// What only this run of the program knows about models.
 pub(crate) struct Shared {
     pub(crate) access: access::Access,
     asked: ask::Asked,

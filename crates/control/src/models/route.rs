@@ -1,4 +1,4 @@
-//! What the edge is told of a model.
+//! The routes of models, as they are published to the edge.
 
 use super::access;
 use crate::context::Context;
@@ -17,10 +17,10 @@ use types::kinds::{IntegrationConnection, Model, Policy};
 use types::models::{ModelLimit, ModelProvider, ModelRoute};
 use types::{Kind, KindName};
 
-/// Models of one workspace that are looked through.
+/// Most models of one workspace that are searched.
 const MODELS_MAX: i64 = 100_000;
 
-/// The route of a model as its rows say; none when its workspace is gone.
+/// Returns the route of a model as its rows say; `None` if its workspace is gone.
 pub(crate) fn of(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -52,7 +52,7 @@ pub(crate) fn of(
     }))))
 }
 
-/// What serves: the active revision, which may be an older one than the row has.
+/// Returns the active revision, which may be older than the wish in the row, and its spec.
 fn serving(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -67,7 +67,7 @@ fn serving(
     Ok((active, spec))
 }
 
-/// Who answers, or why nobody does. `None`: other models do.
+/// Returns the provider that answers, or why there is none. `None` if other models answer.
 fn provider(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -104,13 +104,14 @@ fn provider(
     })
 }
 
-/// Who answers for models with a connection of this type, where models do not say it themselves.
+/// Returns the type of models with a connection of this type, for models that do not name it
+/// themselves.
 pub(crate) fn of_integration(integration: &str) -> Option<ModelType> {
     catalogue().of_integration(integration).map(|(kind, _)| kind)
 }
 
-/// The connection that gives the credentials: the first, and for a model that asks for test credentials
-/// the first that has such.
+/// Finds the connection that gives the credentials: the first one, or for a model that asks for
+/// test credentials the first one that has such.
 fn connection(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -136,7 +137,7 @@ fn connection(
     Ok(Err(lack.to_owned()))
 }
 
-/// The limits of the policies that it names. One that is gone limits nothing.
+/// Returns the limits of the policies that a model names. A policy that is gone limits nothing.
 fn limits(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -153,7 +154,8 @@ fn limits(
     Ok(limits)
 }
 
-/// A connection as a model would be given it that names nothing else: to ask the provider itself.
+/// Returns the provider of a connection alone, without a model's settings, to ask the provider
+/// itself.
 pub(super) fn bare_provider(
     context: &Context,
     held: &Held<IntegrationConnection>,
@@ -176,8 +178,8 @@ pub(super) fn bare_provider(
     Ok(access::complete(&context.control, &held.row, provider))
 }
 
-/// The models that serve by a connection or a policy, whose routes change with it. What serves may be
-/// an older revision than the one whose references are kept.
+/// Returns the models that serve with a connection or a policy, whose routes change with it. The
+/// revision that serves may be older than the one whose references are kept.
 pub(crate) fn models_with(
     control: &Control,
     tx: &mut Tx<'_>,
@@ -188,7 +190,7 @@ pub(crate) fn models_with(
     Ok(users(&context, tx, (kind, name))?.into_iter().map(|held| held.row.id).collect())
 }
 
-/// The models that name something, as they are stored or as they serve.
+/// Returns the models that name something, either in their row or in the revision that serves.
 pub(crate) fn users(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,4 +1,4 @@
-//! Answers to what models were used.
+//! Answers to questions about the usage of models.
 
 use store::models::{Question, UsageBy, UsageRow};
 use store::{Error, Tx};
@@ -7,25 +7,25 @@ use types::ids::WorkspaceId;
 use types::model_books::UsageSum;
 use types::wire::{ModelUsage, ModelUsageBy, ModelUsageEntry, ModelUsageResolution};
 
-/// Rows of one answer.
+/// Most rows of one answer.
 pub const ROWS_MAX: usize = 10_000;
 const HOUR_MS: i64 = 3_600_000;
 const DAY_HOURS: i64 = 24;
 
-/// What is asked. Hours that the window has a part of count whole.
+/// A question about usage. Hours that lie only partly in the window count as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     pub workspace: WorkspaceId,
-    /// Only of this model.
+    /// Only usage of this model.
     pub model: Option<String>,
     pub start: Timestamp,
     pub end: Timestamp,
-    /// None is in it twice.
+    /// Has no duplicates.
     pub group_by: Vec<ModelUsageBy>,
     pub resolution: ModelUsageResolution,
 }
 
-/// What was used, or None where that has more than [`ROWS_MAX`] rows.
+/// Returns the usage, or `None` if it has more than [`ROWS_MAX`] rows.
 pub fn answer(tx: &mut Tx<'_>, asked: &Asked) -> Result<Option<ModelUsage>, Error> {
     let first = asked.start.ms().div_euclid(HOUR_MS);
     let end = asked.end.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS);

@@ -65,7 +65,7 @@ fn one_at_a_time_fetches_the_token_of_a_connection() {
 }
 
 proptest! {
-    /// The next exchange is neither at once nor never, whatever a service says.
+    /// The next exchange is neither immediate nor never, whatever a service says.
     #[test]
     fn the_next_exchange_is_in_time(seconds in any::<u64>(), failures in any::<u32>(), helps in any::<bool>()) {
         let (access, grants) = (Access::new(&Models::default()), [held(0, 0, false); 2]);
