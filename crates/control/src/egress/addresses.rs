@@ -1,4 +1,4 @@
-//! Addresses of the pool, and whose they are.
+//! The addresses of the pool, and their holders.
 
 use super::gateways::{self, source_of};
 use super::pool::EgressPool;
@@ -21,9 +21,9 @@ pub(super) const fn name_of(family: IpFamily) -> &'static str {
     }
 }
 
-/// Takes an address for a row that is being made. Sandboxes behind the gateway leave with it if they
-/// had none of its family. Where the operator has none at all, the row says so, and no sandbox can
-/// leave by it.
+/// Takes an address for a row that is being created. Sandboxes behind the gateway leave with it if
+/// they had none of its family. If the operator has no addresses of the family at all, the row says
+/// so, and no sandbox can leave by it.
 pub(crate) fn take(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -59,7 +59,8 @@ pub(crate) fn take(
     Ok(())
 }
 
-/// Refuses to give an address back that sandboxes leave with. The row gives it back as it goes.
+/// Refuses to give back an address that sandboxes leave with. The address itself is given back when
+/// the row is deleted.
 pub(crate) fn give_back(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -79,8 +80,8 @@ pub(crate) fn give_back(
     gateways::note(context, tx, &parents, &message)
 }
 
-/// Where traffic of this server comes from, by region: what the operator says, or else the addresses
-/// that gateways are given.
+/// Returns where traffic of this server comes from, by region: as the operator says, or else the
+/// addresses of the pool for gateways.
 pub fn public_ips(settings: &Settings) -> BTreeMap<String, PublicIp> {
     let told = &settings.catalogue.public_ips;
     let region = settings.regions.first().and_then(|region| region.name.clone());

@@ -1,8 +1,8 @@
-//! Rules that change while a sandbox runs.
+//! Changes of rules while a sandbox runs.
 //!
-//! A row counts the changes of its rules, and the one that its instance was told of. Where the two
-//! differ, whoever follows the rows tells the machine; a caller who changed them waits for that. So a
-//! kill in between is mended at the next start.
+//! A row counts the changes of its rules (`rules`), and has the number that its instance was told
+//! (`rules_kept`). Where the two differ, the task that follows the rows tells the machine; a caller
+//! who changed the rules waits for that. So the next start repairs what a kill in between has left.
 
 use crate::context::Context;
 use crate::control::Control;
@@ -20,12 +20,13 @@ use types::ids::ResourceId;
 use types::instance::InstanceName;
 use types::kinds::Sandbox;
 
-/// What is in an instance may keep the machine waiting, and must not keep others so.
+/// A process in the instance may keep the machine waiting, and must not keep others waiting too.
 const TELLING_MAX: Duration = Duration::from_secs(10);
-/// After a machine could not do it.
+/// Pause after the machine failed to do it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What this run of the program has told the instances of sandboxes: launch and rules, by number.
+/// The launch number and rules number that this run of the program has told the instance of each
+/// sandbox.
 #[derive(Default)]
 pub(crate) struct Told(Mutex<HashMap<ResourceId, (u32, u32)>>);
 
@@ -43,7 +44,7 @@ impl Told {
     }
 }
 
-/// Replaces the wish of a sandbox. When this answers, its instance keeps to the rules of the new one.
+/// Replaces the wish of a sandbox. When this returns, its instance keeps the new rules.
 pub async fn replace(
     context: &Context,
     name: String,
@@ -70,8 +71,8 @@ pub async fn replace(
     Ok(shown)
 }
 
-/// The answer, with the row as telling the machine has left it: its version is what the next change
-/// has to name. Secrets that are shown once are in the answer of before.
+/// Updates the answer with the row as it is after the machine was told, because the next change has
+/// to name its new version. Secrets that are shown only once are kept from the answer before.
 async fn after(
     context: &Context,
     before: Shown<Sandbox>,
@@ -93,7 +94,7 @@ async fn after(
     Ok(Shown { object, version: its })
 }
 
-/// Has an instance keep to rules.
+/// Makes an instance keep rules.
 pub(crate) async fn tell(
     machine: &dyn Machine,
     instance: &InstanceName,
@@ -109,8 +110,8 @@ pub(crate) async fn tell(
     Err(Error::Egress(fault))
 }
 
-/// Has an instance that an earlier run of this program has launched keep to its rules again. Until
-/// then the machine lets nothing out that rules could forbid.
+/// Makes an instance that an earlier run of this program launched keep its rules again. Until then
+/// the machine lets nothing out that rules could forbid.
 pub(crate) async fn tell_again(machine: &dyn Machine, instance: &InstanceName, rules: EgressRules) {
     while rules != EgressRules::default()
         && machine.runs(instance)
@@ -120,7 +121,7 @@ pub(crate) async fn tell_again(machine: &dyn Machine, instance: &InstanceName, r
     }
 }
 
-/// As [`tell_again`], beside everything else.
+/// Like [`tell_again`], in the background.
 pub(crate) fn keep_to(
     control: &Control,
     machine: Arc<dyn Machine>,
@@ -132,7 +133,7 @@ pub(crate) fn keep_to(
     control.workloads.tasks.spawn(async move { ending.run_until_cancelled(told).await });
 }
 
-/// Whether a row asks for rules at all.
+/// Checks whether a row asks for any rules.
 pub(crate) fn has_rules(wish: &Sandbox) -> bool {
     wish.spec.rules() != EgressRules::default()
         || wish.spec.gateway().is_some()

@@ -13,10 +13,10 @@ use types::kinds::{EgressGateway, EgressIp, Sandbox, Vpc};
 use types::parts::Status;
 use types::{Kind, KindName};
 
-/// The type of events.
+/// The type of events about addresses.
 const ADDRESS: &str = "address";
 
-/// The gateway around an address, which nobody else changes before the transaction ends.
+/// Finds and locks the gateway around an address.
 pub(super) fn lock(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -30,7 +30,7 @@ fn absent(name: &str) -> Error {
     Error::NoResource { kind: KindName::EgressGateway, name: name.to_owned() }
 }
 
-/// Notes among the events of a gateway what became of one of its addresses.
+/// Adds what became of an address to the events of its gateway.
 pub(super) fn note(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -44,7 +44,8 @@ pub(super) fn note(
     rows::put_state(tx, held, state).map(drop)
 }
 
-/// The gateway that a sandbox names: that of its own VPC, or else the only one of the name.
+/// Finds the gateway that a sandbox names: the one in its own VPC, or else the only one of that
+/// name.
 fn named(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -58,7 +59,7 @@ fn named(
     Ok(all.pop().filter(|_| all.is_empty()))
 }
 
-/// In all VPCs.
+/// Finds the gateways of this name in all VPCs.
 fn all_named(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -69,15 +70,15 @@ fn all_named(
     rows.map(Held::read).collect()
 }
 
-/// The path of a gateway, as its addresses have it.
+/// Returns the path of a gateway, which its addresses have as parents.
 fn path(gateway: &Held<EgressGateway>) -> Vec<String> {
     let mut path = gateway.parents();
     path.push(gateway.row.name.clone());
     path
 }
 
-/// The addresses that traffic behind a gateway leaves with: the oldest of each family, so that
-/// another one does not change the way of what runs.
+/// Returns the addresses that traffic behind a gateway leaves with: the oldest of each family, so
+/// that adding another does not change the address of running sandboxes.
 pub(super) fn source_of(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -96,7 +97,8 @@ pub(super) fn source_of(
     Ok(source)
 }
 
-/// What the traffic of a sandbox leaves with, or why it cannot leave as its wish says.
+/// Returns the addresses that a sandbox's traffic leaves with, or why it cannot leave as its wish
+/// says.
 pub(super) fn source_for(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -114,8 +116,8 @@ pub(super) fn source_for(
     Ok(if source.is_empty() { Err(Unfit::GatewayWithoutAddress { name }) } else { Ok(source) })
 }
 
-/// Refuses a new sandbox whose gateway cannot be had. The gateway keeps its addresses until the row
-/// of the sandbox says that it leaves with them.
+/// Refuses a new sandbox whose gateway it cannot have. The gateway is locked, so it keeps its
+/// addresses until the sandbox's row says that it leaves with them.
 pub(crate) fn require_gateway(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -128,7 +130,8 @@ pub(crate) fn require_gateway(
     source_for(context, tx, gateway, wish)?.map(drop).map_err(Error::from)
 }
 
-/// Refuses a second gateway of a name: sandboxes name theirs without the VPC around it.
+/// Refuses a second gateway of one name, since sandboxes name their gateway without the VPC around
+/// it.
 pub(crate) fn require_alone(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -144,7 +147,7 @@ pub(crate) fn require_alone(
     }
 }
 
-/// The sandboxes that leave by a gateway. One that is over leaves no more.
+/// Returns the sandboxes that leave by a gateway. A terminated one no longer does.
 pub(super) fn users(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -170,7 +173,7 @@ fn naming(
     Ok(users)
 }
 
-/// The names of the sandboxes that leave by a gateway.
+/// Returns the names of the sandboxes that leave by a gateway.
 pub fn sandboxes_of(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -179,7 +182,7 @@ pub fn sandboxes_of(
     Ok(users(context, tx, gateway)?.into_iter().map(|held| held.row.name).collect())
 }
 
-/// Has the sandboxes behind a gateway leave with an address that is its first of a family.
+/// Makes the sandboxes behind a gateway leave with a new address, if it is the first of its family.
 pub(crate) fn addresses_changed(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,4 +1,4 @@
-//! What rules did, as lines among the logs of the workload that they are of.
+//! What rules did, written as lines among the logs of the workload that has them.
 
 use crate::control::Control;
 use crate::machine::Machine;
@@ -13,17 +13,17 @@ use types::egress::{EgressDecision, EgressEvent};
 use types::ids::ResourceId;
 use types::instance::{InstanceName, RunsFor};
 
-/// Events of this period share a chunk of lines. The machine keeps what comes meanwhile, up to a
-/// limit of its own.
+/// How long events are gathered for one chunk of lines. Meanwhile the machine keeps new ones, up to
+/// a limit of its own.
 const GATHERING: Duration = Duration::from_millis(500);
-/// Bytes that a host, a path or a rule takes in the JSON of a line, so that no line is cut.
+/// Most bytes of a host, a path or a rule in the JSON of a line, so that no line is cut.
 const PART_BYTES_MAX: usize = 1000;
-/// The same of words: a method, the name of what was injected.
+/// The same for single words: a method, the name of something injected.
 const WORD_BYTES_MAX: usize = 100;
-/// Names of what was injected in a line.
+/// Most names of injected things in a line.
 const INJECTED_MAX: usize = 16;
 
-/// Follows the machine for as long as the program runs. What a kill interrupts is lost.
+/// Follows the machine for as long as the program runs. Events that a kill interrupts are lost.
 pub(crate) async fn run(control: Control) {
     let Some(machine) = control.machine().cloned() else { return };
     loop {
@@ -33,7 +33,7 @@ pub(crate) async fn run(control: Control) {
     }
 }
 
-/// Writes events to the logs of the workloads that they are of.
+/// Writes events to the logs of the workloads they belong to.
 async fn keep(control: &Control, machine: &Arc<dyn Machine>, events: Vec<EgressEvent>) {
     let mut by_instance: HashMap<InstanceName, Vec<EgressEvent>> = HashMap::new();
     for event in events {
@@ -53,7 +53,7 @@ async fn keep(control: &Control, machine: &Arc<dyn Machine>, events: Vec<EgressE
     };
     let mut by_workload: HashMap<ResourceId, (Source, Vec<EgressEvent>)> = HashMap::new();
     for (source, name) in found {
-        // What has no row any more has no readers.
+        // A workload without a row has no readers.
         let (Some((id, source)), Some(events)) = (source, by_instance.remove(&name)) else {
             continue;
         };
@@ -65,7 +65,7 @@ async fn keep(control: &Control, machine: &Arc<dyn Machine>, events: Vec<EgressE
     notes::write_all(control, "what rules of egress did", told).await;
 }
 
-/// Under which name the lines of an instance are found.
+/// Returns the source under which the lines of an instance are found.
 fn source(
     tx: &mut Tx<'_>,
     instance: &InstanceName,
@@ -85,8 +85,8 @@ fn source(
     Ok(Some((id, source)))
 }
 
-/// One line. Host, path and method are of whoever is in the instance: JSON keeps them from being taken
-/// for another line.
+/// Returns one line. Host, path and method come from inside the instance; JSON keeps them from
+/// being taken for another line.
 fn line(event: &EgressEvent) -> Value {
     let part = |text: &str| cut(text, PART_BYTES_MAX).to_owned();
     let word = |text: &str| cut(text, WORD_BYTES_MAX).to_owned();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nobody inside writes a second line, or one of another severity.
+        /// Nobody inside can write a second line, or one of another severity.
         #[test]
         fn whatever_is_asked_for_is_one_line(host in ".{0,300}", path in "(?s).{0,4000}", rule in "(?s).{0,2000}") {
             let event = event(host, path, rule);

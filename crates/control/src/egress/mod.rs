@@ -1,5 +1,5 @@
-//! The way out of workloads, as their rows ask for it: rules, the addresses that traffic leaves with,
-//! and the log of what rules did.
+//! The way out of workloads, as their rows ask for it: rules, the addresses that traffic leaves
+//! with, and the log of what rules did.
 //!
 //! ```text
 //! wish ─→ rules ─→ Launch::egress            what is started keeps to them from its first packet

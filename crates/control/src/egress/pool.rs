@@ -1,16 +1,17 @@
-//! The addresses that an operator has for egress gateways.
+//! The operator's pool of addresses for egress gateways.
 
 use std::net::IpAddr;
 use types::kinds::egress_ip::IpFamily;
 
-/// Addresses of one entry: what an operator means by a range is no more.
+/// Most addresses of one entry; no operator means a larger range.
 const RANGE_MAX: u128 = 4096;
 
-/// Addresses that egress gateways are given, in their order. Each must lead to the machine.
+/// The addresses that egress gateways can be given, in order. Each one must be routed to the
+/// machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EgressPool(Vec<Range>);
 
-/// Addresses of one family that follow one another; both ends are included.
+/// Consecutive addresses of one family, including both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     family: IpFamily,
@@ -20,7 +21,7 @@ struct Range {
 
 impl EgressPool {
     /// Reads addresses (`203.0.113.7`), blocks (`203.0.113.8/29`) and ranges
-    /// (`2001:db8::1-2001:db8::f`). Says what is wrong with one that is none.
+    /// (`2001:db8::1-2001:db8::f`). The error says what is wrong with an entry.
     pub fn read<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
         let mut ranges: Vec<Range> = Vec::new();
         for text in texts {
@@ -38,13 +39,13 @@ impl EgressPool {
         self.0.is_empty()
     }
 
-    /// All addresses of a family, the lowest first.
+    /// Returns all addresses of a family, the lowest first.
     pub(super) fn of(&self, family: IpFamily) -> impl Iterator<Item = IpAddr> + '_ {
         let ranges = self.0.iter().filter(move |range| range.family == family);
         ranges.flat_map(move |range| (range.first..=range.last).map(move |it| address(family, it)))
     }
 
-    /// The same, as the fewest blocks.
+    /// Returns the same as the fewest blocks.
     pub(super) fn blocks(&self, family: IpFamily) -> Vec<String> {
         let ranges = self.0.iter().filter(|range| range.family == family);
         ranges.flat_map(|range| range.blocks()).collect()
@@ -60,7 +61,7 @@ fn bits(family: IpFamily) -> u32 {
 
 fn address(family: IpFamily, number: u128) -> IpAddr {
     match family {
-        // A range of this family was made of such addresses.
+        // A range of this family was made from such addresses, so the number fits.
         IpFamily::IPv4 => IpAddr::V4((number as u32).into()),
         IpFamily::IPv6 => IpAddr::V6(number.into()),
     }
@@ -107,7 +108,7 @@ impl Range {
         let (family, first) = number(first)?;
         let length = length.parse().ok().filter(|length: &u32| *length <= bits(family));
         let host = bits(family) - length.ok_or("has a length that its family does not have")?;
-        // A shift by all bits would be none.
+        // The shift overflows if the block is all addresses.
         let mask = 1_u128.checked_shl(host).map_or(u128::MAX, |size| size - 1);
         if first & mask != 0 {
             return Err("has bits set beyond the length of the block");

@@ -1,4 +1,4 @@
-//! From a wish to what the machine is told.
+//! How a wish becomes the rules that the machine is told.
 
 use super::gateways::source_for;
 use crate::context::Context;
@@ -10,12 +10,13 @@ use types::Kind;
 use types::egress::{EgressRules, VpcMember};
 use types::kinds::{Network, Sandbox, Vpc};
 
-/// The rules of a wish that names nothing else. Secrets must be open.
+/// Returns the rules in a wish itself. Secrets must be opened.
 pub(crate) fn plain(network: Option<&Network>) -> EgressRules {
     network.map(Network::rules).unwrap_or_default()
 }
 
-/// The rules of a sandbox whose secrets are open, or why there are none: then it must not run.
+/// Returns the rules of a sandbox whose secrets are opened, or why it cannot have them, in which
+/// case it must not run.
 pub(crate) fn of_sandbox(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -32,8 +33,8 @@ pub(crate) fn of_sandbox(
     Ok(Ok(rules))
 }
 
-/// The VPC through which others reach a sandbox, if it is one of that sort. The workspace's own is
-/// not, so most sandboxes cost no look.
+/// Returns the VPC through which others reach a sandbox, if the VPC is reachable. The workspace's
+/// default VPC never is, so most sandboxes need no look into the store.
 fn membership(
     context: &Context,
     tx: &mut Tx<'_>,
