@@ -1,5 +1,6 @@
-//! Calls to workloads for which nobody waits: accepted at once, made by the queue, and told of at the
-//! end. A call is an execution with one task, which asks the workload and runs nothing of its own.
+//! Calls to workloads that nobody waits for: accepted at once, made by the queue, and reported at
+//! the end if the trigger asks for it. A call is an execution with one task, which asks the
+//! workload and runs nothing of its own.
 
 use super::triggered::Triggered;
 use crate::billing::allow;
@@ -20,14 +21,14 @@ use types::usage::Dimension;
 
 /// A call takes no memory of its own.
 const MEMORY_MB: i64 = 0;
-/// How long one may take where its trigger does not say less.
+/// How long a call may take unless its trigger says less.
 const TIME_MAX_S: u32 = 900;
-/// Of the calls that wait for their end, there is the most that there may be.
+/// When to try again if the most calls with a report at their end are in progress.
 pub(super) const BUSY_S: u64 = 60;
 const NO_ARGUMENTS: &str = "{}";
 
 /// Accepts a call to a workload that this transaction has locked. The secrets of the trigger are
-/// open.
+/// opened.
 pub fn begin<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -95,13 +96,14 @@ async fn accept_of<K: Triggered>(
     control.store.write(work).await
 }
 
-/// What a trigger says of its calls goes before what their workload says of all requests.
+/// What a trigger says about its calls takes precedence over what the workload says about all
+/// requests.
 fn plan(set: &TriggerConfiguration, of_all: Option<i64>, call: Call) -> Plan {
     let asked = set.timeout.or(of_all).map_or(TIME_MAX_S, seconds);
     Plan { timeout_s: Some(asked.min(TIME_MAX_S)), call: Some(Sensitive(call)), ..Plan::default() }
 }
 
-/// Longer times than can be counted are beyond every limit.
+/// Converts a time in seconds; one too large to count is beyond every limit anyway.
 pub(crate) fn seconds(asked: i64) -> u32 {
     u32::try_from(asked).unwrap_or(u32::MAX)
 }

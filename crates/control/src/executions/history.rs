@@ -1,4 +1,4 @@
-//! Executions of a job as callers list them. History outlives the job for a while.
+//! Executions of a job as callers list them. The history outlives the job for a while.
 
 use super::view;
 use crate::context::Context;
@@ -13,16 +13,16 @@ use types::kinds::Job;
 use types::parts::Page;
 use types::wire::{JobExecution, JobExecutionTask};
 
-/// Tasks that the answer about one execution shows; the others are in its list of tasks.
+/// Most tasks that the answer about one execution shows; the others are in its list of tasks.
 const TASKS_SHOWN: i64 = 100;
-/// What is repeated of a name that finds nothing.
+/// How much of an unknown name an error repeats.
 const SHOWN_CHARACTERS: usize = 80;
 
 fn absent(name: &str) -> Error {
     Absent::Execution { name: name.chars().take(SHOWN_CHARACTERS).collect() }.into()
 }
 
-/// An execution of a job; whether the job is still there does not matter then.
+/// Finds an execution of a job, even if the job is gone.
 fn find(context: &Context, tx: &mut Tx<'_>, job: &str, name: &str) -> Result<Execution, Error> {
     match executions::find(tx, &context.member.workspace, job, name)? {
         Some(execution) if execution.kind == Job::NAME => Ok(execution),
@@ -30,8 +30,8 @@ fn find(context: &Context, tx: &mut Tx<'_>, job: &str, name: &str) -> Result<Exe
     }
 }
 
-/// A page of the executions of a job. `offset` says how many to skip, in the first version of the
-/// interface.
+/// Returns a page of the executions of a job. `offset` is how many to skip; it exists only in the
+/// first version of the interface.
 pub fn page(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -61,7 +61,7 @@ pub fn page(
     Ok(Page { data, meta })
 }
 
-/// One execution with its first tasks.
+/// Returns one execution with its first tasks.
 pub fn get(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -77,7 +77,7 @@ fn shown(context: &Context, tx: &mut Tx<'_>, execution: &Execution) -> Result<Jo
     Ok(JobExecution { tasks: Some(tasks), ..view::execution(context, tx, execution)? })
 }
 
-/// Lets no further task begin; what runs goes on to its end. Repeating it is harmless.
+/// Lets no further task begin; running tasks continue to their end. Repeating this is harmless.
 pub fn cancel(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -89,7 +89,7 @@ pub fn cancel(
     shown(context, tx, &cancelled)
 }
 
-/// A page of tasks in their order. A cursor is the index of the next one.
+/// Returns a page of tasks in order. A cursor is the index of the next task.
 pub fn tasks(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,5 +1,5 @@
-//! From a job to an execution of it: whoever starts one, a caller, a clock or an event, does so
-//! here.
+//! Starting executions of jobs. Everything that starts one, be it a caller, a clock or an event,
+//! does so here.
 
 pub mod calls;
 pub mod history;
@@ -24,35 +24,35 @@ use types::kinds::job::{JobRuntime, JobVolume};
 use types::parts::{Env, Port, Sensitive, TextMap};
 use types::wire::Free;
 
-/// Of a task whose job names none. Two cores go with it.
+/// Memory of a task whose job names none. It comes with two cores.
 const MEMORY_MB_DEFAULT: i64 = 4096;
-/// What programs inside bind to.
+/// The address that programs inside should bind to.
 const HOST: &str = "0.0.0.0";
-/// What a task finds under the names that the published clients read.
+/// Names of variables that tasks get, as the published clients read them.
 pub const TASK_INDEX: &str = "TASK_INDEX";
 const EXECUTION_ID: &str = "BL_EXECUTION_ID";
 
-/// What is asked of a job.
+/// A request to a job.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
     /// The arguments of each task.
     pub tasks: Vec<Free>,
-    /// An id of the caller's choice.
+    /// A name chosen by the caller.
     pub name: Option<String>,
-    /// Megabytes of each task, at most those of the job.
+    /// Megabytes for each task, at most as many as the job has.
     pub memory: Option<i64>,
-    /// Set over the variables of the job.
+    /// Variables that override the job's.
     pub env: TextMap,
-    /// Seconds of each task, where the job does not say less.
+    /// Time limit of each task in seconds, unless the job's is shorter.
     pub timeout_s: Option<i64>,
-    /// Tries beyond the first of a task; where it is not said, as the job says.
+    /// Attempts of a task beyond the first. If absent, the job's number counts.
     pub retries: Option<i64>,
-    /// Whether it must begin without waiting, or not at all.
+    /// Whether it must begin without waiting, or be refused.
     pub at_once: bool,
     pub caller: Caller,
 }
 
-/// Starts an execution of a job that this transaction has locked, so that it cannot be deleted
+/// Starts an execution of a job that this transaction has locked, so that the job cannot be deleted
 /// meanwhile.
 pub fn start(
     context: &Context,
@@ -104,12 +104,13 @@ fn runtime(job: &Job) -> JobRuntime {
     job.spec.runtime.clone().unwrap_or_default()
 }
 
-/// JSON without line breaks.
+/// Returns a task's arguments as JSON without line breaks.
 fn text(task: &Free) -> String {
     json::text(task)
 }
 
-/// What stays as it is when the job changes. The secrets of `wish` are open.
+/// Returns what is frozen for the execution, even if the job changes. The secrets of `wish` are
+/// opened.
 fn plan(
     context: &Context,
     wish: &Job,
@@ -144,8 +145,8 @@ fn scratch(id: &ResourceId, volume: &JobVolume) -> Result<Scratch, Error> {
     })
 }
 
-/// All variables but those that differ between tasks. The caller's stand over the job's, and ours
-/// over both.
+/// Returns all variables that are the same for all tasks. The caller's override the job's, and ours
+/// override both.
 fn environment(
     context: &Context,
     (wish, runtime): (&Job, &JobRuntime),

@@ -1,4 +1,4 @@
-//! Kinds with triggers: what starts them beside their own addresses.
+//! Kinds with triggers: what starts them other than requests at their own addresses.
 
 use super::{Asked, calls};
 use crate::context::Context;
@@ -21,8 +21,8 @@ const ROOT: &str = "/";
 
 /// A kind with triggers.
 pub trait Triggered: Managed {
-    /// Starts what a cron trigger asks for, whose time has come. `name` is the same for a due time
-    /// whoever starts it.
+    /// Starts what a due cron trigger asks for. `name` is the same for one due time, whichever
+    /// server starts it.
     fn start_due(
         context: &Context,
         tx: &mut Tx<'_>,
@@ -51,13 +51,13 @@ impl Triggered for Job {
     }
 }
 
-/// The arguments that a cron trigger names: one task without any when it names none.
+/// Returns the tasks that a cron trigger names, or one task without arguments.
 fn tasks(trigger: Option<&Trigger>) -> Vec<Free> {
     let named = trigger.and_then(|trigger| trigger.configuration.as_ref()?.tasks.clone());
     named.filter(|tasks| !tasks.is_empty()).unwrap_or_else(|| vec![Free::new()])
 }
 
-/// Calls a workload with each of the arguments that a trigger names.
+/// Calls a workload once for each of the tasks that a trigger names.
 fn call_each<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -74,7 +74,7 @@ fn call_each<K: Triggered>(
     Ok(())
 }
 
-/// A call as a caller with these arguments makes it.
+/// Returns a call with these arguments, as a caller would make it.
 fn call_with(arguments: &Free) -> Call {
     Call {
         method: POST.to_owned(),
@@ -84,7 +84,7 @@ fn call_with(arguments: &Free) -> Call {
     }
 }
 
-/// The triggers of a row, of whatever kind. Their secrets are sealed.
+/// Returns the triggers of a row of any kind. Their secrets are sealed.
 pub(super) fn triggers_of(row: resources::Stored) -> Result<Vec<Trigger>, Error> {
     fn of<K: Triggered>(row: resources::Stored) -> Result<Vec<Trigger>, Error> {
         Ok(Held::<K>::read(row)?.wish.triggers().to_vec())
@@ -97,7 +97,7 @@ pub(super) fn triggers_of(row: resources::Stored) -> Result<Vec<Trigger>, Error>
     }
 }
 
-/// Takes the addresses of the triggers that an object has now, and gives back those that it had.
+/// Takes the addresses of the triggers that an object has now, and gives back its earlier ones.
 pub(crate) fn take_addresses<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -18,14 +18,14 @@ use types::parts::{Trigger, TriggerType};
 use types::wire::Free;
 use types::{Kind, KindName};
 
-/// A trigger, and whose it is.
+/// A trigger, and the object it belongs to.
 pub struct Found {
     pub workspace: Workspace,
     pub kind: KindName,
     pub trigger: Trigger,
 }
 
-/// The trigger that answers at an address of a workspace.
+/// Finds the trigger that answers at an address of a workspace.
 pub async fn look_up(
     control: &Control,
     workspace: &str,
@@ -55,7 +55,7 @@ pub struct Called {
     pub public: bool,
 }
 
-/// The deployment of this name in a workspace, of a kind that can be called without waiting.
+/// Finds the deployment of this name in a workspace, if its kind can be called without waiting.
 pub async fn look_up_deployment(
     control: &Control,
     workspace: &str,
@@ -78,7 +78,7 @@ pub async fn look_up_deployment(
     control.store.read(work).await
 }
 
-/// A trigger of an object whose secrets are open. One that is off starts nothing.
+/// Finds a trigger of an object whose secrets are opened. Refuses one that is off.
 fn trigger_on<'t, K: Triggered>(wish: &'t K, id: &str) -> Result<Option<&'t Trigger>, Error> {
     let trigger = wish.triggers().iter().find(|trigger| trigger.id.as_deref() == Some(id));
     match trigger {
@@ -87,8 +87,8 @@ fn trigger_on<'t, K: Triggered>(wish: &'t K, id: &str) -> Result<Option<&'t Trig
     }
 }
 
-/// Accepts a call to the workload whose trigger is at an address, and notes whom to tell of its end;
-/// `None` when no such trigger is there any more.
+/// Accepts a call to the workload whose trigger is at an address, and notes whom to tell of its
+/// end. `None` if there is no such trigger any more.
 pub fn call(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -119,7 +119,7 @@ fn begin_call<K: Triggered>(
 }
 
 /// Starts the execution of the job whose trigger is at an address, and notes whom to tell of its
-/// end; `None` when no such trigger is there any more.
+/// end. `None` if there is no such trigger any more.
 pub fn begin(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -16,7 +16,7 @@ use types::wire::{
 
 const MASKED: &str = "***";
 
-/// An execution, without its tasks.
+/// Returns an execution without its tasks.
 pub(crate) fn execution(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -65,7 +65,7 @@ fn stats(execution: &Execution) -> JobExecutionStats {
     }
 }
 
-/// The tasks of an execution from an index on, at most so many.
+/// Returns at most `limit` tasks of an execution, beginning at index `from`.
 pub(crate) fn tasks(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -136,7 +136,7 @@ fn claimed(execution: &Execution, task: &Task, spec: &JobExecutionTaskSpec) -> J
     }
 }
 
-/// How the tries of a task ended: what came of the task, and why a try did not succeed.
+/// Returns how the attempts of a task ended: the outcome, and why an attempt did not succeed.
 fn conditions(task: &Task) -> Vec<JobExecutionTaskCondition> {
     let failure = task.failure.as_ref().map(failure_of_row);
     let (kind, state, severity) = match task.state {
@@ -167,7 +167,7 @@ const fn reason(failure: &Outcome) -> &'static str {
     }
 }
 
-/// For programs: the number, where there is one.
+/// Returns a code for programs: the exit code or signal number if there is one.
 fn code(failure: &Outcome) -> String {
     match failure {
         Outcome::Exited(number) | Outcome::Killed(number) => number.to_string(),
