@@ -1,5 +1,5 @@
-//! Custom domains: registered by whoever wants to, verified for one workspace of the server, shared
-//! with others.
+//! Custom domains: anybody may register one; one workspace of the server has it verified, and
+//! shares it with others.
 
 use crate::addresses;
 use crate::context::Context;
@@ -18,7 +18,7 @@ use types::usage::Dimension;
 use types::wire::{CustomDomainShareTarget, ShareStatus};
 use types::{Kind, KindName, Timestamp};
 
-/// Stands for every other workspace of the account.
+/// Names every other workspace of the account as the target of a share.
 const WHOLE_ACCOUNT: &str = "account";
 
 impl Managed for CustomDomain {
@@ -35,7 +35,7 @@ impl Managed for CustomDomain {
             return refuse_copy(draft.state);
         }
         let name = draft.wish.name().to_owned();
-        // Registering a domain proves nothing, so only a verified one is in the way.
+        // Registering a domain proves nothing, so only a verified one stands in the way.
         if edge_names::holder(tx, &domain_name(&name))?.is_some() {
             return Err(in_use(&name));
         }
@@ -65,7 +65,7 @@ impl Managed for CustomDomain {
     }
 }
 
-/// What another workspace shares is read-only here.
+/// Refuses changes to a domain that another workspace shares, which is read-only here.
 fn refuse_copy(state: &State) -> Result<(), Error> {
     match &state.shared_from_workspace {
         Some(owner) => Err(Forbidden::DomainOfOther { owner: owner.clone() }.into()),
@@ -73,7 +73,7 @@ fn refuse_copy(state: &State) -> Result<(), Error> {
     }
 }
 
-/// Each type of domain falls back to what its hosts are for.
+/// Checks the fallback of a domain, which must be of the kind that the domain is for.
 fn require_fallback(context: &Context, tx: &mut Tx<'_>, wish: &CustomDomain) -> Result<(), Error> {
     let Some(name) = wish.spec.fallback_preview_id.as_deref() else { return Ok(()) };
     let (what, found) = match wish.spec.domain_type.unwrap_or_default() {
@@ -107,7 +107,7 @@ pub fn create_for_application(
     engine::create(context, tx, &[], wish)
 }
 
-/// Asks the DNS whether a domain is the workspace's, and notes what it said.
+/// Asks the DNS whether the domain belongs to the workspace, and records the result.
 pub async fn verify(context: &Context, name: &str) -> Result<CustomDomain, Error> {
     let store = &context.control.store;
     let claim = {
@@ -143,7 +143,7 @@ fn note_verdict(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// A verified domain belongs to one workspace of the whole server; otherwise it is free.
+/// Makes a verified domain belong to this workspace alone in the whole server, or gives it back.
 fn keep_to_one(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -160,18 +160,18 @@ fn keep_to_one(
     }
 }
 
-/// Does not say whose it is.
+/// Deliberately does not say whose domain it is.
 fn in_use(name: &str) -> Error {
     Conflict::DomainInUse { name: name.to_owned() }.into()
 }
 
-/// Whether a domain is the workspace's own, or was shared with it.
+/// Checks whether a domain is verified for the workspace, or was shared with it.
 pub(crate) fn is_verified(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
     let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
     Ok(held.is_some_and(|held| held.state.status == DomainStatus::Verified))
 }
 
-/// Whether its time is paid for.
+/// Checks whether the domain's time is charged for.
 fn is_served(state: &State) -> bool {
     state.status == DomainStatus::Verified
 }
@@ -187,7 +187,7 @@ fn claim(held: &Held<CustomDomain>) -> Result<Claim, Error> {
     })
 }
 
-/// A verified domain stays verified when name servers do not answer.
+/// Returns the state after a check. A verified domain stays verified if name servers do not answer.
 fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State {
     state.verification_error = found.as_ref().err().map(ToString::to_string);
     state.status = match (found, state.status) {
@@ -201,7 +201,7 @@ fn judged(mut state: State, found: &Result<(), Fault>, now: Timestamp) -> State 
     state
 }
 
-/// The workspace may be gone, and the copy with it.
+/// Brings a copy up to date. Its workspace may be gone, and the copy with it.
 fn judge_copy(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -223,7 +223,7 @@ fn judge_copy(
     engine::change_state(context, tx, copy, state).map(drop)
 }
 
-/// The workspaces that a domain is shared with.
+/// Returns the workspaces that a domain is shared with.
 pub fn shares(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -243,7 +243,7 @@ pub fn shares(
     Ok(targets)
 }
 
-/// Lets another workspace of the account, or all of them, use a domain.
+/// Shares a domain with another workspace of the account, or with all of them.
 pub fn share(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -269,7 +269,7 @@ pub fn share(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// The workspaces that a share names.
+/// Returns the workspaces that a share names.
 fn targets(context: &Context, tx: &mut Tx<'_>, target: &str) -> Result<Vec<Workspace>, Error> {
     let others = workspaces::list_of_account(tx, &context.member.account)?;
     let mut others: Vec<Workspace> =
@@ -293,7 +293,7 @@ fn hand_over(
     if let Some(own) = Held::<CustomDomain>::find(target, tx, &[], &held.row.name)?
         && own.state.shared_from_workspace.is_none()
     {
-        // Only registered: it is verified for the workspace that shares it.
+        // It was only registered there: the domain is verified for the workspace that shares it.
         store::resources::delete(tx, &own.row, target.actor())?;
     }
     let mut row = held.row.clone();
@@ -331,7 +331,7 @@ pub fn unshare(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// Takes the copy out of a workspace again. The workspace may be gone, and the copy with it.
+/// Removes the copy from a workspace. The workspace may be gone, and the copy with it.
 fn withdraw(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,5 +1,5 @@
-//! Images of the workspace registry, one per repository. Builds, pushes and pulls give them tags; what
-//! a tag means is also the right to run it, written in the same transaction.
+//! Images of the workspace registry, one row for each repository. Builds, pushes and pulls give
+//! them tags. A tag is also the right to run the image, which is written in the same transaction.
 
 use super::image_share;
 use crate::billing;
@@ -18,10 +18,10 @@ use types::parts::{Lifecycle, Status};
 use types::wire::CleanedImages;
 use types::{KindName, Problems};
 
-/// Kinds that run images.
+/// The kinds that run images.
 const RUNNERS: [KindName; 5] =
     [KindName::Agent, KindName::Application, KindName::Function, KindName::Job, KindName::Sandbox];
-/// Characters of a digest that an event shows.
+/// How many characters of a digest an event shows.
 const SHOWN: usize = 19;
 
 impl Managed for Image {
@@ -42,16 +42,16 @@ impl Managed for Image {
     }
 }
 
-/// What a tag is to mean.
+/// What a tag stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagContent {
-    /// Of the manifest.
+    /// The digest of the manifest.
     pub digest: String,
     pub size_bytes: u64,
 }
 
-/// Gives an image of the workspace a tag, and the workspace the right to run it. Makes the image if
-/// it is the first. Answers the reference under which workloads ask for it.
+/// Sets a tag of a repository, and gives the workspace the right to run the image. Creates the row
+/// if it is the repository's first tag. Returns the reference by which workloads name the image.
 pub fn put_tag(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -80,7 +80,7 @@ pub fn put_tag(
     Ok(reference.to_string())
 }
 
-/// [`put_tag`] for whoever asks for it now: not when the money is spent.
+/// Like [`put_tag`] for a caller who asks for it now, and refused if the budget is spent.
 pub(crate) fn push_tag(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -134,8 +134,8 @@ fn set_tag(state: &mut State, tag: &str, content: &TagContent, context: &Context
     state.lifecycle.record("image", Status::Built, format!("`{tag}` is {shown}"), now);
 }
 
-/// Writes what a repository has now, with all that follows: its size, what is billed, and what those
-/// see with whom it is shared.
+/// Writes the state of a repository with its consequences: its size, what is billed, and the copies
+/// in workspaces it is shared with.
 fn write(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -152,7 +152,7 @@ fn write(
     Ok(held)
 }
 
-/// Of all tags, each image once.
+/// Returns the size of all tags, counting each image once.
 fn bytes(state: &State) -> u64 {
     let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
     for tag in &state.tags {
@@ -163,7 +163,7 @@ fn bytes(state: &State) -> u64 {
     sizes.values().fold(0, |sum, size| sum.saturating_add(*size))
 }
 
-/// Takes back what follows from an image whose row goes.
+/// Takes back everything that follows from an image whose row is being deleted.
 pub(super) fn let_go(context: &Context, tx: &mut Tx<'_>, held: &Held<Image>) -> Result<(), Error> {
     image_rights::revoke_repository(tx, &held.row.workspace, &repository(held))?;
     if held.state.source_workspace.is_none() {
@@ -176,8 +176,8 @@ fn repository(held: &Held<Image>) -> String {
     held.row.path()
 }
 
-/// References to images of a repository in all that the workspace runs, and in the revisions that it
-/// may go back to.
+/// Returns the references to images of a repository in everything the workspace runs, and in the
+/// revisions that it may go back to.
 fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<String>, Error> {
     let workspace = &context.member.workspace;
     let text = format!("\"{repository}");
@@ -187,7 +187,7 @@ fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<
     }
     let mut references = Vec::new();
     for wish in &wishes {
-        // One that cannot be read may name the image as well as not.
+        // A wish that cannot be read might name the image, so it must not be skipped.
         let images = images_in(wish).map_err(|error| store::Error::Corrupt {
             table: "resources",
             id: repository.to_owned(),
@@ -199,7 +199,7 @@ fn deployed(context: &Context, tx: &mut Tx<'_>, repository: &str) -> Result<Vec<
     Ok(references)
 }
 
-/// The images that a wish names.
+/// Returns the images that a wish names.
 fn images_in(wish: &str) -> serde_json::Result<Vec<String>> {
     let wish: Value = serde_json::from_str(wish)?;
     let of_revisions = wish.pointer("/spec/revisions").and_then(Value::as_array);
@@ -209,7 +209,7 @@ fn images_in(wish: &str) -> serde_json::Result<Vec<String>> {
     Ok(all.flatten().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 
-/// Whether a reference such as `agent/name:tag` means this repository (and this tag).
+/// Checks whether a reference such as `agent/name:tag` means this repository (and this tag).
 fn is_of(reference: &str, repository: &str, tag: Option<&str>) -> bool {
     match (reference.strip_prefix(repository), tag) {
         (Some(""), tag) => tag.is_none_or(|tag| tag == "latest"),
@@ -219,7 +219,8 @@ fn is_of(reference: &str, repository: &str, tag: Option<&str>) -> bool {
     }
 }
 
-/// Published clients write `_` when they do not know for which kind of workload an image is.
+/// Returns the parents to use for an image. Published clients write `_` if they do not know the
+/// kind of workload that it is for.
 pub fn any_type(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -260,8 +261,8 @@ pub fn without_tag(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// Removes a tag, or all tags that mean a manifest, as [`without_tag`] does. Answers the digests that
-/// lost a tag.
+/// Removes a tag, or all tags of a manifest, with the checks of [`without_tag`]. Returns the
+/// digests that lost a tag.
 pub(crate) fn without(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -310,11 +311,11 @@ fn drop_tags(
 /// What a removed image leaves in the registry.
 pub struct Left {
     pub repository: OwnRepository,
-    /// Those that had tags.
+    /// The digests that had tags.
     pub digests: Vec<String>,
 }
 
-/// Removes every image that nothing runs and nobody shares. Answers also what is left of each.
+/// Removes every image that nothing runs and that is not shared. Also returns what is left of each.
 pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Vec<Left>), Error> {
     let (mut deleted, mut gone) = (0, Vec::new());
     for image in engine::everywhere::<Image>(context, tx)? {
@@ -337,7 +338,7 @@ pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Ve
     Ok((CleanedImages { deleted, message }, gone))
 }
 
-/// Removes the oldest tags of a repository that nothing uses, but for so many.
+/// Removes the oldest unused tags of a repository, except for the `keep` newest tags.
 pub(crate) fn trim(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -358,8 +359,8 @@ pub(crate) fn trim(
     if doomed.is_empty() { Ok(held) } else { drop_tags(context, tx, held, &doomed) }
 }
 
-/// Digests of the manifests of a repository that must stay: those with tags, and those that something
-/// runs, also where it is shared.
+/// Returns the digests of the manifests of a repository that must stay: those with tags, and those
+/// that something runs, including in workspaces it is shared with.
 pub(crate) fn needed(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -384,30 +385,30 @@ pub(crate) fn needed(
     Ok(digests)
 }
 
-/// An image of a workspace as the registry's protocol sees it.
+/// An image of a workspace as the registry protocol sees it.
 pub struct Repository {
     pub held: Held<Image>,
 }
 
 impl Repository {
-    /// What a tag means.
+    /// Returns the digest that a tag stands for.
     pub fn digest(&self, tag: &str) -> Option<&String> {
         self.held.state.digests.get(tag)
     }
 
-    /// All tags, in their order.
+    /// Returns all tags in order.
     pub fn tags(&self) -> impl Iterator<Item = &String> {
         self.held.state.digests.keys()
     }
 
-    /// Tags that mean a manifest.
+    /// Returns the tags of a manifest.
     pub fn tags_of(&self, digest: &str) -> Vec<String> {
         let all = self.held.state.digests.iter();
         all.filter(|(_, known)| *known == digest).map(|(tag, _)| tag.clone()).collect()
     }
 }
 
-/// The image of a repository, if it has tags or had some.
+/// Finds the image of a repository, if the repository has tags or once had some.
 pub fn find(
     context: &Context,
     tx: &mut Tx<'_>,

@@ -1,5 +1,5 @@
-//! Sharing images: at once within an account, by acceptance across accounts. A share copies what is
-//! known of an image; its layers stay where they are.
+//! Sharing images: at once within an account, by acceptance across accounts. A share copies the row
+//! of an image; its layers stay where they are.
 
 use super::image;
 use crate::context::Context;
@@ -17,16 +17,16 @@ use types::kinds::image::State;
 use types::kinds::{Image, ImageShare};
 use types::wire::{ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus};
 
-/// How long a share across accounts waits.
+/// How long a share across accounts may wait for acceptance.
 const PENDING_S: i64 = 7 * 24 * 3600;
 
 impl Managed for ImageShare {
     const PAGING: Paging = Paging::Bare;
 }
 
-/// What came of sharing an image.
+/// The result of sharing an image.
 pub enum Shared {
-    /// It is the other workspace's from now on.
+    /// The other workspace has it from now on.
     Done(Image),
     /// The other account has to accept it.
     Offered(ImageShare),
@@ -63,7 +63,7 @@ pub fn share(
     Ok(Shared::Offered(pending))
 }
 
-/// The workspace that a share names, in this account or in the one that is named with it.
+/// Returns the workspace that a share names, in this account or in the named one.
 fn target(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -77,7 +77,7 @@ fn target(
     found.ok_or_else(|| Absent::ShareTarget.into())
 }
 
-/// Remembers a share with the image.
+/// Records a share with the image.
 fn note_share(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -98,7 +98,8 @@ fn note_share(
     engine::present(context, tx, &held, &Secrets::Masked)
 }
 
-/// Puts a copy of the record into the target workspace; with `force`, over an image of the same name.
+/// Puts a copy of the row into the target workspace. With `force` it replaces an image of the same
+/// name.
 fn copy_into(
     target: &Context,
     tx: &mut Tx<'_>,
@@ -147,7 +148,8 @@ fn grant(
     Ok(image_rights::grant(tx, workspace, &format!("{repository}@{digest}"), digest)?)
 }
 
-/// Brings the copies of a shared image to what it is now: new tags, moved ones, removed ones.
+/// Updates the copies of a shared image: adds new tags, moves changed ones and removes deleted
+/// ones.
 pub(super) fn propagate(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -179,8 +181,8 @@ pub(super) fn propagate(
     Ok(())
 }
 
-/// The copy that another workspace has of a shared image. It may have an image of its own under the
-/// name since.
+/// Returns the copy that another workspace has of a shared image. The workspace may have an image
+/// of its own under that name by now.
 fn copy_of(
     target: &Context,
     tx: &mut Tx<'_>,
@@ -195,8 +197,8 @@ fn copy_of(
     Ok(Some(copy).filter(|_| is_copy))
 }
 
-/// Removes all images of a workspace that is about to go, whoever uses them, and with them what others
-/// have of them: nothing of theirs is billed or may be started any more.
+/// Removes all images of a workspace that is about to be deleted, whoever uses them, with the
+/// copies that others have: these may no longer be billed or started.
 pub fn leave(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     loop {
         let images = engine::everywhere::<Image>(context, tx)?;
@@ -221,7 +223,7 @@ pub fn leave(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
     }
 }
 
-/// Makes the pending share; it lives in the source workspace.
+/// Creates the pending share, which is kept in the source workspace.
 fn offer(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -243,7 +245,7 @@ fn offer(
     engine::create(context, tx, &[], share)
 }
 
-/// Takes a share of an image back, accepted or not.
+/// Takes back a share of an image, accepted or not.
 pub fn unshare(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -279,10 +281,10 @@ pub enum Direction {
     Outgoing,
 }
 
-/// A pending share and the context of the workspace that offers it.
+/// A pending share, and the context of the workspace that offers it.
 type Offer = (Context, ImageShare);
 
-/// All pending shares that concern a workspace.
+/// Returns all pending shares that concern a workspace.
 fn offers(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -308,7 +310,7 @@ fn offers(
     Ok(found)
 }
 
-/// All shares that wait and concern a workspace, as they are answered.
+/// Returns all pending shares that concern a workspace, in wire form.
 pub fn pending(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -354,14 +356,14 @@ fn render(
     })
 }
 
-/// The offer that a path names, made to this workspace.
+/// Finds the offer that a path names, if it was made to this workspace.
 fn offered(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<Offer, Error> {
     let incoming = offers(context, tx, Some(Direction::Incoming))?;
     let found = incoming.into_iter().find(|(_, share)| share.id.as_deref() == Some(id));
     found.ok_or_else(|| Absent::PendingShare.into())
 }
 
-/// Takes over what another workspace shares; with `force`, over an image of the same name.
+/// Takes over a shared image. With `force` it replaces an image of the same name.
 pub fn accept(context: &Context, tx: &mut Tx<'_>, id: &str, force: bool) -> Result<Image, Error> {
     let (source, share) = offered(context, tx, id)?;
     if share.expires_at.is_some_and(|end| end <= context.world().now()) {
@@ -382,7 +384,7 @@ pub fn accept(context: &Context, tx: &mut Tx<'_>, id: &str, force: bool) -> Resu
     engine::present(context, tx, &Held::<Image>::read(copy)?, &Secrets::Masked)
 }
 
-/// Refuses what another workspace shares.
+/// Declines a share that was offered by another workspace.
 pub fn decline(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<(), Error> {
     let (source, share) = offered(context, tx, id)?;
     let parents = [share.resource_type.clone().unwrap_or_default()];
