@@ -47,7 +47,7 @@ impl Managed for Application {
         Ok(workload_identity::end(context, tx, &held.row)?)
     }
 
-    /// Published clients read from the first revision what runs now.
+    /// Published clients take what runs now from the first of the revisions.
     fn adorn(&mut self, context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
         if let Some(row) = context.find(tx, Self::NAME, &[], self.name())? {
             self.spec.revisions = Some(revisions(tx, &row.id)?).filter(|kept| !kept.is_empty());
@@ -56,7 +56,8 @@ impl Managed for Application {
     }
 }
 
-/// Whoever lets everybody reach a port of a sandbox may do so by a preview too.
+/// Requires the right to make previews: whoever lets everybody reach a port of a sandbox could use
+/// one.
 fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Result<(), Error> {
     let Some(sandbox) = wish.bound_sandbox().filter(|_| wish.enabled()) else { return Ok(()) };
     context.member.may(&[Scope::SandboxesCreate])?;
@@ -68,8 +69,8 @@ fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Re
     Err(problems.into())
 }
 
-/// A snapshot has what a sandbox wrote. It fits only over the image below it: one that was kept from
-/// before goes with its image.
+/// Checks the snapshot to begin with, which holds what a sandbox wrote. It fits only over the image
+/// that it was taken over, so one kept from the earlier wish is dropped when the image changes.
 fn require_snapshot(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -100,7 +101,7 @@ fn require_snapshot(
     Err(problems.into())
 }
 
-/// What each kept revision runs, newest first.
+/// Returns what each kept revision runs, newest first.
 pub fn revisions(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Vec<AppRevision>, Error> {
     let kept = engine::earlier::<Application>(tx, id)?;
     let revision = |(kept, wish): (Revision, Application)| AppRevision {

@@ -11,7 +11,7 @@ use types::{Kind, KindName, Problems};
 
 impl Managed for IntegrationConnection {
     const PAGING: Paging = Paging::Bare;
-    /// They are there to be used: who has lost one has it from its provider.
+    /// Credentials are here to be used. Whoever has lost them gets them from the provider.
     const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::Never;
 
     fn prepare(
@@ -33,7 +33,7 @@ impl Managed for IntegrationConnection {
         if let Some((kind, name)) = users(context, tx, &held.row.name)?.first() {
             return used(*kind, name);
         }
-        // What serves of a model may be an older revision, which names others.
+        // The serving revision of a model may be older, and name other connections.
         match route::users(context, tx, (Self::NAME, &held.row.name))?.first() {
             Some(model) => used(KindName::Model, &model.row.name),
             None => Ok(()),
@@ -46,7 +46,7 @@ fn users(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Vec<(KindName
     Ok(references::users(tx, &context.member.workspace, kind, name)?)
 }
 
-/// A connection is to a provider, or for a server of the hub.
+/// Checks that a connection is to a known provider, or for a hub server.
 fn require_known(context: &Context, integration: &str) -> Result<(), Error> {
     let of_hub = || context.control.settings.catalogue.integrations();
     if providers::is_known(integration) || of_hub().any(|known| known == integration) {
@@ -61,8 +61,8 @@ fn require_known(context: &Context, integration: &str) -> Result<(), Error> {
     Err(problems.into())
 }
 
-/// What servers of the hub were given is another thing now: new replicas take the place of those that
-/// run.
+/// Deploys anew the functions whose hub server was given something else until now, so that new
+/// replicas replace the running ones.
 fn deploy_users(context: &Context, tx: &mut Tx<'_>, connection: &str) -> Result<(), Error> {
     for (kind, name) in users(context, tx, connection)? {
         if kind == KindName::Function {

@@ -30,14 +30,14 @@ use store::Tx;
 use types::kinds::policy::PolicyResourceType;
 use types::{Kind, KindName};
 
-/// The inference address of a workload.
+/// Returns the inference address of a workload.
 fn inference_url(context: &Context, kind: KindName, name: &str) -> String {
     let (base, workspace) = (&context.control.settings.public_url, &context.member.workspace_name);
     format!("{base}/{workspace}/{}/{name}", kind.plural())
 }
 
-/// Refuses a wish that its policies do not let run where it asks to. What is off runs nowhere, and
-/// another policy counts from the next change on.
+/// Refuses a wish if its policies do not allow it to run where it asks to. A disabled workload runs
+/// nowhere, so it is not checked. A changed policy counts from the next change of the workload on.
 fn require_place<K: Kind>(
     context: &Context,
     tx: &mut Tx<'_>,

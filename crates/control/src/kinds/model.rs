@@ -50,8 +50,8 @@ impl Managed for Model {
     }
 }
 
-/// What is looked for in requests and answers must be found in a time that the size of the pattern
-/// limits. The edge looks no longer than it may take.
+/// Checks the patterns for requests and answers. Their size is limited, so that matching takes
+/// limited time; the edge limits the time as well.
 fn check_patterns(spec: &ModelSpec, problems: &mut Problems) {
     let hooks = spec.hooks.iter().flatten().enumerate().filter_map(|(index, hook)| {
         Some((format!("spec.hooks[{index}].pattern"), hook.pattern.as_ref()?))
@@ -76,7 +76,7 @@ fn check_patterns(spec: &ModelSpec, problems: &mut Problems) {
     }
 }
 
-/// What gives a model its credentials must be to its provider.
+/// Checks that the connection which gives a model its credentials is to the model's provider.
 fn check_connections(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -87,7 +87,7 @@ fn check_connections(
     let kind = spec.runtime.as_ref().and_then(|runtime| runtime.kind);
     let (mut has_test, sandbox) = (false, spec.sandbox == Some(true));
     for (index, name) in names.iter().enumerate() {
-        // What is gone was there once, or the references would have been refused.
+        // It existed once, or the references would have been refused, but is gone by now.
         let Some(held) = Held::<IntegrationConnection>::find(context, tx, &[], name)? else {
             continue;
         };

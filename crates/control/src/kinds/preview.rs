@@ -10,7 +10,7 @@ use types::hosts::{preview_url, scheme};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
 use types::kinds::{CustomDomain, Preview, Sandbox};
 
-/// What keeps previews from answering below a domain of their workspace.
+/// Returns what keeps previews from answering below a domain of their workspace.
 fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> {
     if domain.spec.domain_type == Some(DomainType::Applications) {
         return Some("is a domain of applications");
@@ -18,7 +18,7 @@ fn unusable(domain: &CustomDomain, state: &DomainState) -> Option<&'static str> 
     (state.status != DomainStatus::Verified).then_some("is not verified: verify the domain first")
 }
 
-/// Whether previews may answer below a domain now. That ends with the domain or its share.
+/// Checks whether previews may answer below a domain now. That ends with the domain or its share.
 pub fn is_usable(context: &Context, tx: &mut Tx<'_>, domain: &str) -> Result<bool, Error> {
     let held = Held::<CustomDomain>::find(context, tx, &[], domain)?;
     Ok(held.is_some_and(|held| unusable(&held.wish, &held.state).is_none()))

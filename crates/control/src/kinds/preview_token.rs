@@ -8,11 +8,11 @@ use store::resources::{self, Query};
 use types::Kind;
 use types::kinds::PreviewToken;
 
-/// Tokens of one preview that are read. There are few: clients make one for each session.
+/// Most tokens of one preview that are read. There are few: clients make one for each session.
 const TOKENS_MAX: i64 = 10_000;
 
-/// The tokens of a preview, each as it is stored and with its secret open. `place` is the sandbox
-/// and the preview.
+/// Returns the tokens of a preview, each as stored and with its secret opened. `place` is the
+/// sandbox and the preview.
 pub fn tokens(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -33,10 +33,10 @@ pub fn tokens(
 
 impl Managed for PreviewToken {
     const PAGING: Paging = Paging::Bare;
-    /// Anyone who may see a preview may open it: clients read tokens back from the list.
+    /// Whoever may see a preview may open it: clients read tokens back from the list.
     const SHOWS_SECRETS: ShowsSecrets = ShowsSecrets::ToAll;
 
-    /// Clients name tokens after their clock, and two of them may do so in the same millisecond.
+    /// Clients name tokens after their clock, and two may do so in the same millisecond.
     fn row_name(
         context: &Context,
         tx: &mut Tx<'_>,
@@ -45,7 +45,7 @@ impl Managed for PreviewToken {
     ) -> Result<String, Error> {
         Ok(match context.find(tx, Self::NAME, parents, wish.name())? {
             None => wish.name().to_owned(),
-            // No name has a `#`.
+            // No token's own name has a `#`.
             Some(_) => format!("{}#{}", wish.name(), context.world().random_text(20)),
         })
     }

@@ -9,7 +9,7 @@ use store::resources::{Query, total};
 use types::KindName;
 use types::kinds::Schedule;
 
-/// Schedules of one sandbox.
+/// Most schedules of one sandbox.
 pub const SCHEDULES_MAX: i64 = 100;
 
 impl Managed for Schedule {

@@ -7,7 +7,7 @@ use crate::{volume_templates, volumes};
 use store::Tx;
 use types::kinds::Volume;
 
-/// Megabytes of a volume whose template does not say.
+/// Default size in megabytes, if neither the wish nor its template says.
 const SIZE_MB_DEFAULT: i64 = 1024;
 
 impl Managed for Volume {
@@ -39,7 +39,8 @@ impl Managed for Volume {
     }
 }
 
-/// Megabytes that a wish asks for: what it says, or else its template, whose content must fit.
+/// Returns the size in megabytes that a wish asks for, or else its template's default, but at least
+/// what the template's content needs.
 pub(crate) fn size_mb(context: &Context, tx: &mut Tx<'_>, wish: &Volume) -> Result<i64, Error> {
     if let Some(size) = wish.spec.size {
         return Ok(size);
