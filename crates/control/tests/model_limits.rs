@@ -1,8 +1,9 @@
-//! Limits of models hold, whoever is killed: many random calls at once, some of them broken off, by
-//! processes that are killed in the middle and started again.
+//! The limits of models hold even if servers are killed: many random calls run at once, some of
+//! them broken off, in processes that are killed in the middle and started again.
 //!
-//! A process notes what it does beside the ledger, as a provider would: `R` before it reserves, `X`
-//! when it was refused, `S` when it was served, `D` with what it used before it settles, `E` after.
+//! Besides using the ledger, a process notes what it does, as a provider would: `R` before it
+//! reserves, `X` when it was refused, `S` when it was served, `D` with what it used before it
+//! settles, `E` after.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use models::ledger::{Hold, Ledger, Refused, Settings};
@@ -29,11 +30,11 @@ const USERS: u64 = 40;
 const MOST_MAX: u64 = 1000;
 const NOW: i64 = 1_800_000_000_000;
 
-/// What a child is told.
+/// Environment variables that tell a child process what to do.
 const FOLDER: &str = "HOLM_TEST_LEDGER_FOLDER";
 const DATABASE: &str = "HOLM_TEST_LEDGER_DATABASE";
 const RANGE: &str = "HOLM_TEST_LEDGER_RANGE";
-/// How many calls are made. The million takes some minutes.
+/// How many calls are made. A million takes some minutes.
 const CALLS: &str = "HOLM_TEST_LEDGER_CALLS";
 
 fn calls() -> u64 {
@@ -56,8 +57,8 @@ async fn open_store(folder: &Path, database: &str) -> Store {
     Store::open(settings, world()).await.unwrap()
 }
 
-/// The limits that every call is under: money of the workspace and of each key, requests of each
-/// user.
+/// Returns the limits that every call is under: money of the workspace and of each key, and
+/// requests of each user.
 fn limits(calls: u64) -> [Arc<ModelLimit>; 3] {
     let limit = |id: &str, measure, per, amount: u64| {
         Arc::new(ModelLimit {
@@ -78,7 +79,7 @@ fn limits(calls: u64) -> [Arc<ModelLimit>; 3] {
     ]
 }
 
-/// What a call is like, by its number.
+/// A source of random numbers that is determined by the number of a call.
 struct Random(u64);
 
 impl Random {
@@ -93,7 +94,8 @@ impl Random {
         (self.0 >> 11) % end
     }
 
-    /// The key and the user of a call, and what it may cost at most. Some users ask more than others.
+    /// Returns the key and the user of a call, and what it may cost at most. Some users make more
+    /// calls than others.
     fn call(&mut self) -> (u64, u64, u64) {
         let (key, user) = (self.below(KEYS), self.below(USERS).min(self.below(USERS)));
         (key, user, self.below(MOST_MAX) + 1)
@@ -125,9 +127,9 @@ struct Server {
     notes: File,
     next: AtomicU64,
     end: u64,
-    /// What of the workspace's money may be used by now, at most.
+    /// How much of the workspace's money may be used by now, at most.
     used: AtomicI64,
-    /// Whether nobody else uses it.
+    /// Whether no other process uses the workspace's money.
     is_alone: bool,
 }
 
@@ -207,7 +209,7 @@ impl Server {
     }
 }
 
-/// Serves calls until it is killed or all are made. Run by the tests below.
+/// Serves calls until it is killed or all are made. Started by the tests below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "it is the process that the other tests kill"]
 async fn child() {
@@ -244,7 +246,7 @@ async fn child() {
     File::create(folder.join("done")).unwrap();
 }
 
-/// What all calls cost together, and how many there were, as the store has it.
+/// Returns what all calls cost together, and how many there were, as the store has it.
 async fn used(store: &Store) -> (i64, i64) {
     let question = Question {
         workspace: WorkspaceId::known("wsp_a"),
@@ -261,7 +263,7 @@ async fn used(store: &Store) -> (i64, i64) {
     (sum(|sum| sum.cost).sum(), sum(|sum| sum.calls).sum())
 }
 
-/// A server with its folder, and the calls that are its to serve.
+/// A server with its folder, and the range of calls that it serves.
 struct Run {
     folder: PathBuf,
     database: String,
@@ -281,7 +283,7 @@ impl Run {
             .unwrap()
     }
 
-    /// Lets it serve its part up to a share, and kills it there.
+    /// Lets it serve its calls up to a share (in percent), and kills it there.
     fn kill_at(&self, share: u64) {
         let mut child = self.start();
         let until = self.range.0 + (self.range.1 - self.range.0) * share / 100;
@@ -303,20 +305,20 @@ impl Run {
         assert!(self.folder.join("done").exists());
     }
 
-    /// The number of the last call that was begun, or a little before.
+    /// Returns the number of the last call that was begun, or slightly less.
     fn last(&self) -> u64 {
         use std::os::unix::fs::FileExt as _;
         let Ok(file) = File::open(self.folder.join("notes")) else { return 0 };
         let (mut end, length) = ([0; 256], file.metadata().unwrap().len());
         let read = file.read_at(&mut end, length.saturating_sub(256)).unwrap();
         let text = String::from_utf8_lossy(&end[..read]).into_owned();
-        // The first and the last line may be cut.
+        // The first and the last line may be incomplete.
         let whole = text.lines().skip(1).filter(|line| line.split(' ').count() > 2);
         let numbers = whole.filter_map(|line| line.split(' ').nth(1)?.parse().ok());
         numbers.max().unwrap_or(0)
     }
 
-    /// The last note of each call.
+    /// Returns the last note of each call.
     fn notes(&self) -> BTreeMap<u64, Vec<String>> {
         let text = std::fs::read_to_string(self.folder.join("notes")).unwrap_or_default();
         let mut notes = BTreeMap::new();
@@ -328,16 +330,16 @@ impl Run {
     }
 }
 
-/// What notes say together.
+/// The sum of all notes.
 #[derive(Debug, Default)]
 struct Sum {
-    /// Of calls that ended.
+    /// Cost of calls that ended.
     cost: i64,
     calls: i64,
-    /// Of calls that were in flight at a kill: what they count at least, and at most.
+    /// Calls that were in flight at a kill: what they count at least and at most.
     cost_more: (i64, i64),
     calls_more: (i64, i64),
-    /// The least that was refused, by limit.
+    /// The smallest amount that was refused, by limit.
     refused: BTreeMap<String, i64>,
     refusals: u64,
 }
@@ -356,11 +358,11 @@ impl Sum {
                 self.refusals += 1;
             }
             "X" => {}
-            // Killed while it was reserved, or before, or while it was refused.
+            // Killed while the call was being reserved or refused, or before.
             "R" => self.in_flight((0, most), (0, 1)),
-            // Certainly reserved, and not settled: counts in full.
+            // Certainly reserved and not settled, so it counts in full.
             "S" => self.in_flight((most, most), (1, 1)),
-            // Settled or not, that cannot be told.
+            // Whether it was settled cannot be told.
             "D" if words[3] == "b" => self.in_flight((0, most), (0, 1)),
             "D" => self.in_flight((amount, most), (1, 1)),
             other => panic!("{other}"),
@@ -373,7 +375,7 @@ impl Sum {
     }
 }
 
-/// What the notes of servers say, against what the store has.
+/// Compares the notes of servers with what the store has.
 async fn check(runs: &[&Run], calls_made: u64) {
     let store = open_store(&runs[0].folder, &runs[0].database).await;
     let (cost, calls) = used(&store).await;
@@ -393,7 +395,7 @@ async fn check(runs: &[&Run], calls_made: u64) {
 
     let limits = limits(calls_made);
     assert!(cost <= limits[0].amount, "{cost}");
-    // All limits together: the accounts say the same as the usage, and none is passed.
+    // The accounts of all limits agree with the usage, and no limit is exceeded.
     let accounts = accounts(&store, &limits).await;
     for (limit, used) in &accounts {
         let amount = limits.iter().find(|known| known.id == *limit).unwrap().amount;
@@ -401,7 +403,7 @@ async fn check(runs: &[&Run], calls_made: u64) {
     }
     let all = |limit: &str| accounts[limit].iter().sum::<i64>();
     assert_eq!((all("workspace"), all("key"), all("user")), (cost, cost, calls));
-    // There were refusals, and none while the money covered the call with nothing in flight.
+    // There were refusals, but none while the money covered the call with nothing in flight.
     assert!(sum.refusals > 100, "{sum:?}");
     if let Some(least) = sum.refused.get("workspace") {
         assert!(cost + least > limits[0].amount, "{least} was refused at {cost}");
@@ -409,7 +411,7 @@ async fn check(runs: &[&Run], calls_made: u64) {
     assert!(sum.refused.contains_key("workspace"), "{sum:?}");
 }
 
-/// What is used of all accounts of the limits, found by asking for nothing.
+/// Returns what is used of all accounts of the limits, found by asking for grants of nothing.
 async fn accounts(store: &Store, limits: &[Arc<ModelLimit>; 3]) -> BTreeMap<String, Vec<i64>> {
     let mut batch = types::model_books::Batch {
         ledger: "who looks".into(),
@@ -464,7 +466,7 @@ async fn limits_hold_through_three_kills() {
 async fn two_servers_on_one_database_hold_limits_together() {
     let database = testing::postgres();
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    // One that has begun makes the tables, and the keys that both know.
+    // Opening the store once makes the tables, and the keys that both servers need.
     drop(open_store(folders[0].path(), &database).await);
     std::fs::copy(folders[0].path().join("keys"), folders[1].path().join("keys")).unwrap();
     let run = |folder: &tempfile::TempDir, range| Run {
