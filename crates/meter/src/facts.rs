@@ -1,41 +1,40 @@
-//! What happened, as machines and servers report it.
+//! Facts: what happened, as machines and servers report it.
 
 use store::usage::FactRow;
 use types::Timestamp;
 use types::instance::{self, Happened, Stamp};
 use types::usage::Measure;
 
-/// Memory of an instance, in MB, and what is stored, in KiB, count as this at most. No sum
-/// overflows then.
+/// The most that the memory of an instance (in MB) and stored data (in KiB) count as, so that no
+/// sum overflows.
 pub(crate) const LEVEL_MAX: i64 = 1 << 40;
 
-/// Something that happened to what a subject names.
+/// Something that happened to the thing that a subject names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageFact {
-    /// The same at every delivery, and no other fact's.
+    /// The same at every delivery, and unique among facts.
     pub id: String,
-    /// What it happened to, by the name with which [`crate::register`] told whose it is.
+    /// What it happened to: the name under which [`crate::register`] was told the owner.
     pub subject: String,
-    /// Rises with the facts of one machine; 0 where there is no such number. Tells apart what
-    /// happened in the same millisecond.
+    /// Rises with the facts of one machine; 0 if there is no such number. Orders what happened in
+    /// the same millisecond.
     pub number: u64,
     pub at: Timestamp,
-    /// The steady clock of the machine at that moment. Between two facts with the same boot the
+    /// The steady clock of the machine at that moment. Between two facts of the same boot the
     /// steady clock counts and not the calendar, which may be set while something runs.
     pub stamp: Option<Stamp>,
     pub change: Change,
 }
 
-/// What a fact changes in what is used. Of an instance that has ended it makes no difference to a
-/// bill how, so there is less here than in [`Happened`]; and more, because not only instances are
-/// billed.
+/// What a fact changes in usage. There is less here than in [`Happened`], because a bill does not
+/// depend on how an instance ended; and more, because not only instances are billed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// An instance runs.
     Started {
         memory_mb: u32,
     },
-    /// An instance has more or less memory than before.
+    /// The memory of a running instance has changed.
     Resized {
         memory_mb: u32,
     },
@@ -44,9 +43,9 @@ pub enum Change {
     Resumed,
     /// An instance was seen running.
     Alive,
-    /// An instance has ended. What comes after this is no more about it.
+    /// An instance has ended. Facts after this no longer concern it.
     Ended,
-    /// From now on so many bytes are stored; 0: it is gone.
+    /// From now on `bytes` are stored; 0 means that it is gone.
     Stored {
         bytes: u64,
     },
@@ -56,12 +55,12 @@ pub enum Change {
     },
     /// A domain serves.
     Activated,
-    /// A domain serves no more.
+    /// A domain no longer serves.
     Deactivated,
 }
 
 impl UsageFact {
-    /// What a machine reports of an instance.
+    /// Converts what a machine reports about an instance.
     pub fn of_instance(fact: &instance::Fact) -> Self {
         Self {
             id: fact.id.clone(),
@@ -93,7 +92,8 @@ impl UsageFact {
 }
 
 impl Change {
-    /// As numbers: which, and how much. The first also orders facts of the same moment.
+    /// Returns the change as two numbers: which one, and how much. The first also orders facts of
+    /// the same moment.
     fn written(self) -> (i64, i64) {
         match self {
             Self::Started { memory_mb } => (1, memory_mb.into()),
@@ -109,7 +109,7 @@ impl Change {
         }
     }
 
-    /// `None` for what no release has written.
+    /// Reads what [`Change::written`] returned. `None` for numbers that no release has written.
     pub(crate) fn read(kind: i64, amount: i64) -> Option<Self> {
         let memory = || u32::try_from(amount).ok();
         Some(match kind {
@@ -127,7 +127,8 @@ impl Change {
         })
     }
 
-    /// Whether it can happen to what is measured so. What cannot is kept and counts nothing.
+    /// Whether the change can happen to something measured this way. One that cannot is kept, and
+    /// counts nothing.
     pub(crate) fn fits(self, measure: Measure) -> bool {
         match self {
             Self::Started { .. }

@@ -1,5 +1,5 @@
-//! The course of one life, from its facts. Pure: the same set of facts gives the same course, in
-//! whatever order they came.
+//! The course of one life, computed from its facts. Pure: the same set of facts gives the same
+//! course, in whatever order they came.
 //!
 //! ```text
 //!        Started, Resumed, Stored, Activated
@@ -9,19 +9,20 @@
 //!    └───────────── Stopped ──▶ ended ◀────────┘   nothing comes after the end
 //! ```
 //!
-//! Facts are put in the order of their times, then of their numbers. The time of a fact with a
-//! stamp is that of the first fact of the same boot plus what the steady clock says has passed
-//! since, so a calendar that is set while an instance runs moves neither its ends nor its length.
-//! Without stamps a life is as long as the calendar says. In either case no time counts twice and
-//! none counts backwards, and whatever is ordered after the end counts nothing.
+//! Facts are ordered by time, then by number. The time of a fact with a stamp is that of the first
+//! fact of the same boot plus what has passed since on the steady clock, so setting the calendar
+//! while an instance runs changes neither its end nor its length. Without stamps a life is as long
+//! as the calendar says. In either case no time counts twice and none counts backwards, and
+//! whatever is ordered after the end counts nothing.
 //!
-//! What a life used is told as [`Use`]s with a sign. A life that is on has told its use up to
-//! `through`; a fact before that takes the rest back. When facts come in their order, only they are
-//! looked at; a fact that comes too late is put where it belongs, and all facts of the life are
-//! gone through again: what was told before is taken back, and what is right is told.
+//! What a life used is reported as signed [`Use`]s. A life that is on has reported its use up to
+//! `through`; a fact before that takes the excess back. As long as facts come in order, only the
+//! new ones are looked at. If a fact comes late it is put in its place, and all facts of the life
+//! are gone through again: what was reported before is taken back, and the right use is reported.
 //!
-//! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after its
-//! last proof of life (`cut`), whatever the next start says about when it found them gone.
+//! **A machine that stopped.** Instances of an earlier start of a machine cannot have run after
+//! that start's last proof of life (`cut`), whatever the next start says about when it found them
+//! gone.
 
 use crate::facts::{Change, LEVEL_MAX};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +30,7 @@ use store::usage::{Anchor, FactPosition, FactRow, Life, Phase, Proof};
 use types::instance::Stamp;
 use types::usage::Measure;
 
-/// Something used. `from` after `to` takes back.
+/// Something used. If `from` is after `to`, it takes use back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     Span { from: i64, to: i64, level: i64 },
@@ -47,7 +48,7 @@ impl Use {
 
 type Anchors = BTreeMap<i64, Anchor>;
 
-/// Where a life is after some of its facts.
+/// The state of a life after some of its facts.
 #[derive(Debug, Clone, Copy)]
 struct Course {
     measure: Measure,
@@ -55,16 +56,16 @@ struct Course {
     level: i64,
     began_at: Option<i64>,
     through: i64,
-    /// The start of the machine that it is on in.
+    /// The start (boot) of the machine during which it is on.
     boot: i64,
     cut: Option<i64>,
 }
 
-/// Goes on with facts that come after all that are known. `None`: one of them does not, or does not
-/// share the boot of the others, and all facts have to be gone through.
+/// Continues with facts that come after all known ones. `None` if one of them does not, or has
+/// another boot than the others; then all facts have to be gone through.
 pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[FactRow]) -> Option<Vec<Use>> {
     if life.cut.is_some() {
-        // It has known two starts of its machine; which of them it is on in is not kept.
+        // It has known two starts of its machine, and which of them it is on in is not kept.
         return None;
     }
     let anchor = anchor_of(life, fresh)?;
@@ -82,8 +83,8 @@ pub(crate) fn go_on(life: &mut Life, measure: Measure, fresh: &[FactRow]) -> Opt
     Some(uses)
 }
 
-/// The anchor of all facts, if there can be one: a fact that would have been the anchor comes too
-/// late.
+/// Returns the anchor of all facts, if there can be one. There cannot if a fact that should have
+/// been the anchor came too late.
 fn anchor_of(life: &Life, fresh: &[FactRow]) -> Option<Option<Anchor>> {
     let stamps = || fresh.iter().filter_map(|fact| fact.stamp);
     match life.anchor {
@@ -100,8 +101,9 @@ fn anchor_of(life: &Life, fresh: &[FactRow]) -> Option<Option<Anchor>> {
     }
 }
 
-/// Goes through all facts of a life, of which some are fresh: takes back what was told without them
-/// and tells anew. `proof_of` gives the last proof of life of an earlier start of its machine.
+/// Goes through all facts of a life, some of which are fresh: takes back what was reported without
+/// these, and reports anew. `proof_of` returns the last proof of life of an earlier start of its
+/// machine.
 pub(crate) fn begin_again<E>(
     life: &mut Life,
     measure: Measure,
@@ -125,13 +127,13 @@ pub(crate) fn begin_again<E>(
     Ok(uses)
 }
 
-/// What a life has used, by all of its facts, up to where it was told.
+/// Returns what a life has used by all its facts, up to where it was reported.
 pub(crate) fn whole(life: &Life, measure: Measure, all: &[FactRow]) -> Vec<Use> {
     replayed(life, measure, all.iter()).1
 }
 
-/// The course by some of the facts, and what was told of it: a life that is on was told up to
-/// `through`.
+/// Returns the course by some of the facts, and what was reported for it. A life that is on was
+/// reported up to `through`.
 fn replayed<'f>(
     life: &Life,
     measure: Measure,
@@ -156,8 +158,8 @@ fn replayed<'f>(
     (course, uses)
 }
 
-/// When the first start of the machine that a life knew was last proven to be up, by the times of
-/// that life.
+/// Returns when the first of the machine's starts that a life knew was last proven to be up, in the
+/// times of that life.
 fn cut<E>(
     all: &[FactRow],
     anchors: &Anchors,
@@ -169,16 +171,16 @@ fn cut<E>(
     };
     let proof = proof_of(boot)?;
     let at = proof.zip(anchors.get(&boot)).map(|(proof, anchor)| moment(anchor, proof.uptime_ms));
-    // Never proven: then nothing after its last fact.
+    // It was never proven to be up, so nothing after its last fact counts.
     Ok(Some(at.unwrap_or(0)))
 }
 
-/// The time of a moment of the steady clock.
+/// Returns the time of a moment on the steady clock.
 pub(crate) fn moment(anchor: &Anchor, uptime_ms: i64) -> i64 {
     anchor.at.saturating_add(uptime_ms.saturating_sub(anchor.stamp.uptime_ms))
 }
 
-/// The first fact of each boot, by its steady clock and then by its number.
+/// Returns the first fact of each boot, by its steady clock and then by its number.
 fn anchors<'f>(facts: impl Iterator<Item = &'f FactRow>) -> Anchors {
     let mut first: BTreeMap<i64, (i64, i64, i64, &str)> = BTreeMap::new();
     for fact in facts {
@@ -191,7 +193,7 @@ fn anchors<'f>(facts: impl Iterator<Item = &'f FactRow>) -> Anchors {
     first.into_iter().map(anchor).collect()
 }
 
-/// Facts with their places, in order.
+/// Returns facts with their positions, in order.
 fn ordered<'f>(
     facts: impl Iterator<Item = &'f FactRow>,
     anchors: &Anchors,
@@ -249,7 +251,7 @@ impl Course {
         self.boot = if boot == 0 { self.boot } else { boot };
     }
 
-    /// Up to when it was on, by a fact that says it was or that it is no more.
+    /// Returns the time up to which it was on, by a fact that says it was, or that it no longer is.
     fn end(&self, at: i64, boot: i64) -> i64 {
         match self.cut {
             Some(cut)

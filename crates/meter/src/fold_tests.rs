@@ -35,7 +35,7 @@ fn fact(id: usize, at: i64, change: (i64, i64), stamp: Option<(i64, i64)>) -> Fa
     }
 }
 
-/// Takes facts in as the intake does; the proofs are those of the test.
+/// Takes facts in as the intake does, with proofs made up by the test.
 fn take(life: &mut Life, known: &mut Vec<FactRow>, fresh: &[FactRow], hours: &mut Hours) {
     known.extend_from_slice(fresh);
     let uses = go_on(life, Measure::Runtime, fresh).unwrap_or_else(|| {
@@ -111,7 +111,7 @@ fn what_is_stored_counts_until_it_is_gone() {
 #[test]
 fn the_steady_clock_counts() {
     let runtime = Measure::Runtime;
-    // Set back by an hour, and ahead by an hour, while it ran for 50 ms.
+    // The calendar was set back by an hour, and ahead by an hour, while it ran for 50 ms.
     check(runtime, &[(H, STARTED, Some((1, 500))), (0, STOPPED, Some((1, 550)))], 500);
     check(runtime, &[(H, STARTED, Some((1, 500))), (2 * H, STOPPED, Some((1, 550)))], 500);
 }
@@ -139,8 +139,8 @@ fn any_fact() -> impl Strategy<Value = Told> {
 }
 
 proptest! {
-    /// Whatever the facts are and however they come, also with moments in between at which what
-    /// goes on is counted: the hours are those of all facts gone through once.
+    /// Whatever the facts are and in whatever order they come, and even if what goes on is counted
+    /// in between, the hours equal those of going through all facts once.
     #[test]
     fn the_order_of_arrival_does_not_matter(
         facts in proptest::collection::vec(any_fact(), 1..14),

@@ -1,4 +1,4 @@
-//! Uses as amounts of whole hours.
+//! Uses as amounts per hour.
 
 use crate::fold::Use;
 use crate::prices::HOUR_MS;
@@ -19,7 +19,7 @@ impl Hours {
         }
     }
 
-    /// What is to be added, without what cancelled out.
+    /// Returns what is to be added, without amounts that cancelled out.
     pub(crate) fn added(&self) -> Vec<Added> {
         let changed = self.0.iter().filter(|(_, amount)| **amount != 0);
         changed
@@ -33,7 +33,7 @@ impl Hours {
     }
 }
 
-/// Splits a use at the borders of hours.
+/// Splits a use at the boundaries of hours.
 pub(crate) fn each_hour(one: Use, mut visit: impl FnMut(i64, i64)) {
     match one {
         Use::Point { at, count } => visit(at.div_euclid(HOUR_MS), count),
@@ -54,7 +54,7 @@ fn each_hour_up(from: i64, to: i64, mut visit: impl FnMut(i64, i64)) {
     }
 }
 
-/// What of a use lies from `from` up to `to`.
+/// Returns the part of a use that lies from `from` up to `to`.
 pub(crate) fn clip(one: Use, from: i64, to: i64) -> i64 {
     match one {
         Use::Point { at, count } => {

@@ -1,5 +1,5 @@
-//! Facts and owners come in, in any order, and what follows from them is written in the same
-//! transaction: there is no moment at which the hours say something else than the facts.
+//! The intake of facts and owners, which come in any order. What follows from them is written in
+//! the same transaction, so the hours always agree with the facts.
 
 use crate::facts::UsageFact;
 use crate::fold::{self, Use};
@@ -10,28 +10,28 @@ use store::usage::{self, Correction, FactRow, Life, Owner};
 use store::{Error, Tx};
 use types::Timestamp;
 
-/// A fact that is dated so far ahead of the time here, or has stood on a steady clock for so long,
-/// is an error of its machine.
+/// Limits beyond which a fact is an error of its machine: how far its time may lie in the future,
+/// and the longest uptime of a steady clock.
 const AHEAD_MAX_MS: i64 = 24 * HOUR_MS;
 const MONO_MAX_MS: i64 = 100 * 366 * 24 * HOUR_MS;
-/// What changes a day that was over for so long is noted as a correction.
+/// A change to a day that has been over for this long is noted as a correction.
 const LATE_MS: i64 = 24 * HOUR_MS;
 
-/// What became of facts that were handed in.
+/// The result of handing in facts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     pub new: usize,
-    /// Known already, with the same content.
+    /// Facts that were known already, with the same content.
     pub duplicates: usize,
-    /// Ids that are known with another content. What was known stands; somebody must look into it.
+    /// Ids that are known with other content. The known fact stands; somebody must look into it.
     pub conflicts: Vec<String>,
-    /// Ids of facts whose times cannot be. They are not kept.
+    /// Ids of facts with impossible times. They are not kept.
     pub refused: Vec<String>,
 }
 
-/// Says whose usage it is what `subject` will do, in the transaction that makes the row of it.
-/// Saying it again changes nothing: the first owner stands, since past usage was theirs. Facts may
-/// have come before.
+/// Registers the owner of `subject`'s usage, in the transaction that creates its row. Repeating it
+/// changes nothing: the first owner stands, since past usage was theirs. Facts may have come
+/// before.
 pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Error> {
     if usage::own(tx, subject, owner)? {
         return Ok(());
@@ -47,11 +47,10 @@ pub fn register(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<(), Err
     write(tx, &lives, &hours)
 }
 
-/// Takes facts in. A fact counts once however often it comes.
+/// Takes facts in. A fact counts once, however often it comes.
 ///
-/// A fact that contradicts a known one does not undo the others: a machine hands its facts over in
-/// order and tries again until they are taken, so one bad fact would hold up all that come after
-/// it.
+/// A fact that contradicts a known one does not undo the others. A machine hands its facts over in
+/// order and retries until they are taken, so one bad fact would otherwise hold up all later ones.
 pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
     let mut taken = Taken::default();
     let facts = sort_out(facts, tx.world().now(), &mut taken);
@@ -80,7 +79,7 @@ pub fn take_in(tx: &mut Tx<'_>, facts: &[UsageFact]) -> Result<Taken, Error> {
     Ok(taken)
 }
 
-/// Each fact once, without those that cannot be.
+/// Returns each fact once, without the impossible ones.
 fn sort_out<'f>(
     facts: &'f [UsageFact],
     now: Timestamp,
@@ -139,7 +138,7 @@ fn fold_all(
     note(tx, life, &uses, hours)
 }
 
-/// Adds what a life used to its series, which is made with its first usage.
+/// Adds what a life used to its series, which is created with its first usage.
 fn note(tx: &mut Tx<'_>, life: &mut Life, uses: &[Use], hours: &mut Hours) -> Result<(), Error> {
     let Some(owner) = &life.owner else { return Ok(()) };
     let series = match life.series {

@@ -1,7 +1,7 @@
-//! What has to be done again and again, so that questions stay cheap: usage of what goes on is
-//! moved into the hours that are over ([`roll`]), and hours that are over are packed ([`pack`]).
-//! Neither changes any answer. Both may be left undone for as long as one likes, repeated, cut off
-//! at any point and done by several servers at once.
+//! Regular work that keeps questions cheap: usage of running things is moved into the hours that
+//! are over ([`roll`]), and hours that are over are packed ([`pack`]). Neither changes any answer.
+//! Both may be skipped for any time, repeated, interrupted at any point, and done by several
+//! servers at once.
 
 use crate::fold::{self, Use};
 use crate::hours::Hours;
@@ -12,14 +12,14 @@ use store::usage::{self, Life, Proof, Until};
 use store::{Error, Store, Tx};
 use types::Timestamp;
 
-/// Lives and packed days of one transaction.
+/// Most lives, and packed days, of one transaction.
 const LIVES: u16 = 500;
 const DAYS: i64 = 64;
-/// Hours are packed when they have been over for so long: by then most of their facts have come.
+/// How many hours ago an hour must have ended to be packed: by then most of its facts have come.
 const PACK_AFTER_HOURS: i64 = 2;
 
-/// Moves usage of all that goes on into the hours that are over by now, as far as it is proven.
-/// Answers how many lives that were. To be called every minute or so.
+/// Moves usage of everything that goes on into the hours that are over by now, as far as it is
+/// proven. Returns how many lives that were. Should be called about every minute.
 pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let mut after: Option<(i64, String)> = None;
     let mut rolled = 0;
@@ -34,7 +34,7 @@ pub async fn roll(store: &Store, now: Timestamp) -> Result<u64, Error> {
     }
 }
 
-/// Where the next page begins, if there may be one.
+/// How many lives a page moved, and where the next page begins, if there may be one.
 type Page = (u64, Option<(i64, String)>);
 
 fn roll_page(
@@ -84,7 +84,7 @@ fn until_of(tx: &mut Tx<'_>, life: &Life, proofs: &mut Proofs) -> Result<Until, 
     Ok(Until::Proof { proof, anchor: life.anchor })
 }
 
-/// Up to when something is known to go on, by the times of its life.
+/// Returns up to when something is known to have been going on, in the times of its life.
 pub(crate) fn until(until: &Until, now: Timestamp) -> i64 {
     match until {
         Until::Now => now.ms(),
@@ -96,8 +96,8 @@ pub(crate) fn until(until: &Until, now: Timestamp) -> i64 {
     }
 }
 
-/// Packs the hours that have been over for a while. Answers how many days of classes were packed.
-/// To be called every hour or so.
+/// Packs the hours that have been over for a while. Returns how many days of classes were packed.
+/// Should be called about every hour.
 pub async fn pack(store: &Store, now: Timestamp) -> Result<u64, Error> {
     let end = now.ms().div_euclid(HOUR_MS) - PACK_AFTER_HOURS;
     let mut packed = 0;

@@ -1,18 +1,19 @@
-//! What ran and what was kept, as usage and as money.
+//! What ran and what was stored, as usage and as money.
 //!
 //! ```text
 //!  facts, owners ──▶ intake ──▶ fold ──▶ hours ──(keep_up)──▶ packed days ──▶ answer ◀── prices
 //! ```
 //!
 //! Facts and owners are the truth and are kept for ever; all sums follow from them ([`verify`]).
-//! The parts have no clock: who calls says what time it is. [`roll`] and [`pack`] have to be called
-//! now and then, or questions become slow, never wrong.
+//! No part has a clock: the caller says what time it is. [`roll`] and [`pack`] have to be called
+//! now and then; without them answers become slow, but never wrong.
 //!
-//! **Why days are packed across resources**, and not resources across days: nearly every question
-//! goes over all resources for some time. One row for each day, workspace and dimension makes 90
-//! days some hundred rows to read, whoever is asked for; one row for each resource and month would
-//! be 40,000 rows for the same, and one for each hour some millions. What a late fact changes is
-//! added beside the packed day, so a change never waits for a day to be written anew.
+//! **Why a packed row has one day of all resources**, and not all days of one resource: nearly
+//! every question is about all resources over some time. With one row for each day, workspace and
+//! dimension, 90 days are some hundred rows to read, whatever is asked for. With one row for each
+//! resource and month the same question would read 40,000 rows, and with one for each hour some
+//! millions. What a late fact changes is added beside the packed day, so that a change never waits
+//! for a day to be written anew.
 
 mod answer;
 mod calendar;

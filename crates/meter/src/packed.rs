@@ -1,12 +1,13 @@
-//! A day of a class as two texts: what each series used in the day, and what it used in each hour.
+//! A day of a class, packed as two texts: what each series used in the day, and in each hour.
 //!
-//! Both are base64 of bytes, since the store has whole numbers and texts. A series is written as
-//! its distance to the one before, an amount in the fewest bytes that hold it; an hour with the
-//! same amount as the hour before, as most are of what runs throughout, takes one byte.
+//! Both are bytes in base64, since the store has only whole numbers and texts. A series is written
+//! as its distance from the one before, an amount in the fewest bytes that hold it. An hour with
+//! the same amount as the hour before takes one byte; most hours of something that runs throughout
+//! are like this.
 //!
 //! A day of 10,000 series is 50 to 200 KiB. So 90 days of a few classes are a few hundred rows,
-//! which are read and added up in the time that a database takes to hand over some thousand rows:
-//! that is what makes questions fast.
+//! which are read and added up in the time that a database takes to return some thousand rows. That
+//! is what makes questions fast.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -19,7 +20,7 @@ const HOURS: usize = 24;
 /// What is used in each hour of a day.
 pub(crate) type Amounts = [i64; HOURS];
 
-/// All hours of all series of a day, in the order of the series, of which each is there once.
+/// The hours of all series of a day, ordered by series, with each series once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Content(Vec<(i64, Amounts)>);
 
@@ -34,7 +35,7 @@ impl Content {
         }
     }
 
-    /// Adds what is not packed: series, hour of the day, amount.
+    /// Adds amounts that are not packed yet: series, hour of the day, amount.
     pub(crate) fn add(&mut self, added: impl IntoIterator<Item = (i64, i64, i64)>) {
         let mut more: BTreeMap<i64, Amounts> = BTreeMap::new();
         for (series, hour, amount) in added {
@@ -133,7 +134,7 @@ impl Writer {
         self.last_series = series;
     }
 
-    /// Which hours have an amount, then the amounts; 0 stands for the one before.
+    /// Writes which hours have an amount, then the amounts; 0 stands for the amount before.
     fn amounts(&mut self, amounts: &[i64; HOURS]) {
         let mask = amounts
             .iter()
@@ -148,12 +149,12 @@ impl Writer {
         }
     }
 
-    /// Numbers near 0 are short, whatever their sign.
+    /// Writes numbers near 0 in few bytes, whatever their sign.
     fn signed(&mut self, value: i64) {
         self.unsigned(((value << 1) ^ (value >> 63)).cast_unsigned());
     }
 
-    /// Seven bits in a byte, the lowest first; the eighth says that more follow.
+    /// Writes seven bits in a byte, the lowest first; the eighth bit says that more follow.
     fn unsigned(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);

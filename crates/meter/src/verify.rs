@@ -1,4 +1,4 @@
-//! Whether the hours say what the facts say.
+//! Verification that the hours agree with the facts.
 
 use crate::fold;
 use crate::hours::each_hour;
@@ -12,22 +12,22 @@ use types::Timestamp;
 const LIVES: i64 = 500;
 /// Days whose hours are in memory at once.
 const DAYS: i64 = 7;
-/// Differences that are told one by one.
+/// Most differences that are listed one by one.
 const DIFFERENCES_MAX: usize = 1000;
 
-/// What came of a comparison.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Hours of resources that were compared.
     pub hours: u64,
-    /// The first of those that differ.
+    /// The first differences.
     pub differences: Vec<Difference>,
-    /// All that differ.
+    /// How many hours differ in all.
     pub differ: u64,
 }
 
-/// An hour of a resource of which the facts and the hours say different things, in the whole
-/// numbers that usage is kept in.
+/// An hour of a resource for which the facts and the hours disagree, in the whole numbers that
+/// usage is stored in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub class: Class,
@@ -37,7 +37,7 @@ pub struct Difference {
     pub by_hours: i64,
 }
 
-/// Recomputes every hour that the window touches from the facts alone, and compares with what
+/// Recomputes every hour that the window touches from the facts alone, and compares it with what
 /// answers are made from. Reads all lives once for each week of the window.
 pub async fn verify(store: &Store, window: Window) -> Result<Verified, Error> {
     let (first, end) = window.hours();
