@@ -1,8 +1,9 @@
-//! Answers to questions: what is packed, what is not packed yet, and what goes on, added up.
+//! Answers to questions: the sum of packed days, of hours not packed yet, and of what is still
+//! going on.
 //!
-//! Days that lie in the window as a whole, and in which no price changes, are taken as their sums;
-//! others by their hours. An hour that the window cuts is gone through fact by fact. So every
-//! answer is exact, whatever the window.
+//! Days that lie entirely in the window and have no change of price are taken as their sums, others
+//! by their hours. An hour that the window cuts is computed from the facts. So every answer is
+//! exact, whatever the window.
 //!
 //! Questions that do not ask for single resources are answered from one number for each class and
 //! day.
@@ -25,11 +26,11 @@ use types::ids::AccountId;
 use types::usage::ResourceType;
 use types::wire::{GroupBy, Resolution};
 
-/// Packed days of a class that are in memory at once, times its series: some 8 MiB.
+/// Packed days of a class in memory at once, times its number of series: some 8 MiB.
 const DAYS_OF_SERIES: i64 = 1 << 20;
 const DAYS_MAX: i64 = 400;
 
-/// Answers a question. `now` is when it is asked: what goes on is counted up to then.
+/// Answers a question. `now` is when it is asked: what is still going on counts up to then.
 pub fn answer(
     tx: &mut Tx<'_>,
     question: &Question,
@@ -65,7 +66,7 @@ pub fn answer(
     Ok(reading.groups.finish(starts))
 }
 
-/// What an account, or one of its workspaces, has to pay for a window.
+/// Returns what an account, or one of its workspaces, has to pay for a window.
 pub fn spent(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -81,7 +82,7 @@ pub fn spent(
     Ok(answer(tx, &question, prices, now)?.total.cost)
 }
 
-/// The types of which anything was used that a filter lets through, by name.
+/// Returns the types of resources with usage that a filter lets through.
 pub fn resource_types(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -99,7 +100,7 @@ pub fn resource_types(
     Ok(answer.entries.into_iter().filter_map(|entry| name(entry.key)).collect())
 }
 
-/// What came late and changed days of a window that had been told before.
+/// Returns late changes to days of a window that had been reported before.
 pub fn corrections(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -120,7 +121,7 @@ impl Question {
         Self {
             account: account.clone(),
             window,
-            // As few steps as can be.
+            // As few steps as possible.
             resolution: Resolution::Monthly,
             group_by: Vec::new(),
             filter: Filter::default(),
@@ -143,14 +144,14 @@ struct Reading<'q> {
     question: &'q Question,
     prices: &'q PriceBook,
     now: Timestamp,
-    /// Hours that the window touches.
+    /// The first of the hours that the window touches, and the one after the last.
     first: i64,
     end: i64,
     steps: Vec<i64>,
     groups: Groups,
 }
 
-/// Days that are read alike.
+/// Days that are read in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stretch {
     first: i64,
@@ -158,17 +159,17 @@ struct Stretch {
     whole: bool,
 }
 
-/// Where an hour of a day counts.
+/// Where an hour of a day is added.
 struct Place {
-    /// 0 to 23.
+    /// The hour of the day, 0 to 23.
     of_day: usize,
     step: usize,
     tariff: Tariff,
-    /// What of it lies in the window, unless it is all.
+    /// The part of the hour that lies in the window, unless it is all of it.
     cut: Option<(i64, i64)>,
 }
 
-/// What is not packed of a class, by day.
+/// The hours of a class that are not packed yet, by day.
 type Unpacked = BTreeMap<i64, Vec<Added>>;
 
 impl Reading<'_> {
@@ -195,7 +196,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The days of the window: those that are taken as a whole, and those that are not.
+    /// Splits the days of the window into those that are taken as a whole, and those that are not.
     fn stretches(&self, class: &Class) -> Vec<Stretch> {
         let Window { start, end } = self.question.window;
         let (first, last) = (self.first.div_euclid(24), (self.end - 1).div_euclid(24));
@@ -280,7 +281,7 @@ impl Reading<'_> {
         let mut series = Vec::with_capacity(sums.len() / 8);
         packed::each_sum(sums, day, |one, sum| series.push((one, sum)))?;
         if !added.is_empty() {
-            // What was packed and what is added may cancel out, so they meet before they count.
+            // Packed and added amounts may cancel out, so they are summed before they count.
             let mut merged: BTreeMap<i64, i64> = series.drain(..).collect();
             for added in added {
                 let sum = merged.entry(added.series).or_default();
@@ -329,7 +330,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The hours of a day for a question that does not tell resources apart.
+    /// Adds the hours of a day for a question that does not distinguish resources.
     fn hours_of_all(
         &mut self,
         tx: &mut Tx<'_>,
@@ -360,7 +361,7 @@ impl Reading<'_> {
         Place { of_day, step, tariff, cut: self.cut(hour) }
     }
 
-    /// What of an hour lies in the window, unless it is all that there can be of it.
+    /// Returns the part of an hour that lies in the window, unless that is all there can be of it.
     fn cut(&self, hour: i64) -> Option<(i64, i64)> {
         let Window { start, end } = self.question.window;
         let (from, to) = (start.ms().max(hour * HOUR_MS), end.ms().min((hour + 1) * HOUR_MS));
@@ -368,7 +369,7 @@ impl Reading<'_> {
         (from > hour * HOUR_MS || !all_past).then_some((from, to))
     }
 
-    /// Adds what a life used since it was last written into the hours.
+    /// Adds what a life has used since it was last written into the hours.
     fn goes_on(
         &mut self,
         tx: &mut Tx<'_>,
@@ -415,7 +416,7 @@ impl Reading<'_> {
     }
 }
 
-/// By class.
+/// Returns the hours that are not packed yet, by class.
 fn unpacked(
     tx: &mut Tx<'_>,
     account: &AccountId,
@@ -430,7 +431,7 @@ fn unpacked(
     Ok(by_class)
 }
 
-/// What a series used from one time to another of what is in the hours, by the facts of its lives.
+/// Returns what a series used between two times, computed from the facts of its lives.
 fn exactly(tx: &mut Tx<'_>, class: &Class, series: i64, from: i64, to: i64) -> Result<i128, Error> {
     let mut amount = 0;
     for life in usage::lives_in(tx, class.id, series, from, to)? {

@@ -1,4 +1,4 @@
-//! Steps of a series, by the calendar in UTC: hours, days, weeks from Monday, months.
+//! The steps of a series, by the calendar in UTC: hours, days, weeks from Monday, months.
 
 use jiff::ToSpan as _;
 use jiff::civil::{Date, Time};
@@ -8,7 +8,7 @@ use types::wire::Resolution;
 /// 1 January 1970 was a Thursday.
 const MONDAY_OFFSET_HOURS: i64 = 3 * 24;
 
-/// The hours with which the steps begin that a range of hours touches.
+/// Returns the hours at which the steps begin that a range of hours touches.
 pub(crate) fn steps(resolution: Resolution, first: i64, end: i64) -> Vec<i64> {
     let mut steps = Vec::new();
     let mut at = begin(resolution, first);

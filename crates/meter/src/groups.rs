@@ -1,9 +1,9 @@
-//! Sums by group, and series of the groups of one page.
+//! Sums by group, and series for the groups of one page.
 //!
-//! There may be very many groups, and a page shows the first hundred by their keys. So only those
-//! that may be on the page have a series: a group that is met is given one if its key is small
-//! enough, and the largest key then loses its own. A group that has lost it never gets it back,
-//! since keys on the page only become smaller.
+//! There may be very many groups, and a page shows the first hundred by their keys. So only groups
+//! that may be on the page have a series: a group that is met gets one if its key is small enough,
+//! and the group with the largest key then loses its own. A group that has lost its series never
+//! needs it again, since the keys on the page only become smaller.
 
 use crate::money::{Quantity, Tariff};
 use crate::question::{Answer, Entry, Key, Question, Sums};
@@ -39,13 +39,13 @@ impl Groups {
             more: false,
         };
         if question.group_by.is_empty() {
-            // One entry, even of nothing.
+            // There is one entry even if there is no usage.
             groups.number(Key::default());
         }
         groups
     }
 
-    /// The number of a group. Whoever asks is about to add to it.
+    /// Returns the number of a group. The caller is about to add to it.
     pub(crate) fn number(&mut self, key: Key) -> usize {
         let vacant = match self.numbers.entry(key) {
             Slot::Occupied(known) => return *known.get(),

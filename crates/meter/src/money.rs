@@ -1,7 +1,7 @@
 //! Exact sums: money and quantities are whole numbers of a part so small that every price times
-//! every usage is one.
+//! every usage is a whole number of them.
 //!
-//! Whatever is added up in whatever order is then the same, and rounding happens once, at the edge:
+//! So a sum is the same in whatever order it is added up, and rounding happens once, at the edge:
 //! [`Money::dollars`] and [`Quantity::units`] round half to even at ten decimal places.
 
 use std::fmt;
@@ -10,13 +10,13 @@ use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 use types::usage::Measure;
 
-/// A multiple of what makes one unit in each measure: 2^23 · 3^2 · 5^5.
+/// A multiple of the size of one unit in every measure: 2^23 · 3^2 · 5^5.
 const PARTS_PER_UNIT: i128 = 235_929_600_000;
-/// Decimal places that a price may have.
+/// Most decimal places of a price.
 const PLACES: u32 = 12;
 const PER_WHOLE: i128 = 10_i128.pow(PLACES);
 const PARTS_PER_DOLLAR: i128 = PARTS_PER_UNIT * PER_WHOLE;
-/// The most that a price, or an amount that somebody writes down, can be.
+/// The largest price or amount of money that can be written down.
 const WHOLE_MAX: i128 = 1_000_000_000;
 const PLACES_SHOWN: i128 = 10_000_000_000;
 
@@ -24,11 +24,11 @@ const PLACES_SHOWN: i128 = 10_000_000_000;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(i128);
 
-/// Units of a bill. Units of several dimensions may be added where a caller asks for such a sum.
+/// Billing units. Units of several dimensions may be added if a caller asks for such a sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// US dollars for one unit, with up to twelve decimal places.
+/// A price in US dollars for one unit, with up to twelve decimal places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Price(i128);
 
@@ -41,15 +41,15 @@ pub struct BadAmount(String);
 impl Money {
     pub const ZERO: Self = Self(0);
 
-    /// Rounded half to even at ten decimal places.
+    /// Returns the amount, rounded half to even at ten decimal places.
     pub fn dollars(self) -> f64 {
         rounded(self.0, PARTS_PER_DOLLAR)
     }
 
-    /// A share of this, rounded down. `percent` may be above 100.
+    /// Returns a share of this, rounded down. `percent` may be above 100.
     pub fn percent(self, percent: u32) -> Self {
-        // Divided first: a year of a large bill times 100 would still fit, but nothing guards a
-        // budget's amount.
+        // Divided first: a year of a large bill times 100 would still fit, but nothing limits the
+        // amount of a budget.
         Self((self.0 / 100).saturating_mul(i128::from(percent)))
     }
 }
@@ -57,12 +57,12 @@ impl Money {
 impl Quantity {
     pub const ZERO: Self = Self(0);
 
-    /// `raw` are whole numbers as usage is kept in.
+    /// Returns the quantity of raw usage, which is in the whole numbers that usage is stored in.
     pub fn of(raw: i128, measure: Measure) -> Self {
         Self(raw.saturating_mul(parts(measure)))
     }
 
-    /// Rounded half to even at ten decimal places.
+    /// Returns the units, rounded half to even at ten decimal places.
     pub fn units(self) -> f64 {
         rounded(self.0, PARTS_PER_UNIT)
     }
@@ -71,18 +71,18 @@ impl Quantity {
 impl Price {
     pub const ZERO: Self = Self(0);
 
-    /// What usage costs. `raw` are whole numbers as usage is kept in.
+    /// Returns what raw usage costs, which is in the whole numbers that usage is stored in.
     pub fn cost(self, raw: i128, measure: Measure) -> Money {
         Tariff::new(self, measure).cost(raw)
     }
 }
 
-/// Parts of a unit that one of the whole numbers of a measure is.
+/// Returns how many parts of a unit one raw number of a measure is.
 const fn parts(measure: Measure) -> i128 {
     PARTS_PER_UNIT / measure.per_unit()
 }
 
-/// What raw usage is multiplied with to become money and a quantity.
+/// The factors that turn raw usage into money and into a quantity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tariff {
     rate: i128,
@@ -104,8 +104,8 @@ impl Tariff {
 }
 
 fn rounded(parts: i128, per_whole: i128) -> f64 {
-    // Ten places of a unit are no whole number of parts, so what is below one place is compared as
-    // a fraction.
+    // The tenth decimal place is not a whole number of parts, so what is below it is compared as a
+    // fraction.
     let (whole, rest) = (parts.div_euclid(per_whole), parts.rem_euclid(per_whole));
     let scaled = rest * PLACES_SHOWN;
     let (mut places, below) = (scaled / per_whole, scaled % per_whole);

@@ -1,4 +1,4 @@
-//! What a unit costs, and from when on.
+//! Prices of units, and the times from which they are valid.
 
 use crate::money::{Price, Tariff};
 use std::collections::BTreeMap;
@@ -7,29 +7,29 @@ use types::usage::Dimension;
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 
-/// The prices of an account: for each dimension its price from a time on. Before the first price
-/// usage costs nothing.
+/// The prices of an account: for each dimension, prices with the time from which they are valid.
+/// Before the first price usage costs nothing.
 ///
-/// A price counts from the first full hour at or after the time from which it is valid: an hour has
-/// one price. Past usage keeps the price of its time.
+/// A price counts from the first full hour at or after that time, so an hour has one price. Past
+/// usage keeps the price of its time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PriceBook {
     by_dimension: BTreeMap<Dimension, BTreeMap<i64, Price>>,
 }
 
 impl PriceBook {
-    /// A book in which nothing costs anything.
+    /// Returns a book in which everything is free.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a price. Of two that begin with the same hour, the one that was added last counts.
+    /// Adds a price. Of two that begin with the same hour, the one added last counts.
     pub fn set(&mut self, dimension: Dimension, valid_from: Timestamp, price: Price) {
         let hour = valid_from.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS);
         self.by_dimension.entry(dimension).or_default().insert(hour, price);
     }
 
-    /// The price of an hour, counted from 1970.
+    /// Returns the price of an hour, counted from 1970.
     fn price(&self, dimension: Dimension, hour: i64) -> Price {
         let prices = self.by_dimension.get(&dimension);
         prices
@@ -41,7 +41,7 @@ impl PriceBook {
         Tariff::new(self.price(dimension, hour), dimension.measure())
     }
 
-    /// The hours between `first` and `end` that begin with another price, without `first` itself.
+    /// Returns the hours after `first` and before `end` that begin with another price.
     pub(crate) fn changes(
         &self,
         dimension: Dimension,

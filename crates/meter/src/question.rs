@@ -1,4 +1,4 @@
-//! What can be asked, and what is answered.
+//! Questions about usage, and their answers.
 
 use crate::money::{Money, Quantity};
 use crate::prices::HOUR_MS;
@@ -12,7 +12,7 @@ use types::wire::{
     AccountMetricsSummary, EntrySummary, GroupBy, Resolution,
 };
 
-/// From `start` up to `end`, which does not belong to it.
+/// The time from `start` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub start: Timestamp,
@@ -20,17 +20,18 @@ pub struct Window {
 }
 
 impl Window {
-    /// The hours that the window touches, counted from 1970: the first, and the one after the last.
+    /// Returns the hours that the window touches, counted from 1970: the first, and the one after
+    /// the last.
     pub(crate) fn hours(self) -> (i64, i64) {
         let first = self.start.ms().div_euclid(HOUR_MS);
         (first, self.end.ms().saturating_add(HOUR_MS - 1).div_euclid(HOUR_MS).max(first))
     }
 }
 
-/// What usage has to belong to. Nothing set: all.
+/// What usage has to belong to. With nothing set, all usage counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Nothing of other workspaces goes into any number: these are all that the caller may know of.
+    /// The workspaces that the caller may know of. Other workspaces add to no number.
     pub within: Option<BTreeSet<String>>,
     pub workspace: Option<String>,
     pub resource_type: Option<ResourceType>,
@@ -44,18 +45,18 @@ pub struct Question {
     pub account: AccountId,
     pub window: Window,
     pub resolution: Resolution,
-    /// In any order, none twice.
+    /// In any order, without duplicates.
     pub group_by: Vec<GroupBy>,
     pub filter: Filter,
-    /// Groups of a page.
+    /// Most groups on a page.
     pub limit: usize,
     /// The last group of the page before.
     pub after: Option<Key>,
 }
 
-/// What a group is, and the order of groups: members as [`GroupBy`] lists them. One that is split
-/// by has a value, and so has one that is implied: a name its workspace and type, an id all of
-/// these, a dimension its type.
+/// Identifies a group, and orders groups: members as [`GroupBy`] lists them. A member has a value
+/// if usage is split by it, or if another member implies it: a name implies its workspace and type,
+/// an id all of these, a dimension its type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     pub workspace: Option<String>,
@@ -70,10 +71,10 @@ pub struct Key {
 pub struct Answer {
     pub total: Sums,
     pub entries: Vec<Entry>,
-    /// Starts of the steps of all series, by the calendar in UTC. The first may lie before the
+    /// Where the steps of all series begin, by the calendar in UTC. The first may begin before the
     /// window.
     pub steps: Vec<Timestamp>,
-    /// Where the next page goes on.
+    /// The group after which the next page begins.
     pub next: Option<Key>,
 }
 
@@ -81,7 +82,7 @@ pub struct Answer {
 pub struct Entry {
     pub key: Key,
     pub sums: Sums,
-    /// One for each step.
+    /// One sum for each step.
     pub series: Vec<Sums>,
 }
 
@@ -99,7 +100,7 @@ impl std::ops::AddAssign for Sums {
 }
 
 impl Answer {
-    /// As the interface writes it. `next_cursor` is [`Answer::next`] as the caller hands it out.
+    /// Returns the wire form. `next_cursor` is [`Answer::next`] in the form that callers are given.
     pub fn wire(&self, question: &Question, next_cursor: Option<String>) -> AccountMetrics {
         let units_are_known = question.group_by.contains(&GroupBy::BillingDimension);
         let usage = |sums: &Sums| units_are_known.then(|| sums.usage.units());

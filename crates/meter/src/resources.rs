@@ -1,4 +1,4 @@
-//! Which group the series of a class belong to, learnt as they are met.
+//! Which group each series of a class belongs to, looked up as series are met.
 
 use crate::groups::Groups;
 use crate::question::{Key, Question};
@@ -6,8 +6,8 @@ use store::usage::{self, Class, Series};
 use store::{Error, Tx};
 use types::wire::GroupBy;
 
-/// Series whose names are read at once. Those that were made at one time, and are used at one time,
-/// have numbers close to each other.
+/// How many series have their names read at once. Series that were created at the same time, and
+/// are used at the same time, have numbers close to each other.
 const BLOCK: u16 = 1024;
 
 pub(crate) struct Resources<'q> {
@@ -17,12 +17,12 @@ pub(crate) struct Resources<'q> {
 }
 
 enum Names {
-    /// The question does not tell resources apart: all have one group, known once something is
+    /// The question does not distinguish resources, so all have one group, known once something is
     /// added to it.
     Alike(Option<usize>),
-    /// By number of the series. What the filter lets through is there from the beginning.
+    /// By series, sorted. Holds from the beginning what the filter lets through.
     Filtered(Vec<(Series, Option<usize>)>),
-    /// By number of the series, in blocks.
+    /// By the number of the series, in blocks.
     All(Vec<Option<Vec<Member>>>),
 }
 
@@ -35,7 +35,7 @@ enum Member {
 }
 
 impl<'q> Resources<'q> {
-    /// `None`: the question asks for a resource that the class does not have.
+    /// Returns `None` if the question asks for a resource that the class does not have.
     pub(crate) fn new(
         tx: &mut Tx<'_>,
         question: &'q Question,
@@ -61,12 +61,12 @@ impl<'q> Resources<'q> {
         Ok(Some(Self { class, group_by: &question.group_by, names }))
     }
 
-    /// Whether it matters which series something belongs to.
+    /// Whether it matters which series usage belongs to.
     pub(crate) fn told_apart(&self) -> bool {
         !matches!(self.names, Names::Alike(_))
     }
 
-    /// Whether a series is asked for.
+    /// Whether the question asks for a series.
     pub(crate) fn knows(&mut self, tx: &mut Tx<'_>, series: i64) -> Result<bool, Error> {
         match &mut self.names {
             Names::Alike(_) => Ok(true),
@@ -79,7 +79,8 @@ impl<'q> Resources<'q> {
         }
     }
 
-    /// The group of a series, if it is asked for. Whoever asks is about to add to it.
+    /// Returns the group of a series, if the question asks for it. The caller is about to add to
+    /// it.
     pub(crate) fn group(
         &mut self,
         tx: &mut Tx<'_>,
@@ -115,7 +116,7 @@ impl<'q> Resources<'q> {
     }
 }
 
-/// What is known of a series, after its block was read.
+/// Returns what is known of a series, after reading its block if necessary.
 fn member<'b>(
     tx: &mut Tx<'_>,
     class: &Class,
@@ -152,7 +153,7 @@ fn member<'b>(
     slot.as_mut().and_then(|members| members.get_mut(place)).ok_or_else(wrong)
 }
 
-/// The group of a series, with all that the members by which it is split imply.
+/// Returns the key of a series' group, including everything that the split members imply.
 fn key(group_by: &[GroupBy], class: &Class, series: Option<&Series>) -> Key {
     use GroupBy::{BillingDimension, ResourceName, ResourceType, ResourceUuid, Workspace};
     let by = |wanted: &[GroupBy]| wanted.iter().any(|wanted| group_by.contains(wanted));
