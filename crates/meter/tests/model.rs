@@ -1,6 +1,6 @@
-//! Random lives, told in any order, twice, late and with crashes in between, against a model that
-//! adds up what was really on, millisecond for millisecond. A failure names its seed; the seed
-//! makes it again.
+//! Random lives, reported in any order, twice, late and with crashes in between, against a model
+//! that adds up what was really on, millisecond by millisecond. A failure names its seed, which
+//! reproduces it.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod common;
@@ -16,7 +16,7 @@ use types::wire::{GroupBy, Resolution};
 
 on_both!(every_answer_is_the_sum_of_what_was_on);
 
-/// Rounds on one database; each is an account of its own.
+/// Rounds on one database; each uses an account of its own.
 const ROUNDS: u64 = 25;
 const QUESTIONS: usize = 16;
 
@@ -52,8 +52,8 @@ async fn every_answer_is_the_sum_of_what_was_on(place: Place) {
     }
 }
 
-/// Tells owners and facts in any order, some twice. Time goes on meanwhile as it likes, and what is
-/// done now and then is.
+/// Reports owners and facts in any order, some of them twice. Meanwhile time passes irregularly,
+/// and the regular work is done.
 async fn tell_all(store: &Store, town: &Town, rng: &mut Rng) {
     let mut owners: Vec<usize> = (0..town.lives.len()).collect();
     let mut facts: Vec<UsageFact> = town.lives.iter().flat_map(|life| life.facts.clone()).collect();
@@ -92,7 +92,7 @@ async fn tell_all(store: &Store, town: &Town, rng: &mut Rng) {
     }
 }
 
-/// Does it, at times after a first attempt that a crash undid, at times once more.
+/// Does the work, sometimes after an attempt that a crash undid, and sometimes twice.
 async fn twice<F>(store: &Store, rng: &mut Rng, work: F)
 where
     F: Fn(&mut Tx<'_>) -> Result<(), Error> + Clone + Send + 'static,

@@ -1,4 +1,4 @@
-//! What people are told of their bills, case by case.
+//! What people are promised about their bills, case by case.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -71,12 +71,12 @@ async fn ask(place: &Place, question: &Question) -> Answer {
     place.store.read(move |tx| meter::answer(tx, &question, &prices, now)).await.unwrap()
 }
 
-/// GB-seconds of sandboxes.
+/// Returns the GB-seconds of sandboxes.
 async fn used(place: &Place) -> f64 {
     ask(place, &question(&[GroupBy::BillingDimension])).await.total.usage.units()
 }
 
-/// Two sandboxes of 1 GB, each on for ten seconds, and a volume.
+/// Sets up two sandboxes of 1 GB, each on for ten seconds, and a volume.
 async fn small_town(place: &Place) {
     place.set(MONDAY + 30 * HOUR);
     register(place, "one", owner("main", Dimension::SandboxRuntime, "box", "res_1")).await;
@@ -93,8 +93,8 @@ async fn small_town(place: &Place) {
     take_in(place, [on("one"), on("two"), disk].concat()).await;
 }
 
-/// Splits, and for each entry what its members are: workspace, type, name, uuid, dimension; then
-/// cost, and usage if told.
+/// How to split, and what each entry has: workspace, type, name, uuid, dimension; then cost, and
+/// usage if it is reported.
 const ENTRIES: &[(&[GroupBy], &[&str])] = &[
     (&[], &["- - - - - 10 -"]),
     (&[GroupBy::Workspace], &["main - - - - 5 -", "other - - - - 5 -"]),
@@ -186,7 +186,7 @@ async fn a_dead_machine_costs_nothing_more(place: Place) {
         .write(move |tx| meter::alive(tx, "machine", at(MONDAY + 9000), stamp(1, 9500)))
         .await
         .unwrap();
-    // It is gone; hours later its next start has nothing of the instance, and says so.
+    // The machine is gone. Hours later its next start does not find the instance, and says so.
     meter::roll(&place.store, place.now()).await.unwrap();
     place
         .store
@@ -198,7 +198,7 @@ async fn a_dead_machine_costs_nothing_more(place: Place) {
     let stopped = UsageFact { stamp: stamp(2, 150), ..fact("one", 15 * HOUR, Change::Ended) };
     take_in(&place, vec![stopped]).await;
     assert_eq!(used(&place).await, 9.0);
-    // What was on its way for so long: it had ended even before.
+    // A fact that was delayed for very long: the instance had ended even earlier.
     take_in(&place, vec![UsageFact { stamp: stamp(1, 4500), ..fact("one", 4000, Change::Ended) }])
         .await;
     assert_eq!(used(&place).await, 4.0);

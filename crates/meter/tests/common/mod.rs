@@ -1,4 +1,4 @@
-//! A store of either sort with a clock that tests set.
+//! A store on either database, with a clock that tests set.
 #![expect(
     unreachable_pub,
     dead_code,
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// Runs one test on both databases.
+/// Runs a test on both databases.
 #[macro_export]
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(

@@ -1,5 +1,5 @@
-//! Lives as they really were, what machines told of them, and the sums that follow from the truth
-//! alone.
+//! Lives as they really were, what machines reported of them, and the sums that follow from the
+//! truth alone.
 
 use super::{HOUR, MONDAY};
 use fastrand::Rng;
@@ -103,12 +103,12 @@ impl Town {
     }
 }
 
-/// Tells facts by the clocks of a machine. The calendar jumps if there is a steady clock beside it.
+/// Reports facts by the clocks of a machine. The calendar jumps if there is a steady clock as well.
 struct Teller {
     rng: Rng,
     subject: String,
     boot: Option<i64>,
-    /// How far the calendar is behind, and was at the first fact.
+    /// How far the calendar is behind now, and was at the first fact.
     behind: i64,
     first: Option<i64>,
     facts: Vec<UsageFact>,
@@ -127,7 +127,7 @@ impl Teller {
         }
     }
 
-    /// The time by which a moment counts.
+    /// Returns the time that a moment counts as.
     fn time(&self, moment: i64) -> i64 {
         moment - self.first.unwrap_or(0)
     }
@@ -165,7 +165,7 @@ fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64)
         }
         Measure::Runtime => match rng.u8(..8) {
             0 => Change::Ended,
-            // What sleeps is neither resized nor seen running here.
+            // Here, an instance that sleeps is neither resized nor seen running.
             1 if on => {
                 *level = rng.i64(1..10_000);
                 Change::Resized { memory_mb: *level as u32 }
@@ -177,7 +177,7 @@ fn next(rng: &mut Rng, measure: Measure, turn: usize, on: bool, level: &mut i64)
     }
 }
 
-/// The level at which it goes on after this.
+/// Returns the level at which usage continues after a change.
 fn goes_on(change: Change, level: i64) -> Option<i64> {
     match change {
         Change::Started { .. } | Change::Resized { .. } | Change::Resumed | Change::Alive => {
@@ -190,7 +190,7 @@ fn goes_on(change: Change, level: i64) -> Option<i64> {
     }
 }
 
-/// Prices as they are written down: from when on, and how much.
+/// Prices as written down: dimension, from when on, how much.
 pub type Listed = Vec<(Dimension, i64, Price)>;
 
 pub fn prices(rng: &mut Rng) -> (PriceBook, Listed) {
@@ -212,10 +212,10 @@ pub fn prices(rng: &mut Rng) -> (PriceBook, Listed) {
     (book, listed)
 }
 
-/// Groups, each with its sums and its steps.
+/// Groups, each with its sum and its steps.
 pub type Groups = BTreeMap<Key, (Sums, BTreeMap<i64, Sums>)>;
 
-/// What the answer to a question has to be.
+/// Returns the right answer to a question.
 pub fn model(town: &Town, question: &Question, prices: &Listed) -> Groups {
     let mut groups = Groups::new();
     if question.group_by.is_empty() {
@@ -276,7 +276,7 @@ fn asked(question: &Question, owner: &Owner) -> bool {
         && filter.dimension.is_none_or(|wanted| wanted == owner.dimension)
 }
 
-/// The table "Populated when groupBy includes" of the interface.
+/// Returns the key of the group, by the interface's table "Populated when groupBy includes".
 fn key(question: &Question, owner: &Owner) -> Key {
     let by = |dimension| question.group_by.contains(&dimension);
     let (name, uuid) = (by(GroupBy::ResourceName), by(GroupBy::ResourceUuid));
@@ -290,7 +290,7 @@ fn key(question: &Question, owner: &Owner) -> Key {
     }
 }
 
-/// When the step begins that a moment lies in.
+/// Returns when the step begins that contains a moment.
 fn step(resolution: Resolution, ms: i64) -> i64 {
     let text = at(ms).to_string();
     let cut = |length: usize, rest: &str| {
