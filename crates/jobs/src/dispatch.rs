@@ -1,4 +1,4 @@
-//! The one loop in which a machine takes tasks and tells what came of them.
+//! The loop in which a machine claims tasks and reports their outcomes.
 //!
 //! ```text
 //! runner ─outcomes─▶ ┌───────────────── round: ONE transaction ─────────────────┐ ──claims──▶ runner
@@ -6,21 +6,21 @@
 //!                    └────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! So a commit is shared by as many tasks as ended meanwhile. An attempt is removed from the
-//! machine after its outcome is durable, and keeps its slot until then.
+//! So all tasks that have ended meanwhile share one commit. An attempt is removed from the machine
+//! after its outcome is durable, and keeps its slot until then.
 //!
 //! # The lease
 //!
-//! A machine holds its tasks by one row, which it renews with each heartbeat. Others watch whether
-//! that row changes: when it did not for as long as a lease lasts, by the watcher's own clock that
-//! never jumps, they take the row away and the tasks with it, which are lost. A machine that could
-//! not renew ends its tasks by its own clock when three quarters of the lease have passed since it
-//! last began to. So the clocks of machines need not agree, and only must not run at different
-//! speeds.
+//! A machine holds its tasks by one row, which it renews with each heartbeat. The others watch
+//! whether that row changes. If it has not changed for the length of a lease, measured by the
+//! watcher's steady clock, they take away the row and the tasks with it; these tasks are lost. A
+//! machine that cannot renew its lease ends its tasks by its own clock, when three quarters of the
+//! lease have passed since it began the last successful renewal. So the clocks of machines need not
+//! agree; they must only run at the same speed.
 //!
-//! A machine whose program was killed cannot end anything: its instances go on, and when the
-//! program is not back within the lease, others begin the same tasks anew. What a task does may so
-//! be done twice; its result is accepted once.
+//! A machine whose program was killed cannot end anything: its instances continue to run. If the
+//! program is not back within the lease, others begin the same tasks anew. So the work of a task
+//! may be done twice, but its result is accepted once.
 
 mod lease;
 mod orders;
@@ -45,14 +45,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use types::instance::{AttemptId, Outcome, WorkEnd};
 
-/// After a failure of the database, wait before the next round.
+/// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// When tasks were promised and none could be had, commits are no reason to look again for so long.
+/// How long commits do not trigger another look after tasks seemed ready but none could be claimed.
 const QUIET: Duration = Duration::from_millis(50);
 /// More tasks than a machine ever holds.
 const HELD_MAX: i64 = 1_000_000;
 
-/// Takes and runs tasks until the end begins. What runs then is left to go on, and found again at
+/// Claims and runs tasks until `ending`. Tasks that run then are left running, and found again at
 /// the next start.
 pub async fn run<C: TaskRunner<Assignment>>(
     store: Store,
@@ -72,15 +72,15 @@ struct Dispatcher<C> {
     store: Store,
     queue: Queue,
     runner: Arc<C>,
-    /// What has a slot of this machine.
+    /// Everything that has a slot of this machine.
     mine: HashMap<AttemptId, Mine>,
-    /// What was not recorded yet.
+    /// Outcomes that are not recorded yet.
     ends: Vec<(AttemptId, WorkEnd)>,
     running: JoinSet<Event>,
     of_running: HashMap<tokio::task::Id, AttemptId>,
     orders: Orders,
     lease: Lease,
-    /// Of the execution that was claimed from last.
+    /// The turn of the execution that was claimed from last.
     turn: i64,
     commits: watch::Receiver<i64>,
     /// Whether there may be something to claim.
@@ -90,7 +90,7 @@ struct Dispatcher<C> {
 }
 
 struct Mine {
-    /// As it was claimed.
+    /// The task as it was claimed.
     task: Task,
     memory_mb: i64,
     slot: SlotKind,
@@ -99,9 +99,9 @@ struct Mine {
 
 enum Stage {
     Running(AbortHandle),
-    /// Its outcome is to be recorded; what is left of it is on the machine.
+    /// Its outcome has to be recorded; its leftovers are on the machine.
     Ended,
-    /// Its outcome is to be recorded; nothing of it is on the machine.
+    /// Its outcome has to be recorded; nothing of it is on the machine.
     Gone,
     /// It is recorded, and being removed from the machine.
     Leaving,
@@ -133,8 +133,8 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Goes on with what an earlier run of this program has left, as far as it is still this
-    /// machine's.
+    /// Continues with what an earlier run of this program has left, as far as it still belongs to
+    /// this machine.
     async fn begin(&mut self) {
         let held = loop {
             match self.held().await {
@@ -157,15 +157,16 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// What this machine holds, as others see it.
+    /// Returns the tasks that this machine holds according to the rows.
     async fn held(&self) -> Result<HashMap<AttemptId, Task>, Error> {
         let holder = self.runner.name().to_owned();
         let held = self.store.read(move |tx| tasks::held(tx, &holder, HELD_MAX)).await?;
         Ok(held.into_iter().filter_map(|task| Some((attempt_of(&task)?, task))).collect())
     }
 
-    /// Ends what is this machine's no more: its workspace is gone, or its lease was. And gives back
-    /// what it holds by the rows alone: a commit whose answer was lost.
+    /// Ends tasks that no longer belong to this machine because their workspace is gone or its
+    /// lease was taken. Gives back tasks that it holds only in the rows, after a commit whose
+    /// answer was lost.
     async fn compare(&mut self) -> Result<(), Error> {
         let mut held = self.held().await?;
         let taken = |(id, mine): (&AttemptId, &Mine)| {
@@ -207,7 +208,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
                     }
                     continue;
                 }
-                // Fails never: the store is ours too.
+                // Never fails: we hold the store too.
                 _ = self.commits.changed(), if listens => {}
                 () = tokio::time::sleep_until(until) => {}
             }
@@ -217,10 +218,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Whether there is something to claim, or when there will be.
+    /// Finds out whether there is something to claim, or when there will be.
     async fn look(&mut self) {
         let poll = self.queue.settings().poll;
-        // Whatever there is no room for is no reason to claim.
+        // Tasks for which there is no room are no reason to claim.
         let of = match self.rooms().as_slice() {
             [(slots, _)] => Some(*slots),
             _ => None,
@@ -237,7 +238,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.look_at = Instant::now() + wait.min(poll);
     }
 
-    /// What may be claimed: where something is free.
+    /// Returns what may be claimed: the kinds of slots with free room.
     fn rooms(&self) -> Vec<(SlotKind, Room)> {
         let settings = self.queue.settings();
         let used: i64 = self.mine.values().map(|mine| mine.memory_mb).sum();
@@ -254,7 +255,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         rooms.into_iter().filter(|(_, room)| room.has_any()).collect()
     }
 
-    /// Takes note of what ended or was removed.
+    /// Notes what ended or was removed.
     fn note(&mut self, joined: Result<(tokio::task::Id, Event), JoinError>) {
         let task = joined.as_ref().map_or_else(JoinError::id, |(task, _)| *task);
         let Some(of) = self.of_running.remove(&task) else { return };
@@ -287,7 +288,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         WorkEnd { started_at: None, ended_at, outcome: Outcome::Lost(why.to_owned()) }
     }
 
-    /// Gives a task back that is not on this machine.
+    /// Gives back a task that is not on this machine.
     fn lose(&mut self, id: AttemptId, task: Task, why: &str) {
         self.ends.push((id.clone(), self.lost(why)));
         // Only until the next round.
@@ -295,7 +296,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.mine.insert(id, Mine { task, memory_mb: 0, slot, stage: Stage::Gone });
     }
 
-    /// One round, and what follows from it.
+    /// Does one round, and everything that follows from it.
     async fn work(&mut self, claims: bool) {
         let begun = Instant::now();
         let round = self.round(begun, claims);
@@ -340,7 +341,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Commits a round. When that takes so long that the lease is in danger, ends what runs
+    /// Commits a round. If that takes so long that the lease is in danger, ends the running tasks
     /// meanwhile.
     async fn commit(&mut self, round: Round) -> Result<Done, Error> {
         let store = self.store.clone();
@@ -354,7 +355,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// The outcome of an attempt is durable.
+    /// Called when the outcome of an attempt is durable.
     fn recorded(&mut self, id: AttemptId) {
         match self.mine.get_mut(&id) {
             Some(mine) if matches!(mine.stage, Stage::Ended) => {
@@ -365,7 +366,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         }
     }
 
-    /// Starts what was claimed.
+    /// Starts the tasks that were claimed.
     async fn follow(&mut self, done: Done, wanted: bool) {
         self.turn = done.turn;
         if wanted {
@@ -406,7 +407,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.mine.insert(id, Mine { task, memory_mb, slot, stage: Stage::Running(run) });
     }
 
-    /// Has what is left of an attempt removed.
+    /// Starts to remove the leftovers of an attempt.
     fn remove(&mut self, id: AttemptId) {
         let (runner, attempt) = (self.runner.clone(), id.clone());
         let removal = self.running.spawn(async move {
@@ -416,7 +417,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         self.of_running.insert(removal.id(), id);
     }
 
-    /// Ends all that runs, before others may take it.
+    /// Ends everything that runs, before others may take it.
     async fn abandon_all(&mut self) {
         let mut ends = JoinSet::new();
         for (id, mine) in &mut self.mine {
@@ -441,7 +442,7 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     }
 }
 
-/// The attempt that a row tells of. Rows are written by us, so their numbers fit.
+/// Returns the attempt in a row. Rows are written by us, so the numbers fit.
 fn attempt_of(task: &Task) -> Option<AttemptId> {
     let (index, number) = (u32::try_from(task.index).ok()?, u32::try_from(task.attempt).ok()?);
     Some(AttemptId { execution: task.execution.clone(), task: index, number })

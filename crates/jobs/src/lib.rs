@@ -1,8 +1,9 @@
-//! The durable queue: executions of jobs and their tasks, what fires them, and what they call back.
+//! The durable queue: executions of jobs and their tasks, what starts them, and the callbacks at
+//! their end.
 //!
-//! The queue is tables. Whoever runs a task holds it by a lease and by the number of the attempt;
-//! what came of it is accepted once, from that attempt. Running itself is left to a [`TaskRunner`], so
-//! nothing here knows of containers.
+//! The queue is tables. A machine that runs a task holds it by a lease and by the number of the
+//! attempt; the outcome is accepted only once, and only from that attempt. Running tasks is left to
+//! a [`TaskRunner`], so nothing here knows of containers.
 
 pub mod callbacks;
 pub mod cron;

@@ -1,4 +1,4 @@
-//! What was decided when an execution was made: later changes of the job do not concern it.
+//! What was decided when an execution was started: later changes of the job do not affect it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -13,23 +13,23 @@ use types::parts::Sensitive;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub image: String,
-    /// Credentials of registries, as the text of a client's configuration file.
+    /// Registry credentials, as the text of a client's configuration file.
     pub registries: Option<Sensitive<String>>,
     pub storage_mb: Option<u32>,
-    /// All variables but those that differ between tasks.
+    /// All variables that are the same for all tasks.
     pub environment: Sensitive<Vec<(String, String)>>,
-    /// Empty folders that each task finds.
+    /// Empty folders that each task gets.
     pub scratch: Vec<Scratch>,
     pub keeps_logs: bool,
-    /// What a task may reach.
+    /// What a task may reach over the network.
     #[serde(default)]
     pub network: Option<types::kinds::Network>,
-    /// After which a task is ended.
+    /// Time limit of a task.
     pub timeout_s: Option<u32>,
-    /// What the caller asked for, in the caller's words: to be shown.
+    /// What the caller asked for, in the caller's words, to be shown.
     pub memory_override: Option<i64>,
     pub env_override: Vec<String>,
-    /// What is asked of a workload, where the execution is a call and no work of its own.
+    /// The request to a workload, if the execution is a call and runs nothing of its own.
     #[serde(default)]
     pub call: Option<Sensitive<Call>>,
 }
@@ -38,30 +38,30 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     pub method: String,
-    /// Path and query as the workload reads them.
+    /// Path and query, as the workload reads them.
     pub target: String,
     pub headers: Vec<(String, String)>,
-    /// In base64.
+    /// The body in base64.
     pub body: String,
 }
 
-/// What a workload answered to a call.
+/// A workload's answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAnswer {
     pub status: u16,
-    /// As much of it as is kept.
+    /// The beginning of the body, as much as is kept.
     pub body: String,
-    /// Of the whole body.
+    /// Length of the whole body.
     pub length: u64,
 }
 
-/// All that is needed to run the tasks of an execution.
+/// Everything that is needed to run the tasks of an execution.
 pub struct Order {
     pub execution: Execution,
     pub plan: Plan,
-    /// `{"tasks":[…]}`: what each task may fetch.
+    /// `{"tasks":[…]}`, which each task may fetch.
     pub data: Bytes,
-    /// Where in `data` the arguments of each task are.
+    /// Where the arguments of each task are in `data`.
     places: Vec<Range<usize>>,
 }
 
@@ -69,12 +69,12 @@ pub struct Order {
 #[derive(Clone)]
 pub struct Assignment {
     pub order: std::sync::Arc<Order>,
-    /// Of the task.
+    /// The index of the task.
     pub index: u32,
 }
 
 impl Assignment {
-    /// The arguments of the task, a JSON object.
+    /// Returns the arguments of the task, a JSON object.
     pub fn arguments(&self) -> &str {
         self.order.arguments(self.index)
     }
@@ -109,7 +109,7 @@ impl Order {
     }
 }
 
-/// An order as it is stored.
+/// Returns an order in the form in which it is stored.
 pub(crate) fn stored(
     keyring: &store::Keyring,
     id: &ExecutionId,
@@ -124,7 +124,7 @@ pub(crate) fn stored(
     })
 }
 
-/// The plan of an execution, while it is kept.
+/// Returns the plan of an execution, or `None` if it is no longer kept.
 pub fn plan(
     tx: &mut Tx<'_>,
     keyring: &store::Keyring,
@@ -134,7 +134,7 @@ pub fn plan(
     open(keyring, id, &sealed).map(Some)
 }
 
-/// The order of an execution, while it is kept.
+/// Returns the order of an execution, or `None` if it is no longer kept.
 pub(crate) fn order(
     tx: &mut Tx<'_>,
     keyring: &store::Keyring,

@@ -1,5 +1,5 @@
-//! The queue as those see it who start and cancel executions, inside whatever transaction they
-//! have.
+//! The queue for code that starts and cancels executions. Everything here runs inside the caller's
+//! transaction.
 
 use crate::plan::{self, Plan};
 use crate::rules;
@@ -12,12 +12,12 @@ use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::instance::{AttemptId, WorkEnd};
 use types::{KindName, Timestamp};
 
-/// Rows that one transaction forgets.
+/// Rows that one transaction deletes.
 const TRIM_BATCH: i64 = 1000;
 
-/// What others do in the same transaction in which something happens here. An error undoes both.
+/// What other parts do in the same transaction as a change here. An error undoes both.
 pub trait Hooks: Send + Sync + 'static {
-    /// An attempt was given to this machine.
+    /// Called when an attempt was given to this machine.
     fn claimed(
         &self,
         _tx: &mut Tx<'_>,
@@ -27,7 +27,7 @@ pub trait Hooks: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The outcome of an attempt was accepted.
+    /// Called when the outcome of an attempt was accepted.
     fn attempted(
         &self,
         _tx: &mut Tx<'_>,
@@ -38,7 +38,7 @@ pub trait Hooks: Send + Sync + 'static {
         Ok(())
     }
 
-    /// An execution has ended. This happens once to each.
+    /// Called when an execution has ended, once for each.
     fn ended(&self, _tx: &mut Tx<'_>, _execution: &Execution) -> Result<(), Error> {
         Ok(())
     }
@@ -62,31 +62,31 @@ impl fmt::Debug for Queue {
 /// Who asks for an execution.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Caller {
-    /// Somebody of the workspace, or a clock of its own.
+    /// A member of the workspace, or one of its clocks.
     #[default]
     Member,
-    /// Whoever knows the address of something public. All of them together leave room for members.
+    /// Anybody who knows a public address. All strangers together leave room for members.
     Stranger,
 }
 
-/// An execution to be.
+/// An execution to be started.
 #[derive(Debug, Clone)]
 pub struct NewExecution {
     pub id: ExecutionId,
     pub workspace: WorkspaceId,
-    /// A job, or the kind of the workload that is called.
+    /// Job, or the kind of the workload that is called.
     pub kind: KindName,
     pub job_id: ResourceId,
     pub job: String,
-    /// Unique in the job.
+    /// Unique within the job.
     pub name: String,
-    /// Of each task.
+    /// Memory of each task.
     pub memory_mb: i64,
     pub retries_max: i64,
-    /// Tasks that may run at once; none: all of them.
+    /// Most tasks that may run at the same time; `None` for all of them.
     pub parallelism: Option<i64>,
     pub plan: Plan,
-    /// The arguments of each task: a JSON object, without line breaks.
+    /// The arguments of each task: a JSON object without line breaks.
     pub tasks: Vec<String>,
     /// Whether it may wait for room.
     pub may_wait: bool,
@@ -99,15 +99,15 @@ pub enum StartError {
     Tasks { count: usize, max: u32 },
     #[error("the job has an execution `{0}` already")]
     Taken(String),
-    /// Until some of them have ended.
+    /// Possible again once some of them have ended.
     #[error("the workspace has {max} executions that have not ended, and no more are allowed")]
     Crowded { max: u32 },
-    /// Another time there may be room.
+    /// There may be room another time.
     #[error(
         "there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run"
     )]
     Full { wanted: i64, free: i64 },
-    /// There never will be.
+    /// There will never be room.
     #[error("{0}, so the execution can never begin without waiting")]
     NeverFits(String),
     #[error(transparent)]
@@ -127,7 +127,7 @@ impl Queue {
         self.0.hooks.iter().map(|hooks| &**hooks)
     }
 
-    /// Makes an execution. Machines learn of it when the transaction is committed.
+    /// Creates an execution. Machines learn of it when the transaction commits.
     pub fn start(
         &self,
         tx: &mut Tx<'_>,
@@ -182,8 +182,8 @@ impl Queue {
         }
     }
 
-    /// Lets no task of an execution begin any more. What runs goes on to its end. Repeating it is
-    /// harmless.
+    /// Lets no further task of an execution begin; running tasks continue to their end. Repeating
+    /// this is harmless.
     pub fn cancel(&self, tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Execution>, Error> {
         let Some(mut execution) = executions::lock(tx, id)? else { return Ok(None) };
         if execution.phase != Phase::Open {
@@ -209,7 +209,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Stores an execution whose counts have changed, and draws the conclusions.
+    /// Stores an execution whose counts have changed, and ends it if nothing is left.
     pub(crate) fn conclude(
         &self,
         tx: &mut Tx<'_>,
@@ -230,7 +230,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Forgets executions that ended long ago. Says how many rows that were.
+    /// Deletes executions that ended longer ago than the retention period. Returns the number of
+    /// rows.
     pub async fn tidy(&self, store: &Store) -> Result<u64, Error> {
         let ended_before = store.world().now().minus(self.0.settings.retention);
         let mut forgotten = 0;

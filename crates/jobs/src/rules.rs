@@ -1,4 +1,4 @@
-//! What happens to an execution and its tasks: pure, without a clock, a database or randomness.
+//! The rules for executions and their tasks. Pure: no clock, no database, no randomness.
 //!
 //! ```text
 //! task       (never claimed) ──claim──▶ running ──success──▶ succeeded
@@ -44,8 +44,8 @@ impl RetryPolicy {
         }
     }
 
-    /// The pause after the `count`-th try of a sort: half of it is certain, the rest is jitter, so
-    /// that tasks that failed together do not come back together.
+    /// Returns the pause after the `count`-th failure (or loss). Half of it is fixed and the rest
+    /// is jitter, so that tasks that failed together do not come back together.
     fn pause_ms(self, count: i64, jitter: u16) -> i64 {
         let doublings = u32::try_from(count.saturating_sub(1)).unwrap_or(u32::MAX);
         let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
@@ -55,7 +55,7 @@ impl RetryPolicy {
     }
 }
 
-/// Tasks that were never claimed and still may be.
+/// Counts the tasks that were never claimed and still may be.
 pub(crate) const fn fresh(execution: &Execution) -> i64 {
     match execution.phase {
         Phase::Open => execution.total - execution.next,
@@ -63,7 +63,7 @@ pub(crate) const fn fresh(execution: &Execution) -> i64 {
     }
 }
 
-/// How many more of its tasks may be claimed now, due or not.
+/// Counts how many more tasks may be claimed now, whether they are due or not.
 pub(crate) fn claimable(execution: &Execution) -> i64 {
     match execution.phase {
         Phase::Open => {
@@ -74,7 +74,7 @@ pub(crate) fn claimable(execution: &Execution) -> i64 {
     }
 }
 
-/// Tasks were claimed: some for the first time, some for another try.
+/// Notes that tasks were claimed: some for the first time, some for another attempt.
 pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Timestamp) {
     let counts = &mut execution.counts;
     execution.next += fresh;
@@ -85,7 +85,7 @@ pub(crate) fn claimed(execution: &mut Execution, fresh: i64, again: i64, now: Ti
     execution.updated_at = now;
 }
 
-/// What a running task becomes by the outcome of its attempt.
+/// Returns what a running task becomes after the outcome of its attempt.
 pub(crate) fn after(
     task: &Task,
     end: &WorkEnd,
@@ -119,7 +119,7 @@ pub(crate) fn after(
     task
 }
 
-/// A running task of the execution became `state`.
+/// Counts a running task that became `state`.
 pub(crate) fn ended(execution: &mut Execution, state: State, now: Timestamp) {
     let counts = &mut execution.counts;
     counts.running -= 1;
@@ -133,8 +133,8 @@ pub(crate) fn ended(execution: &mut Execution, state: State, now: Timestamp) {
     execution.updated_at = now;
 }
 
-/// No task begins any more. What waits and what was never claimed is cancelled; what runs goes on
-/// to its end.
+/// Cancels an execution: waiting tasks and tasks never claimed are cancelled, running tasks
+/// continue to their end.
 pub(crate) fn cancelled(execution: &mut Execution, now: Timestamp) {
     if execution.phase != Phase::Open {
         return;
@@ -145,9 +145,9 @@ pub(crate) fn cancelled(execution: &mut Execution, now: Timestamp) {
     execution.updated_at = now;
 }
 
-/// Draws the conclusions from the counts: whether the execution has ended, and else when a task can
-/// be claimed. `earliest` is when the first of the waiting tasks is due. Says whether it ended by
-/// this.
+/// Decides from the counts whether the execution has ended, and if not, when a task can be claimed.
+/// `earliest` is when the first of the waiting tasks is due. Returns whether the execution ended
+/// just now.
 pub(crate) fn concluded(
     execution: &mut Execution,
     earliest: Option<Timestamp>,
@@ -172,7 +172,7 @@ pub(crate) fn concluded(
     end.is_some()
 }
 
-/// What callers read.
+/// Returns the status that callers read.
 pub fn status(execution: &Execution) -> JobExecutionStatus {
     match execution.phase {
         Phase::Succeeded => JobExecutionStatus::Succeeded,

@@ -1,4 +1,4 @@
-//! The rules against a model that only knows a list of tasks and counts anew after each event.
+//! Tests the rules against a model that has only a list of tasks and counts anew after each event.
 
 use super::*;
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// All that there is: the execution as the rules make it, and the tasks that have rows.
+/// The whole state: the execution as the rules make it, and the tasks that have rows.
 struct Case {
     execution: Execution,
     rows: Vec<Task>,

@@ -1,28 +1,28 @@
-//! Whoever runs attempts, and what came of one.
+//! The interface to whoever runs attempts, and the outcomes of attempts.
 
 use std::future::Future;
 use std::pin::Pin;
 use store::executions::tasks;
 use types::instance::{AttemptId, Outcome, WorkEnd};
 
-/// An answer that takes a while.
+/// The future of an answer that takes a while.
 pub type Running<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Runs attempts on this machine. `A` is all that is needed to start one.
+/// Runs attempts on this machine. `A` is everything that is needed to start one.
 pub trait TaskRunner<A>: Send + Sync + 'static {
-    /// The same at every start of this program on this machine, and no other machine's.
+    /// The machine's name: the same at every start of this program, and unique among machines.
     fn name(&self) -> &str;
 
-    /// Runs an attempt to its end, or goes on with one that an earlier run of this program began.
-    /// What is left of it stays until it is [abandoned](Self::abandon), so that its outcome can be
-    /// had again after a crash.
+    /// Runs an attempt to its end, or continues with one that an earlier run of this program began.
+    /// Its leftovers stay until it is [abandoned](Self::abandon), so that its outcome is still
+    /// available after a crash.
     fn run<'a>(&'a self, id: &'a AttemptId, attempt: A) -> Running<'a, WorkEnd>;
 
-    /// Removes all of an attempt, and ends it at once if it still runs. Without it there is nothing
-    /// to do.
+    /// Removes everything of an attempt, and ends it at once if it still runs. Does nothing if
+    /// there is no such attempt.
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()>;
 
-    /// The attempts that are on this machine, also those that have ended.
+    /// Returns the attempts on this machine, including those that have ended.
     fn present(&self) -> Vec<AttemptId>;
 }
 
@@ -32,7 +32,7 @@ const OUT_OF_MEMORY: &str = "out_of_memory";
 const TIMED_OUT: &str = "timed_out";
 const NOT_STARTED: &str = "not_started";
 const LOST: &str = "lost";
-/// Characters of a failure's text that are kept.
+/// Most characters of a failure's text that are kept.
 const TEXT_MAX: usize = 500;
 
 /// Whether a failure is the task's own, so that it uses up one of its retries.
@@ -40,15 +40,15 @@ pub(crate) const fn is_the_tasks_own(failure: &Outcome) -> bool {
     !matches!(failure, Outcome::Lost(_) | Outcome::Interrupted)
 }
 
-/// A failure as the row of its task tells of it.
+/// Converts a failure to the form that its task's row has.
 pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
     let (name, code, text) = match failure {
         Outcome::Exited(code) => (EXITED, Some(*code), None),
         Outcome::Killed(signal) => (KILLED, Some(*signal), None),
         Outcome::OutOfMemory => (OUT_OF_MEMORY, None, None),
         Outcome::TimedOut => (TIMED_OUT, None, None),
-        // Nobody interrupts a task but who takes it off the machine, for reasons that are not its
-        // own.
+        // A task is interrupted only by those who take it off the machine, for reasons that are not
+        // the task's own.
         Outcome::Interrupted => (LOST, None, Some("it was interrupted")),
         Outcome::NotStarted(why) => (NOT_STARTED, None, Some(why.as_str())),
         Outcome::Lost(why) => (LOST, None, Some(why.as_str())),
@@ -57,7 +57,7 @@ pub(crate) fn stored(failure: &Outcome) -> tasks::Failure {
     tasks::Failure { name: name.into(), code: code.map(i64::from), text }
 }
 
-/// The failure that a task's row tells of.
+/// Converts a failure from a task's row.
 pub fn failure_of_row(row: &tasks::Failure) -> Outcome {
     let code = row.code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default();
     let text = row.text.clone().unwrap_or_default();

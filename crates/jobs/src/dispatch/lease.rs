@@ -1,4 +1,4 @@
-//! Leases: this machine's own, and what it sees of others'.
+//! Leases: this machine's own, and those of others as it sees them.
 
 use crate::settings::Settings;
 use std::collections::HashMap;
@@ -11,9 +11,9 @@ pub(super) struct Lease {
     lease: Duration,
     safe: Duration,
     heartbeat: Duration,
-    /// When the last renewal that worked was begun.
+    /// When the last successful renewal was begun.
     renewed: Option<Instant>,
-    /// When each of the others was first seen as it is.
+    /// The renewal time in each of the others' rows, and when it was first seen.
     seen: HashMap<String, (Timestamp, Instant)>,
 }
 
@@ -32,7 +32,7 @@ impl Lease {
         self.renewed.map_or(now, |renewed| renewed + self.heartbeat)
     }
 
-    /// When this machine must have ended its tasks, unless it renews before.
+    /// Returns when this machine must have ended its tasks, unless it renews before.
     pub(super) fn safe_until(&self, now: Instant) -> Instant {
         self.renewed.unwrap_or(now) + self.safe
     }
@@ -45,7 +45,7 @@ impl Lease {
         self.renewed = Some(begun);
     }
 
-    /// Notes how the leases of others are now.
+    /// Notes the present leases of others.
     pub(super) fn watch(&mut self, others: Vec<Holder>, now: Instant) {
         let before = std::mem::take(&mut self.seen);
         let since = |other: &Holder| match before.get(&other.name) {
@@ -58,7 +58,7 @@ impl Lease {
             .collect();
     }
 
-    /// Those whose lease has run out.
+    /// Returns the machines whose lease has run out.
     pub(super) fn run_out(&self, now: Instant) -> Vec<(String, Timestamp)> {
         let out =
             self.seen.iter().filter(|(_, (_, since))| now.duration_since(*since) >= self.lease);

@@ -1,5 +1,5 @@
-//! What this machine has read of executions: the arguments of very many tasks are read once, not
-//! for each of them.
+//! A cache of executions' orders, so that the arguments of very many tasks are read once and not
+//! for each task.
 
 use crate::plan::{self, Order};
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ impl Orders {
         Self { store, kept: VecDeque::new() }
     }
 
-    /// The order of an execution; none when the execution is gone.
+    /// Returns the order of an execution, or `None` if the execution is gone.
     pub(super) async fn get(&mut self, id: &ExecutionId) -> Result<Option<Arc<Order>>, Error> {
         let place = self.kept.iter().position(|order| order.execution.id == *id);
         let known = place.and_then(|place| self.kept.remove(place));

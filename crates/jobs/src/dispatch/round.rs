@@ -1,5 +1,4 @@
-//! One transaction of the loop. The database may ask for it to be done again, so it changes nothing
-//! but rows.
+//! One transaction of the loop. The database may have to repeat it, so it changes nothing but rows.
 
 use super::attempt_of;
 use crate::queue::Queue;
@@ -14,30 +13,30 @@ use types::Timestamp;
 use types::ids::ExecutionId;
 use types::instance::{Outcome, WorkEnd};
 
-/// Tasks of a lost machine that one round takes.
+/// Tasks of a lost machine that one round takes over.
 const LOST_BATCH: i64 = 1000;
-/// Executions of one workspace that one round looks at.
+/// Executions of one workspace that one round considers.
 const CANDIDATES: i64 = 256;
 
 #[derive(Clone)]
 pub(super) struct Round {
     pub queue: Queue,
-    /// This machine.
+    /// The name of this machine.
     pub holder: String,
-    /// Whether the lease is renewed too.
+    /// Whether to renew the lease as well.
     pub renews: bool,
-    /// Others whose lease has run out.
+    /// Other machines whose lease has run out.
     pub run_out: Vec<(String, Timestamp)>,
     pub ended: Arc<Vec<Ended>>,
-    /// What may be claimed.
+    /// The free room for claims.
     pub rooms: Vec<(SlotKind, Room)>,
     pub turn: i64,
 }
 
-/// An attempt of this machine with what came of it.
+/// An attempt of this machine, with its outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Ended {
-    /// As it was claimed.
+    /// The task as it was claimed.
     pub task: Task,
     pub end: WorkEnd,
 }
@@ -45,13 +44,13 @@ pub(super) struct Ended {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub claimed: Vec<Task>,
-    /// The other machines, when the lease was renewed.
+    /// The other machines, if the lease was renewed.
     pub others: Option<Vec<holders::Holder>>,
     pub turn: i64,
 }
 
-/// An execution may have been made or changed since the time was read: nothing of it begins or ends before
-/// that.
+/// Returns `now`, or the time of an execution's last change if that is later: the execution may
+/// have been changed after `now` was read, and nothing of it may begin or end before that.
 fn later(now: Timestamp, execution: &Execution) -> Timestamp {
     now.max(execution.updated_at)
 }
@@ -88,7 +87,7 @@ impl Round {
         Ok(others)
     }
 
-    /// Records outcomes, of each execution together, in the order in which executions are locked.
+    /// Records outcomes, grouped by execution, in the order in which executions are locked.
     fn record(&self, tx: &mut Tx<'_>, ended: Vec<Ended>, now: Timestamp) -> Result<(), Error> {
         let mut of: BTreeMap<ExecutionId, Vec<Ended>> = BTreeMap::new();
         for one in ended {
@@ -105,7 +104,7 @@ impl Round {
         Ok(())
     }
 
-    /// Says whether anything was news.
+    /// Records the outcomes of one execution. Returns whether any of them was new.
     fn accept(
         &self,
         tx: &mut Tx<'_>,
@@ -154,7 +153,7 @@ impl Round {
         let (whole_mb, running) = (settings.memory_mb.into(), claims::running(tx, slots)?);
         let shares = share(room, whole_mb, candidates, &running, workspace_max.into());
         for (id, count) in shares {
-            // Another machine may be at it: then it is looked at again shortly.
+            // Another machine may be working on it; then it is looked at again shortly.
             let Some(mut execution) = executions::lock_if_free(tx, &id)? else { continue };
             let now = later(now, &execution);
             let count = count.min(rules::claimable(&execution));
@@ -170,7 +169,7 @@ impl Round {
         Ok(())
     }
 
-    /// Claims tasks of one execution: those that come again before those that never ran.
+    /// Claims tasks of one execution: retries first, then tasks that never ran.
     fn claim_of(
         &self,
         tx: &mut Tx<'_>,
@@ -203,7 +202,7 @@ impl Round {
         Ok(claimed)
     }
 
-    /// A task as [`tasks::claim_fresh`] has written it.
+    /// Returns a task as [`tasks::claim_fresh`] has written it.
     fn fresh(&self, execution: &ExecutionId, index: i64, now: Timestamp) -> Task {
         Task {
             execution: execution.clone(),
@@ -221,8 +220,8 @@ impl Round {
     }
 }
 
-/// Takes the tasks of a machine whose lease has run out, unless it came back. The lease goes with
-/// the last of them.
+/// Takes over the tasks of a machine whose lease has run out, unless the machine came back. The
+/// lease is removed with the last of them.
 fn take(
     tx: &mut Tx<'_>,
     name: &str,
