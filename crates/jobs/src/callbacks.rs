@@ -1,4 +1,4 @@
-//! What is told of an execution when it has ended.
+//! Callbacks: the report of an execution when it has ended.
 
 use crate::plan::CallAnswer;
 use crate::queue::Hooks;
@@ -9,10 +9,10 @@ use store::{Error, Tx, deliveries, executions};
 use types::KindName;
 use types::wire::JobExecutionStatus;
 
-/// The status that is told where a workload never answered.
+/// The status reported if a workload never answered.
 const NOT_ANSWERED: u16 = 504;
 
-/// Has those told who asked for it, in the transaction in which an execution ends.
+/// Releases the callbacks of an execution, in the transaction in which it ends.
 pub struct Callbacks;
 
 impl Hooks for Callbacks {
@@ -29,8 +29,7 @@ impl Hooks for Callbacks {
     }
 }
 
-/// The status by which an execution is told as an answer: 200 when it succeeded, 500 when it did
-/// not.
+/// Returns the HTTP status that reports an execution: 200 if it succeeded, else 500.
 pub fn status_code(execution: &Execution) -> u16 {
     match rules::status(execution) {
         JobExecutionStatus::Succeeded => 200,
@@ -38,7 +37,7 @@ pub fn status_code(execution: &Execution) -> u16 {
     }
 }
 
-/// An execution in short.
+/// Returns the short report of an execution.
 pub fn report(execution: &Execution) -> Value {
     let counts = &execution.counts;
     json!({
@@ -56,7 +55,7 @@ pub fn report(execution: &Execution) -> Value {
     })
 }
 
-/// What a workload answered, or that it did not.
+/// Returns the answer of a workload, or that there was none.
 fn answer_body(tx: &mut Tx<'_>, execution: &Execution, seconds: i64) -> Result<String, Error> {
     let unread = |error: serde_json::Error| Error::Corrupt {
         table: "executions",

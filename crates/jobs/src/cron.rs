@@ -1,39 +1,38 @@
-//! What the clock has to do about the cron triggers of a job: a pure function of triggers, marks
-//! and time.
+//! Decides what is due for the cron triggers of an object: a pure function of triggers, marks and
+//! time.
 //!
-//! A mark says until when everything was seen to. Of several times that were missed, only the
-//! newest is made up for. A clock that is set back finds its marks ahead and fires nothing twice;
-//! where they are so far ahead that the clock must have been wrong when they were made, they begin
-//! anew.
+//! A mark says up to which time a trigger has been handled. If several times were missed, only the
+//! newest is made up for. If the clock was set back, marks lie ahead and nothing fires twice. If
+//! marks lie so far ahead that the clock must have been wrong when they were made, they begin anew.
 
 use store::cron::Mark;
 use types::parts::{Cron, Trigger};
 use types::{Timestamp, World};
 
-/// A mark further ahead than this was made by a clock that was wrong.
+/// A mark further ahead than this was made by a wrong clock.
 const AHEAD_MAX_S: i64 = 86_400;
 
 /// A cron trigger that is on.
 #[derive(Debug, Clone)]
 pub struct Timed {
     pub trigger: String,
-    /// What tells one schedule from another.
+    /// Schedule and time zone. A trigger with another line counts as changed.
     pub line: String,
     pub cron: Cron,
 }
 
-/// One time at which a trigger is due now.
+/// A time at which a trigger is due now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     pub trigger: String,
     pub at: Timestamp,
 }
 
-/// What is to be written and started together, and when to look again.
+/// What to write and start together, and when to look again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Steps {
     pub moved: Vec<Mark>,
-    /// Triggers whose marks are of no use any more.
+    /// Triggers whose marks are no longer of use.
     pub removed: Vec<String>,
     pub due: Vec<Due>,
     pub next: Option<Timestamp>,
@@ -47,8 +46,8 @@ impl Timed {
     }
 }
 
-/// `changed_at` is when the job was last written: from then on a trigger without a mark, or with
-/// another line, counts.
+/// Returns what to do for triggers. `changed_at` is when the object was last written: from then on
+/// a trigger counts if it has no mark, or another line than its mark.
 pub fn steps(timed: &[Timed], marks: &[Mark], changed_at: Timestamp, now: Timestamp) -> Steps {
     let mut steps = Steps::default();
     for one in timed {
@@ -73,8 +72,8 @@ pub fn steps(timed: &[Timed], marks: &[Mark], changed_at: Timestamp, now: Timest
 }
 
 impl Due {
-    /// How callers know the execution that it starts: the time that was due, and something that
-    /// makes it one of its own.
+    /// Returns a name for the execution that it starts: the due time, and random text that makes it
+    /// unique.
     pub fn execution_name(&self, world: &World) -> String {
         let digits: String =
             self.at.to_string().chars().filter(char::is_ascii_digit).take(12).collect();
@@ -95,7 +94,7 @@ mod tests {
         Timed { trigger: "t".into(), line: line.into(), cron: Cron::parse(line).unwrap() }
     }
 
-    /// A clock, the marks, and what was fired.
+    /// A clock, the marks, and what has been fired.
     struct Desk {
         timed: Vec<Timed>,
         marks: Vec<Mark>,
@@ -175,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the clock jumps within a day, no time fires twice and none before it has come.
+        /// However the clock jumps within a day, no time fires twice, and none before it has come.
         #[test]
         fn no_time_fires_twice(
             line in "(\\*|\\*/[1-9]|[0-9]|[1-5][0-9]) (\\*|[0-9]|1[0-9]|2[0-3]) \\* \\* \\*",

@@ -1,39 +1,39 @@
-//! What an operator decides about the queue.
+//! Settings of the queue.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Tasks that this machine runs at once.
+    /// Tasks that this machine runs at the same time.
     pub slots: u32,
-    /// Memory of this machine for all of them.
+    /// Memory of this machine for all tasks together.
     pub memory_mb: u32,
-    /// Calls to workloads that this machine waits for at once, beside the tasks.
+    /// Calls to workloads that this machine waits for at the same time, in addition to tasks.
     pub call_slots: u32,
-    /// Tasks of one workspace that run at once, on all machines.
+    /// Tasks of one workspace that run at the same time on all machines.
     pub workspace_tasks_max: u32,
-    /// Calls of one workspace that are waited for at once, on all machines.
+    /// Calls of one workspace that are waited for at the same time on all machines.
     pub workspace_calls_max: u32,
     /// How long a machine keeps its tasks without renewing its lease.
     pub lease: Duration,
-    /// How often it renews it; several times in a lease.
+    /// How often it renews the lease; several times within `lease`.
     pub heartbeat: Duration,
-    /// How long the first retry of a task waits; each further one waits twice as long, up to the
-    /// last.
+    /// How long the first retry of a task waits. Each further one waits twice as long, up to
+    /// `backoff_max`.
     pub backoff_first: Duration,
     pub backoff_max: Duration,
-    /// Tries of a task that may be lost through no fault of its own, before it counts as failed.
+    /// How many attempts may be lost through no fault of the task's own before it counts as failed.
     pub lost_attempts_max: u32,
     /// How long an execution is kept after its end.
     pub retention: Duration,
-    /// Tasks of one execution.
+    /// Most tasks of one execution.
     pub tasks_max: u32,
-    /// Executions of one workspace that have not ended.
+    /// Most unfinished executions of one workspace.
     pub open_max: u32,
-    /// With so many of them a workspace takes none from callers without credentials, so that these
-    /// leave it the rest.
+    /// With this many unfinished executions a workspace accepts none from callers without
+    /// credentials, which leaves the rest to its members.
     pub open_public_max: u32,
-    /// How often a machine looks for tasks that other servers made.
+    /// How often a machine looks for tasks that other servers created.
     pub poll: Duration,
 }
 
@@ -59,19 +59,19 @@ impl Default for Settings {
     }
 }
 
-/// Part of a lease that remains for a machine that cannot renew it to end its tasks.
+/// One part in this many of a lease is left for a machine that cannot renew to end its tasks.
 const ENDING_PART: u32 = 4;
-/// Heartbeats in a lease at least: one may fail without harm.
+/// Heartbeats that a lease must allow for at least, so that one may fail without harm.
 const LEASE_HEARTBEATS: u32 = 3;
 
 impl Settings {
-    /// From when on, after it was last renewed, a machine must not rely on its lease.
+    /// Returns how long after its last renewal a machine may rely on its lease.
     pub(crate) fn lease_is_safe_for(&self) -> Duration {
         self.lease - self.lease / ENDING_PART
     }
 
-    /// Refuses what cannot work: the setting, as the operator's file names it, and what would be
-    /// right.
+    /// Refuses settings that cannot work. Returns the setting's name in the operator's file, and
+    /// what would be right.
     pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
         let renews = self.heartbeat.saturating_mul(LEASE_HEARTBEATS) <= self.lease;
         let wrong = [

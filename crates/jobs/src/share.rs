@@ -1,5 +1,5 @@
-//! Who gets the next free slot: the workspace with the fewest running tasks, and inside a workspace
-//! the executions take turns. So ten tasks do not wait behind a hundred thousand of somebody
+//! Decides who gets the next free slot: the workspace with the fewest running tasks, and within a
+//! workspace executions take turns. So ten tasks do not wait behind a hundred thousand of somebody
 //! else's.
 
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use store::executions::claims::Candidate;
 use types::ids::{ExecutionId, WorkspaceId};
 
-/// What a machine has left of its slots for tasks, or of those for calls, which take no memory.
+/// The free slots of a machine for tasks, or for calls, which take no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
     pub slots: i64,
@@ -20,12 +20,12 @@ impl Room {
     }
 }
 
-/// How many tasks of which executions to claim. `candidates` of a workspace are in their turns;
-/// `running` is what each workspace has on all machines; `whole_mb` is all the memory there is for
+/// Returns how many tasks to claim of which executions. `candidates` of a workspace are in their
+/// turns, `running` has what each workspace runs on all machines, and `whole_mb` is all memory for
 /// tasks here.
 ///
-/// A task that would fit here, but not now, gets the memory that becomes free before smaller ones
-/// do: the sharing ends with it, or large tasks would never run beside many small ones.
+/// A task that would fit on this machine, but not now, has priority over smaller ones for memory
+/// that becomes free: sharing stops at it, or large tasks would never run beside many small ones.
 pub(crate) fn share(
     mut room: Room,
     whole_mb: i64,
@@ -160,7 +160,7 @@ mod tests {
             prop_assert!(shares.values().sum::<i64>() <= slots);
             prop_assert!(shares.iter().map(|(id, count)| of(id).memory_mb * count).sum::<i64>() <= memory);
             prop_assert!(shares.iter().all(|(id, count)| *count <= of(id).room && of(id).memory_mb <= 50));
-            // With memory for all, no slot stays empty while somebody could use it.
+            // With enough memory, no slot stays empty while somebody could use it.
             let wanted: i64 = candidates.iter().filter(|one| one.memory_mb <= 50).map(|one| one.room).sum();
             let plenty = share(Room { slots, memory_mb: i64::MAX }, 50, candidates.clone(), &[], 100);
             prop_assert_eq!(plenty.values().sum::<i64>(), slots.min(wanted));

@@ -1,8 +1,8 @@
-//! Where calls may go: to the internet, and to the hosts inside that the operator names.
+//! Decides which addresses may be called: the internet, and internal hosts that the operator names.
 //!
-//! Users choose the addresses, so without this they could have the server call what only it can
-//! reach. A name is resolved here, once, and all that it leads to must be on the internet; the
-//! connection goes to the addresses that were looked at.
+//! Users choose the addresses, so without this they could have the server call what only the server
+//! can reach. A name is resolved here, once, and all its addresses must be on the internet. The
+//! connection goes to the addresses that were checked.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::future::Future;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use types::parts::addresses::is_public;
 use url::{Host, Url};
 
-/// Addresses of one name that are looked at.
+/// Most addresses of one name that are checked.
 const ADDRESSES_MAX: usize = 32;
 
 type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
@@ -23,7 +23,7 @@ pub trait Lookup: Fn(String) -> Addresses + Send + Sync + 'static {}
 
 impl<F: Fn(String) -> Addresses + Send + Sync + 'static> Lookup for F {}
 
-/// As this machine does.
+/// Resolves a name as this machine does.
 pub fn system_lookup(name: String) -> Addresses {
     Box::pin(async move {
         let found = tokio::net::lookup_host((name, 0)).await?;
@@ -53,8 +53,8 @@ impl Gate {
         Self { inside: Arc::new(inside), lookup: Arc::new(lookup) }
     }
 
-    /// What can be told before names are resolved. Connections to literal addresses come by here
-    /// only.
+    /// Checks what can be checked before names are resolved. Literal addresses are checked only
+    /// here.
     pub(super) fn admit(&self, url: &Url) -> Result<(), Closed> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(Closed::Scheme);
@@ -85,7 +85,8 @@ impl Resolve for Gate {
         let found = (self.lookup)(name.as_str().to_owned());
         Box::pin(async move {
             let found = found.await?;
-            // One that leads inside spoils all: which of them is called is not ours to say.
+            // One internal address refuses the whole name, because we do not choose which address
+            // is called.
             if !listed && !found.iter().all(|address| is_public(*address)) {
                 return Err(Closed::Inside.into());
             }

@@ -1,9 +1,9 @@
-//! Sends the calls that are kept in `store::deliveries`, at least once each, until they are
-//! answered or given up.
+//! Sends the calls stored in `store::deliveries`, each at least once, until they are answered or
+//! given up.
 //!
-//! One loop claims what is due, as far as there is room, and notes what came of it. A claim that
-//! nothing was heard of lapses: so what a killed server was sending is sent again, and a receiver
-//! tells repetitions by the id of the delivery.
+//! One loop claims what is due, as far as there is room, and records the outcomes. A claim without
+//! an outcome lapses, so a call that a killed server was sending is sent again. Receivers recognize
+//! repetitions by the id of the delivery.
 
 mod gate;
 mod rules;
@@ -22,30 +22,30 @@ use tokio_util::sync::CancellationToken;
 use types::Timestamp;
 use types::ids::WorkspaceId;
 
-/// What the operator decides.
+/// Settings of deliveries.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Attempts at one delivery, where nothing else is said.
+    /// Attempts at one delivery, unless the delivery has its own number.
     pub attempts_max: i64,
-    /// A receiver that has not answered by then has not received.
+    /// How long a receiver has to answer; later answers do not count.
     pub timeout: Duration,
-    /// Calls that are made at once.
+    /// Calls made at the same time.
     pub concurrency: usize,
-    /// Of them, calls of one workspace.
+    /// Calls of one workspace made at the same time.
     pub workspace_concurrency: usize,
-    /// After the first failed attempt; doubled after each further one.
+    /// Pause after the first failed attempt; it doubles with each further one, up to `pause_max`.
     pub pause: Duration,
     pub pause_max: Duration,
-    /// How often new deliveries are looked for.
+    /// How often to look for new deliveries.
     pub poll: Duration,
     /// Hosts, without ports, that may be called although they are not on the internet.
     pub inside: Vec<String>,
 }
 
-/// Beyond the time of one attempt, until a claim lapses.
+/// How much longer than one attempt's time-out a claim lasts.
 const LEASE_EXTRA: Duration = Duration::from_secs(30);
 
-/// No client for HTTP can be made.
+/// The HTTP client could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("no client for callbacks can be made")]
 pub struct NoClient(#[from] reqwest::Error);
@@ -56,7 +56,7 @@ pub struct Sender {
     client: Client,
 }
 
-/// What is being sent, and for whom.
+/// Calls in progress, and their number for each workspace.
 #[derive(Default)]
 struct Flights {
     tasks: JoinSet<WorkspaceId>,
@@ -71,7 +71,8 @@ impl Flights {
         self.busy.retain(|_, count| *count > 0);
     }
 
-    /// Waits for one to end, then takes all that have. Without any it waits for ever.
+    /// Waits for a call to end, then takes all that have ended. Without any calls it waits for
+    /// ever.
     async fn landed(&mut self) {
         match self.tasks.join_next().await {
             None => std::future::pending().await,
@@ -82,7 +83,7 @@ impl Flights {
                 for workspace in ended.into_iter().flatten() {
                     self.land(&workspace);
                 }
-                // One that panicked cannot say whose it was.
+                // A task that panicked cannot say which workspace it was for.
                 if self.tasks.is_empty() {
                     self.busy.clear();
                 }
@@ -96,7 +97,7 @@ impl Sender {
         Self::looking_up(store, settings, system_lookup)
     }
 
-    /// As [`Sender::new`], with a way of its own to find the addresses of names.
+    /// Like [`Sender::new`], with its own way to find the addresses of names.
     pub fn looking_up(
         store: Store,
         settings: Settings,
@@ -106,7 +107,7 @@ impl Sender {
         Ok(Self { store, settings, client })
     }
 
-    /// Sends until the end begins, then finishes what it is sending.
+    /// Sends until `ending`, then finishes the calls in progress.
     pub async fn run(&self, ending: CancellationToken) {
         let mut flights = Flights::default();
         while !ending.is_cancelled() {
@@ -122,7 +123,7 @@ impl Sender {
         while flights.tasks.join_next().await.is_some() {}
     }
 
-    /// Sends all that is due now, and what becomes due meanwhile.
+    /// Sends everything that is due now, and what becomes due meanwhile.
     pub async fn run_until_idle(&self) -> Result<(), store::Error> {
         let mut flights = Flights::default();
         loop {
@@ -162,7 +163,8 @@ impl Sender {
     }
 }
 
-/// One attempt. Should its outcome not be noted, the claim lapses and it is made again.
+/// Makes one attempt. If its outcome cannot be recorded, the claim lapses and the call is made
+/// again.
 async fn deliver(
     store: Store,
     settings: Settings,

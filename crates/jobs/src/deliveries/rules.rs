@@ -1,20 +1,20 @@
-//! What to do after an attempt.
+//! Decides what to do after an attempt at a delivery.
 
 use super::{Settings, later};
 use std::time::Duration;
 use store::deliveries::{Claimed, Next};
 use types::{Timestamp, World};
 
-/// What came back.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Status {
         code: u16,
         retry_after: Option<Duration>,
     },
-    /// It was not received, or nobody knows.
+    /// It was not received, or that is not known.
     None(String),
-    /// It may not be sent there.
+    /// It must not be sent there.
     Refused(String),
 }
 
@@ -67,8 +67,8 @@ pub(super) fn next(
     Next::Retry(later(now, pause))
 }
 
-/// Doubles with each attempt up to its limit; then a random part of the second half goes, so that
-/// many that failed together do not come again together.
+/// Returns the pause, which doubles with each attempt up to its limit. A random part of its second
+/// half is taken off, so that calls that failed together do not come back together.
 fn pause(before: i64, settings: &Settings, random: [u8; 4]) -> Duration {
     let doubled = settings.pause.saturating_mul(1 << before.clamp(0, 30));
     let whole = doubled.min(settings.pause_max);

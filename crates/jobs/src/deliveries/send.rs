@@ -18,14 +18,14 @@ use types::parts::Sensitive;
 use url::Url;
 
 const REDIRECTS_MAX: usize = 3;
-/// Of what went wrong, this is kept.
+/// Most characters of an error that are kept.
 const WORDS_MAX: usize = 200;
-/// The neutral names and those of the published clients, as everywhere.
+/// Headers with the neutral names and with those that published clients know.
 const SIGNATURE: [HeaderName; 2] =
     [HeaderName::from_static("x-blaxel-signature"), HeaderName::from_static("x-service-signature")];
 const TIMESTAMP: [HeaderName; 2] =
     [HeaderName::from_static("x-blaxel-timestamp"), HeaderName::from_static("x-service-timestamp")];
-/// The same at each attempt, so that a receiver knows what it has seen.
+/// The same at each attempt, so that a receiver recognizes repetitions.
 const DELIVERY: [HeaderName; 2] = [
     HeaderName::from_static("x-blaxel-delivery-id"),
     HeaderName::from_static("x-service-delivery-id"),
@@ -42,8 +42,8 @@ impl Client {
     pub(super) fn new(gate: Gate, timeout: Duration) -> Result<Self, NoClient> {
         let http = reqwest::Client::builder()
             .dns_resolver(Arc::new(gate.clone()))
-            // A proxy would resolve names by itself, redirects are looked at here, and each call
-            // gets a connection of its own, to an address that was looked at for it.
+            // A proxy would resolve names by itself. Redirects are checked here. Each call gets a
+            // connection of its own, to an address that was checked for it.
             .no_proxy()
             .redirect(Policy::none())
             .pool_max_idle_per_host(0)
@@ -56,7 +56,7 @@ impl Client {
         tokio::time::timeout(self.timeout, self.follow(delivery, now)).await.unwrap_or_else(late)
     }
 
-    /// The body of an answer is never read: what a receiver says is its own, and may be endless.
+    /// Never reads the body of an answer: it is of no use here, and may be endless.
     async fn follow(&self, delivery: &Claimed, now: Timestamp) -> Outcome {
         let headers = headers(delivery, now);
         let Ok(mut url) = Url::parse(&delivery.url) else {
@@ -99,7 +99,7 @@ fn headers(delivery: &Claimed, now: Timestamp) -> HeaderMap {
     headers
 }
 
-/// `sha256=` and the HMAC of the raw body, as the published clients verify it.
+/// Returns `sha256=` and the HMAC of the raw body, as published clients verify it.
 fn signature(Sensitive(secret): &Sensitive<String>, body: &[u8]) -> String {
     #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key of any length");
@@ -109,8 +109,8 @@ fn signature(Sensitive(secret): &Sensitive<String>, body: &[u8]) -> String {
     text
 }
 
-/// Where a redirect that keeps method and body leads. Others would lose the body, so they count as
-/// answers, as do those that leave encryption.
+/// Returns the target of a redirect that keeps method and body. Other redirects would lose the
+/// body, so they count as answers, and so do those that leave encryption.
 fn redirect(from: &Url, response: &Response) -> Option<Url> {
     if !matches!(response.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
     {
@@ -129,8 +129,8 @@ fn answered(response: &Response) -> Outcome {
     }
 }
 
-/// The words of the innermost cause: the outer ones repeat the address, which may hold a secret of
-/// the receiver.
+/// Returns the text of the innermost cause: the outer ones repeat the address, which may contain a
+/// secret of the receiver.
 fn unanswered(error: reqwest::Error) -> Outcome {
     let error = error.without_url();
     let mut cause: &dyn std::error::Error = &error;
