@@ -1,8 +1,8 @@
-//! Finding lines again: the newest first, whatever task they are from.
+//! Finding lines of logs: newest first, across all tasks.
 //!
-//! Chunks come in the order of their last lines. A line is in its place once no chunk that is still
-//! to come can have a newer one, so only lines of chunks that overlap in time are held at once, and
-//! the page that was asked for.
+//! Chunks come in the order of their last lines. A line has its final place once no later chunk can
+//! have a newer one. So only the lines of chunks that overlap in time are held in memory, and the
+//! page that was asked for.
 
 use super::line::{self, Line, Severity};
 use std::cmp::Ordering;
@@ -12,28 +12,28 @@ use store::{Error, Store};
 use types::ids::WorkspaceId;
 use types::{KindName, Timestamp};
 
-/// Text that one question reads at most. What is older is neither found nor counted.
+/// Most bytes of text that one question reads. Older lines are neither found nor counted.
 pub const SCAN_BYTES_MAX: usize = 64 << 20;
-/// Chunks that the first look into the store takes. Small chunks are taken more at once.
+/// Chunks that the first read takes. If chunks are small, later reads take more.
 const STEP: i64 = 32;
 const STEP_MAX: i64 = 1024;
-/// Less text than this is a small step.
+/// A read of less text than this is small.
 const STEP_BYTES: usize = 256 << 10;
 
 /// Which lines of a workload are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub workspace: WorkspaceId,
-    /// Of the workload.
+    /// The kind of the workload.
     pub kind: KindName,
     pub name: String,
-    /// By its public name.
+    /// The public name of an execution.
     pub execution: Option<String>,
     pub task: Option<u32>,
-    /// Both included.
+    /// Both ends are included.
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Text that a line contains, in whatever case.
+    /// Text that a line contains, in upper or lower case.
     pub search: Option<String>,
     pub trace: Option<String>,
     pub severities: Vec<Severity>,
@@ -45,7 +45,7 @@ pub struct Question {
 pub struct Found {
     /// Newest first.
     pub lines: Vec<Line>,
-    /// All that fit the question.
+    /// The number of all lines that match the question.
     pub total: u64,
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn find_in_steps(
             })
             .await?;
         if rest == Rest::Early && !search.rest_is_counted {
-            // From here on the order is of no interest, so whole chunks are counted where they lie.
+            // From here on the order does not matter, so whole chunks are counted in the store.
             search.rest_is_counted = true;
             if let Some(place) = after.clone() {
                 let asked = window.clone();
@@ -110,12 +110,11 @@ impl Question {
     }
 }
 
-/// Which of the chunks that are left must be read.
+/// Which of the remaining chunks must be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     All,
-    /// Those that begin before the window: of the others it is enough to know how many lines they
-    /// have.
+    /// Only those that begin before the window. Of the others only the number of lines is needed.
     Early,
 }
 
@@ -123,7 +122,7 @@ struct Search<'q> {
     question: &'q Question,
     window: &'q Window,
     needle: Option<String>,
-    /// Lines that a chunk to come may still go before.
+    /// Lines that a line of a later chunk may still precede.
     open: BinaryHeap<Newest>,
     found: Vec<Line>,
     total: u64,
@@ -183,7 +182,7 @@ impl<'q> Search<'q> {
                 .is_none_or(|needle| line.message.to_lowercase().contains(needle))
     }
 
-    /// Gives their places to the lines that nothing goes before any more.
+    /// Gives lines their final place if no later line can precede them.
     fn place_newer_than(&mut self, ns: i64) {
         while self.open.peek().is_some_and(|newest| newest.0.at_ns > ns)
             && self.found.len() < self.question.limit
@@ -205,7 +204,7 @@ impl<'q> Search<'q> {
     }
 }
 
-/// A line in the order of times.
+/// A line, ordered by time.
 struct Newest(Line);
 
 impl Ord for Newest {

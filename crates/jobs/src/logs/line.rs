@@ -1,17 +1,17 @@
-//! What a line of output is, how it is kept, and what is read from lines that are JSON.
+//! Lines of output: how they are stored, and what is read from lines that are JSON.
 
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use types::instance::Stream;
 
-/// A line, or a part of one that was too long.
+/// A line, or a part of a line that was too long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Nanoseconds since 1970. The machine counts milliseconds; the rest gives each line of an
-    /// attempt its own time.
+    /// Nanoseconds since 1970. The machine counts milliseconds; the rest makes the time of each
+    /// line of an attempt unique.
     pub at_ns: i64,
     pub severity: Severity,
-    /// `None` for what the server has to say of the output.
+    /// `None` for notes by the server about the output.
     pub stream: Option<Stream>,
     pub message: String,
     pub trace: Option<String>,
@@ -39,7 +39,7 @@ impl Severity {
         Self::Fatal,
     ];
 
-    /// As the interface names it.
+    /// Returns the name that the interface uses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "UNKNOWN",
@@ -52,7 +52,7 @@ impl Severity {
         }
     }
 
-    /// As OpenTelemetry counts; the first number of each range.
+    /// Returns the number that OpenTelemetry uses: the first one of each range.
     pub const fn number(self) -> i64 {
         match self {
             Self::Unknown => 0,
@@ -81,7 +81,7 @@ impl Severity {
         }
     }
 
-    /// A word as programs write it, in whatever case.
+    /// Reads a word as programs write it, in upper or lower case.
     pub fn of_word(word: &str) -> Option<Self> {
         let named = |severity: &Self| word.eq_ignore_ascii_case(severity.name());
         Self::ALL.into_iter().find(named).or_else(|| match word.to_ascii_uppercase().as_str() {
@@ -92,7 +92,7 @@ impl Severity {
         })
     }
 
-    /// Of a line that does not say: what goes to standard error is taken for errors.
+    /// Returns the severity of a line that does not name one: standard error counts as errors.
     const fn of_stream(stream: Option<Stream>) -> Self {
         match stream {
             Some(Stream::Stdout) => Self::Info,
@@ -102,8 +102,8 @@ impl Severity {
     }
 }
 
-/// A line as JSON, as the published clients print them. Which task and execution a line is from is
-/// in `labels` too, but that is known better from where it was read.
+/// A line that is JSON, as published clients print it. `labels` also has the task and the
+/// execution, but these are known more reliably from where the line was read.
 #[derive(Deserialize)]
 struct Structured<'a> {
     #[serde(borrow)]
@@ -120,7 +120,7 @@ struct Structured<'a> {
     more: More,
 }
 
-/// Whether there is anything else in the line; it would be lost if only the message was shown.
+/// Whether the line has other members, which would be lost if only the message was shown.
 #[derive(Deserialize)]
 #[serde(from = "std::collections::BTreeMap<String, serde::de::IgnoredAny>")]
 struct More(bool);
@@ -131,11 +131,11 @@ impl From<std::collections::BTreeMap<String, serde::de::IgnoredAny>> for More {
     }
 }
 
-/// No identifier of a trace is longer.
+/// Longest identifier of a trace.
 const TRACE_BYTES_MAX: usize = 64;
 
 impl Line {
-    /// Reads what a program printed.
+    /// Reads a line that a program printed.
     pub fn read(at_ns: i64, stream: Stream, bytes: &[u8]) -> Self {
         let (text, stream) = (String::from_utf8_lossy(bytes), Some(stream));
         let plain = |message: String| Self {
@@ -163,7 +163,7 @@ impl Line {
         Self { at_ns, severity, stream, message, trace }
     }
 
-    /// A word of the server's own.
+    /// Makes a note by the server.
     pub fn note(at_ns: i64, message: impl Into<String>) -> Self {
         Self {
             at_ns,
@@ -175,8 +175,8 @@ impl Line {
     }
 }
 
-/// How a line is kept: an array in JSON, since then no byte of it can be mistaken for the end of
-/// the line.
+/// The stored form of a line: an array in JSON, so that no byte of it can be mistaken for the end
+/// of the line.
 #[derive(Serialize, Deserialize)]
 struct Kept<'a>(
     i64,
@@ -186,7 +186,7 @@ struct Kept<'a>(
     #[serde(borrow)] Option<Cow<'a, str>>,
 );
 
-/// The text of one line, which ends it with a newline.
+/// Returns the stored text of one line, which ends with a newline.
 pub(crate) fn write(line: &Line) -> String {
     let stream = match line.stream {
         Some(Stream::Stdout) => 1,
@@ -202,7 +202,7 @@ pub(crate) fn write(line: &Line) -> String {
     text
 }
 
-/// The lines of a chunk. What this program cannot have written is left out.
+/// Reads the lines of a chunk. Text that this program cannot have written is skipped.
 pub(crate) fn read_all(text: &str) -> impl DoubleEndedIterator<Item = Line> + '_ {
     text.lines().filter_map(|line| {
         let Kept(at_ns, severity, stream, message, trace) = serde_json::from_str(line).ok()?;

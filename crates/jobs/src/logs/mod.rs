@@ -1,14 +1,15 @@
-//! What tasks, replicas and builds print: kept as it comes, found again by time and text.
+//! The output of tasks, replicas and builds: stored as it comes, found again by time and text.
 //!
 //! ```text
 //! pieces of one source  ─→ Recorder ─→ chunks of lines ─→ one writer for all sources ─→ store::logs
 //! ```
 //!
-//! Nothing is lost on the way: whoever prints faster than can be written waits. A chunk says how
-//! far it has read the output, so that a server which is started again goes on with exactly what is
-//! missing. What an attempt or a build prints beyond [`Settings::task_bytes_max`] is dropped, and a
-//! line says so; a replica may print so much each day ([`Settings::replica_day_bytes_max`]), and so may
-//! the rules of a workload's network.
+//! Nothing is lost on the way: a program that prints faster than can be written has to wait. A
+//! chunk says how far the output has been read, so that a restarted server continues with exactly
+//! what is missing. What an attempt or a build prints beyond [`Settings::task_bytes_max`] is
+//! dropped, and a line says so. A replica has such a limit for each day
+//! ([`Settings::replica_day_bytes_max`]), and so have the logs that the server writes about a
+//! workload's network rules and a model's requests.
 
 mod find;
 mod line;

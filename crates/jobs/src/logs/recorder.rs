@@ -1,4 +1,4 @@
-//! Turns what is printed into chunks of lines. Pure: no clock, no database, no I/O.
+//! Turns output into chunks of lines. Pure: no clock, no database, no I/O.
 
 use super::line::{self, Line};
 use base64::Engine as _;
@@ -7,22 +7,22 @@ use store::logs::{Chunk, Mark};
 use types::Timestamp;
 use types::instance::{Printed, Stream};
 
-/// A longer line comes as several. Even if each of its bytes has to be escaped it is shorter than a
+/// A longer line is split. Even if every byte of a line has to be escaped, it is shorter than a
 /// chunk.
 pub const LINE_BYTES_MAX: usize = 10 * 1024;
-/// Of the text of a chunk.
+/// Largest text of a chunk.
 pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
-/// What one source has printed, as far as it is not in a chunk yet.
+/// The output of one source that is not in a chunk yet.
 #[derive(Debug)]
 pub struct Recorder {
     bytes_max: u64,
-    /// Whether that is of each day.
+    /// Whether `bytes_max` counts for each day.
     daily: bool,
     begun: [Vec<u8>; 2],
-    /// Kept lines that wait to be drained, with their texts.
+    /// Finished lines that wait to be drained, with their stored text.
     lines: Vec<(Line, String)>,
     waiting_bytes: usize,
     last_ns: i64,
@@ -31,7 +31,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// For an attempt that has printed nothing yet. `bytes_max` is what is kept of all of it.
+    /// Makes a recorder for an attempt that has printed nothing yet, which keeps `bytes_max` in
+    /// all.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
@@ -45,13 +46,13 @@ impl Recorder {
         }
     }
 
-    /// Goes on after a chunk. Output is wanted from `mark.read_to` on.
+    /// Continues after a chunk. Output must be supplied from `mark.read_to` on.
     pub fn resume(bytes_max: u64, number: u32, last_ns: i64, mark: Mark) -> Self {
         let begun = mark.begun.as_deref().map(read_begun).unwrap_or_default();
         Self { begun, number, last_ns, mark, ..Self::new(bytes_max) }
     }
 
-    /// For what goes on without an end: `bytes_max` is what is kept of each day, in UTC.
+    /// Makes `bytes_max` the limit for each day (UTC), for sources that have no end.
     pub fn daily(self) -> Self {
         Self { daily: true, ..self }
     }
@@ -69,7 +70,7 @@ impl Recorder {
         self.mark.read_to = piece.next;
     }
 
-    /// The output is over: lines that had only begun are all there is of them.
+    /// Ends the output: unfinished lines are kept as they are.
     pub fn end(&mut self, at: Timestamp) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let begun = std::mem::take(self.begun_of(stream));
@@ -79,13 +80,13 @@ impl Recorder {
         }
     }
 
-    /// Bytes of text that wait to be drained.
+    /// Returns the bytes of text that wait to be drained.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
-    /// All lines that wait. The chunks belong into one transaction: the last one says how far all
-    /// of them read.
+    /// Returns all waiting lines as chunks. They must be written in one transaction, because each
+    /// has the mark up to which all of them read.
     pub fn drain(&mut self) -> Vec<Chunk> {
         self.waiting_bytes = 0;
         let mut chunks: Vec<Chunk> = Vec::new();
@@ -122,7 +123,7 @@ impl Recorder {
         }
     }
 
-    /// Adds to the line that has begun, and keeps what is too long for one.
+    /// Adds to the unfinished line, and splits off what is too long for one.
     fn grow(&mut self, piece: &Printed, mut part: &[u8]) {
         loop {
             let begun = self.begun_of(piece.stream);
@@ -146,8 +147,8 @@ impl Recorder {
         if self.daily && at_ns / DAY_NS != self.last_ns / DAY_NS {
             self.mark.total_bytes = 0;
         }
-        // Once the note was written the mark is at the limit, so this is also what an attempt that
-        // is resumed sees.
+        // Once the note below was written, the mark is at the limit, so a resumed recorder gets
+        // here as well.
         if self.mark.total_bytes >= self.bytes_max {
             return;
         }
@@ -175,14 +176,14 @@ impl Recorder {
         self.lines.push((line, text));
     }
 
-    /// The order of lines is that of their times, also when many come in one millisecond or the
-    /// clock was set back.
+    /// Returns a time for the next line, so that lines are ordered by time even if many come in one
+    /// millisecond or the clock was set back.
     fn next_ns(&self, at: Timestamp) -> i64 {
         at.ms().saturating_mul(1_000_000).max(self.last_ns.saturating_add(1))
     }
 }
 
-/// Where the last character that is there as a whole ends, so that a cut does not spoil one.
+/// Returns the end of the last complete character, so that a cut does not break one.
 fn character_end(bytes: &[u8]) -> usize {
     const CHARACTER_BYTES_MAX: usize = 4;
     let tail = bytes.len().saturating_sub(CHARACTER_BYTES_MAX);
@@ -193,7 +194,7 @@ fn character_end(bytes: &[u8]) -> usize {
     }
 }
 
-/// Lines that have only begun are bytes, of which a database takes none but as text.
+/// Writes unfinished lines, which are bytes, as text that a database can store.
 fn write_begun(begun: &[Vec<u8>; 2]) -> Option<String> {
     let [output, error] = begun;
     let empty = output.is_empty() && error.is_empty();
@@ -204,7 +205,7 @@ fn read_begun(text: &str) -> [Vec<u8>; 2] {
     let (output, error) = text.split_once(' ').unwrap_or_default();
     [output, error].map(|part| {
         let bytes = STANDARD.decode(part).unwrap_or_default();
-        // Nothing longer was written; more than this would have no room to grow.
+        // No longer ones were written, and a longer one would leave no room to grow.
         bytes.into_iter().take(LINE_BYTES_MAX).collect()
     })
 }

@@ -11,10 +11,10 @@ use types::instance::Printed;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What is kept of the output of one try at a task.
+    /// Most output of one attempt at a task or a build that is kept.
     pub task_bytes_max: u64,
-    /// What is kept of the output of one replica on one day, and of what the rules of one workload's
-    /// network did.
+    /// Most output of one replica on one day that is kept. The same limit holds for the lines about
+    /// the network rules of one workload, and about the requests of one model.
     pub replica_day_bytes_max: u64,
     /// How long lines are kept.
     pub keep: Duration,
@@ -30,17 +30,17 @@ impl Default for Settings {
     }
 }
 
-/// Lines do not wait longer for more to share a chunk with.
+/// How long lines wait for more lines to share a chunk with.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
-/// Attempts whose chunks one transaction takes at most.
+/// Most attempts whose chunks share one transaction.
 const BATCH_MAX: usize = 64;
-/// How long a database that cannot be reached is tried again, and how often.
+/// How long to retry if the database cannot be reached, and the pause between tries.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Chunks that one transaction of [`Logs::tidy`] forgets.
+/// Chunks that one transaction of [`Logs::tidy`] deletes.
 const TRIM_BATCH: i64 = 1000;
 
-/// Keeps what attempts print. Cheap to clone; the writer ends with the last of them.
+/// Stores the output of attempts. Cheap to clone; the writer ends with the last clone.
 #[derive(Clone)]
 pub struct Logs {
     store: Store,
@@ -57,20 +57,21 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// The position from which output is wanted.
+    /// Returns the position from which output is wanted.
     pub fn from(&self) -> u64 {
         self.from
     }
 }
 
-/// Some lines could not be kept.
+/// Some lines could not be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{chunks} chunks of output could not be written")]
 pub struct Lost {
     pub chunks: usize,
 }
 
-/// Chunks of one attempt that belong together, and who waits for them.
+/// Chunks of one attempt that belong together, and the channel that reports whether they were
+/// written.
 struct Parcel {
     source: Source,
     chunks: Vec<Chunk>,
@@ -78,14 +79,14 @@ struct Parcel {
 }
 
 impl Logs {
-    /// Starts the writer; only where futures are served.
+    /// Starts the writer. Must be called inside a Tokio runtime.
     pub fn start(store: Store, settings: Settings) -> Self {
         let (parcels, arriving) = mpsc::channel(BATCH_MAX);
         tokio::spawn(write_all(store.clone(), arriving));
         Self { store, settings, parcels }
     }
 
-    /// For an attempt that has printed nothing that could be kept.
+    /// Makes a writer for a source that has no stored output yet.
     pub fn begin(&self, source: Source) -> LogWriter {
         let recorder = match source.printer {
             Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => {
@@ -96,7 +97,7 @@ impl Logs {
         LogWriter { source, recorder, from: 0 }
     }
 
-    /// A build prints as much as a task may.
+    /// Returns the limit for a source. A build may print as much as a task.
     fn bytes_max(&self, source: &Source) -> u64 {
         match source.printer {
             Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => {
@@ -106,7 +107,7 @@ impl Logs {
         }
     }
 
-    /// For an attempt that an earlier run of this program may have recorded.
+    /// Makes a writer for a source that an earlier run of this program may have recorded in part.
     pub async fn resume(&self, source: Source) -> Result<LogWriter, Error> {
         let asked = source.clone();
         let Some((number, last_ns, mark)) =
@@ -123,7 +124,8 @@ impl Logs {
         Ok(LogWriter { source, recorder, from })
     }
 
-    /// Keeps all that comes until the other end closes. When this answers, all of it is durable.
+    /// Stores everything that arrives until the channel closes. When this returns, all of it is
+    /// durable.
     pub async fn record(
         &self,
         mut writer: LogWriter,
@@ -158,8 +160,8 @@ impl Logs {
         if lost == 0 { Ok(()) } else { Err(Lost { chunks: lost }) }
     }
 
-    /// Forgets lines that are too old. Called about once an hour; several servers may do it at
-    /// once.
+    /// Deletes lines that are too old. Called about once an hour; several servers may do so at the
+    /// same time.
     pub async fn tidy(&self, now: Timestamp) -> Result<u64, Error> {
         let before_ns = now.minus(self.settings.keep).ms().saturating_mul(1_000_000);
         let mut forgotten = 0;
@@ -171,7 +173,7 @@ impl Logs {
         }
     }
 
-    /// Writes what waits. Says how many chunks were lost.
+    /// Writes the waiting lines. Returns how many chunks were lost.
     async fn flush(&self, writer: &mut LogWriter) -> usize {
         let chunks = writer.recorder.drain();
         if chunks.is_empty() {
@@ -194,7 +196,7 @@ async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
             .unzip();
         let written = write_with_retries(&store, rows.into()).await;
         for whoever in waiting {
-            // An attempt that nobody follows any more is no reason to stop.
+            // It does not matter if nobody waits for the result any more.
             let _ = whoever.send(written);
         }
     }

@@ -1,4 +1,4 @@
-//! How fast it is: `cargo test -p jobs --release figures -- --ignored --nocapture`.
+//! Measures the speed: `cargo test -p jobs --release figures -- --ignored --nocapture`.
 
 use super::writing::all;
 use super::{open, piece, source};

@@ -1,4 +1,4 @@
-//! Questions against a naive model: all lines in one list.
+//! Compares questions with a naive model: all lines in one list.
 
 use super::{NOW, open};
 use crate::logs::find::find_in_steps;
@@ -20,7 +20,7 @@ struct Written {
 
 const WORDS: [&str; 5] = ["alpha", "Beta_100%", "GAMMA", "Ünder", "a\\b\0"];
 
-/// Chunks that overlap in time, of three executions in two workspaces and jobs.
+/// Generates chunks that overlap in time, of several executions, jobs and workspaces.
 fn any_writing() -> impl Strategy<Value = Vec<Written>> {
     let line = (0..5_usize, 0..7_usize, 1..400_i64, proptest::option::of(0..2_u8));
     let chunk = (0..5_usize, 0..3_u32, 0..3000_i64, proptest::collection::vec(line, 1..6));
@@ -176,8 +176,8 @@ fn agree(postgres: bool, cases: u32) {
         for (question, step) in questions {
             let found = runtime.block_on(find_in_steps(&store, &question, step)).unwrap();
             let expected = naive(&written, &question);
-            // Lines of one moment may come in any order, so times are compared, and that each line
-            // is one of them.
+            // Lines of the same time may come in any order. So the times are compared, and that
+            // each line is one of the expected ones.
             prop_assert_eq!((times(&found), found.total), (times(&expected), expected.total));
             let whole = naive(&written, &Question { offset: 0, limit: usize::MAX, ..question });
             prop_assert!(found.lines.iter().all(|line| whole.lines.contains(line)));

@@ -41,7 +41,7 @@ fn world() -> World {
     )
 }
 
-/// A store in a folder of its own, which must outlive it.
+/// Opens a store in a folder of its own, which must outlive it.
 async fn open(postgres: bool) -> (Store, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("holm.db");

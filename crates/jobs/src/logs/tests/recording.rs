@@ -1,4 +1,4 @@
-//! Pieces become lines, whatever the pieces are.
+//! Tests that pieces of output become lines, however it is cut into pieces.
 
 use super::{NOW, piece};
 use crate::logs::line::read_all;
@@ -21,7 +21,7 @@ fn messages(chunks: &[Chunk], stream: Option<Stream>) -> Vec<String> {
         .collect()
 }
 
-/// All that becomes of some pieces, drained after each of those at `drains`.
+/// Returns all chunks of some pieces, drained after each of those at `drains`.
 fn record(recorder: &mut Recorder, pieces: &[Printed], drains: &[usize]) -> Vec<Chunk> {
     let mut chunks = Vec::new();
     for (at, piece) in pieces.iter().enumerate() {
@@ -82,7 +82,7 @@ fn what_is_too_much_is_dropped_and_a_line_says_so() {
     let mut chunks = record(&mut recorder, std::slice::from_ref(&flood), &[]);
     let mark = chunks.last().unwrap().mark.clone();
     assert_eq!(mark.total_bytes, 2000);
-    // Neither the same recorder nor the next one says it twice.
+    // Neither the same recorder nor a resumed one writes the note twice.
     chunks.extend(record(&mut recorder, std::slice::from_ref(&flood), &[]));
     chunks.extend(record(&mut Recorder::resume(2000, 9, 0, mark), &[flood], &[]));
     let notes = messages(&chunks, None);
@@ -114,7 +114,7 @@ fn any_pieces() -> impl Strategy<Value = Vec<Printed>> {
     })
 }
 
-/// What the lines of a stream are, told simply: without the rule for long ones.
+/// Returns the lines of a stream in a simple way, without the rule for long ones.
 fn naive(pieces: &[Printed], stream: Stream) -> Vec<String> {
     let all: Vec<u8> = pieces
         .iter()
@@ -168,8 +168,8 @@ proptest! {
         prop_assert!(notes <= 1 && kept as u64 <= bytes_max + 200);
     }
 
-    /// A server that is killed at any moment goes on from what it had made durable, and nothing is
-    /// missing or twice.
+    /// A server that is killed at any moment continues from what it had made durable; nothing is
+    /// missing or stored twice.
     #[test]
     fn a_resumed_recording_is_as_one_that_was_never_cut(
         pieces in any_pieces(), drains in proptest::collection::vec(0..12_usize, 0..6), killed in 0..12_usize,

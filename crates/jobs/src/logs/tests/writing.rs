@@ -1,4 +1,4 @@
-//! Recording many attempts into a real store.
+//! Tests recording many attempts into a real store.
 
 use super::{NOW, open, piece, source};
 use crate::logs::{Logs, Question, Severity, find};
@@ -122,7 +122,7 @@ async fn many_attempts_share_the_writer_on_both_databases() {
             ["7 0", "7 1", "7 2"]
         );
 
-        // Old lines go, and nothing else.
+        // Old lines are deleted, and nothing else.
         assert_eq!(logs.tidy(NOW.plus_s(60)).await.unwrap(), 0);
         assert_eq!(logs.tidy(NOW.plus_s(31 * 86_400)).await.unwrap(), 200);
         assert_eq!(find(&store, &all()).await.unwrap().total, 0);
