@@ -1,5 +1,5 @@
-//! Runners for the workflows of a code host: each workflow job that names one of our jobs gets a
-//! runner of its own.
+//! Runners for the workflows of a code host: each workflow job whose labels name one of our jobs
+//! gets a runner of its own.
 //!
 //! ```text
 //! code host ──webhook──▶ Runners::take ──┐
@@ -9,13 +9,14 @@
 //!                                                           └─▶ leaves: remove runners that nobody needs
 //! ```
 //!
-//! What is decided is decided in [`rules`], on one locked row and what the code host said of it.
-//! Every row with something left to do has a time at which it is due, and whoever works on it first
-//! moves that time on: so several servers share the work, and what one of them dropped another
-//! takes up. Webhooks make it fast; nothing depends on them, because the code host is also asked.
+//! All decisions are made in [`rules`], from one locked row and what the code host said about it.
+//! Every row with something left to do has a time when it is due, and whoever works on it first
+//! moves that time forward. This is how several servers share the work, and how another server
+//! takes over what one of them dropped. Webhooks only make it fast; nothing depends on them,
+//! because the code host is polled as well.
 //!
-//! A runner is taken from the code host before its execution is ended. The code host refuses that
-//! for a runner that is at work, so no workflow job is ever cut off.
+//! A runner is removed from the code host before its execution is ended. The code host refuses to
+//! remove a runner that is busy, so no workflow job is ever cut off.
 
 mod connections;
 mod host;
@@ -47,18 +48,18 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::Timestamp;
 
-/// Clocks of machines are set now and then, and other servers write too, so nobody sleeps longer at
-/// once.
+/// The longest sleep between looks for work. It is short because clocks of machines get adjusted
+/// and other servers write rows too.
 const NAP: Duration = Duration::from_secs(1);
 const NAP_AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// Rows that are worked on at once.
+/// Rows handled at once.
 const BATCH: i64 = 64;
-/// Waits after a failure of the code host, by whose turn it is: its own, or somebody's who has to
-/// mend something.
+/// Waits after the code host failed: because it cannot be reached, or because it refuses and
+/// somebody has to fix something.
 const UNREACHABLE_S: i64 = 10;
 const REFUSED_S: i64 = 60;
 
-/// The code host cannot be spoken to at all.
+/// The HTTP client for the code host could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to prepare connections to the code host")]
 pub struct NoClient(#[source] reqwest::Error);
@@ -74,7 +75,7 @@ struct Inner {
     starter: Arc<dyn Starter>,
     wake: Notify,
     webhooks: Semaphore,
-    /// When it is next looked which repositories are served, and old rows are forgotten.
+    /// When to next check which repositories are served, and to delete old rows.
     survey_at: Mutex<Timestamp>,
 }
 
@@ -90,7 +91,7 @@ impl Runners {
         Ok(Self(Arc::new(Inner { store, settings, host, starter, wake, webhooks, survey_at })))
     }
 
-    /// Keeps runners and workflow jobs in step until the end begins.
+    /// Keeps runners and workflow jobs in step until shutdown begins.
     pub async fn run(&self, ending: CancellationToken) {
         let loops = async {
             tokio::join!(
@@ -102,7 +103,7 @@ impl Runners {
         ending.run_until_cancelled(Box::pin(loops)).await;
     }
 
-    /// Does once what is due now and says how much that was.
+    /// Does everything that is due now, once, and returns how much that was.
     pub async fn turn(&self) -> Result<usize, store::Error> {
         Ok(self.poll_due().await? + self.start_due().await? + self.leave_due().await?)
     }
@@ -124,8 +125,8 @@ impl Runners {
         }
     }
 
-    /// Works on `items`, as many at once as there may be requests: a claim must not run out while
-    /// its request waits for its turn. Says for how many there was something to do.
+    /// Works on `items`, as many at once as there may be requests, because a claim must not run out
+    /// while its request waits for its turn. Returns for how many there was something to do.
     async fn each<T, F>(&self, items: Vec<T>, work: impl Fn(Self, T) -> F) -> usize
     where
         F: Future<Output = Result<bool, store::Error>> + Send + 'static,
@@ -156,7 +157,7 @@ impl Runners {
         self.0.store.world().now()
     }
 
-    /// When to try again after a fault.
+    /// Returns when to try again after a fault.
     fn again(&self, fault: &Fault) -> Timestamp {
         let now = self.now();
         match fault {

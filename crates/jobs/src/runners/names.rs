@@ -1,31 +1,32 @@
-//! Names of runners, and which labels ask for one.
+//! The names of runners, and the labels that ask for one.
 
 use types::ids::WorkspaceId;
 
 const PREFIX: &str = "holm";
 
-/// What the names of all runners of a workspace begin with. It has the workspace's id in it, so
-/// that two workspaces, also of two installations, that serve one repository leave each other's
-/// runners alone.
+/// Returns what the names of all runners of a workspace begin with. It contains the workspace's id,
+/// so that two workspaces that serve one repository, even those of two installations, leave each
+/// other's runners alone.
 pub(super) fn prefix(workspace: &WorkspaceId) -> String {
     let id = workspace.as_str();
     format!("{PREFIX}-{}-", id.split_once('_').map_or(id, |(_, stem)| stem))
 }
 
-/// No other runner ever has this name. The code host allows 64 characters.
+/// Returns a name that no other runner ever has, within the 64 characters that the code host
+/// allows.
 pub(super) fn runner(workspace: &WorkspaceId, workflow_job: i64, serial: i64) -> String {
     format!("{}{workflow_job}-{serial}", prefix(workspace))
 }
 
-/// The labels of the runners of a job: its name, its full name, and what says what machines they
-/// run on.
+/// Returns the labels of a job's runners: its name, its full name, and the labels that describe the
+/// machine.
 pub(super) fn labels(workspace: &str, job: &str, machine: &[String]) -> Vec<String> {
     let own = [job.to_owned(), format!("{workspace}/{job}")];
     own.into_iter().chain(machine.iter().cloned()).collect()
 }
 
-/// Whether runners with these [`labels`] serve a workflow job: it must name the job, and ask for
-/// nothing they lack.
+/// True if runners with these [`labels`] serve a workflow job: it must name the job, and ask for no
+/// label they lack.
 pub(super) fn serves(ours: &[String], asked: &[String]) -> bool {
     let is = |one: &String, other: &String| one.eq_ignore_ascii_case(other);
     let named = asked.iter().any(|label| ours.iter().take(2).any(|own| is(own, label)));

@@ -1,4 +1,4 @@
-//! Transactions that several parts of runners share.
+//! Transactions that several parts of this module share.
 
 use super::names;
 use super::rules::{self, Changes, Holder, Sighting};
@@ -10,10 +10,10 @@ use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::Job;
 use types::{Kind, KindName, Timestamp};
 
-/// A runner that has done its work ends by itself in this time.
+/// How long a runner that has done its work has to end by itself.
 const PARTING_S: i64 = 30;
 
-/// A job that is a runner for a repository.
+/// A job that provides runners for a repository.
 #[derive(Debug, Clone)]
 pub(super) struct Serving {
     pub(super) job: ResourceId,
@@ -22,9 +22,9 @@ pub(super) struct Serving {
     pub(super) runners_max: i64,
 }
 
-/// The repositories, lower case, that a stored job is a runner for.
+/// Returns the repositories, in lower case, that a stored job provides runners for.
 pub(super) fn repositories(row: &resources::Stored) -> Vec<String> {
-    // Nearly all jobs are no runners and need not be read whole.
+    // Most jobs provide no runners; skip parsing those.
     if !row.wish.contains("githubRunner") {
         return Vec::new();
     }
@@ -37,7 +37,7 @@ fn served(job: &Job) -> Vec<String> {
     enabled.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
-/// The job as a runner for a repository, if it is one now.
+/// Returns the job as a provider of runners for a repository, if it is one now.
 pub(super) fn serving(
     tx: &mut Tx<'_>,
     settings: &Settings,
@@ -50,7 +50,8 @@ pub(super) fn serving(
     }
 }
 
-/// The job that a workflow job of a repository names, if it is a runner for it.
+/// Returns the job that the labels of a workflow job name, if it provides runners for its
+/// repository.
 fn named(
     tx: &mut Tx<'_>,
     settings: &Settings,
@@ -90,7 +91,7 @@ fn read(
     }))
 }
 
-/// Takes in what the code host says of one workflow job. Says whether that changed anything.
+/// Takes in what the code host says about one workflow job. Returns whether that changed anything.
 pub(super) fn take(
     tx: &mut Tx<'_>,
     settings: &Settings,
@@ -119,7 +120,7 @@ pub(super) fn take(
     Ok(before != job || *sighting == Sighting::Queued)
 }
 
-/// Makes the row of a workflow job that was not known, if it is for one of our jobs.
+/// Adds a row for a workflow job that was not known, if it is for one of our jobs.
 fn add(
     tx: &mut Tx<'_>,
     settings: &Settings,
@@ -148,7 +149,7 @@ fn add(
         due_at: Some(now),
         created_at: now,
     };
-    // Another server may have added it just now: then the next sighting finds it.
+    // Another server may have added it just now; the next sighting will find that row.
     Ok(runners::insert(tx, &job)?.then_some(job))
 }
 
@@ -161,7 +162,7 @@ fn holder(tx: &mut Tx<'_>, job: &WorkflowJob, sighting: &Sighting) -> Result<Hol
     Ok(leaving.map_or(Holder::NoOther, |leaving| Holder::Leaving(leaving.runner)))
 }
 
-/// Writes what was decided.
+/// Writes the changes that were decided.
 pub(super) fn save(
     tx: &mut Tx<'_>,
     job: &WorkflowJob,

@@ -1,4 +1,4 @@
-//! What becomes of a workflow job and its runner. Pure: no clock, no database, no I/O.
+//! Decides what happens to a workflow job and its runner. Pure: no clock, no database, no I/O.
 //!
 //! ```text
 //!            claim            started              seen in progress
@@ -9,27 +9,28 @@
 //!   └──────── attempts left? ◀───────────┴──▶ Lost              Done ◀── seen completed, from anywhere
 //! ```
 //!
-//! What the code host says of a workflow job only ever moves it to the right, so what comes twice,
-//! late or in the wrong order changes nothing. The code host, not we, decides which of the runners
-//! with the right labels picks up which workflow job. When one picks up another's, the two change
-//! runners ([`sight`]).
+//! What the code host says about a workflow job only ever moves it to the right, so reports that
+//! arrive twice, late or out of order change nothing. The code host, not we, decides which runner
+//! with the right labels picks up which workflow job. If a runner picks up another workflow job
+//! than the one it was made for, the two swap runners ([`sight`]).
 
 use super::names;
 use super::settings::Settings;
 use store::runners::{Phase, Runner, WorkflowJob};
 use types::Timestamp;
 
-/// A workflow job that nobody has picked up for a day is ended by the code host.
+/// How long a workflow job can stay wanted. The code host ends one that nobody has picked up for a
+/// day.
 const WANTED_MAX_S: i64 = 26 * 3600;
-/// The first wait after a runner was started in vain; it doubles.
+/// The wait after a runner was first started in vain. It doubles each time.
 const VAIN_FIRST_S: i64 = 5;
 const VAIN_DOUBLINGS_MAX: i64 = 6;
 
-/// What the code host says of a workflow job.
+/// What the code host says about a workflow job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sighting {
     Queued,
-    /// By the runner of this name, if it says so.
+    /// The name of the runner that runs it, if the code host says so.
     InProgress {
         runner: Option<String>,
     },
@@ -47,30 +48,30 @@ impl Sighting {
     }
 }
 
-/// Who had the runner that a sighting names.
+/// Who held the runner that a sighting names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// It is none of ours, or the workflow job's own.
+    /// The runner is not one of ours, or is the workflow job's own.
     NoOther,
     Other(WorkflowJob),
     /// It was about to be removed.
     Leaving(Runner),
 }
 
-/// What a decision changes beside the workflow job itself.
+/// What a decision changes besides the workflow job itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// Another workflow job, which has another runner now or none.
+    /// Another workflow job, which now has a different runner or none.
     pub(super) other: Option<WorkflowJob>,
-    /// A runner that is not about to be removed any more.
+    /// The name of a runner that is no longer to be removed.
     pub(super) stays: Option<String>,
-    /// Runners that nobody needs any more.
+    /// Runners that are no longer needed.
     pub(super) leave: Vec<Runner>,
     /// Runners that have done their work and are about to end by themselves.
     pub(super) part: Vec<Runner>,
 }
 
-/// How far the execution of a runner is.
+/// How far the execution of a runner has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// No machine has had room for it yet.
@@ -81,15 +82,15 @@ pub enum Progress {
     Ended,
 }
 
-/// What is to be done about a runner after a look at its execution.
+/// What to do about a runner after a look at its execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Keep,
-    /// It did not pick up in time: take it from the code host, and unless it is busy replace it.
+    /// It did not pick up in time: remove it from the code host, and replace it unless it is busy.
     Remove(Runner),
 }
 
-/// What a sighting changes. `job` is the workflow job that was seen.
+/// Applies a sighting of the workflow job `job`, and returns what else changes.
 pub(super) fn sight(
     job: &mut WorkflowJob,
     holder: Holder,
@@ -120,7 +121,7 @@ pub(super) fn sight(
     changes
 }
 
-/// Gets the runner that a sighting names from whoever has it.
+/// Takes the runner that a sighting names from its holder and gives it to `job`.
 fn exchange(
     job: &WorkflowJob,
     holder: Holder,
@@ -135,8 +136,8 @@ fn exchange(
         }
         Holder::Other(mut other) if matches!(other.phase, Phase::Waiting(_)) => {
             let taken = take_runner(&mut other.phase);
-            // A runner of the same job and repository that waits is as good for the other as for
-            // this one.
+            // A waiting runner of the same job and repository serves the other workflow job just as
+            // well.
             let alike = other.job == job.job && other.repository == job.repository;
             match spare.take_if(|_| alike) {
                 Some(runner) => enter(&mut other, Phase::Waiting(runner), now),
@@ -149,7 +150,8 @@ fn exchange(
     }
 }
 
-/// The name of the runner that a server may make now. It holds the claim for `settings.lease_s`.
+/// Returns the name of the runner that the caller may now make. The claim holds for
+/// `settings.lease_s`.
 pub(super) fn claim(job: &mut WorkflowJob, settings: &Settings, now: Timestamp) -> Option<String> {
     if !matches!(job.phase, Phase::Wanted | Phase::Starting { .. })
         || job.due_at.is_none_or(|due| due > now)
@@ -167,18 +169,19 @@ pub(super) fn claim(job: &mut WorkflowJob, settings: &Settings, now: Timestamp) 
     Some(name)
 }
 
-/// Whether the claim on a runner of this name still holds.
+/// True if the claim on a runner of this name still holds.
 pub(super) fn is_starting(job: &WorkflowJob, name: &str) -> bool {
     matches!(&job.phase, Phase::Starting { name: known } if known == name)
 }
 
-/// The runner is registered and its execution begun. Only for a claim that holds.
+/// Notes that the runner is registered and its execution started. Call it only while the claim
+/// holds.
 pub(super) fn started(job: &mut WorkflowJob, runner: Runner, settings: &Settings, now: Timestamp) {
     enter(job, Phase::Waiting(runner), now);
     job.due_at = Some(now.plus_s(settings.look_s));
 }
 
-/// The runner of this name could not be made, which was not its fault.
+/// Notes that the runner of this name could not be made, through no fault of the workflow job.
 pub(super) fn failed(job: &mut WorkflowJob, name: &str, now: Timestamp, again: Timestamp) {
     if is_starting(job, name) {
         enter(job, Phase::Wanted, now);
@@ -186,7 +189,7 @@ pub(super) fn failed(job: &mut WorkflowJob, name: &str, now: Timestamp, again: T
     }
 }
 
-/// What the execution of its runner says of a workflow job.
+/// Decides what the progress of its runner's execution means for a workflow job.
 pub(super) fn look(
     job: &mut WorkflowJob,
     progress: Progress,
@@ -196,7 +199,7 @@ pub(super) fn look(
     let mut changes = Changes::default();
     let overdue = match progress {
         Progress::Queued => now.since(job.since) >= settings.queued_max_s * 1000,
-        // A runner that was changed for another starts to be waited for at the change.
+        // For a runner that was swapped, the wait begins at the swap.
         Progress::Running { since } => now.since(since.max(job.since)) >= settings.pickup_s * 1000,
         Progress::Ended => false,
     };
@@ -221,8 +224,8 @@ pub(super) fn look(
     (Verdict::Keep, changes)
 }
 
-/// The code host has let go of a runner that did not pick up in time. Says whether it was still
-/// this one's.
+/// Notes that the code host has removed a runner that did not pick up in time. Returns whether the
+/// runner still belonged to this workflow job.
 pub(super) fn removed(
     job: &mut WorkflowJob,
     runner: &Runner,
@@ -236,8 +239,8 @@ pub(super) fn removed(
     still
 }
 
-/// Nobody serves this workflow job any more: its job is gone, disabled or no longer for this
-/// repository. What was picked up goes on.
+/// Withdraws our service from a workflow job whose job is gone, disabled or no longer for this
+/// repository. A workflow job that was already picked up goes on.
 pub(super) fn withdraw(job: &mut WorkflowJob, now: Timestamp) -> Changes {
     let mut changes = Changes::default();
     if matches!(job.phase, Phase::Wanted | Phase::Starting { .. } | Phase::Waiting(_)) {
@@ -257,7 +260,7 @@ fn in_vain(job: &mut WorkflowJob, settings: &Settings, now: Timestamp) {
     job.due_at = Some(now.plus_s(VAIN_FIRST_S << doublings));
 }
 
-/// Takes the runner that the code host knows out of a phase, and leaves it as it is without one.
+/// Takes the registered runner out of a phase. A phase without one stays as it is.
 fn take_runner(phase: &mut Phase) -> Option<Runner> {
     match phase {
         Phase::Waiting(_) | Phase::PickedUp(_) => match std::mem::replace(phase, Phase::Wanted) {

@@ -1,5 +1,5 @@
-//! A code host and its runners in small: whatever is lost, late or doubled, each workflow job is
-//! run once and nothing is left over.
+//! Tests the rules with a small model of a code host and its runners: whatever is lost, late or
+//! duplicated, each workflow job is run once and nothing is left over.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,10 +15,10 @@ enum Truth {
     Completed,
 }
 
-/// What happens, with a number that picks whom it happens to.
+/// What happens. `which` picks whom it happens to.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A webhook comes; it may come again.
+    /// A webhook arrives; it may arrive again.
     Deliver {
         which: usize,
         again: bool,
@@ -26,7 +26,7 @@ enum Step {
     Lose {
         which: usize,
     },
-    /// An idle runner picks up the workflow job that waits longest.
+    /// An idle runner picks up the workflow job that has waited longest.
     PickUp {
         which: usize,
     },
@@ -36,7 +36,8 @@ enum Step {
     Cancel {
         which: usize,
     },
-    /// A server makes a runner, all the way, or ends after the claim or after the registration.
+    /// A server makes a runner: completely, or it crashes after the claim or after the
+    /// registration.
     Make {
         which: usize,
         crash: Option<bool>,
@@ -79,19 +80,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The code host, and what we know of it.
+/// A model of the code host, and what we know of it.
 struct Model {
     now: Timestamp,
     settings: Settings,
     truth: BTreeMap<i64, (Truth, Option<String>)>,
-    /// Registered runners, and which of them are at work.
+    /// Registered runners, and whether each is busy.
     registered: BTreeMap<String, bool>,
     mail: Vec<(i64, Sighting)>,
     rows: BTreeMap<i64, WorkflowJob>,
     leaving: BTreeMap<String, Runner>,
-    /// When the program of a runner started, and whether it has ended.
+    /// When each runner's program started, and whether it has ended.
     programs: BTreeMap<String, (Timestamp, bool)>,
-    /// Workflow jobs that were said to be completed: nothing may be begun for them.
+    /// Workflow jobs that were reported as completed: nothing may be started for them.
     over: BTreeSet<i64>,
 }
 
@@ -304,7 +305,7 @@ impl Model {
         }
     }
 
-    /// The names of all runners that are in a row or leaving.
+    /// Returns the names of all runners that are in a row or leaving.
     fn held(&self) -> Vec<String> {
         let rows = self.rows.values().filter_map(runner_name).map(str::to_owned);
         rows.chain(self.leaving.keys().cloned()).collect()
@@ -327,7 +328,7 @@ impl Model {
         }
     }
 
-    /// Goes on without mishaps until nothing is left to do.
+    /// Runs without mishaps until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..20 {
             self.poll();

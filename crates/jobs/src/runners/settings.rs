@@ -1,38 +1,38 @@
-//! What an operator decides about runners.
+//! Settings of runners that an operator decides.
 
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The code host's API, without a trailing slash.
+    /// The base URL of the code host's API, without a trailing slash.
     pub api_url: String,
-    /// Labels that every runner has beside the names of its job: what says what it runs on.
+    /// Labels that every runner has besides the names of its job: they describe the machine.
     pub labels: Vec<String>,
-    /// A runner that runs so long without picking up a workflow job is replaced.
+    /// How long a runner may run without picking up a workflow job before it is replaced.
     pub pickup_s: i64,
-    /// A runner that no machine has had room for is made anew after this: its registration gets
-    /// old.
+    /// How long a runner may wait for room on a machine. It is then made anew, because its
+    /// registration gets too old.
     pub queued_max_s: i64,
-    /// How often the code host is asked about each repository, in case webhooks were lost.
+    /// How often the code host is polled for each repository, in case webhooks were lost.
     pub poll_s: i64,
-    /// How often the execution of a runner is looked at.
+    /// How often the execution of a runner is checked.
     pub look_s: i64,
-    /// A server that makes or removes a runner and has not finished by then is taken for gone.
+    /// How long a server has to make or remove a runner before it is presumed dead.
     pub lease_s: i64,
-    /// Runners that are started in vain for one workflow job.
+    /// Most runners that are started in vain for one workflow job.
     pub attempts_max: i64,
-    /// Runners that a job has at once, unless it says otherwise itself.
+    /// Most runners of a job at once, unless the job sets its own limit.
     pub runners_max: i64,
-    /// Workflow jobs of one workspace that are not done; more are found again by asking later.
+    /// Most unfinished workflow jobs of one workspace. Polling finds the rest again later.
     pub open_max: i64,
-    /// Requests to the code host at once.
+    /// Most requests to the code host at once.
     pub requests_max: usize,
-    /// Requests that asking about one repository may take.
+    /// Most requests for polling one repository once.
     pub poll_requests_max: usize,
-    /// The code host has so long for one answer.
+    /// How long the code host may take for one answer.
     pub answer_max: Duration,
-    /// How long settled workflow jobs and the ids of deliveries are kept, so that late ones are
-    /// known.
+    /// How long finished workflow jobs and the ids of deliveries are kept, so that late reports are
+    /// recognised.
     pub kept_s: i64,
 }
 
