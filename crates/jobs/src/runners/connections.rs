@@ -1,4 +1,4 @@
-//! Connections of a workspace to the code host, and what they let us do.
+//! The connections of a workspace to the code host, and what each of them allows us to do.
 
 use parking_lot::RwLock;
 use std::fmt;
@@ -11,10 +11,10 @@ use types::{Kind, KindName};
 
 /// The `spec.integration` of a connection to the code host.
 const INTEGRATION: &str = "github";
-/// Connections of a workspace that are looked at.
+/// Most connections of one workspace that are read.
 const CONNECTIONS_MAX: i64 = 1000;
 
-/// What signs our requests.
+/// The credentials that our requests are signed with.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Credentials {
     Token(Sensitive<String>),
@@ -24,9 +24,9 @@ pub(super) enum Credentials {
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) id: ResourceId,
-    /// Rises when its secrets change.
+    /// Rises when the connection's secrets change.
     pub(super) version: i64,
-    /// Lower case; empty: all.
+    /// The repositories it is for, in lower case. Empty means all.
     repositories: Vec<String>,
     pub(super) credentials: Option<Credentials>,
     pub(super) webhook_secret: Sensitive<String>,
@@ -41,8 +41,8 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// All connections of a workspace to the code host, oldest first. One whose secrets cannot be
-/// opened is left out.
+/// Returns all connections of a workspace to the code host, oldest first, without those whose
+/// secrets cannot be opened.
 pub(super) fn all(
     tx: &mut Tx<'_>,
     keyring: &RwLock<Keyring>,
@@ -58,7 +58,8 @@ pub(super) fn all(
     Ok(rows.into_iter().filter_map(|row| open(row, &keyring)).collect())
 }
 
-/// The connection for a repository: the first that lists it, else the only one that lists none.
+/// Returns the connection for a repository: the first that lists it, otherwise the only one that
+/// lists none.
 pub(super) fn choose<'a>(
     connections: &'a [Connection],
     repository: &str,
@@ -72,7 +73,7 @@ pub(super) fn choose<'a>(
 }
 
 impl Connection {
-    /// Whether its owner may tell us of this repository.
+    /// True if webhooks of this connection may speak for the repository.
     pub(super) fn covers(&self, repository: &str) -> bool {
         self.repositories.is_empty() || self.repositories.iter().any(|name| name == repository)
     }
@@ -110,7 +111,7 @@ fn open(row: Stored, keyring: &Keyring) -> Option<Connection> {
     })
 }
 
-/// An app is preferred, because what it may do is narrower.
+/// Prefers the credentials of an app, because an app has narrower rights.
 fn credentials(secret: &mut TextMap) -> Option<Credentials> {
     let mut take = |name: &str| secret.remove(name).filter(|value| !value.is_empty());
     match (take("appId"), take("privateKey"), take("installationId")) {

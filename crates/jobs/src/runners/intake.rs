@@ -1,4 +1,4 @@
-//! Taking webhooks in.
+//! Receives webhooks.
 
 use super::webhooks::{Report, Webhook};
 use super::{Runners, connections, rows};
@@ -7,13 +7,13 @@ use store::identity::workspaces;
 use store::{Error, Tx, runners};
 use types::ids::WorkspaceId;
 
-/// Webhooks that are worked on at once; more are refused, and found out by asking.
+/// Most webhooks handled at once. More are refused; polling finds what they would have told.
 pub(super) const AT_ONCE: usize = 32;
 
-/// Why a webhook was not taken.
+/// Why a webhook was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookRefused {
-    /// Also where there is no such workspace or nothing to check the signature with.
+    /// Also returned if there is no such workspace, or no secret to check the signature with.
     #[error("the webhook is not signed as it must be")]
     Unsigned,
     #[error("too many webhooks come at once")]
@@ -23,8 +23,8 @@ pub enum WebhookRefused {
 }
 
 impl Runners {
-    /// Takes a webhook for the workspace of this name. What is no news of a workflow job changes
-    /// nothing.
+    /// Takes a webhook for the workspace of this name. A webhook that brings nothing new about a
+    /// workflow job changes nothing.
     pub async fn take(&self, workspace: &str, webhook: Webhook<'_>) -> Result<(), WebhookRefused> {
         let _place = self.0.webhooks.try_acquire().map_err(|_| WebhookRefused::Busy)?;
         let (of, name) = (self.clone(), workspace.to_owned());
@@ -74,8 +74,8 @@ impl Runners {
     }
 }
 
-/// The connections whose secret a webhook is signed with. All are tried, and one is where there are
-/// none, so that the time tells nothing of them.
+/// Returns the connections whose secret the webhook is signed with. It always tries all of them,
+/// and does a dummy check if there are none, so that its timing reveals nothing about them.
 fn signers<'c>(all: &'c [Connection], webhook: &Webhook<'_>) -> Vec<&'c Connection> {
     if all.is_empty() {
         webhook.is_signed_with("");

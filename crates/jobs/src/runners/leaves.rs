@@ -1,4 +1,5 @@
-//! Runners that nobody needs: taken from the code host first, then their executions are ended.
+//! Removes runners that are no longer needed: first from the code host, then by ending their
+//! executions.
 
 use super::connections;
 use super::host::{Fault, Removal};
@@ -8,9 +9,9 @@ use store::runners::{self, Leaving};
 use store::{Error, Tx};
 use types::Timestamp;
 
-/// Removals that the code host refuses with an error before a runner is left to it.
+/// How often a removal may fail with an error before the runner is left to the code host.
 const TRIES_MAX: i64 = 60;
-/// One that is at work is asked for again after this.
+/// Wait before removing a runner again that was busy.
 const BUSY_S: i64 = 60;
 
 impl Runners {
@@ -32,13 +33,13 @@ impl Runners {
             Some(connection) => {
                 self.0.host.remove(connection, &leaving.repository, leaving.runner.id).await
             }
-            // Nobody can ask the code host any more; it forgets a runner that is not seen for a
-            // day.
+            // No connection is left to ask the code host with. It forgets a runner that it has not
+            // seen for a day.
             None => Ok(Removal::Gone),
         };
         match removal {
             Ok(Removal::Gone) => self.forget(leaving).await?,
-            // It is at work for a workflow job that has not been seen yet.
+            // It is running a workflow job that we have not seen yet.
             Ok(Removal::Busy) => {
                 self.postpone(&leaving, leaving.tries, self.now().plus_s(BUSY_S)).await?
             }
@@ -56,8 +57,8 @@ impl Runners {
         self.postpone(&leaving, tries, self.again(fault)).await
     }
 
-    /// Moves the time of a runner that is due on, so that other servers leave it alone meanwhile.
-    /// Says whether it was.
+    /// Moves the due time of a runner that is due forward, so that other servers leave it alone
+    /// meanwhile. Returns whether it was due.
     async fn claim_leaving(&self, leaving: &Leaving) -> Result<bool, Error> {
         let (of, now) = (leaving.clone(), self.now());
         let due_at = now.plus_s(self.0.settings.lease_s);
@@ -69,7 +70,7 @@ impl Runners {
         self.0.store.write(work).await
     }
 
-    /// Tries again later, unless somebody needs the runner now.
+    /// Tries again later, unless the runner has become needed again.
     async fn postpone(
         &self,
         leaving: &Leaving,
@@ -86,7 +87,7 @@ impl Runners {
         self.0.store.write(work).await
     }
 
-    /// The code host does not know the runner any more: its execution has nothing left to do.
+    /// Ends the execution of a runner that the code host no longer knows, and forgets the runner.
     async fn forget(&self, leaving: Leaving) -> Result<(), Error> {
         let of = self.clone();
         let work = move |tx: &mut Tx<'_>| {

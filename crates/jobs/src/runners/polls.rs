@@ -1,4 +1,4 @@
-//! Asking the code host, in case webhooks were lost or there are none, and forgetting what is old.
+//! Polls the code host, in case webhooks were lost or none are set up, and deletes what is old.
 
 use super::connections::{self, Connection};
 use super::host::{Allowance, Fault, Removal};
@@ -11,18 +11,18 @@ use store::{Error, Tx, resources};
 use types::ids::ResourceId;
 use types::{KindName, Timestamp};
 
-/// Runs with one of these statuses have workflow jobs that somebody waits for.
+/// Runs with one of these statuses have workflow jobs that may need a runner.
 const OPEN_RUNS: [&str; 2] = ["queued", "in_progress"];
-/// Jobs that are read in one transaction.
+/// Jobs read in one transaction.
 const SCAN: i64 = 500;
-/// Rows that one transaction forgets, and how many such transactions follow on one another.
+/// Rows deleted in one transaction, and most such transactions in a row.
 const TRIM: i64 = 1000;
 const TRIMS_MAX: usize = 100;
-/// Workflow jobs of a repository that are asked for one by one when the code host does not list
-/// them.
+/// Most workflow jobs of a repository that are asked for one by one because the code host did not
+/// list them.
 const RECHECKS_MAX: usize = 50;
 
-/// Why asking about a repository ended early.
+/// Why polling a repository ended early.
 #[derive(Debug, thiserror::Error)]
 enum PollError {
     #[error(transparent)]
@@ -44,7 +44,7 @@ impl Runners {
             .await)
     }
 
-    /// Finds out which repositories are served, and forgets what is old.
+    /// Finds out which repositories are served, and deletes what is old.
     async fn survey(&self) -> Result<(), Error> {
         let now = self.now();
         {
@@ -128,7 +128,7 @@ impl Runners {
     async fn ask(&self, repository: &Repository, connection: &Connection) -> Result<(), PollError> {
         let mut seen = BTreeSet::new();
         let discovered = self.discover(repository, connection, &mut seen).await;
-        // However many new ones there are, those that are known are not forgotten over them.
+        // Even if there are too many new ones to read, check on those already known.
         if let Err(PollError::Host(Fault::TooMany(_))) = discovered {
             self.recheck(repository, connection, &seen).await?;
             return discovered;
@@ -137,7 +137,7 @@ impl Runners {
         self.recheck(repository, connection, &seen).await
     }
 
-    /// Takes in all workflow jobs of runs that have not ended.
+    /// Takes in the workflow jobs of all runs that have not ended.
     async fn discover(
         &self,
         repository: &Repository,
@@ -152,7 +152,8 @@ impl Runners {
                 self.0.host.runs(connection, &repository.name, status, &mut allowance).await?,
             );
         }
-        // Where there are more than can be asked for at once, each has its turn some time.
+        // If there are too many runs for one poll, starting at random gives each its turn
+        // eventually.
         let first = u16::from_le_bytes(self.0.store.world().random_bytes());
         let turn = usize::from(first) % runs.len().max(1);
         runs.rotate_left(turn);
@@ -167,7 +168,7 @@ impl Runners {
         Ok(())
     }
 
-    /// Asks for workflow jobs that are not in any open run: they have ended, or were missed.
+    /// Asks for known workflow jobs that are not in any open run: they have ended, or were missed.
     async fn recheck(
         &self,
         repository: &Repository,
@@ -215,8 +216,8 @@ impl Runners {
         Ok(())
     }
 
-    /// Removes runners of ours that are in no row: a server that made one ended before it could
-    /// write that down.
+    /// Removes those of our runners that are in no row: the server that registered one ended before
+    /// it could write that down.
     async fn sweep(
         &self,
         repository: &Repository,
@@ -224,7 +225,7 @@ impl Runners {
         allowance: &mut Allowance,
     ) -> Result<(), PollError> {
         let listed = self.0.host.runners(connection, &repository.name, allowance).await?;
-        // Read after the list: a runner has its row before the code host hears of it.
+        // Read this after the list: a runner has its row before the code host hears of it.
         let of = repository.clone();
         let known =
             self.0.store.read(move |tx| runners::names(tx, &of.workspace, &of.name)).await?;

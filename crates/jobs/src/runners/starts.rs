@@ -1,4 +1,5 @@
-//! Workflow jobs that are due: those that want a runner get one, those that have one are looked at.
+//! Handles workflow jobs that are due: gives a runner to those that want one, and checks on those
+//! that have one.
 
 use super::connections::{self, Connection};
 use super::host::{Fault, Registered, Removal};
@@ -13,10 +14,10 @@ use types::Timestamp;
 use types::ids::WorkspaceId;
 use types::parts::Sensitive;
 
-/// A job that has all the runners it may have is looked at again after this, if none of them ends
-/// before.
+/// Wait before looking again at a job that has all the runners it may have, unless one of them ends
+/// earlier.
 const FULL_S: i64 = 10;
-/// Where the program of the code host looks for its configuration.
+/// The variable in which the code host's runner program looks for its configuration.
 const VARIABLE: &str = "ACTIONS_RUNNER_INPUT_JITCONFIG";
 
 /// A runner that is to be made.
@@ -45,8 +46,8 @@ impl Runners {
         }
     }
 
-    /// Registers a runner and starts its execution. What a crash leaves in between, another server
-    /// finds: the claim runs out, and the code host lists a runner whose name is in no row.
+    /// Registers a runner and starts its execution. If a crash comes in between, another server
+    /// finds out: the claim runs out, and the code host lists a runner whose name is in no row.
     async fn make(&self, job: &WorkflowJob) -> Result<bool, Error> {
         let (of, workspace, id) = (self.clone(), job.workspace.clone(), job.id);
         let claimed = self.0.store.write(move |tx| of.claim(tx, &workspace, id)).await?;
@@ -75,7 +76,8 @@ impl Runners {
             rows::save(tx, &job, changes, now)?;
             return Ok(Claimed::Nothing { changed: true });
         };
-        // Claims of one job take turns, so that the count holds until the end of this one.
+        // Claims of one job take turns, so that the count stays correct until this transaction
+        // ends.
         resources::lock(tx, workspace, KindName::Job, "", &serving.name)?;
         let own = i64::from(matches!(job.phase, Phase::Starting { .. }));
         if runners::runners_of(tx, &job.job)? - own >= serving.runners_max {
@@ -111,7 +113,7 @@ impl Runners {
             }
             Err(StartError::Store(error)) => return Err(error),
         };
-        // If this fails, the sweep of the repository finds it by its name.
+        // If this fails, the sweep of the repository finds the runner by its name.
         if let Err(fault) = self.0.host.remove(&order.connection, &order.repository, id).await {
             tracing::warn!(%fault, runner = %order.name, "a runner that is not wanted could not be removed yet");
         }
@@ -142,7 +144,7 @@ impl Runners {
         Ok(true)
     }
 
-    /// The workflow job of an order wants a runner as before, from a time on.
+    /// Makes the workflow job of an order want a runner again, from the time `again` on.
     async fn put_back(&self, order: &Order, again: Timestamp) -> Result<(), Error> {
         let (now, order) = (self.now(), order.clone());
         let work = move |tx: &mut Tx<'_>| {
@@ -155,7 +157,8 @@ impl Runners {
         self.0.store.write(work).await
     }
 
-    /// Looks how far the execution of a runner is, and replaces one that did not pick up in time.
+    /// Checks how far the execution of a runner has got, and replaces a runner that did not pick up
+    /// in time.
     async fn look(&self, job: &WorkflowJob) -> Result<bool, Error> {
         let (of, workspace, id) = (self.clone(), job.workspace.clone(), job.id);
         let looked = self.0.store.write(move |tx| of.judge(tx, &workspace, id)).await?;
@@ -165,7 +168,7 @@ impl Runners {
         };
         let removal = match connection {
             Some(connection) => self.0.host.remove(&connection, &job.repository, runner.id).await,
-            // Nobody can ask the code host any more, so it cannot refuse.
+            // No connection is left to ask the code host with, so it cannot refuse.
             None => Ok(Removal::Gone),
         };
         match removal {
@@ -206,7 +209,7 @@ impl Runners {
         }
     }
 
-    /// The code host has let go of a runner: its execution ends and another one is made.
+    /// Ends the execution of a runner that the code host has removed, so that another one is made.
     async fn replace(&self, job: &WorkflowJob, runner: Runner) -> Result<(), Error> {
         tracing::info!(runner = %runner.name, repository = job.repository, "a runner did not pick up its workflow job in time");
         let (of, workspace, id) = (self.clone(), job.workspace.clone(), job.id);
@@ -222,7 +225,8 @@ impl Runners {
         self.0.store.write(work).await
     }
 
-    /// A runner is at work, and we have not heard on what: a webhook was lost.
+    /// Polls the repository at once: a runner is busy and we have not heard with what, so a webhook
+    /// was lost.
     async fn ask_now(&self, job: &WorkflowJob) -> Result<(), Error> {
         let repository =
             Repository { workspace: job.workspace.clone(), name: job.repository.clone() };
@@ -246,7 +250,7 @@ fn is_due(job: &WorkflowJob, now: Timestamp) -> bool {
 }
 
 impl Fault {
-    /// Whether somebody has to mend something before it can go on.
+    /// True if somebody has to fix something before it can go on.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { .. } | Self::Credentials(_))
     }

@@ -5,14 +5,14 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
 use sha2::Sha256;
 
-/// Bytes of a webhook; those about workflow jobs have some tens of thousands.
+/// Most bytes of a webhook. Those about workflow jobs have some tens of thousands.
 pub const WEBHOOK_BYTES_MAX: usize = 1 << 20;
 const DELIVERY_MAX: usize = 100;
 const LABELS_MAX: usize = 100;
 const EVENT: &str = "workflow_job";
 const SIGNATURE_PREFIX: &str = "sha256=";
 
-/// A webhook as it came.
+/// A webhook as it arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Webhook<'a> {
     /// Header `X-GitHub-Event`.
@@ -24,7 +24,7 @@ pub struct Webhook<'a> {
     pub body: &'a [u8],
 }
 
-/// One workflow job as the code host tells of it, in a webhook or when asked.
+/// What the code host says about one workflow job, in a webhook or in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) id: i64,
@@ -57,10 +57,11 @@ struct RawRepository {
 }
 
 impl Webhook<'_> {
-    /// Whether it was signed with this secret, in constant time. An empty secret signs nothing.
+    /// True if it was signed with this secret; checked in constant time. An empty secret signs
+    /// nothing.
     pub(super) fn is_signed_with(&self, secret: &str) -> bool {
         let given = self.signature.strip_prefix(SIGNATURE_PREFIX).and_then(from_hex);
-        // The code is worked out in any case, so that a missing secret takes as long as a wrong
+        // The signature is computed in any case, so that a missing secret takes as long as a wrong
         // one.
         #[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("any key length");
@@ -69,14 +70,15 @@ impl Webhook<'_> {
         right && !secret.is_empty()
     }
 
-    /// The repository, lower case, and the workflow job; `None` when it is about something else.
+    /// Returns the repository, in lower case, and the workflow job, or `None` if the webhook is
+    /// about something else.
     pub(super) fn read(&self) -> Option<(String, Report)> {
         if self.event != EVENT || self.delivery.is_empty() || self.delivery.len() > DELIVERY_MAX {
             return None;
         }
         let body: Body = serde_json::from_slice(self.body).ok()?;
         let mut raw = body.workflow_job;
-        // The action is what happened; the job beside it may have gone on since.
+        // The action is what happened; the status beside it may already be a later one.
         raw.status = body.action;
         Some((body.repository.full_name.to_ascii_lowercase(), Report::from(raw)))
     }
@@ -89,7 +91,7 @@ impl From<RawJob> for Report {
             "queued" => Some(Sighting::Queued),
             "in_progress" => Some(Sighting::InProgress { runner }),
             "completed" => Some(Sighting::Completed { runner }),
-            // It waits for an approval or for another of its group: it needs no runner yet.
+            // It waits for an approval or for another job of its group, so it needs no runner yet.
             _ => None,
         };
         let labels = raw.labels.into_iter().take(LABELS_MAX).collect();
@@ -123,7 +125,7 @@ mod tests {
         Webhook { event: EVENT, delivery: "d1", signature, body }
     }
 
-    /// The example of the code host's documentation.
+    /// The example from the code host's documentation.
     #[test]
     fn the_published_example_is_verified() {
         let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";

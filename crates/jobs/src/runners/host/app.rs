@@ -1,4 +1,4 @@
-//! Tokens: one that was given, or those that an app gets for an hour.
+//! Access tokens: either one that the user gave, or those that an app is granted for an hour.
 
 use super::super::connections::{Connection, Credentials};
 use super::{CodeHost, Fault, accepted, read};
@@ -12,10 +12,11 @@ use types::Timestamp;
 use types::ids::ResourceId;
 use types::parts::Sensitive;
 
-/// The code host accepts ten minutes, and clocks differ.
+/// How long a proof of the app is valid. The code host allows ten minutes; `SKEW_S` allows for
+/// differing clocks.
 const LIFE_S: i64 = 540;
 const SKEW_S: i64 = 60;
-/// A token that ends sooner is replaced.
+/// A token with less time left than this is replaced.
 const LEFT_S: i64 = 300;
 const REMEMBERED_MAX: usize = 1000;
 
@@ -30,7 +31,7 @@ struct Kept {
 pub(super) struct Tokens(Mutex<HashMap<ResourceId, Kept>>);
 
 impl Tokens {
-    /// The token that signs requests of a connection.
+    /// Returns the token that signs requests of a connection.
     pub(super) async fn get(
         &self,
         host: &CodeHost,
@@ -57,7 +58,7 @@ impl Tokens {
         }
     }
 
-    /// The code host does not take it any more.
+    /// Forgets a token that the code host no longer accepts.
     pub(super) fn forget(&self, connection: &ResourceId) {
         self.0.lock().remove(connection);
     }
@@ -94,10 +95,10 @@ async fn install(
     Ok(Kept { version: connection.version, token: made.token, expires_at: made.expires_at })
 }
 
-/// A JSON Web Token (RS256) that proves that we are the app.
+/// Makes a JSON Web Token (RS256) that proves that we are the app.
 fn sign(app: &str, key: &str, now: Timestamp) -> Result<Sensitive<String>, Fault> {
     const BAD: Fault = Fault::Credentials("the connection's `privateKey` is not an RSA key in PEM");
-    // Keys are often carried in one line, with the line ends written out.
+    // Keys are often stored in one line, with line ends written as `\n`.
     let key = key.replace("\\n", "\n");
     let from = now.plus_s(-SKEW_S).seconds();
     let claims = json!({"iat": from, "exp": now.plus_s(LIFE_S).seconds(), "iss": app});

@@ -1,7 +1,7 @@
-//! The REST API of the code host, as far as runners need it.
+//! The part of the code host's REST API that runners need.
 //!
-//! Written for the documented endpoints alone: the crates for this API bring a second HTTP client,
-//! and the protocol of scale sets is not documented.
+//! Written by hand, for the documented endpoints only: the crates for this API bring a second HTTP
+//! client, and the protocol of scale sets is not documented.
 
 mod app;
 mod pace;
@@ -27,17 +27,17 @@ use types::parts::Sensitive;
 use types::{Timestamp, World};
 
 const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Of what the code host says about a refusal, this is kept.
+/// Characters kept of the code host's message about a refusal.
 const MESSAGE_CHARACTERS_MAX: usize = 200;
-/// Answers that are kept to ask whether they still hold.
+/// Most answers that are kept so that a later request can ask whether they still hold.
 const REMEMBERED_MAX: usize = 1000;
 const PAGE: usize = 100;
-/// The group that every repository has.
+/// The id of the runner group that every repository has.
 const RUNNER_GROUP: i64 = 1;
 const WORK_FOLDER: &str = "_work";
 const API_VERSION: &str = "2022-11-28";
 
-/// Why the code host did not do what was asked.
+/// Why the code host did not do what we asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     #[error("the code host takes no requests of this connection until {until}")]
@@ -56,7 +56,7 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) id: i64,
-    /// With it a program becomes this runner, once.
+    /// Turns a program into this runner. It can be used once.
     pub(super) configuration: Sensitive<String>,
 }
 
@@ -69,13 +69,13 @@ pub(super) struct Listed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// The code host does not know it any more.
+    /// The code host no longer knows it.
     Gone,
-    /// It runs a workflow job.
+    /// It is running a workflow job.
     Busy,
 }
 
-/// How many requests may still be made for one purpose.
+/// How many more requests may be made for one purpose.
 pub(super) struct Allowance {
     left: usize,
     max: usize,
@@ -99,7 +99,7 @@ pub(super) struct CodeHost {
     tokens: Tokens,
     paces: Paces,
     places: Semaphore,
-    /// By connection and path: what one may see is not for another.
+    /// Keyed by connection and path, because one connection must not see what another may see.
     remembered: Mutex<HashMap<(ResourceId, String), (HeaderValue, Bytes)>>,
 }
 
@@ -110,7 +110,7 @@ struct Response {
 
 impl CodeHost {
     pub(super) fn new(settings: &Settings, world: World) -> Result<Self, reqwest::Error> {
-        // A redirect would take our credentials elsewhere.
+        // Following a redirect could send our credentials elsewhere.
         let http = Client::builder()
             .timeout(settings.answer_max)
             .redirect(reqwest::redirect::Policy::none())
@@ -163,7 +163,7 @@ impl CodeHost {
         }
     }
 
-    /// All runners of a repository.
+    /// Returns all runners of a repository.
     pub(super) async fn runners(
         &self,
         connection: &Connection,
@@ -179,7 +179,7 @@ impl CodeHost {
         .await
     }
 
-    /// The ids of all workflow runs with this status.
+    /// Returns the ids of all workflow runs with this status.
     pub(super) async fn runs(
         &self,
         connection: &Connection,
@@ -196,7 +196,7 @@ impl CodeHost {
         Ok(runs.into_iter().map(|run| run.id).collect())
     }
 
-    /// The workflow jobs of a run's latest attempt.
+    /// Returns the workflow jobs of a run's latest attempt.
     pub(super) async fn jobs(
         &self,
         connection: &Connection,
@@ -209,7 +209,7 @@ impl CodeHost {
         Ok(jobs.into_iter().map(Report::from).collect())
     }
 
-    /// One workflow job; `None` when the code host does not know it any more.
+    /// Returns one workflow job, or `None` if the code host no longer knows it.
     pub(super) async fn job(
         &self,
         connection: &Connection,
@@ -226,7 +226,7 @@ impl CodeHost {
         Ok(Some(Report::from(read::<RawJob>(&accepted(answer)?)?)))
     }
 
-    /// All items of a list, page by page.
+    /// Reads all items of a list, page by page.
     async fn list<T: DeserializeOwned>(
         &self,
         connection: &Connection,
@@ -251,8 +251,8 @@ impl CodeHost {
         Ok(all)
     }
 
-    /// One request. What was read before is asked for with its tag, which costs nothing when it
-    /// still holds.
+    /// Makes one request. If the answer was read before, its `ETag` is sent along; an answer that
+    /// still holds does not count against the rate limit.
     async fn ask(
         &self,
         connection: &Connection,
@@ -348,7 +348,7 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(body).map_err(strange)
 }
 
-/// The body of an answer that is no refusal.
+/// Returns the body of an answer, unless the answer is a refusal.
 fn accepted(answer: Response) -> Result<Bytes, Fault> {
     let status = answer.status;
     if status.is_success() {

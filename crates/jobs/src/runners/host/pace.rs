@@ -1,4 +1,4 @@
-//! How fast the code host lets us ask, by connection.
+//! How fast the code host lets each connection make requests.
 
 use super::Fault;
 use parking_lot::Mutex;
@@ -8,23 +8,23 @@ use std::collections::HashMap;
 use types::Timestamp;
 use types::ids::ResourceId;
 
-/// Requests that are left to those who cannot wait.
+/// Requests left in the limit that are kept for those who cannot wait.
 const RESERVE: i64 = 200;
-/// The wait where the code host names none, and the longest that we believe.
+/// The wait if the code host names none, and the longest wait that we believe.
 const WAIT_S: i64 = 60;
 const WAIT_MAX_S: i64 = 3600;
-/// Connections that are remembered.
+/// Most connections that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// A workflow job waits for it.
+    /// A workflow job is waiting for the request.
     Needed,
-    /// It can be asked again later.
+    /// The request can be made later.
     CanWait,
 }
 
-/// Until when a connection must not ask.
+/// Until when a connection must not make requests.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     to_all: Timestamp,
@@ -52,7 +52,8 @@ impl Paces {
         }
     }
 
-    /// Learns from an answer; fails when it is itself the refusal of somebody who asked too often.
+    /// Learns the limits from an answer. Fails if the answer itself is a refusal for too many
+    /// requests.
     pub(super) fn note(
         &self,
         connection: &ResourceId,
