@@ -1,4 +1,4 @@
-//! Calls to users' addresses, against a real receiver.
+//! Tests calls to users' addresses against a real receiver.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use axum::Router;
@@ -27,13 +27,13 @@ use types::{Timestamp, World};
 
 const SECRET: &str = "abcdefghijkmnpqrstuvwxyz23456789abcdefgh";
 
-/// What came in, and what is to be answered.
+/// A receiver: the calls it got, and the answers it will give.
 struct Receiver {
     address: SocketAddr,
     seen: Mutex<Vec<(String, HeaderMap, Bytes)>>,
     answers: Mutex<Vec<Response>>,
     arrived: Notify,
-    /// A call is answered when there is one.
+    /// Each call takes one pass before it is answered.
     passes: Semaphore,
     now: AtomicUsize,
     most: AtomicUsize,
@@ -61,7 +61,7 @@ impl Receiver {
         format!("http://{}{rest}", self.address)
     }
 
-    /// Answers in this order; then 200.
+    /// Sets the answers to the next calls, in this order. Later calls are answered with 200.
     fn answer(&self, answers: impl IntoIterator<Item = Response>) {
         *self.answers.lock() = answers.into_iter().collect();
     }
@@ -164,7 +164,7 @@ async fn enqueue(store: &Store, url: &str) {
     store.write(move |tx| deliveries::enqueue(tx, &new, r#"{"status_code":200}"#)).await.unwrap();
 }
 
-/// The one delivery.
+/// Returns the only delivery.
 async fn told(store: &Store) -> Delivery {
     let all =
         store.read(|tx| deliveries::list(tx, &workspace(), ("job", "j"), None, 2)).await.unwrap();
@@ -251,8 +251,8 @@ async fn what_a_killed_server_was_sending_is_sent_again() {
         let (server, killed) = (Runtime::new().unwrap(), sender(&store));
         server.spawn(async move { killed.run(CancellationToken::new()).await });
         receiver.arrived.notified().await;
-        // A task that is aborted may be in the middle of a poll and read the answer; the end of a
-        // runtime waits for its threads, so nothing of this server runs on.
+        // A task that is aborted may be in the middle of a poll and still read the answer. The end
+        // of a runtime waits for its threads, so afterwards nothing of this server runs any more.
         tokio::task::spawn_blocking(move || drop(server)).await.unwrap();
         receiver.passes.add_permits(1000);
         sender(&store).run_until_idle().await.unwrap();
@@ -297,7 +297,7 @@ async fn a_redirect_is_looked_at_like_an_address() {
     let receiver = Receiver::start().await;
     let port = receiver.address.port();
     let here = receiver.url("/there");
-    // What leads where, what comes of it, and how many calls arrive.
+    // The redirects, the state of the delivery afterwards, and the number of calls that arrive.
     let cases = [
         (vec![leads_to(307, &here)], Is::Delivered, 2),
         (
@@ -327,7 +327,8 @@ async fn a_redirect_is_looked_at_like_an_address() {
     }
 }
 
-/// A name that leads elsewhere with the next look is connected to where the first look led.
+/// A name whose next lookup would give another address is connected to at the address that was
+/// checked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_looked_up_once_for_each_connection() {
     let receiver = Receiver::start().await;
@@ -364,8 +365,8 @@ async fn a_slow_receiver_holds_only_its_share_and_is_given_up() {
     assert_eq!((all.len(), receiver.count()), (6, 6));
 }
 
-/// Several servers share the work of one database, and nothing is sent twice while none of them
-/// fails.
+/// Several servers share the work of one database, and nothing is sent twice as long as none of
+/// them fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn several_servers_send_each_once() {
     let (receiver, place) = (Receiver::start().await, Place::postgres());

@@ -1,4 +1,4 @@
-//! Kills, machines that go away, and a database that is slow.
+//! Tests with kills, machines that go away, and a slow database.
 
 use super::stage::{Machine, Program, Stage, new, settings};
 use jobs::Settings;
@@ -42,7 +42,7 @@ async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
     assert_eq!(attempts.len(), one.len() + two.len());
 }
 
-/// Fails now and then, always the same attempts.
+/// Fails some attempts, always the same ones.
 fn jitter(id: &AttemptId) -> Outcome {
     if (id.task * 7 + id.number * 3).is_multiple_of(5) {
         Outcome::Exited(1)
@@ -56,7 +56,7 @@ async fn every_task_ends_once_however_often_the_program_is_killed(stage: Stage) 
     let mut execution = new("long", 120);
     execution.retries_max = 3;
     let id = stage.start(execution).await;
-    // A loss is the price of a kill between a claim and its start, and there are many kills here.
+    // A kill between a claim and its start costs one loss, and there are many kills here.
     let settings = || Settings { lost_attempts_max: 100, ..settings() };
     for round in 1.. {
         let program = Program::start(&stage, &machine, settings());
@@ -119,7 +119,7 @@ async fn tasks_of_a_machine_that_went_away_are_run_by_another(stage: Stage) {
     let end = stage.end(&id).await;
     assert_eq!((end.phase, end.counts.succeeded, end.counts.retried), (Phase::Succeeded, 4, 4));
     assert!(stage.tasks(&id).await.iter().all(|task| task.holder == "living" && task.losses == 1));
-    // When it comes back, it finds that nothing is its own any more.
+    // When it comes back, it finds that it owns nothing any more.
     dead.open();
     let _program = Program::start(&stage, &dead, short_lease());
     dead.has_abandoned(4).await;
@@ -132,7 +132,7 @@ async fn a_machine_that_cannot_renew_its_lease_ends_its_tasks(stage: Stage) {
     let _program = Program::start(&stage, &machine, short_lease());
     let id = stage.start(new("long", 3)).await;
     machine.has_begun(3).await;
-    // The row of its lease, or all of the database, is held by somebody else.
+    // Somebody else holds the row of its lease, or all of the database.
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = parking_lot::Mutex::new(held);
     let store = stage.store.clone();

@@ -1,4 +1,4 @@
-//! What the queue promises, on both databases, with machines that only pretend.
+//! Tests what the queue promises, on both databases, with machines that only pretend to run tasks.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod faults;
@@ -13,7 +13,7 @@ use store::executions::tasks::State;
 use types::ids::WorkspaceId;
 use types::instance::{AttemptId, Outcome};
 
-/// Runs one test on both databases.
+/// Runs each test on both databases.
 #[macro_export]
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {$(
@@ -81,7 +81,7 @@ async fn a_failed_task_is_tried_again_after_a_pause(stage: Stage) {
     assert_eq!((end.phase, end.counts.succeeded, end.counts.retried), (Phase::Succeeded, 2, 4));
     for task in stage.tasks(&id).await {
         assert_eq!((task.state, task.attempt, task.failures), (State::Succeeded, 3, 2));
-        // 20 ms and 40 ms, of which half is certain.
+        // The waits are 20 ms and 40 ms, of which half is jitter.
         assert!(task.claimed_at.since(end.created_at) >= 30, "{task:?} of {end:?}");
     }
 }
@@ -145,7 +145,7 @@ async fn a_few_tasks_do_not_wait_for_very_many(stage: Stage) {
     stage.end(&few).await;
     let log = stage.log.claimed.lock().clone();
     let last = log.iter().rposition(|id| id.execution == few).unwrap();
-    // The four that ran before, and then at most one of theirs for each of ours.
+    // The four that ran before, and then at most one of the many for each of the few.
     assert!(last < 4 + 10 + 10 + 4, "the last of the few began at place {last}");
     stage.cancel(&many).await;
 }

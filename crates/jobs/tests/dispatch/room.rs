@@ -1,4 +1,4 @@
-//! Executions that must not wait, and tasks of different sizes.
+//! Tests executions that must not wait, and tasks of different sizes.
 
 use super::stage::{Machine, Program, Stage, new, settings};
 use jobs::{Caller, Settings, StartError};
@@ -43,7 +43,7 @@ async fn what_must_not_wait_is_refused_when_there_is_no_room(stage: Stage) {
     let mut narrow = at_once("narrow", 50);
     narrow.parallelism = Some(2);
     stage.start(narrow).await;
-    // Whether its tasks were claimed by now or not.
+    // This holds whether or not its tasks have been claimed by now.
     assert!(full(stage.try_start(settings(), at_once("two", 2)).await));
     stage.start(at_once("one", 1)).await;
     machine.open();
@@ -124,7 +124,7 @@ async fn calls_and_tasks_have_slots_of_their_own(stage: Stage) {
     let machine = Machine::ready("here");
     let _program = Program::start(&stage, &machine, own);
     let (mut begun, mut all) = (0, Vec::new());
-    // Whichever of them take all their slots first, the others find theirs free.
+    // Whichever kind takes all its slots first, the other kind finds its own free.
     for first in ["tasks", "calls"] {
         machine.close();
         let many = async || {

@@ -1,6 +1,6 @@
-//! How many tasks that do nothing go through the queue in a second, each durable before it is begun
-//! and after it ended. `cargo test --release -p jobs --test dispatch -- --ignored --nocapture
-//! speed`
+//! Measures how many tasks that do nothing go through the queue in a second, each made durable
+//! before it begins and after it ends. `cargo test --release -p jobs --test dispatch -- --ignored
+//! --nocapture speed`
 
 use super::stage::{Stage, new, settings, world};
 use jobs::{Assignment, Running, Settings, TaskRunner};

@@ -1,4 +1,4 @@
-//! A database, machines that only pretend to run tasks, and what is asked of them.
+//! What the tests share: a database, machines that only pretend to run tasks, and helpers.
 #![expect(unreachable_pub, reason = "a test binary has no outside")]
 
 use jobs::{Assignment, Caller, Hooks, NewExecution, Plan, Queue, Running, Settings, TaskRunner};
@@ -16,18 +16,18 @@ use types::ids::{ExecutionId, ResourceId, WorkspaceId};
 use types::instance::{AttemptId, Outcome, WorkEnd};
 use types::{Timestamp, World};
 
-/// Longer than anything here takes.
+/// Longest wait for anything in these tests.
 const POLICY: Duration = Duration::from_secs(60);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// A world with the real pace of time, and the same time everywhere.
+/// Returns a world whose time is real in pace, and the same for all tests and machines.
 pub fn world() -> World {
     let now = || Timestamp::from_ms(1_800_000_000_000 + START.elapsed().as_millis() as i64);
     World::new(now, |bytes| getrandom::fill(bytes).unwrap())
 }
 
-/// Impatient in all.
+/// Settings with short waits throughout.
 pub fn settings() -> Settings {
     Settings {
         slots: 4,
@@ -43,16 +43,15 @@ pub fn settings() -> Settings {
     }
 }
 
-/// One database, and what happened on it.
+/// One database, and a log of what happened on it.
 pub struct Stage {
     pub store: Store,
     pub log: Arc<Log>,
     _folder: tempfile::TempDir,
 }
 
-/// What the queue told its hooks. A transaction that is undone may have told too much, which no
-/// test here provokes but by a kill; so attempts are counted by what the rows say wherever that
-/// matters.
+/// What the queue told its hooks. If a transaction is rolled back, the log has entries too many. In
+/// these tests only a kill causes that, so where it matters attempts are counted from the rows.
 #[derive(Default)]
 pub struct Log {
     pub claimed: Mutex<Vec<AttemptId>>,
@@ -135,7 +134,7 @@ impl Stage {
         self.store.read(move |tx| tasks::page(tx, &id, 0, 1_000_000)).await.unwrap()
     }
 
-    /// Waits until an execution is as wanted.
+    /// Waits until an execution meets a condition.
     #[track_caller]
     pub fn until(
         &self,
@@ -164,7 +163,7 @@ impl Stage {
     }
 }
 
-/// An execution of as many tasks.
+/// Returns an execution of `tasks` tasks.
 pub fn new(name: &str, tasks: usize) -> NewExecution {
     NewExecution {
         id: ExecutionId::new(&world()),
@@ -185,11 +184,11 @@ pub fn new(name: &str, tasks: usize) -> NewExecution {
 
 type Script = dyn Fn(&AttemptId) -> Outcome + Send + Sync;
 
-/// What stands on a machine, whoever runs on it.
+/// A machine. It outlives the programs that take tasks for it.
 pub struct Machine {
     name: String,
     script: Box<Script>,
-    /// Attempts do not end while it is closed.
+    /// Attempts do not end while this is closed.
     gate: watch::Sender<bool>,
     pub instances: Mutex<HashMap<AttemptId, Option<WorkEnd>>>,
     /// How often each attempt was begun.
@@ -228,7 +227,7 @@ impl Machine {
         self.gate.send_replace(true);
     }
 
-    /// Waits until so many attempts were begun here.
+    /// Waits until `count` attempts have begun here.
     pub async fn has_begun(&self, count: usize) {
         let mut begun = self.begun.subscribe();
         let wait = begun.wait_for(|begun| begun.len() >= count);
@@ -292,7 +291,7 @@ impl TaskRunner<Assignment> for Machine {
     }
 }
 
-/// A program that takes tasks for a machine. Dropping it is a kill.
+/// A program that takes tasks for a machine. Dropping it is like killing it.
 pub struct Program {
     task: JoinHandle<()>,
     ending: CancellationToken,

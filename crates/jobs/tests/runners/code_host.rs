@@ -1,5 +1,5 @@
-//! A stand-in for the code host's API, after its published documentation, that also answers late,
-//! wrongly or not at all.
+//! A stand-in for the code host's API, written after its published documentation. It can also
+//! answer late, wrongly or not at all.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -36,13 +36,13 @@ pub(crate) struct HostedJob {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     Well,
-    /// So many requests get a 502.
+    /// This many requests get a 502.
     Failing(usize),
-    /// Requests beyond the limit are refused until this second.
+    /// Requests over the limit are refused until this second.
     Limited {
         reset_s: i64,
     },
-    /// Registrations are answered after the caller has given up.
+    /// Registrations are answered only after the caller has given up.
     Slow,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Hosted {
     pub(crate) runners: BTreeMap<i64, Registered>,
     pub(crate) tokens: BTreeSet<String>,
     pub(crate) mood: Mood,
-    /// Method and path of each request.
+    /// The method and path of each request.
     pub(crate) asked: Vec<String>,
-    /// Answers 304.
+    /// How many requests were answered with 304.
     pub(crate) unchanged: usize,
-    /// Registrations by workflow job, as the names tell.
+    /// How many runners were registered.
     pub(crate) registrations: usize,
     /// The public key of the app, if there is one.
     pub(crate) app_key: Option<Vec<u8>>,
@@ -97,8 +97,8 @@ impl CodeHost {
         self.state.lock().jobs.insert(id, HostedJob { labels, status: "queued", runner: None });
     }
 
-    /// The program of a runner picks a workflow job up. The code host allows it to one that has all
-    /// labels.
+    /// Lets a runner's program pick up a workflow job. The code host allows that only if the runner
+    /// has all its labels.
     pub(crate) fn pick_up(&self, id: i64, runner: &str) {
         let mut state = self.state.lock();
         let labels = state.jobs[&id].labels.clone();
@@ -118,7 +118,7 @@ impl CodeHost {
         (job.status, job.runner) = ("in_progress", Some(runner.to_owned()));
     }
 
-    /// A workflow job ends, and with it the registration of its runner.
+    /// Ends a workflow job, which also ends the registration of its runner.
     pub(crate) fn complete(&self, id: i64) {
         let mut state = self.state.lock();
         let job = state.jobs.get_mut(&id).unwrap();
@@ -135,7 +135,7 @@ impl CodeHost {
         self.state.lock().asked.iter().filter(|asked| asked.starts_with(start)).count()
     }
 
-    /// The body of a webhook that tells of a workflow job as it is now.
+    /// Returns the body of a webhook that describes a workflow job as it is now.
     pub(crate) fn webhook(&self, id: i64) -> Vec<u8> {
         let state = self.state.lock();
         let job = shown(id, &state.jobs[&id]);
@@ -243,7 +243,7 @@ fn allowed(state: &Hosted, host: &CodeHost, headers: &HeaderMap, path: &str) -> 
     if right { Ok(()) } else { Err(refuse(401, "Bad credentials")) }
 }
 
-/// Whether a JSON Web Token proves the app 77 now.
+/// True if a JSON Web Token proves at this time that the caller is the app 77.
 fn proves(token: &str, key: &[u8], now: i64) -> bool {
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let signature = BASE64.decode(signature).unwrap();

@@ -1,4 +1,5 @@
-//! A workspace with a runner job, a queue in memory, and a clock that only tests move.
+//! A workspace with a job that provides runners, a queue in memory, and a clock that only tests
+//! move.
 
 use super::code_host::{CodeHost, TOKEN};
 use hmac::{Hmac, KeyInit, Mac};
@@ -24,7 +25,7 @@ pub(crate) const JOB: &str = "builder";
 pub(crate) const WORKSPACE: &str = "wsp_abcdefghijkmnpqrstuv";
 const START_MS: i64 = 1_800_000_000_000;
 
-/// One execution of the queue.
+/// One execution in the queue.
 #[derive(Debug, Clone)]
 pub(crate) struct Executed {
     pub(crate) job: ResourceId,
@@ -33,11 +34,11 @@ pub(crate) struct Executed {
     pub(crate) cancelled: bool,
 }
 
-/// A queue in memory: every execution runs at once, unless it is told to wait.
+/// A queue in memory. Every execution runs at once, unless the queue is told to be full.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) executions: Mutex<BTreeMap<String, Executed>>,
-    /// Why nothing can be started.
+    /// If set, nothing can be started, for this reason.
     pub(crate) refuses: Mutex<Option<String>>,
     pub(crate) full: Mutex<bool>,
     next: AtomicU64,
@@ -81,14 +82,14 @@ impl Starter for Queue {
 }
 
 impl Queue {
-    /// The names of the runners whose programs run.
+    /// Returns the names of the runners whose programs are running.
     pub(crate) fn running(&self) -> Vec<String> {
         let all = self.executions.lock();
         let running = all.values().filter(|executed| executed.progress != Progress::Ended);
         running.map(|executed| runner_of(executed).to_owned()).collect()
     }
 
-    /// The program of a runner ends.
+    /// Ends the program of a runner.
     pub(crate) fn end(&self, runner: &str) {
         let mut all = self.executions.lock();
         let executed = all.values_mut().find(|executed| runner_of(executed) == runner).unwrap();
@@ -170,7 +171,7 @@ impl Cloud {
         Self { store, runners, queue, host, job, now, settings, store_settings, _folder: folder }
     }
 
-    /// Another server on the same database.
+    /// Returns another server on the same database.
     pub(crate) async fn another(&self) -> Runners {
         let store = Store::open(self.store_settings.clone(), world(&self.now)).await.unwrap();
         Runners::new(store, self.settings.clone(), Arc::clone(&self.queue) as _).unwrap()
@@ -196,13 +197,13 @@ impl Cloud {
         self.runners.take("main", webhook).await
     }
 
-    /// The code host tells of a workflow job.
+    /// Delivers a webhook about a workflow job, as the code host would.
     pub(crate) async fn tell(&self, id: i64) {
         let delivery = format!("d{}", rand_text(&self.store));
         self.deliver(&delivery, &self.host.webhook(id)).await.unwrap();
     }
 
-    /// The user changes the job.
+    /// Changes the job, as a user would.
     pub(crate) async fn change_job(&mut self, change: impl FnOnce(&mut Value)) {
         let mut wish: Value = serde_json::from_str(&self.job.wish).unwrap();
         change(&mut wish);
@@ -210,7 +211,7 @@ impl Cloud {
         self.job = self.store.write(move |tx| resources::update(tx, row.clone())).await.unwrap();
     }
 
-    /// Whether nothing is left of any runner, here and at the code host.
+    /// Checks that no runner is left, neither here nor at the code host.
     #[track_caller]
     pub(crate) fn assert_empty(&self) {
         assert_eq!(self.host.runner_names(), Vec::<String>::new());

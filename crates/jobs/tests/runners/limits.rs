@@ -1,4 +1,4 @@
-//! How many runners there are, for whom, and who may ask for them.
+//! Tests how many runners there may be, for whom, and who may ask for them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Runners against a stand-in for the code host that is reached over HTTP, with a queue in memory.
+//! Tests runners against a stand-in for the code host, reached over HTTP, with a queue in memory.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -81,7 +81,7 @@ async fn lost_webhooks_are_made_up_for_by_asking() {
         cloud.pass_s(POLL_S);
         cloud.settle().await;
     }
-    // The program hangs after its work: it is ended.
+    // The program hangs after its work, so it is ended.
     cloud.assert_empty();
     assert_eq!(cloud.queue.started(), 1);
     assert!(cloud.host.state.lock().unchanged > 0, "unchanged lists are asked for with their tag");
@@ -110,7 +110,7 @@ async fn doubled_late_and_reordered_webhooks_start_nothing_twice() {
     cloud.settle().await;
     cloud.assert_empty();
     assert_eq!(cloud.queue.started(), 1);
-    // Of a workflow job that ended before its first webhook came, nothing is begun either.
+    // Nothing is started either for a workflow job that ended before its first webhook arrived.
     cloud.host.queue(12, &[JOB]);
     let queued = cloud.host.webhook(12);
     cloud.host.complete(12);
@@ -181,7 +181,7 @@ async fn a_runner_at_work_is_never_taken_away() {
     cloud.settle().await;
     let [runner] = cloud.queue.running().try_into().unwrap();
     cloud.host.pick_up(11, &runner);
-    // The webhook is lost, and asking fails too.
+    // The webhook is lost, and polling fails too.
     cloud.pass_s(125);
     cloud.host.state.lock().mood = Mood::Failing(1);
     cloud.settle().await;
@@ -315,7 +315,7 @@ async fn runners_of_others_are_left_alone() {
     }
     cloud.settle().await;
     assert_eq!(cloud.host.runner_names(), theirs);
-    // One of them picks up a workflow job: ours is not needed.
+    // One of their runners picks up a workflow job, so ours is not needed.
     cloud.host.queue(11, &[JOB]);
     cloud.tell(11).await;
     cloud.settle().await;
@@ -365,7 +365,7 @@ async fn an_app_gets_tokens_for_an_hour_each() {
     cloud.pass_s(3600);
     cloud.settle().await;
     assert!(cloud.host.count("POST /app/installations/99/access_tokens") > asked);
-    // The code host forgets all tokens: the next request brings a new one.
+    // The code host forgets all tokens, so the next request fetches a new one.
     cloud.host.state.lock().tokens.clear();
     cloud.host.queue(14, &[JOB]);
     cloud.tell(14).await;
@@ -376,7 +376,7 @@ async fn an_app_gets_tokens_for_an_hour_each() {
     assert!(cloud.queue.running().iter().any(|name| name.contains("-14-")));
 }
 
-/// A key that was made for this test and opens nothing.
+/// Returns a key that was made for this test and opens nothing.
 fn rsa_key() -> (String, Vec<u8>) {
     let pem = include_str!("app_key_for_tests.pem").to_owned();
     let public = include_bytes!("app_key_for_tests.public.der").to_vec();
