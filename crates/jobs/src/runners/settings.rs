@@ -32,7 +32,7 @@ pub struct Settings {
     /// How long the code host may take for one answer.
     pub answer_max: Duration,
     /// How long finished workflow jobs and the ids of deliveries are kept, so that late reports are
-    /// recognised.
+    /// recognized.
     pub kept_s: i64,
 }
 
