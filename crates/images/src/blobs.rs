@@ -1,4 +1,4 @@
-//! Files named by the sha256 of their bytes. A file under its final name is whole and true.
+//! Files named by the sha256 of their bytes. A file under its final name is complete and verified.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use crate::leases::{Held, Lease};
 
 pub(crate) struct Blobs {
     folder: PathBuf,
-    /// Downloads that may be continued, also after a restart.
+    /// Downloads that can be resumed, even after a restart.
     partial: PathBuf,
 }
 
@@ -34,7 +34,7 @@ impl Blobs {
         fs::metadata(self.path(digest)).ok().map(|data| data.len())
     }
 
-    /// Of a download that was cut.
+    /// Returns the size of an interrupted download.
     pub(crate) fn partial_size(&self, digest: &Digest) -> Option<u64> {
         fs::metadata(self.partial.join(digest.hex())).ok().map(|data| data.len())
     }
@@ -44,7 +44,7 @@ impl Blobs {
         File::open(&path).map_err(Error::io("open", &path))
     }
 
-    /// Reads a document, which may have come to harm on disk.
+    /// Reads a document and verifies it, because it may have been damaged on disk.
     pub(crate) fn document(
         &self,
         what: &'static str,
@@ -76,8 +76,9 @@ impl Blobs {
         })
     }
 
-    /// Goes on with a download that was cut, or begins one. What is dropped unfinished is kept for
-    /// the next time. If another process is at the same download, this one is made apart.
+    /// Resumes an interrupted download, or starts one. A writer that is dropped before it is
+    /// finished leaves its file for the next attempt. If another process has the same download in
+    /// progress, this one goes into a separate file.
     pub(crate) fn resume(
         &self,
         digest: &Digest,
@@ -101,7 +102,7 @@ impl Blobs {
         Ok(Writer { file, path, hasher, size, bytes_max, keep: true })
     }
 
-    /// Names what was written, if it is what it should be.
+    /// Moves a blob to its final name if it has the digest that is wanted.
     pub(crate) fn finish(
         &self,
         mut writer: Writer,
@@ -139,8 +140,8 @@ impl Blobs {
     }
 }
 
-/// Whether this process may write the file: nobody else does, and it has not got its final name
-/// meanwhile.
+/// Checks whether this process alone may write the file: nobody else holds its lock, and it has not
+/// been moved to its final name meanwhile.
 fn is_ours(file: &File, path: &Path) -> bool {
     let locked = flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
     let inode = |data: fs::Metadata| (data.dev(), data.ino());
@@ -171,8 +172,8 @@ impl Write for Hashing {
     }
 }
 
-/// A blob that is being written. Dropped without [`Blobs::finish`] it is gone, unless it is a
-/// download.
+/// A blob that is being written. If it is dropped without [`Blobs::finish`], its file is removed,
+/// unless it is a download that can be resumed.
 pub(crate) struct Writer {
     file: File,
     path: PathBuf,
@@ -187,7 +188,7 @@ impl Writer {
         self.size
     }
 
-    /// Begins again, for a server that cannot continue.
+    /// Starts over, for a server that cannot resume a download.
     pub(crate) fn restart(&mut self) -> Result<(), Error> {
         self.file.set_len(0).map_err(Error::io("write", &self.path))?;
         self.hasher = Hasher::default();
@@ -218,7 +219,7 @@ impl Write for Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.keep {
-            // The next start removes what this cannot.
+            // If this fails, the next start removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! The beginning of all images: a root filesystem that `mmdebstrap` makes of Debian's packages.
+//! The base of all images: a root filesystem that `mmdebstrap` makes from Debian packages.
 
 use std::process::Command;
 
@@ -14,11 +14,11 @@ use crate::store::Store;
 /// Nobody reads these in a sandbox, and they are a third of its size.
 pub(crate) const LEFT_OUT: [&str; 4] =
     ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/share/locale/*"];
-/// How many steps the tool names, about.
+/// Roughly how many steps the tool reports.
 pub(crate) const STEPS: usize = 15;
-/// The same for all files that the tool makes, so that the same packages give the same image.
+/// Fixes the time of all files, so that the same packages give the same image.
 const SOURCE_DATE_EPOCH: &str = "1700000000";
-/// The tool copies these from this machine.
+/// Removes or resets files that the tool copies from this machine.
 const OF_THIS_MACHINE: &str = r#"rm -f "$1/etc/apt/apt.conf.d/99mmdebstrap"; : >"$1/etc/resolv.conf"; echo holm >"$1/etc/hostname""#;
 
 impl Store {
@@ -50,14 +50,15 @@ fn tool(recipe: &Recipe, builder: &Builder) -> Tool {
     command.arg(format!("--include={}", recipe.packages.join(",")));
     command.args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")));
     command.arg("--dpkgopt=path-include=/usr/share/locale/locale.alias");
-    // Neither here nor in a sandbox is a half installed package worth a flush of each file.
+    // A half-installed package has no value here or in a sandbox, so dpkg need not flush each file.
     command.arg("--dpkgopt=force-unsafe-io");
     command.arg(format!("--customize-hook={OF_THIS_MACHINE}"));
     command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH).env("LC_ALL", "C.UTF-8");
     tool
 }
 
-/// What this machine's own apt needs to reach its server: a proxy, a certificate.
+/// Returns the options that this machine's own apt needs to reach its server, such as a proxy or a
+/// certificate, and one that leaves out recommended packages.
 pub(crate) fn download_options() -> Vec<u8> {
     let dump =
         Command::new("apt-config").args(["dump", "--format", "%f \"%v\";%n", "Acquire"]).output();

@@ -1,5 +1,4 @@
-//! Removes what nobody needs: neither a name, nor a lease, nor a repository, nor an image that one
-//! of them keeps.
+//! Removes what is not needed by a name, a lease, a repository or an image that one of them keeps.
 
 use std::collections::HashSet;
 
@@ -25,8 +24,8 @@ struct Needed {
 
 impl Store {
     /// Removes all blobs, layers and unfinished downloads that nothing needs. If one image cannot
-    /// be read, nothing is removed, because what it needs is not known. [`Error::InUse`] while
-    /// another process has the store open: nobody here knows what that one holds.
+    /// be read, nothing is removed, because what it needs is unknown. Returns [`Error::InUse`]
+    /// while another process has the store open, because its leases are not visible here.
     pub fn collect(&self) -> Result<Collected, Error> {
         let parts = &self.0;
         let mut retired = Vec::new();
@@ -50,7 +49,7 @@ impl Store {
                 retired.push(scratch);
             }
         }
-        // Without the lock: a large layer takes seconds.
+        // After the locks are released, because removing a large layer takes seconds.
         retired.iter().try_for_each(|tree| disk::remove_tree(tree))?;
         Ok(collected)
     }
@@ -64,7 +63,7 @@ impl Parts {
                 Held::Image(image) if self.blobs.size(image).is_some() => {
                     self.add_image(&mut needed, image)?
                 }
-                // Pinned too late: it is gone, and whoever pinned it is being told so.
+                // The image is already gone, and the caller that wanted to pin it is being told so.
                 Held::Image(_) => {}
                 Held::Blob(blob) => drop(needed.blobs.insert(*blob)),
                 Held::Layer(layer) => drop(needed.layers.insert(*layer)),

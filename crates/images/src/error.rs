@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Digest;
 
-/// What a store refuses or fails at.
+/// What a store refuses, and how it can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to {what} {}", path.display())]
@@ -39,7 +39,7 @@ impl Error {
     }
 }
 
-/// A limit that was met inside a reader, on its way through `io::Error`.
+/// A limit that was exceeded inside a reader, passed along within an `io::Error`.
 #[derive(Debug, thiserror::Error)]
 #[error("more than {max} {what}")]
 pub(crate) struct Exceeded {
@@ -53,7 +53,7 @@ impl From<Exceeded> for Error {
     }
 }
 
-/// Errors of the readers that an image comes through.
+/// Converts errors of the readers that image data comes through.
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
         match source.downcast::<Exceeded>() {

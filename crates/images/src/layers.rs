@@ -1,5 +1,5 @@
-//! Unpacked layers, named by the digest of their archive. A layer under its final name is whole and
-//! flushed.
+//! Unpacked layers, named by the digest of their archive. A layer under its final name is complete
+//! and flushed.
 //!
 //! ```text
 //! layers/<form>/<digest>/root    what overlayfs mounts
@@ -23,8 +23,8 @@ use crate::unpack;
 
 pub(crate) struct Layers {
     folder: PathBuf,
-    /// One lock for each layer that is being unpacked, so that two images that share it do not both
-    /// work.
+    /// One lock for each layer that is being unpacked, so that two images that share a layer do not
+    /// both unpack it.
     busy: Mutex<HashMap<Digest, Arc<Mutex<()>>>>,
 }
 
@@ -39,7 +39,7 @@ impl Layers {
         self.folder.join(layer.hex()).join("root")
     }
 
-    /// The size of the layer's files, if it is unpacked.
+    /// Returns the size of the layer's files if the layer is unpacked.
     pub(crate) fn bytes(&self, layer: &Digest) -> Result<Option<u64>, Error> {
         let path = self.folder.join(layer.hex()).join("bytes");
         match fs::read_to_string(&path) {
@@ -49,8 +49,8 @@ impl Layers {
         }
     }
 
-    /// Unpacks a layer unless that is done. `packed` is only opened if it is needed: also to see
-    /// whether it is this layer, when that is not known.
+    /// Unpacks a layer if that is still to be done. `packed` is opened only when needed: to unpack
+    /// the layer or, if `known` is false, to verify that the blob contains this layer.
     pub(crate) fn ensure(
         &self,
         layer: &Digest,
@@ -87,7 +87,7 @@ impl Layers {
     ) -> Result<u64, Error> {
         let root = scratch.join("root");
         disk::make_folder(&root)?;
-        // Whoever must not see a file is kept out further up; this is the root of an instance.
+        // Access is restricted further up the path; this folder becomes the root of an instance.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&root, open).map_err(Error::io("open up", &root))?;
         let mut hashed = Hashed {
@@ -100,7 +100,7 @@ impl Layers {
         fs::write(&size, bytes.to_string()).map_err(Error::io("write", &size))?;
         disk::flush_tree(scratch)?;
         match disk::rename(scratch, &self.folder.join(layer.hex())) {
-            // Another process was faster.
+            // Another process finished first.
             Err(_) if self.bytes(layer)?.is_some() => Ok(bytes),
             renamed => renamed.map(|()| bytes),
         }
@@ -110,7 +110,7 @@ impl Layers {
         disk::digests_in(&self.folder)
     }
 
-    /// Takes a layer out of use in one step; removing its files takes longer.
+    /// Takes a layer out of use in one step, by renaming it; removing its files takes longer.
     pub(crate) fn retire(&self, layer: &Digest, scratch: &Path) -> Result<u64, Error> {
         let bytes = self.bytes(layer)?.unwrap_or(0);
         disk::rename(&self.folder.join(layer.hex()), scratch)?;
@@ -118,7 +118,7 @@ impl Layers {
     }
 }
 
-/// Whether a packed layer is the one that it is said to be.
+/// Verifies that a packed layer unpacks to the layer with this digest.
 fn verify(layer: &Digest, packed: fs::File, settings: &Settings) -> Result<(), Error> {
     let mut hashed =
         Hashed { inner: packing::unpacked(packed, &settings.limits)?, hasher: Hasher::default() };
@@ -132,7 +132,7 @@ pub(crate) struct Hashed<R> {
 }
 
 impl<R> Hashed<R> {
-    /// Whether all that was read is this layer.
+    /// Fails unless everything that was read adds up to this layer.
     fn require(self, layer: &Digest) -> Result<(), Error> {
         let found = self.hasher.finish();
         if found == *layer {

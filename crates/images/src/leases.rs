@@ -1,4 +1,4 @@
-//! Who needs what right now, so that nothing is removed under anyone's feet.
+//! Leases: what is in use right now, so that a collection does not remove it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::digest::Digest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Held {
-    /// With all that its manifest names.
+    /// An image with everything that its manifest names.
     Image(Digest),
     Blob(Digest),
-    /// By the digest of its unpacked form.
+    /// A layer, by the digest of its unpacked form.
     Layer(Digest),
 }
 
@@ -36,14 +36,15 @@ impl Leases {
         Lease { leases: self.clone(), held: Mutex::default() }
     }
 
-    /// Nothing can be leased anew while the answer lives.
+    /// Blocks new leases for as long as the returned guard lives.
     pub(crate) fn freeze(&self) -> MutexGuard<'_, Counts> {
         self.0.lock()
     }
 }
 
 impl Lease {
-    /// Must come before the moment at which the thing could be found unused.
+    /// Adds something to the lease. Call it before the first moment at which a collection could
+    /// find the thing unused.
     pub(crate) fn hold(&self, held: Held) {
         *self.leases.0.lock().entry(held).or_default() += 1;
         self.held.lock().push(held);

@@ -1,30 +1,32 @@
-//! Images on this machine: a content-addressed store of layers, unpacked once and shared, and the
-//! ways in and out.
-//!
-//! - In: OCI layouts, `docker save` archives and plain root filesystems ([`Store::import_folder`],
-//!   [`Store::import_archive`], [`Store::import_rootfs`]).
-//! - From registries: [`Puller::pull`]. Made here: [`Store::make`], and [`build`] for tenants.
-//! - Out: [`Store::resolve`] answers the folders that an overlay is mounted from; [`Store::export`]
-//!   writes a layout.
-//! - Pushed here: [`Store::begin_upload`], [`Repository::put_manifest`]; started after
-//!   [`Store::prepare`].
-//! - [`Store::pin`] keeps what runs; [`Store::collect`] removes what nothing needs.
+//! The image store of this machine: content-addressed layers, unpacked once and shared, and the
+//! ways to bring images in and out.
+//! - Import: OCI layouts, `docker save` archives and plain root filesystems
+//!   ([`Store::import_folder`], [`Store::import_archive`], [`Store::import_rootfs`]).
+//! - Pull from a registry: [`Puller::pull`]. Build here: [`Store::make`] for recipes, and [`build`]
+//!   for tenants' Dockerfiles.
+//! - Run and export: [`Store::resolve`] returns the folders that an overlay is mounted from;
+//!   [`Store::export`] writes an OCI layout.
+//! - Push to a repository here: [`Store::begin_upload`], [`Repository::put_manifest`]. A pushed
+//!   image can be started after [`Store::prepare`].
+//! - [`Store::pin`] keeps an image while it runs; [`Store::collect`] removes whatever nothing
+//!   needs.
 //!
 //! ```text
-//! blobs/sha256/<digest>   as they came, each verified while it was written
-//! partial/<digest>        downloads that can be continued
-//! layers/<form>/<digest>  unpacked for overlayfs, named by the digest of the unpacked archive
-//! names/<digest>          which image a name means
-//! builds/<workspace>/     which layer a step of a build gave
-//! repositories/<digest>/  what the repositories of workspaces have
-//! ready/<digest>          images of workspaces that were looked at and may be started
-//! uploads/<id>/           blobs that come in pieces
-//! scratch/<n>/            work in progress of one process; what is left of one that has ended is cleared away
+//! blobs/sha256/<digest> blobs as received, each verified while it was written
+//! partial/<digest> downloads that can be resumed
+//! layers/<form>/<digest> layers unpacked for overlayfs, named by the digest of the unpacked
+//! archive
+//! names/<digest> maps one image name to its image
+//! builds/<workspace>/ cache of build steps and the layers they produced
+//! repositories/<digest>/ contents of the workspaces' repositories
+//! ready/<digest> images of workspaces that were checked and may be started
+//! uploads/<id>/ blobs that arrive in pieces
+//! scratch/<n>/ work in progress of one process; removed after that process has ended
 //! ```
 //!
-//! Whatever has its final name is whole and on disk, so a crash at any moment leaves nothing but
-//! `scratch`, a download to continue, or blobs that the next collection removes. Several processes
-//! may have a store open.
+//! Whatever has its final name is complete and flushed to disk, so a crash at any moment leaves
+//! only `scratch`, a download to resume, or blobs that the next collection removes. Several
+//! processes may have a store open.
 
 mod blobs;
 mod bootstrap;

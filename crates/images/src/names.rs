@@ -1,5 +1,5 @@
-//! Which image a name means. One small file for each name, because names are longer than file names
-//! may be.
+//! The names of images, in one small file each, because a name can be longer than a file name may
+//! be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::manifest;
 use crate::reference::Reference;
 
-/// The tag that says of which recipe an image was made.
+/// Prefix of the tag that says which recipe an image was made from.
 pub(crate) const KEY_TAG: &str = "recipe-";
 
 pub(crate) struct Names(PathBuf);
@@ -20,26 +20,28 @@ pub(crate) struct Names(PathBuf);
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Named {
     pub(crate) name: Reference,
-    /// Of the manifest.
+    /// Digest of the image's manifest.
     pub(crate) image: Digest,
-    /// Names of earlier releases do not say.
+    /// Missing in names that earlier releases wrote.
     #[serde(default)]
     pub(crate) audience: Option<Audience>,
 }
 
-/// Who may use an image under a name.
+/// Who may use an image by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Audience {
-    /// What the operator made, imported or pulled.
+    /// Everyone: the operator made, imported or pulled the image.
     Everyone,
-    /// Whoever was granted it: a tenant's pull. The name is there to keep the image.
+    /// Only workspaces that were granted the image, because a tenant pulled it. The name exists to
+    /// keep the image from being collected.
     Granted,
 }
 
 impl Named {
-    /// Only the operator could bring what has no registry in its name; of the rest nobody knows any
-    /// more.
+    /// Returns whether everyone may use the image. Where an earlier release did not record it, a
+    /// name without a registry is public, because only the operator could create one; for the
+    /// others nobody can tell any more.
     pub(crate) fn is_public(&self) -> bool {
         self.audience.map_or(self.name.host().is_none(), |audience| audience == Audience::Everyone)
     }
@@ -83,7 +85,7 @@ impl Names {
         disk::remove_file(&self.path(name))
     }
 
-    /// In the order of the names.
+    /// Lists all names, sorted.
     pub(crate) fn list(&self) -> Result<Vec<Named>, Error> {
         let mut all = Vec::new();
         for file in disk::digests_in(&self.0)? {
@@ -100,7 +102,7 @@ impl Names {
     }
 }
 
-/// Whether a name only says of which recipe its image was made.
+/// Returns whether a name only records which recipe its image was made from.
 pub(crate) fn is_key(name: &Reference) -> bool {
     name.tag().is_some_and(|tag| tag.starts_with(KEY_TAG))
 }

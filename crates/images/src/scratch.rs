@@ -1,14 +1,14 @@
-//! Where one user of the store works, while others may use the same store: the server, the command
-//! line.
+//! The private work folder of one process that has the store open, such as the server or the
+//! command line.
 //!
 //! ```text
-//! lock                     taken to enter, and by whoever collects for as long as that takes
-//! scratch/<name>/lock      held as long as its user lives; the kernel lets go of it however that ends
-//! scratch/<name>/<number>  work in progress
+//! lock held while a process enters, and during a collection
+//! scratch/<name>/lock held for the life of its process; the kernel releases it however that ends
+//! scratch/<name>/<number> work in progress
 //! ```
 //!
-//! What is stored but not named yet is known to its own process only, so nothing is collected while
-//! others work.
+//! What is stored but not named yet is known only to the process that stored it, so nothing is
+//! collected while other processes have the store open.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,18 +25,18 @@ pub(crate) struct ScratchFolder {
     folder: PathBuf,
     count: AtomicU64,
     gate: PathBuf,
-    /// All scratch folders of the store.
+    /// The folder that contains the scratch folders of all processes.
     all: PathBuf,
     _lock: File,
 }
 
-/// Nobody enters while it lives.
+/// Keeps other processes from opening the store until it is dropped.
 pub(crate) struct Closed {
     _gate: File,
 }
 
 impl ScratchFolder {
-    /// Makes a scratch folder, and clears away those whose users are gone.
+    /// Creates a scratch folder, and removes those of processes that have ended.
     pub(crate) fn open(store: &Path) -> Result<Self, Error> {
         let (gate, all) = (store.join("lock"), store.join("scratch"));
         disk::make_folder(&all)?;
@@ -55,12 +55,12 @@ impl ScratchFolder {
         Ok(Self { folder, count: AtomicU64::new(0), gate, all, _lock: own })
     }
 
-    /// A name for work in progress that nobody else uses.
+    /// Returns a path for work in progress that nobody else uses.
     pub(crate) fn next_path(&self) -> PathBuf {
         self.folder.join(format!("{}.part", self.count.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Keeps others out, if none are in.
+    /// Keeps other processes out; fails if one has the store open.
     pub(crate) fn close(&self) -> Result<Closed, Error> {
         let _gate = lock(&self.gate, FlockOperation::LockExclusive)?;
         for other in entries(&self.all)?.iter().filter(|folder| **folder != self.folder) {
@@ -74,7 +74,7 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // The next one who opens the store removes what this cannot.
+        // If this fails, the next process that opens the store removes the folder.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -84,7 +84,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     list().map_err(Error::io("list", folder))
 }
 
-/// Only to be asked by who holds the gate: a scratch folder is made and locked behind it.
+/// Checks whether a process still uses a scratch folder. The caller must hold the gate, behind
+/// which scratch folders are created and locked.
 fn is_in_use(folder: &Path) -> Result<bool, Error> {
     let path = folder.join("lock");
     let file = match File::open(&path) {

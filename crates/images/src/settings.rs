@@ -6,28 +6,29 @@ pub struct Settings {
     pub rules: Rules,
 }
 
-/// Bounds on what an image may be. Whoever makes an image is not trusted with this machine's disk
-/// and memory.
+/// Bounds on the size and shape of an image. The maker of an image must not be able to fill this
+/// machine's disk or memory.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// One layer or other blob as it is stored and sent.
+    /// One layer or other blob, as it is stored and sent.
     pub blob_bytes_max: u64,
-    /// One layer unpacked, holes in files included.
+    /// One unpacked layer, including the holes of sparse files.
     pub layer_bytes_max: u64,
-    /// All layers of one image unpacked.
+    /// All unpacked layers of one image together.
     pub image_bytes_max: u64,
-    /// Overlayfs takes 500; the instance adds some of its own.
+    /// Overlayfs takes 500 layers; the instance adds some of its own.
     pub layers_max: usize,
     /// Files, folders and links in one layer.
     pub entries_max: u64,
     pub path_bytes_max: usize,
     pub depth_max: usize,
-    /// Unpacked size over packed size, looked at only beyond `ratio_free_bytes`.
+    /// Unpacked size divided by packed size. Checked only beyond `ratio_free_bytes` of unpacked
+    /// size.
     pub ratio_max: u64,
     pub ratio_free_bytes: u64,
-    /// Manifests, indexes and configurations, which are held in memory.
+    /// One manifest, index or configuration, which is held in memory.
     pub document_bytes_max: u64,
-    /// Long names, extended attributes and maps of holes of one entry, which are held in memory.
+    /// Long names, extended attributes and sparse maps of one entry, which are held in memory.
     pub extension_bytes_max: u64,
 }
 
@@ -50,18 +51,18 @@ impl Default for Limits {
     }
 }
 
-/// How a layer says "the folder below is hidden" to overlayfs.
+/// How a layer tells overlayfs "the folder below is hidden".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overlay {
-    /// `trusted.overlay.opaque`, for overlays that are mounted from outside of user namespaces.
+    /// `trusted.overlay.opaque`, for overlays that are mounted outside of user namespaces.
     #[default]
     Trusted,
-    /// `user.overlay.opaque`, for overlays mounted with `userxattr` inside of one.
+    /// `user.overlay.opaque`, for overlays mounted with `userxattr` inside a user namespace.
     User,
 }
 
 impl Overlay {
-    /// Also the folder of the layers, because they differ by form.
+    /// Also names the folder of the layers, because unpacked layers differ by form.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -82,24 +83,24 @@ pub struct Rules {
     pub devices: Devices,
     pub privileges: Privileges,
     pub names: Names,
-    /// Whose everything is, whatever the archive says.
+    /// Owner (user and group id) of every file, instead of the owners in the archive.
     pub owner: Option<(u32, u32)>,
 }
 
 /// What the names in an archive mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {
-    /// It is a layer: some hide what is below. A leading slash means nothing.
+    /// The archive is a layer: some names hide what is below. A leading slash has no meaning.
     #[default]
     Layer,
-    /// They are files and nothing else; absolute ones are refused.
+    /// All names are plain files; absolute names are refused.
     Files,
 }
 
-/// What to do with device nodes. They are never made: an instance has a `/dev` of its own.
+/// What to do with device nodes. They are never created: an instance has a `/dev` of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Devices {
-    /// Usual images carry a few of them in `/dev`.
+    /// Common images contain a few in `/dev`.
     #[default]
     Skip,
     Refuse,
@@ -109,7 +110,7 @@ pub enum Devices {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Privileges {
     /// Instances run with `no_new_privs`, which makes them useless inside; outside they could only
-    /// harm.
+    /// do harm.
     #[default]
     Drop,
     Keep,

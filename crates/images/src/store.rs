@@ -1,4 +1,4 @@
-//! The store itself: where things lie, and what images there are.
+//! The store itself: where things are kept, and which images there are.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -21,8 +21,8 @@ use crate::reuse::Reuse;
 use crate::scratch::ScratchFolder;
 use crate::settings::Settings;
 
-/// All images of this machine. Clones are the same store, and other processes may have it open too.
-/// All of it blocks: call it from threads that may.
+/// All images of this machine. Clones share one store, and other processes may have it open too.
+/// All methods block: call them only from threads that may block.
 #[derive(Clone)]
 pub struct Store(pub(crate) Arc<Parts>);
 
@@ -41,12 +41,12 @@ pub(crate) struct Parts {
 /// An image that is ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub digest: Digest,
     pub config: Config,
-    /// Unpacked, the lowest first.
+    /// Folders of the unpacked layers, the lowest first.
     pub layers: Vec<PathBuf>,
-    /// The files of all layers, each layer once.
+    /// Size of the files in all layers; a repeated layer counts once.
     pub size_bytes: u64,
 }
 
@@ -59,14 +59,14 @@ pub struct Listed {
 }
 
 impl Store {
-    /// Opens the store in `folder`, which is made if it is missing, and clears away what a crash
+    /// Opens the store in `folder`, which is created if it is missing, and clears away what a crash
     /// has left.
     pub fn open(folder: &Path, settings: Settings) -> Result<Self, Error> {
         disk::make_folder(folder)?;
-        // Programs that work on it do so from other places.
+        // Programs that work on the store run in other directories, so its path has to be absolute.
         let folder = &folder.canonicalize().map_err(Error::io("find", folder))?;
-        // Files in layers have owners and modes of their own that mean nothing to the users of this
-        // machine.
+        // Files in layers keep owners and modes from the image, which have no meaning for the users
+        // of this machine.
         std::fs::set_permissions(folder, Permissions::from_mode(0o700))
             .map_err(Error::io("close off", folder))?;
         Ok(Self(Arc::new(Parts {
@@ -82,18 +82,18 @@ impl Store {
         })))
     }
 
-    /// Finds an image by its name, or by its digest beside the name of a repository.
+    /// Finds an image by its name, or by its digest together with the name of a repository.
     pub fn resolve(&self, name: &Reference) -> Result<Option<Image>, Error> {
         self.find(name)?.map(|digest| self.image(digest)).transpose()
     }
 
-    /// Which image a name means now. Cheaper than [`Store::resolve`], for those who know the image
-    /// itself already.
+    /// Returns the image that a name means now. Cheaper than [`Store::resolve`] for callers who
+    /// already know the image itself.
     pub fn find(&self, name: &Reference) -> Result<Option<Digest>, Error> {
         self.find_among(name, |_| true)
     }
 
-    /// As [`Store::find`], among the images that are for everybody.
+    /// Like [`Store::find`], but only among public images.
     pub fn find_public(&self, name: &Reference) -> Result<Option<Digest>, Error> {
         self.find_among(name, Named::is_public)
     }
@@ -113,33 +113,33 @@ impl Store {
         Ok(names.find(|named| same(named) && counts(named)).map(|named| named.image))
     }
 
-    /// The names of the images that are for everybody, in their order.
+    /// Returns the names of all public images, sorted.
     pub fn public_names(&self) -> Result<Vec<Reference>, Error> {
         let names = self.0.names.list()?.into_iter().filter(Named::is_public);
         Ok(names.map(|named| named.name).filter(|name| !is_key(name)).collect())
     }
 
-    /// Whether an image is here, for those who were granted it by its digest.
+    /// Checks whether an image is here, for callers that were granted it by its digest.
     pub fn has(&self, image: &Digest) -> bool {
         self.0.blobs.size(image).is_some()
     }
 
-    /// Keeps an image until the lease is dropped, also when its names are removed. `None` if it is
-    /// gone already.
+    /// Keeps an image until the lease is dropped, even when its names are removed. Returns `None`
+    /// if it is gone already.
     pub fn pin(&self, digest: &Digest) -> Result<Option<(Image, Lease)>, Error> {
         let Some(lease) = self.lease(digest) else { return Ok(None) };
         Ok(Some((self.image(*digest)?, lease)))
     }
 
-    /// As [`Store::pin`], for those who know the image itself already: it is what its digest says,
-    /// as long as it is there.
+    /// Like [`Store::pin`], for callers who already know the image itself: its digest fixes its
+    /// content, so only its presence has to be checked.
     pub fn lease(&self, digest: &Digest) -> Option<Lease> {
         let lease = self.0.leases.take();
         lease.hold(Held::Image(*digest));
         self.0.blobs.size(digest).map(|_| lease)
     }
 
-    /// All images, each with those of its names that mean something to people.
+    /// Lists all images, each with its names but without the keys of recipes.
     pub fn list(&self) -> Result<Vec<Listed>, Error> {
         let mut names: BTreeMap<Digest, Vec<Reference>> = BTreeMap::new();
         for named in self.0.names.list()? {
@@ -162,7 +162,8 @@ impl Store {
         Ok(Some(image.digest))
     }
 
-    /// Removes an image: all names that it has. Answers these; none if it is not here.
+    /// Removes an image by removing all its names, and returns them; the list is empty if the image
+    /// is not here.
     pub fn remove_image(&self, digest: &Digest) -> Result<Vec<Reference>, Error> {
         let mut removed = Vec::new();
         for named in self.0.names.list()?.into_iter().filter(|named| named.image == *digest) {
@@ -172,15 +173,15 @@ impl Store {
         Ok(removed)
     }
 
-    /// Removes a name. What no name and no lease needs any more goes with the next
-    /// [`Store::collect`].
+    /// Removes a name. The next [`Store::collect`] removes what no name and no lease needs any
+    /// more.
     pub fn remove(&self, name: &Reference) -> Result<bool, Error> {
         let existed = self.0.names.find(name)?.is_some();
         self.0.names.remove(name)?;
         Ok(existed)
     }
 
-    /// Removes all names of a repository. Says how many there were.
+    /// Removes all names of a repository and returns how many there were.
     pub fn remove_all_of(&self, repository: &str) -> Result<usize, Error> {
         let mut names = self.0.names.list()?;
         names.retain(|named| named.name.repository() == repository);
@@ -197,7 +198,7 @@ impl Store {
             .map(|layer| self.0.layers.bytes(layer))
             .all(|bytes| matches!(bytes, Ok(Some(_))))
         {
-            // It was stored by a user of another form of overlays.
+            // It was stored by a process that uses another form of overlays.
             let lease = self.0.leases.take();
             lease.hold(Held::Image(digest));
             self.0.unpack(&digest, &lease)?;
@@ -213,8 +214,8 @@ impl Store {
                 })?,
             );
             let root = self.0.layers.root(layer);
-            // Overlayfs refuses a layer twice. The higher one covers all of the lower one, whatever
-            // is between.
+            // Overlayfs refuses the same layer twice. The higher one hides everything of the lower
+            // one, whatever is between them.
             layers.retain(|lower| *lower != root);
             layers.push(root);
         }
@@ -223,7 +224,7 @@ impl Store {
 }
 
 impl Parts {
-    /// The manifest and the configuration of a stored image.
+    /// Reads the manifest and the configuration of a stored image.
     pub(crate) fn documents(&self, image: &Digest) -> Result<(Manifest, Setup), Error> {
         let bytes_max = self.settings.limits.document_bytes_max;
         let found: Manifest =
@@ -235,18 +236,19 @@ impl Parts {
         Ok((found, setup))
     }
 
-    /// A name for work in progress that nobody else uses.
+    /// Returns a path for work in progress that nobody else uses.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.work.next_path()
     }
 
-    /// Names an image for everybody.
+    /// Gives an image a public name.
     pub(crate) fn name(&self, name: &Reference, image: Digest) -> Result<(), Error> {
         self.names.set(name, image, Audience::Everyone, &self.scratch())
     }
 
-    /// Keeps an image that a tenant has pulled, for those who are granted it. The name is that of
-    /// its content: tags move, and what one tenant was shown must not change what another runs.
+    /// Keeps an image that a tenant has pulled, for workspaces that are granted it. The name
+    /// contains the digest: tags move, and what one tenant pulled must not change what another
+    /// runs.
     pub(crate) fn keep_granted(&self, name: &Reference, image: Digest) -> Result<(), Error> {
         let name = name.at(image);
         match self.names.find(&name)? {
@@ -255,13 +257,14 @@ impl Parts {
         }
     }
 
-    /// Unpacks what an image is made of, whose blobs are all there.
+    /// Unpacks the layers of an image whose blobs are all there.
     pub(crate) fn unpack(&self, image: &Digest, lease: &Lease) -> Result<(), Error> {
         self.unpack_within(image, lease, &Reuse::All, u64::MAX).map(drop)
     }
 
-    /// The same for an image that may have so many bytes; says how many it has. What is unpacked
-    /// already is looked at again where `reuse` does not know it.
+    /// Like [`Parts::unpack`], but fails when the layers have more than `bytes_max` bytes in all.
+    /// Returns their size. A layer that is already unpacked is verified again unless `reuse`
+    /// vouches for it.
     pub(crate) fn unpack_within(
         &self,
         image: &Digest,
@@ -292,7 +295,7 @@ impl Parts {
     }
 }
 
-/// Refuses what could not run here.
+/// Rejects an image that could not run here.
 pub(crate) fn check(manifest: &Manifest, setup: &Setup, layers_max: usize) -> Result<(), Error> {
     if manifest.layers.len() != setup.rootfs.diff_ids.len() {
         return Err(Error::malformed(

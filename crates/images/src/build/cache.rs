@@ -1,12 +1,11 @@
-//! Steps that were done before: which layer they gave, by all that they depend on.
+//! Cache of build steps: maps a key made of everything that a step depends on to the layer it gave.
 //!
 //! ```text
-//! builds/<workspace>/<key>   the layer of one step
+//! builds/<workspace>/<key> the layer of one step
 //! ```
 //!
-//! A workspace finds its own steps only: what a neighbour has built is neither known to it nor
-//! given to it. The layers are kept as long as a step names them; the steps that were used longest
-//! ago go first.
+//! A workspace finds only its own steps: it can neither learn what a neighbour has built nor get
+//! it. A layer is kept as long as a step names it; the least recently used steps are removed first.
 
 use crate::digest::Digest;
 use crate::disk;
@@ -19,10 +18,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 pub(crate) const FOLDER: &str = "builds";
-/// Steps of one workspace, however small their layers are.
+/// Most steps that are kept for one workspace, however small their layers are.
 const STEPS_MAX: usize = 5_000;
 
-/// A layer that a step gave. Without one it changed nothing.
+/// The result of a step: a layer, or none if the step changed no files.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Cached {
     pub(super) layer: Option<CachedLayer>,
@@ -47,7 +46,7 @@ impl Cache<'_> {
         self.parts.folder.join(FOLDER).join(self.workspace)
     }
 
-    /// The layer of a step, kept by the lease from here on.
+    /// Looks up the layer of a step. From here on the lease keeps it.
     pub(super) fn find(&self, key: &Digest, lease: &Lease) -> Result<Option<Cached>, Error> {
         let path = self.folder().join(key.hex());
         let bytes = match fs::read(&path) {
@@ -65,7 +64,7 @@ impl Cache<'_> {
                 return Ok(None);
             }
         }
-        // Used now: the time of the file says which goes first.
+        // The modification time records the last use, which decides what is removed first.
         if let Ok(file) = fs::File::options().write(true).open(&path) {
             let now = rustix::fs::Timestamps { last_access: NOW, last_modification: NOW };
             let _ = rustix::fs::futimens(&file, &now);
@@ -77,7 +76,7 @@ impl Cache<'_> {
         let folder = self.folder();
         disk::make_folder(&folder)?;
         let bytes = manifest::write("cached step", cached)?;
-        // Lost with the power is only work.
+        // Not flushed: if a power cut loses it, the step is only done again.
         let scratch = self.parts.scratch();
         fs::write(&scratch, bytes).map_err(Error::io("write", &scratch))?;
         let path = folder.join(key.hex());
@@ -117,7 +116,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, Cached)>, Error> {
         match fs::read(&path) {
             Ok(bytes) => match manifest::read("cached step", &bytes) {
                 Ok(cached) => all.push((path, cached)),
-                // Cut by a loss of power.
+                // Cut short by a power failure.
                 Err(_) => disk::remove_file(&path)?,
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -128,7 +127,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, Cached)>, Error> {
 }
 
 impl Parts {
-    /// The layers of all steps that are remembered, for whoever collects.
+    /// Returns the layers of all cached steps, for the collection.
     pub(crate) fn cached_layers(&self) -> Result<Vec<CachedLayer>, Error> {
         let folder = self.folder.join(FOLDER);
         let workspaces = match fs::read_dir(&folder) {

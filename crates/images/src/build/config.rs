@@ -1,5 +1,5 @@
-//! The configuration of an image that is being built, and what instructions without files change
-//! in it.
+//! The configuration of an image that is being built, and the instructions that change it without
+//! making files.
 
 use super::instruction::{Command, Healthcheck, Instruction};
 use super::scope::Scope;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const PORTS_MAX: usize = 1_024;
-/// Of everything that names and values take together.
+/// For the names and values of labels, variables and ONBUILD instructions together.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// As it is stored, with all that other programs read of it.
+/// The configuration as it is stored, with the members that other programs read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Document {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct Document {
     pub history: Vec<Happened>,
 }
 
-/// How its programs are run.
+/// How programs of the image are run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct Process {
@@ -84,7 +84,7 @@ pub struct Check {
     pub retries: i64,
 }
 
-/// A step of an image's making.
+/// One entry of an image's history.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Happened {
@@ -104,7 +104,7 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// Go writes what is empty as `null`.
+/// Reads `null` as empty, because that is how Go writes empty values.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     input: D,
 ) -> Result<T, D::Error> {
@@ -112,7 +112,7 @@ fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
 }
 
 impl Document {
-    /// Of an image that begins with nothing.
+    /// Returns the configuration of an image that starts from nothing.
     pub(super) fn scratch() -> Self {
         let here = Platform::here();
         Self {
@@ -127,7 +127,8 @@ impl Document {
         }
     }
 
-    /// Other programs want as many steps with files in the history as there are layers.
+    /// Adds entries for unknown steps, because other programs expect as many history entries with
+    /// files as there are layers.
     pub(super) fn complete_history(&mut self) {
         let told = self.history.iter().filter(|step| !step.empty_layer).count();
         let missing = self.rootfs.diff_ids.len().saturating_sub(told);
@@ -136,12 +137,12 @@ impl Document {
     }
 }
 
-/// What may be changed without a file.
+/// What an instruction that makes no files may change.
 pub(super) struct Change<'a> {
     pub(super) document: &'a mut Document,
     pub(super) arguments: &'a BTreeMap<String, String>,
     pub(super) escape: char,
-    /// Whether this stage has said its own command, which a new entry point then leaves alone.
+    /// Whether this stage has set a command of its own, which a new entry point then leaves alone.
     pub(super) has_cmd: &'a mut bool,
 }
 
@@ -154,7 +155,8 @@ impl Change<'_> {
         Scope { environment: &self.document.config.env, arguments: self.arguments }
     }
 
-    /// Applies what changes nothing but the configuration. `false` for what makes files.
+    /// Applies an instruction that changes only the configuration. Returns `false` for one that
+    /// makes files.
     pub(super) fn apply(&mut self, instruction: &Instruction) -> Result<bool, String> {
         match instruction {
             Instruction::Env(pairs) => self.set_environment(pairs)?,
@@ -205,7 +207,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// All values are those of before the instruction.
+    /// Sets variables. All values are expanded with the environment from before the instruction.
     fn set_environment(&mut self, pairs: &[(String, String)]) -> Result<(), String> {
         let pairs = pairs.iter().map(|(name, value)| Ok((self.value(name)?, self.value(value)?)));
         for (name, value) in pairs.collect::<Result<Vec<_>, String>>()? {
@@ -296,7 +298,7 @@ impl Change<'_> {
     }
 }
 
-/// What commands without a list of words are for.
+/// Returns the shell that runs commands written in shell form.
 pub(super) fn shell(config: &Process) -> Vec<String> {
     match config.shell.is_empty() {
         true => vec!["/bin/sh".to_owned(), "-c".to_owned()],
@@ -304,7 +306,7 @@ pub(super) fn shell(config: &Process) -> Vec<String> {
     }
 }
 
-/// A path as seen from a working directory, without `.`, `..` and doubled separators.
+/// Resolves a path against a working directory, without `.`, `..` and doubled separators.
 pub(super) fn absolute(workdir: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let whole = match path.starts_with('/') {

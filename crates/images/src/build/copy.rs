@@ -1,5 +1,5 @@
-//! Copying into the tree of an image. No link leads out of it: the kernel resolves every path as if
-//! the tree were the root of all.
+//! Copies files into the tree of an image. No link leads out of it: the kernel resolves every path
+//! as if the tree were the root of the file system.
 
 use super::Fault;
 use super::items::Item;
@@ -16,13 +16,13 @@ const FOLDER_MODE: u32 = 0o755;
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 const CAPABILITIES: &[u8] = b"security.capability";
 
-/// Whose the copies are, and what may be done with them.
+/// Owner and mode of the copies.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct As {
-    /// Absent: as in the source.
+    /// `None` keeps the owner of the source.
     pub(super) owner: Option<(u32, u32)>,
     pub(super) mode: Option<u32>,
-    /// Of folders that are made on the way.
+    /// Owner of folders that have to be created on the way.
     pub(super) folders: (u32, u32),
 }
 
@@ -31,9 +31,9 @@ pub(super) struct Copying<'a> {
     pub(super) target: &'a Tree,
     pub(super) how: As,
     pub(super) bytes_left: u64,
-    /// Files with several names, and where the first copy is.
+    /// Files with several names (hard links), and the path of their first copy.
     links: HashMap<(u64, u64), PathBuf>,
-    /// Times of folders, set when nothing changes in them any more.
+    /// Times of folders, set once nothing changes in them any more.
     times: Vec<(PathBuf, Timestamps)>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Copying<'a> {
         Self { source, target, how, bytes_left, links: HashMap::new(), times: Vec::new() }
     }
 
-    /// Copies what was gathered to a place.
+    /// Copies the gathered items to `place`.
     pub(super) fn all(&mut self, items: &[Item], place: &Path) -> Result<(), Fault> {
         let top = place.parent().unwrap_or(Path::new(""));
         make_folders(self.target, top, self.how.folders)?;
@@ -64,7 +64,8 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// The top one is only a place for what is in it: it is as it was, if it was there.
+    /// Copies a folder. The top one only holds what is copied: if it exists already, it stays as it
+    /// was.
     fn folder(&mut self, item: &Item, path: &Path, is_top: bool) -> Result<(), Fault> {
         if path.as_os_str().is_empty() {
             return Ok(());
@@ -80,7 +81,7 @@ impl<'a> Copying<'a> {
         };
         let folder = self.target.folder(path)?;
         if is_top {
-            // As it was, or made as the folders above it are.
+            // Left as it was, or created like the folders above it.
             if fresh {
                 let (uid, gid) = self.how.folders;
                 rustix::fs::fchown(&folder, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
@@ -134,7 +135,7 @@ impl<'a> Copying<'a> {
         self.finish(item, &place)
     }
 
-    /// For what cannot be opened.
+    /// Sets owner and times of something that cannot be opened.
     fn finish(&self, item: &Item, place: &Place) -> Result<(), Fault> {
         let (folder, name) = place.at();
         let (uid, gid) = self.owner(item);
@@ -157,7 +158,8 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// A place for something that is no folder, with nothing there.
+/// Returns the place for something other than a folder, and removes whatever is there, unless that
+/// is a folder.
 pub(super) fn free_place(tree: &Tree, path: &Path) -> Result<Place, Fault> {
     let place = match tree.place(path) {
         Ok(place) => place,
@@ -177,7 +179,7 @@ pub(super) fn free_place(tree: &Tree, path: &Path) -> Result<Place, Fault> {
     }
 }
 
-/// Makes a folder with all above it that are missing.
+/// Creates a folder and all missing folders above it.
 pub(super) fn make_folders(tree: &Tree, path: &Path, owner: (u32, u32)) -> Result<(), Fault> {
     if path.as_os_str().is_empty() || tree.folder(path).is_ok() {
         return Ok(());
@@ -194,7 +196,7 @@ pub(super) fn make_folders(tree: &Tree, path: &Path, owner: (u32, u32)) -> Resul
         }
         match tree.place(step)?.make_folder() {
             Ok(()) => {}
-            // A link that leads nowhere.
+            // A dangling link.
             Err(Errno::EXIST) => return Err(in_the_way(step)),
             Err(error) => return Err(error.into()),
         }
@@ -206,10 +208,10 @@ pub(super) fn make_folders(tree: &Tree, path: &Path, owner: (u32, u32)) -> Resul
     Ok(())
 }
 
-/// What a file that is written anew is like.
+/// Attributes of a file that is newly written.
 pub(super) struct About {
     pub(super) mode: u32,
-    /// Absent: root.
+    /// `None` means root.
     pub(super) owner: Option<(u32, u32)>,
     pub(super) modified: i64,
 }
@@ -230,7 +232,7 @@ pub(super) fn write(
     Ok(rustix::fs::futimens(&file, &times)?)
 }
 
-/// Opens a regular file to read it, and nothing else.
+/// Opens a file for reading, in blocking mode.
 pub(super) fn open_file(tree: &Tree, path: &Path) -> Result<File, Fault> {
     let file = tree.read(path)?;
     let flags = rustix::fs::fcntl_getfl(&file)?;
@@ -243,7 +245,7 @@ fn times(item: &Item) -> Timestamps {
     Timestamps { last_access: time, last_modification: time }
 }
 
-/// What users set, and what a program may do by itself.
+/// Copies the attributes that users set, and file capabilities.
 fn copy_attributes(from: &File, to: &File) -> Result<(), Fault> {
     let mut names = vec![0; ATTRIBUTES_BYTES_MAX];
     let length = match rustix::fs::flistxattr(from, &mut names[..]) {

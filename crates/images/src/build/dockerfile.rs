@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 
 const STAGES_MAX: usize = 200;
 
-/// What a Dockerfile says, before anything of it is known to exist.
+/// The contents of a Dockerfile, before any of what it names is known to exist.
 #[derive(Debug, Clone)]
 pub struct Dockerfile {
     escape: char,
-    /// Arguments from before the first stage.
+    /// ARG instructions before the first stage.
     globals: Vec<Step>,
     stages: Vec<(usize, From, Vec<Step>)>,
 }
 
-/// The stages that the image needs, in the order in which they are built. The last is the image.
+/// The stages that the image needs, in build order. The last one is the image.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub stages: Vec<Stage>,
-    /// How many stages the Dockerfile has, and their names, for what is only known while it is built.
+    /// Names of all stages in the Dockerfile, for names that only appear during the build.
     names: Vec<Option<String>>,
     pub(super) globals: BTreeMap<String, String>,
     pub(super) escape: char,
@@ -31,7 +31,7 @@ pub struct Plan {
 
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Among all stages of the Dockerfile.
+    /// Index among all stages of the Dockerfile.
     pub index: usize,
     pub name: Option<String>,
     pub from: Statement,
@@ -39,13 +39,13 @@ pub struct Stage {
     pub steps: Vec<Step>,
 }
 
-/// What something begins with, or is copied from.
+/// What a stage starts from, or what files are copied from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Base {
     Scratch,
-    /// By its index among all stages.
+    /// Another stage, by its index among all stages.
     Stage(usize),
-    /// By its name.
+    /// An image, by its name.
     Image(String),
 }
 
@@ -78,7 +78,8 @@ impl Dockerfile {
         }
     }
 
-    /// Which stages the last one needs, with the names of images as these arguments make them.
+    /// Finds the stages that the last one needs, and expands the names of images with the given
+    /// arguments.
     pub fn plan(&self, given: &BTreeMap<String, String>) -> Result<Plan, Mistake> {
         let globals = self.globals(given)?;
         let names: Vec<Option<String>> =
@@ -121,7 +122,7 @@ impl Dockerfile {
         Ok(globals)
     }
 
-    /// A stage, and the other stages that it needs.
+    /// Reads a stage, and finds the other stages that it needs.
     fn stage(&self, index: usize, plan: &Plan) -> Result<(Stage, Vec<usize>), Mistake> {
         let (line, from, steps) = &self.stages[index];
         let wrong = |why: String| Mistake::new(*line, why);
@@ -141,7 +142,7 @@ impl Dockerfile {
             let platform = words::value(platform, self.escape, &known).map_err(wrong)?;
             check_platform(&platform).map_err(wrong)?;
         }
-        // The names of stages are known without their case, those of images with it.
+        // Stage names ignore case, image names do not.
         let by_name = plan.named(&image, index).filter(|_| image.parse::<usize>().is_err());
         let base = match by_name {
             Some(stage) => Base::Stage(stage),
@@ -172,7 +173,7 @@ impl Dockerfile {
 }
 
 impl Plan {
-    /// Reads an instruction that an image brings for those that begin with it.
+    /// Reads an ONBUILD instruction that came with a base image.
     pub fn trigger(&self, line: usize, text: &str) -> Result<Step, Mistake> {
         let lines = lines::read(text).map_err(|mistake| Mistake::new(line, mistake.why))?;
         let mut statements = lines.statements.into_iter();
@@ -184,7 +185,7 @@ impl Plan {
         }
     }
 
-    /// What `--from` means in a stage.
+    /// Resolves `--from` in a stage.
     pub fn source(&self, name: &str, stage: usize) -> Result<Base, String> {
         if let Some(found) = self.named(name, stage) {
             return Ok(Base::Stage(found));
@@ -202,7 +203,7 @@ impl Plan {
         }
     }
 
-    /// The latest stage of a name, or of a number, before another one.
+    /// Finds the latest stage of this name, or else of this number, before another one.
     fn named(&self, name: &str, before: usize) -> Option<usize> {
         let lower = name.to_ascii_lowercase();
         let earlier = self.names.get(..before)?;
@@ -217,7 +218,7 @@ impl Plan {
     }
 }
 
-/// The names behind `--from`, also of mounts.
+/// Returns the names in `--from`, and in the `from=` of mounts.
 fn sources(instruction: &Instruction) -> Vec<String> {
     match instruction {
         Instruction::Copy(transfer) => transfer.from.iter().cloned().collect(),
