@@ -1,4 +1,4 @@
-//! Makes images of recipes. What has not changed since is not made again.
+//! Makes images from recipes. An image whose recipe has not changed is not made again.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,23 +19,24 @@ use crate::recipe::Recipe;
 use crate::reference::Reference;
 use crate::store::{Image, Store};
 
-/// Of what the tools said, for the one who asks why they failed.
+/// Lines of the tools' output that are kept, to explain a failure.
 const LAST_WORDS_MAX: usize = 20;
-/// An image begins with another one, which begins with another one. More than that is a loop.
+/// An image can be based on another, which is based on another. More levels than this must be a
+/// loop.
 const DEPTH_MAX: usize = 16;
-/// Changes when the same recipe begins to give another image.
+/// To be raised when the same recipe starts to give a different image.
 const FORM: u32 = 1;
 
-/// What recipes are made with.
+/// The tools and settings that recipes are made with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Builder {
     #[serde(skip)]
     pub mmdebstrap: PathBuf,
-    /// Debian's name of its release, such as `bookworm`.
+    /// Debian's name for its release, such as `bookworm`.
     pub suite: String,
-    /// Instead of Debian's own server.
+    /// Replaces Debian's own server.
     pub mirror: Option<String>,
-    /// For one image.
+    /// Time limit for making one image.
     #[serde(skip)]
     pub time_max: Duration,
 }
@@ -46,7 +47,7 @@ impl Builder {
         Self { mmdebstrap: "mmdebstrap".into(), suite: suite.into(), mirror: None, time_max }
     }
 
-    /// A program that ends when its time is over, or when this process ends.
+    /// Prepares a program that is ended when its time is over or when this process ends.
     pub(crate) fn tool(&self, program: &Path, package: &'static str) -> Tool {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "TERM", "timeout", "--foreground", "--kill-after=5"]);
@@ -60,16 +61,16 @@ impl Builder {
 pub(crate) struct Tool {
     pub(crate) command: Command,
     program: PathBuf,
-    /// Debian's, that it comes with.
+    /// The Debian package that contains it.
     package: &'static str,
 }
 
-/// How far the making of one image is.
+/// The progress of making one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'a> {
     pub image: &'a Reference,
     pub number: usize,
-    /// How many there will be, about.
+    /// Approximate number of steps.
     pub of: usize,
     pub what: &'a str,
 }
@@ -88,14 +89,14 @@ pub enum RecipeError {
     Store(#[from] Error),
 }
 
-/// What a program wrote, and what it said.
+/// The result read from a program's output, and its last messages.
 pub(crate) struct Listened<T> {
     pub(crate) result: Result<T, Error>,
     last_words: Vec<String>,
 }
 
 impl Store {
-    /// Makes the image of a recipe, and those that it begins with, unless they are there already,
+    /// Makes the image of a recipe, and the images that it is based on, unless they exist already,
     /// and gives it its names.
     pub fn make(
         &self,
@@ -136,7 +137,7 @@ impl Store {
         Ok(digest)
     }
 
-    /// The image to begin with: made anew if its own recipe has changed.
+    /// Returns the base image, made again if its own recipe has changed.
     fn parent(
         &self,
         from: &Reference,
@@ -155,7 +156,8 @@ impl Store {
         pinned.flatten().ok_or_else(|| RecipeError::NoParent(from.to_string()))
     }
 
-    /// Images of what the recipe was before: no name but this one keeps them.
+    /// Removes the keys of images that earlier versions of the recipe gave; nothing else keeps
+    /// those.
     fn forget_others(&self, made: &Reference) -> Result<(), Error> {
         for named in self.0.names.list()? {
             if is_key(&named.name)
@@ -189,7 +191,7 @@ impl Store {
     }
 }
 
-/// The name under which the image of exactly this recipe is kept.
+/// Returns the name that keeps the image of exactly this recipe.
 fn made(recipe: &Recipe, builder: &Builder, parent: Option<&Image>) -> Result<Reference, Error> {
     let parent = parent.map(|image| image.digest.to_string());
     let key = Digest::of(&manifest::write(
@@ -200,7 +202,7 @@ fn made(recipe: &Recipe, builder: &Builder, parent: Option<&Image>) -> Result<Re
     recipe.name.with_tag(&tag).map_err(|error| Error::malformed("recipe", error))
 }
 
-/// Hears what a program says while `take` reads what it writes. Lines that begin with `I: ` are its
+/// Reads a program's messages while `take` reads its output. Messages that begin with `I: ` are its
 /// steps.
 pub(crate) fn listen<T: Send>(
     child: &mut Child,
@@ -233,7 +235,7 @@ pub(crate) fn listen<T: Send>(
     Listened { result, last_words: last_words.into() }
 }
 
-/// Starts a program, hears it to its end, and answers what it wrote.
+/// Runs a program to its end, and returns the result of reading its output.
 pub(crate) fn run<T: Send>(
     recipe: &Recipe,
     builder: &Builder,
@@ -247,7 +249,7 @@ pub(crate) fn run<T: Send>(
     let mut child = command.spawn().map_err(start)?;
     let Listened { result, last_words } = listen(&mut child, progress, take);
     match child.wait().map_err(start)?.code() {
-        // What `timeout` answers for itself, the second one when it had to kill.
+        // Exit statuses of `timeout` itself; 137 when it had to kill the program.
         Some(124 | 137) => Err(RecipeError::TooSlow(builder.time_max)),
         Some(127) => Err(start(io::ErrorKind::NotFound.into())),
         Some(0) => Ok(result?),
@@ -255,7 +257,7 @@ pub(crate) fn run<T: Send>(
     }
 }
 
-/// For programs whose output is no part of the image.
+/// Discards the output of a program that is not part of the image.
 pub(crate) fn pass_over(mut output: impl Read) -> Result<(), Error> {
     io::copy(&mut output, &mut io::sink())?;
     Ok(())

@@ -1,8 +1,8 @@
-//! What volumes begin with: an archive of plain files, from people nobody knows.
+//! Initial contents of volumes: an untrusted archive of plain files.
 //!
-//! An archive is read twice: once to learn how much room its files take, and whether there is
-//! anything in it that a volume does not take; then to unpack it. So nothing is begun that cannot be
-//! ended.
+//! An archive is read twice: once to learn how much room its files take and whether it contains
+//! anything that a volume does not accept, then to unpack it. So nothing is begun that cannot be
+//! completed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,28 +20,30 @@ use crate::unpack::plain_path;
 
 const BLOCK_BYTES: u64 = 4_096;
 const MIB: u64 = 1 << 20;
-/// What each file and folder takes besides its bytes, in any file system that volumes have.
+/// Space that each file and folder takes besides its bytes, an upper bound for all file systems of
+/// volumes.
 const ENTRY_BYTES: u64 = 4_096;
-/// What a file system needs for itself: a journal and its tables, and more where it is larger.
+/// Space that a file system needs for its journal and tables; `OWN_PART` is the share that grows
+/// with its size.
 const OWN_MB: u64 = 24;
 const OWN_PART: u64 = 8;
-/// From here on the file system is another one, with a larger journal.
+/// From this size on, a different file system with a larger journal is used.
 const LARGE_MB: u64 = 236;
 const LARGE_OWN_MB: u64 = 64;
 
-/// What the files of an archive need.
+/// The space that the files of an archive need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Of all files, holes included.
+    /// Bytes of all files, including holes.
     pub bytes: u64,
-    /// Files and folders, also those that are only named on the way to others.
+    /// Files and folders, including those that only occur in the paths of others.
     pub entries: u64,
-    /// On the disk, with the blocks that are filled in part.
+    /// Bytes on disk, where the last block of each file counts as a whole.
     pub block_bytes: u64,
 }
 
 impl Needs {
-    /// Megabytes of a file system in which they find room.
+    /// Returns the size in megabytes of a file system that has room for them.
     pub fn volume_mb(&self) -> u64 {
         let bytes = self.block_bytes.saturating_add(self.entries.saturating_mul(ENTRY_BYTES));
         let mb = bytes.div_ceil(MIB);
@@ -50,7 +52,7 @@ impl Needs {
     }
 }
 
-/// Reads an archive (zip, or tar as it is or packed with gzip or zstd) to its end, and refuses what
+/// Reads an archive (zip, or tar, plain or packed with gzip or zstd) to its end, and refuses what
 /// cannot be the content of a volume.
 pub fn measure(archive: &Path, limits: SourceLimits) -> Result<Needs, Fault> {
     let (file, is_zip) = open(archive)?;
@@ -65,7 +67,7 @@ pub fn measure(archive: &Path, limits: SourceLimits) -> Result<Needs, Fault> {
     Ok(measuring.needs)
 }
 
-/// The limits are those of images, and this is none.
+/// Rewords a limit that is phrased for images, because this is not an image.
 fn refused(error: Error) -> Error {
     match error {
         Error::Limit { what, max } => over(what, max),
@@ -77,7 +79,7 @@ fn over(what: &'static str, max: u64) -> Error {
     Error::Hostile { entry: format!("{max} {what}"), why: "it unpacks to more than it may" }
 }
 
-/// Unpacks an archive that was measured into an empty folder. All is root's.
+/// Unpacks an archive that was measured before into an empty folder. Everything belongs to root.
 pub fn unpack(archive: &Path, folder: &Path, limits: SourceLimits) -> Result<(), Fault> {
     sources::unpack_archive(archive, folder, limits)
 }
@@ -93,7 +95,7 @@ fn open(archive: &Path) -> Result<(File, bool), Fault> {
 pub(crate) struct Measuring<'l> {
     limits: &'l Limits,
     needs: Needs,
-    /// Folders that were counted, as hashes: the names could take more memory than there is.
+    /// Folders already counted, as hashes, because their names could take too much memory.
     folders: HashSet<u64>,
     hasher: RandomState,
 }
@@ -124,7 +126,7 @@ impl<'l> Measuring<'l> {
         }
     }
 
-    /// Counts what has a name, and the folders on the way to it.
+    /// Counts an entry and the folders on the way to it.
     pub(crate) fn name(&mut self, name: &[u8], is_folder: bool) -> Result<(), Error> {
         if name.starts_with(b"/") {
             return Err(Error::hostile(name, "an absolute name"));
@@ -164,7 +166,7 @@ impl<'l> Measuring<'l> {
         }
     }
 
-    /// How many bytes may still come.
+    /// Returns how many more bytes are allowed.
     pub(crate) fn left(&self) -> u64 {
         self.limits.layer_bytes_max.saturating_sub(self.needs.bytes)
     }

@@ -1,4 +1,4 @@
-//! The sha256 of some bytes: the one name of everything in the store.
+//! The sha256 of some bytes, which is the name of everything in the store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Written `sha256:` and 64 lower-case hexadecimal digits.
+/// A sha256 digest, written `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
@@ -22,7 +22,7 @@ impl Digest {
         hasher.finish()
     }
 
-    /// The digits alone; the name of the file or folder.
+    /// Returns the digits alone, which name the file or folder.
     pub fn hex(&self) -> String {
         use fmt::Write as _;
         self.0.iter().fold(String::with_capacity(64), |mut text, byte| {

@@ -1,4 +1,4 @@
-//! What must be true on disk before it is true for anyone: written, flushed, then named.
+//! Durable changes on disk: data is written, then flushed, and only then gets its final name.
 
 use crate::error::Error;
 use files::Readers;
@@ -9,17 +9,17 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(Error::io("make the folder", path))
 }
 
-/// Replaces a small file as a whole.
+/// Replaces a small file atomically.
 pub(crate) fn write(path: &Path, scratch: &Path, bytes: &[u8]) -> Result<(), Error> {
     files::replace_by(scratch, path, Readers::Anyone, bytes).map_err(Error::io("write", path))
 }
 
-/// Gives something that is flushed its final name.
+/// Moves something that is flushed to its final name.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     files::rename(from, to).map_err(Error::io("rename", from))
 }
 
-/// Flushes a tree of many files at once, and with it the file system that it is on.
+/// Flushes a tree of many files at once, together with the file system that it is on.
 pub(crate) fn flush_tree(folder: &Path) -> Result<(), Error> {
     let flush = || rustix::fs::syncfs(File::open(folder)?).map_err(std::io::Error::from);
     flush().map_err(Error::io("flush", folder))
@@ -38,7 +38,7 @@ pub(crate) fn remove_tree(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// The names in a folder that are a digest's digits; whatever else lies there is not ours.
+/// Lists the digests that name files in a folder; files with other names are not ours.
 pub(crate) fn digests_in(folder: &Path) -> Result<Vec<crate::Digest>, Error> {
     let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     let mut found = Vec::new();

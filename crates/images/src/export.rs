@@ -1,4 +1,4 @@
-//! Writes an image as an OCI layout that other programs read.
+//! Writes an image as an OCI layout, for other programs.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::store::Store;
 const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 
 impl Store {
-    /// Exports the image with this name into `folder`, which gets one index of this one image.
+    /// Exports the image with this name into `folder`, with an index of this one image. Returns
     /// `None` if there is no such image.
     pub fn export(&self, name: &Reference, folder: &Path) -> Result<Option<Digest>, Error> {
         let Some(image) = self.resolve(name)? else { return Ok(None) };

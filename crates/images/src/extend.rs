@@ -1,5 +1,5 @@
-//! Images on top of others: what a recipe does is done in an overlay over the layers of the image
-//! to begin with, and what it changed becomes one more layer.
+//! Makes images on top of others: the recipe runs in an overlay over the layers of its base image,
+//! and what it changed becomes one more layer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ use crate::store::{Image, Store};
 use crate::tar::{Difference, write_difference};
 
 const SCRIPT: &str = include_str!("extend.sh");
-/// What this machine needs to reach registries is of use to the commands of a recipe, but no part
-/// of the image.
+/// Variables that help this machine reach registries. The commands of a recipe get them, but they
+/// do not become part of the image.
 const PASSED_ON: [&str; 12] = [
     "http_proxy",
     "https_proxy",
@@ -35,7 +35,7 @@ const PASSED_ON: [&str; 12] = [
     "NPM_CONFIG_REGISTRY",
     "npm_config_registry",
 ];
-/// Where the usual programs look for the authorities that they trust.
+/// Variables in which common programs look for trusted certificate authorities.
 const CERTIFICATE_VARIABLES: [&str; 7] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
@@ -47,8 +47,8 @@ const CERTIFICATE_VARIABLES: [&str; 7] = [
 ];
 const CERTIFICATES_HERE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const CERTIFICATES_INSIDE: &str = "/run/certificates";
-/// Only while an image is made. `/tmp` is no part of it, and an address of this machine's registry
-/// neither.
+/// Set only while an image is made. The image contains neither `/tmp` nor the address of the
+/// registry that this machine uses.
 const WHILE_MADE: [(&str, &str); 7] = [
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("APT_CONFIG", "/run/build/apt.conf"),
@@ -59,12 +59,12 @@ const WHILE_MADE: [(&str, &str); 7] = [
     ("npm_config_omit_lockfile_registry_resolved", "true"),
 ];
 
-/// How many steps [`Extension::make`] names.
+/// Returns how many steps [`Extension::make`] reports.
 pub(crate) fn steps(recipe: &Recipe) -> usize {
     usize::from(!recipe.packages.is_empty()) + recipe.run.len() + 1
 }
 
-/// A recipe that goes on from an image.
+/// A recipe that extends another image.
 pub(crate) struct Extension<'a> {
     pub(crate) recipe: &'a Recipe,
     pub(crate) builder: &'a Builder,
@@ -129,7 +129,8 @@ impl Extension<'_> {
         run(self.recipe, self.builder, tool, progress, pass_over)
     }
 
-    /// The script that runs in the image. What its commands write is what the tool says.
+    /// Returns the script that runs in the image. The output of its commands counts as messages of
+    /// the tool.
     fn inside(&self) -> Result<String, Error> {
         let mut script = String::from("set -eu\nexec 1>&2\n");
         let config = self.config();
@@ -170,7 +171,7 @@ impl Extension<'_> {
         Ok(script)
     }
 
-    /// What the image itself says comes over this, inside.
+    /// Returns the environment of the tool. Inside, the variables of the image override it.
     fn environment() -> BTreeMap<String, String> {
         let path = (
             "PATH".to_owned(),
@@ -198,7 +199,8 @@ impl Extension<'_> {
     }
 }
 
-/// All folders are named from the store's, because a path may hold what divides the options.
+/// Builds the mount options. All folders are relative to the store's, because an absolute path may
+/// contain characters that separate options.
 fn overlay_options(store: &Store, parent: &Image, folder: &Path) -> Result<String, Error> {
     let inside = |path: &Path| -> Result<String, Error> {
         let inside: PathBuf = path
@@ -219,7 +221,7 @@ fn overlay_options(store: &Store, parent: &Image, folder: &Path) -> Result<Strin
         Overlay::Trusted => "",
         Overlay::User => ",userxattr",
     };
-    // Nothing but whole files may be in the upper folder, and nothing of it must outlive a crash.
+    // The upper folder must contain whole files only, and need not survive a crash.
     let plain = "redirect_dir=nofollow,metacopy=off,index=off,volatile";
     Ok(format!("lowerdir={lower},upperdir={upper},workdir={work},{plain}{form}"))
 }
@@ -236,19 +238,20 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::write(path, bytes).map_err(Error::io("write", path))
 }
 
-/// Other names are no variables to a shell.
+/// A shell does not accept other names as variables.
 fn is_variable(name: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     !name.is_empty() && !name.as_bytes()[0].is_ascii_digit() && name.bytes().all(word)
 }
 
-/// As one word of a shell.
+/// Quotes a text as one word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 impl crate::store::Parts {
-    /// Stores what an overlay has collected over an image as that image with one more layer.
+    /// Stores the changes that an overlay has collected over an image as that image with one more
+    /// layer.
     fn store_difference(
         &self,
         upper: &Path,

@@ -12,16 +12,15 @@
 //!   needs.
 //!
 //! ```text
-//! blobs/sha256/<digest> blobs as received, each verified while it was written
-//! partial/<digest> downloads that can be resumed
-//! layers/<form>/<digest> layers unpacked for overlayfs, named by the digest of the unpacked
-//! archive
-//! names/<digest> maps one image name to its image
-//! builds/<workspace>/ cache of build steps and the layers they produced
-//! repositories/<digest>/ contents of the workspaces' repositories
-//! ready/<digest> images of workspaces that were checked and may be started
-//! uploads/<id>/ blobs that arrive in pieces
-//! scratch/<n>/ work in progress of one process; removed after that process has ended
+//! blobs/sha256/<digest>   blobs as received, each verified while it was written
+//! partial/<digest>        downloads that can be resumed
+//! layers/<form>/<digest>  layers unpacked for overlayfs, by the digest of the unpacked archive
+//! names/<digest>          maps one image name to its image
+//! builds/<workspace>/     cache of build steps and the layers they produced
+//! repositories/<digest>/  contents of the workspaces' repositories
+//! ready/<digest>          images of workspaces that were checked and may be started
+//! uploads/<id>/           blobs that arrive in pieces
+//! scratch/<n>/            work in progress of one process; removed after that process has ended
 //! ```
 //!
 //! Whatever has its final name is complete and flushed to disk, so a crash at any moment leaves

@@ -2,9 +2,9 @@
 //! command line.
 //!
 //! ```text
-//! lock held while a process enters, and during a collection
-//! scratch/<name>/lock held for the life of its process; the kernel releases it however that ends
-//! scratch/<name>/<number> work in progress
+//! lock                     held while a process enters, and during a collection
+//! scratch/<name>/lock      held for the life of its process; released by the kernel when it ends
+//! scratch/<name>/<number>  work in progress
 //! ```
 //!
 //! What is stored but not named yet is known only to the process that stored it, so nothing is

@@ -1,4 +1,4 @@
-//! `.dockerignore`: which files of the sources are no part of what can be copied.
+//! `.dockerignore`: which files of the sources are left out of what can be copied.
 
 use super::pattern::{Kind, Pattern};
 
@@ -8,7 +8,7 @@ pub(super) struct Ignore(Vec<Rule>);
 
 struct Rule {
     pattern: Pattern,
-    /// It brings back what an earlier one took out.
+    /// An exception (`!`) brings back files that an earlier rule left out.
     is_exception: bool,
 }
 
@@ -37,13 +37,13 @@ impl Ignore {
         Ok(Self(rules))
     }
 
-    /// Whether a file or folder is left out. What is said of a folder holds for all below it, until
-    /// something else is said.
+    /// Returns whether a file or folder is left out. A rule that matches a folder applies to
+    /// everything below it, until a later rule says otherwise.
     pub(super) fn covers(&self, path: &str) -> bool {
         let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
         let prefixes: Vec<&str> = ends.map(|end| &path[..end]).collect();
         self.0.iter().fold(false, |covered, rule| {
-            // Only what would change the answer has to be looked at.
+            // Only a rule that would change the answer has to be matched.
             if covered != rule.is_exception {
                 return covered;
             }
@@ -54,7 +54,7 @@ impl Ignore {
         })
     }
 
-    /// Whether something below a folder that is left out may be brought back.
+    /// Returns whether something below a folder that is left out may be brought back.
     pub(super) fn has_exceptions(&self) -> bool {
         self.0.iter().any(|rule| rule.is_exception)
     }

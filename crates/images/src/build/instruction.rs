@@ -1,10 +1,10 @@
-//! One instruction of a Dockerfile, before its variables have values.
+//! One instruction of a Dockerfile, before its variables are expanded.
 
 use super::Mistake;
 use super::lines::{Heredoc, Statement, is_opening};
 use super::words::split;
 
-/// A statement with what it says.
+/// A statement together with the instruction parsed from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     pub statement: Statement,
@@ -19,7 +19,7 @@ pub enum Instruction {
     Add(Transfer),
     Env(Vec<(String, String)>),
     Label(Vec<(String, String)>),
-    /// Names, with values if they have any.
+    /// Names, each with its default value if it has one.
     Arg(Vec<(String, Option<String>)>),
     Workdir(String),
     User(String),
@@ -29,7 +29,7 @@ pub enum Instruction {
     Cmd(Command),
     Shell(Vec<String>),
     StopSignal(String),
-    /// `None` turns it off.
+    /// `None` turns the health check off.
     Healthcheck(Option<Healthcheck>),
     OnBuild(String),
     Maintainer(String),
@@ -46,7 +46,7 @@ pub struct From {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     Exec(Vec<String>),
-    /// For the shell.
+    /// A command line for the shell.
     Shell(String),
 }
 
@@ -59,7 +59,7 @@ pub struct Run {
     pub heredocs: Vec<Heredoc>,
 }
 
-/// What `COPY` and `ADD` say.
+/// The arguments of `COPY` or `ADD`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transfer {
     pub from: Option<String>,
@@ -78,7 +78,8 @@ pub enum Source {
     Text(Heredoc),
 }
 
-/// Times are in nanoseconds, as the configuration of an image has them; zero where none is said.
+/// A health check. Times are in nanoseconds, as in the configuration of an image, and zero where
+/// they are not given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Healthcheck {
     pub command: Command,
@@ -89,7 +90,7 @@ pub struct Healthcheck {
     pub retries: i64,
 }
 
-/// Those that say nothing alone.
+/// Keywords that must be followed by something.
 const KEYWORDS: [&str; 15] = [
     "FROM",
     "COPY",
@@ -108,7 +109,7 @@ const KEYWORDS: [&str; 15] = [
     "MAINTAINER",
 ];
 
-/// Takes one statement apart.
+/// Parses one statement.
 pub(super) fn read(statement: Statement, escape: char) -> Result<Step, Mistake> {
     let line = statement.line;
     let instruction = of_statement(&statement, escape).map_err(|why| Mistake::new(line, why))?;
@@ -168,7 +169,7 @@ fn of_statement(statement: &Statement, escape: char) -> Result<Instruction, Stri
 
 type Options = Vec<(String, String)>;
 
-/// The words with two dashes at the beginning, and what follows them.
+/// Splits off the leading options, words that begin with two dashes, from the rest.
 fn options(text: &str, escape: char) -> (Options, &str) {
     let (mut options, mut rest) = (Vec::new(), text);
     while let Some(after) = rest.strip_prefix("--") {
@@ -306,7 +307,7 @@ fn transfer(
     })
 }
 
-/// `name=value` any number of times, or `name value` once.
+/// Parses any number of `name=value`, or one `name value`.
 fn pairs(
     keyword: &str,
     rest: &str,
@@ -366,7 +367,7 @@ fn healthcheck(rest: &str, options: &Options) -> Result<Option<Healthcheck>, Str
     }))
 }
 
-/// `1h30m`, `1.5s`, `100ms`, as Go writes times.
+/// Parses a duration as Go writes it: `1h30m`, `1.5s`, `100ms`.
 fn nanoseconds(name: &str, text: &str) -> Result<i64, String> {
     let wrong = || format!("`--{name}={text}` is not a time such as 30s");
     let (mut rest, mut total) = (text, 0f64);

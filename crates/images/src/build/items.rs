@@ -1,4 +1,4 @@
-//! What a copy copies: the files behind its sources, and a digest of them.
+//! What a copy instruction copies: the files that its sources name, and a digest of them.
 
 use super::Fault;
 use super::pattern::{Kind as PatternKind, Pattern};
@@ -16,9 +16,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// One file, folder or link to copy.
 pub(super) struct Item {
-    /// In the tree that it comes from.
+    /// Path in the tree that it is copied from.
     pub(super) from: PathBuf,
-    /// Below the place that it goes to; nothing for a file that is the place itself.
+    /// Path below the target; empty for a file that is copied to the target itself.
     pub(super) to: PathBuf,
     pub(super) stat: Stat,
     pub(super) target: Option<PathBuf>,
@@ -30,13 +30,13 @@ impl Item {
     }
 }
 
-/// Finds what a source of a copy names, in the order of the names. A name that is nothing but a
-/// name must be there.
+/// Finds the files that a source names, sorted by name. A plain name, without wildcards, must
+/// exist.
 pub(super) fn find(tree: &Tree, source: &str, bound: usize) -> Result<Vec<PathBuf>, Fault> {
     let mut found = vec![PathBuf::new()];
     for part in source.split('/').filter(|part| !part.is_empty() && *part != ".") {
         if part == ".." {
-            // As at the root of a file system.
+            // Like `..` at the root of a file system, which stays there.
             for path in &mut found {
                 path.pop();
             }
@@ -76,7 +76,7 @@ fn names(tree: &Tree, folder: &Path) -> Result<Vec<std::ffi::OsString>, Fault> {
     }
 }
 
-/// What to leave out, and how much there may be.
+/// Limits on what a copy gathers, and what it leaves out.
 pub(super) struct Bounds<'a> {
     pub(super) excludes: &'a [Pattern],
     pub(super) entries: usize,
@@ -84,8 +84,8 @@ pub(super) struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Adds what is at a path of a tree, with all that is below it. A link at the path itself is
-    /// followed, as far as the tree goes.
+    /// Adds what is at a path of a tree, with everything below it. A link at the path itself is
+    /// followed, but never out of the tree.
     pub(super) fn gather(
         &self,
         tree: &Tree,
@@ -125,7 +125,7 @@ impl Bounds<'_> {
                 kind,
                 FileType::Directory | FileType::RegularFile | FileType::Symlink | FileType::Fifo
             ) {
-                // Sockets and devices mean nothing in an image.
+                // Sockets and devices have no meaning in an image.
                 continue;
             }
             let target = (kind == FileType::Symlink).then(|| tree.link(&from)).transpose()?;
@@ -145,8 +145,8 @@ fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Of all that makes a difference in the result, times left out: a folder that was fetched anew is
-/// the same folder.
+/// Hashes everything that makes a difference in the result. Times are left out, so that a folder
+/// that was fetched again counts as the same folder.
 pub(super) fn digest(tree: &Tree, items: &[Item], with_owners: bool) -> Result<Digest, Fault> {
     let mut hasher = Hasher::default();
     for Item { from, to, stat, target } in items {
@@ -178,7 +178,7 @@ fn content(tree: &Tree, path: &Path) -> Result<Digest, Fault> {
     file_digest(&tree.read(path)?).map_err(failed)
 }
 
-/// Of the bytes of a file.
+/// Hashes the bytes of a file.
 pub(super) fn file_digest(mut file: &std::fs::File) -> Result<Digest, Fault> {
     let (mut hasher, mut buffer) = (Hasher::default(), vec![0; BUFFER_BYTES]);
     loop {

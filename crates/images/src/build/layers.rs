@@ -1,4 +1,4 @@
-//! From what a step wrote to a layer of the store.
+//! Turns what a step wrote into a layer of the store.
 
 use super::Fault;
 use super::cache::CachedLayer;
@@ -10,21 +10,21 @@ use crate::unpack::{Tree, is_folder};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Uid};
 use std::path::Path;
 
-/// Files that an instance finds in its `/etc` and that are no part of what it wrote.
+/// Files that an instance gets in its `/etc`; they are not part of what the step wrote.
 const OF_INSTANCE: [&str; 3] = ["hostname", "hosts", "resolv.conf"];
-/// Folders that an instance makes to mount something at.
+/// Folders that an instance creates as mount points.
 const STUBS: [&str; 4] = ["proc", "dev", "sys", "tmp"];
 const ETC: &str = "etc";
 const ETC_MODE: u32 = 0o755;
 
-/// What was written over some layers, and by whom.
+/// The files that a step wrote over some layers.
 pub(super) struct Written<'a> {
     pub(super) upper: &'a Path,
-    /// The id that root had.
+    /// The id on this machine that was root inside.
     pub(super) root: u32,
 }
 
-/// Packs it and unpacks it as the next layer. `None`: nothing was written.
+/// Packs what was written and unpacks it as the next layer. Returns `None` if nothing was written.
 pub(super) fn store(
     store: &Store,
     written: &Written<'_>,
@@ -55,15 +55,15 @@ fn unpack(parts: &Parts, layer: &crate::import::StoredLayer) -> Result<u64, Erro
     parts.layers.ensure(&layer.unpacked, open, true, &parts.scratch(), &parts.settings)
 }
 
-/// Removes what the instance itself needed from what was written in it: its own files, and empty
-/// places for mounts that the image does not have.
+/// Removes what the instance itself needed: its own files, and empty mount points that the image
+/// does not have.
 pub(super) fn tidy(lower: &Tree, written: &Written<'_>, mounts: &[&str]) -> Result<(), Fault> {
     let upper = Tree::open(written.upper)?;
     for name in OF_INSTANCE {
         remove_file(&upper, &Path::new(ETC).join(name))?;
     }
     let etc = Path::new(ETC);
-    // If it is a folder that was not made anew: what lower layers have is seen again.
+    // If the folder was not made anew, what lower layers have in it shows again.
     if !remove_if_empty(&upper, etc)? {
         keep_attributes(lower, &upper, etc, written.root)?;
     }
@@ -80,7 +80,7 @@ pub(super) fn tidy(lower: &Tree, written: &Written<'_>, mounts: &[&str]) -> Resu
     Ok(())
 }
 
-/// A folder is removed if it is one and nothing is in it.
+/// Removes `path` if it is an empty folder, and returns whether it did.
 fn remove_if_empty(upper: &Tree, path: &Path) -> Result<bool, Fault> {
     let Ok(place) = upper.place(path) else { return Ok(false) };
     if !place.stat()?.as_ref().is_some_and(is_folder) || !upper.names(path)?.is_empty() {
@@ -99,7 +99,7 @@ fn remove_file(upper: &Tree, path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// An empty file, at which one was mounted.
+/// Removes an empty file that served as a mount point.
 fn remove_stub(upper: &Tree, path: &Path) -> Result<(), Fault> {
     let Ok(place) = upper.place(path) else { return Ok(()) };
     match place.stat()? {
@@ -113,8 +113,8 @@ fn remove_stub(upper: &Tree, path: &Path) -> Result<(), Fault> {
     }
 }
 
-/// The folder was made with the instance, so its attributes are those of the image unless somebody
-/// has set others.
+/// Restores the attributes that the image has for a folder, unless the step has set others. The
+/// folder was created along with the instance.
 fn keep_attributes(lower: &Tree, upper: &Tree, path: &Path, root: u32) -> Result<(), Fault> {
     let (Ok(below), Ok(above)) = (lower.look(path, false), upper.look(path, false)) else {
         return Ok(());

@@ -1,27 +1,29 @@
-//! From the text of a Dockerfile to its statements: directives, comments, continued lines, heredocs.
+//! Splits the text of a Dockerfile into statements: directives, comments, continued lines,
+//! heredocs.
 
 use super::Mistake;
 
-/// Of a whole Dockerfile. People write hundreds of lines; programs that write them, some thousands.
+/// Largest Dockerfile that is read. Handwritten ones have hundreds of lines, generated ones a few
+/// thousand.
 pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 const STATEMENTS_MAX: usize = 5_000;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// One instruction as it was written, its lines joined.
+/// One instruction as written, with its lines joined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// Of its first line, from one on.
+    /// Number of its first line, counted from one.
     pub line: usize,
     pub text: String,
     pub heredocs: Vec<Heredoc>,
 }
 
-/// Text that follows an instruction, up to a line that has only its name.
+/// Text that follows an instruction, up to a line that consists of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heredoc {
     pub name: String,
     pub content: String,
-    /// Whether variables in it mean something: its name was not quoted.
+    /// Whether variables in it are expanded, which is so if its name was not quoted.
     pub expands: bool,
 }
 
@@ -31,7 +33,7 @@ pub(super) struct Lines {
     pub(super) statements: Vec<Statement>,
 }
 
-/// Takes a Dockerfile apart into statements.
+/// Splits a Dockerfile into statements.
 pub(super) fn read(text: &str) -> Result<Lines, Mistake> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(Mistake::new(1, format!("it has more than {TEXT_BYTES_MAX} bytes")));
@@ -52,7 +54,7 @@ pub(super) fn read(text: &str) -> Result<Lines, Mistake> {
     Ok(Lines { escape, statements })
 }
 
-/// What the directives at the very top say is the sign of continued lines.
+/// Returns the line-continuation character that the directives at the very top choose.
 fn escape_of(text: &str) -> Result<char, Mistake> {
     let mut escape = None;
     for (number, line) in text.lines().enumerate() {
@@ -99,7 +101,7 @@ impl Reader<'_> {
                 continue;
             }
             if line.trim().is_empty() {
-                // Such lines between continued ones mean nothing.
+                // Blank lines between continued ones are ignored.
                 continue;
             }
             if first == 0 {
@@ -146,10 +148,10 @@ impl Reader<'_> {
     }
 }
 
-/// What stands before the sign of a continued line, if the line is continued.
+/// Returns the part before the continuation character if the line is continued.
 fn continued(line: &str, escape: char) -> Option<&str> {
     let before = line.trim_end_matches([' ', '\t']).strip_suffix(escape)?;
-    // Two of them are one that was meant.
+    // Two of them are an escaped one.
     (!before.ends_with(escape)).then_some(before)
 }
 
@@ -159,7 +161,7 @@ struct Opening {
     strips_tabs: bool,
 }
 
-/// The heredocs that an instruction begins.
+/// Returns the heredocs that an instruction opens.
 fn openings(text: &str) -> Vec<Opening> {
     let mut words = text.split_ascii_whitespace();
     let mut keyword = words.next().unwrap_or_default().to_ascii_uppercase();
@@ -172,12 +174,12 @@ fn openings(text: &str) -> Vec<Opening> {
     raw_words(text).into_iter().filter_map(opening).collect()
 }
 
-/// `<<NAME`, `<<-NAME`, `3<<'NAME'`: a word of its own.
+/// Returns whether a word opens a heredoc: `<<NAME`, `<<-NAME`, `3<<'NAME'`.
 pub(super) fn is_opening(word: &str) -> bool {
     opening(word).is_some()
 }
 
-/// The name of the heredoc that a word begins.
+/// Returns the name of the heredoc that a word opens.
 pub(super) fn opened_name(word: &str) -> Option<String> {
     opening(word).map(|opening| opening.name)
 }
@@ -198,7 +200,7 @@ fn opening(word: &str) -> Option<Opening> {
     })
 }
 
-/// Splits at blanks that are not in quotes. Quotes and escapes stay as they are.
+/// Splits at whitespace outside of quotes. Quotes and escapes are kept.
 fn raw_words(text: &str) -> Vec<&str> {
     let (mut words, mut start, mut quote, mut escaped) = (Vec::new(), None, None, false);
     for (at, sign) in text.char_indices() {

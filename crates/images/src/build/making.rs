@@ -1,4 +1,4 @@
-//! One build: where its work is, and what each step does.
+//! One build: its work folder, and what each step does.
 
 use super::config::{Change, Document, absolute};
 use super::copy::make_folders;
@@ -24,29 +24,30 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one build may take.
+/// Limits on what one build may take.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub sources: SourceLimits,
-    /// Of one step.
+    /// Most bytes that one step may copy.
     pub step_bytes: u64,
     pub step_entries: usize,
     pub layers: usize,
-    /// Of all remembered steps of one workspace.
+    /// Most bytes of all cached steps of one workspace.
     pub cache_bytes: u64,
 }
 
-/// Whose a build is, and when.
+/// The workspace of a build, its time and its limits.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// One plain name.
+    /// A plain name: letters, digits, `-` and `_`.
     pub workspace: String,
-    /// As images have it: `2026-01-31T12:00:00Z`.
+    /// Time as images record it: `2026-01-31T12:00:00Z`.
     pub now: String,
     pub limits: Limits,
 }
 
-/// The state of one build. Its files are gone when it is dropped, or the store is opened anew.
+/// The state of one build. Its files are removed when it is dropped or, after a crash, when the
+/// store is next opened.
 pub struct Build {
     pub(super) store: Store,
     pub(super) lease: Lease,
@@ -57,15 +58,15 @@ pub struct Build {
     count: AtomicU64,
 }
 
-/// What became of a step.
+/// The result of a step.
 pub enum Outcome {
-    /// It changed no file.
+    /// The step changed no file.
     Noted,
     Layer {
         was_cached: bool,
         bytes: u64,
     },
-    /// Something has to run.
+    /// A command has to be run.
     Run(Box<RunOrder>),
 }
 
@@ -95,7 +96,7 @@ impl Build {
         })
     }
 
-    /// Unpacks what was uploaded, and reads what it says of itself.
+    /// Unpacks the uploaded archive, and reads the settings that it contains.
     pub fn unpack(&mut self, archive: &Path) -> Result<Project, Fault> {
         let folder = self.context();
         unpack_archive(archive, &folder, self.limits.sources)?;
@@ -112,7 +113,7 @@ impl Build {
         file.plan(&self.given.arguments)
     }
 
-    /// A file of the build's own that is not there yet.
+    /// Returns the path of a new file in the build's folder.
     pub fn next_file(&self) -> PathBuf {
         self.folder.join(self.count.fetch_add(1, Ordering::Relaxed).to_string())
     }
@@ -136,7 +137,7 @@ impl Build {
         State::new(Document::scratch(), Vec::new(), plan.escape)
     }
 
-    /// A stage that begins with an image of the store, which is kept from here on.
+    /// Begins a stage with an image of the store, which the build keeps from here on.
     pub fn image(&self, plan: &Plan, supply: Supply) -> Result<State, Fault> {
         let digest = match supply {
             Supply::Image(digest) => digest,
@@ -170,7 +171,7 @@ impl Build {
         Ok((document, layers))
     }
 
-    /// What a step needs from outside: names of images, and addresses.
+    /// Lists what a step needs from outside: names of images, and addresses to download.
     pub fn wants(
         &self,
         plan: &Plan,
@@ -210,7 +211,7 @@ impl Build {
         Ok((images, addresses))
     }
 
-    /// Does one step, or says what has to run.
+    /// Performs one step, or returns the command that has to be run for it.
     pub fn apply(&self, site: &Site<'_>, state: &mut State, step: &Step) -> Result<Outcome, Fault> {
         let by = step.statement.text.as_str();
         match &step.instruction {
@@ -299,7 +300,7 @@ impl Build {
         self.write(state, &key, by, |tree| prepared.write(&before, &from, tree, bytes_max))
     }
 
-    /// What `--from` means: nothing for the sources themselves.
+    /// Resolves `--from`. An empty name means the sources themselves.
     fn source(&self, site: &Site<'_>, name: &str) -> Result<From, Fault> {
         if name.is_empty() {
             let folder = self.context();
@@ -348,8 +349,8 @@ impl Build {
         }
     }
 
-    /// Takes what a command wrote, over the layers of its order, as the next layer. `root` is the
-    /// id that its root had.
+    /// Stores what a command wrote, over the layers of its order, as the next layer. `root` is the
+    /// id on this machine that was root inside.
     pub fn finish_run(
         &self,
         state: &mut State,
@@ -363,7 +364,7 @@ impl Build {
         self.keep(state, &order.key, &order.by, &written)
     }
 
-    /// Stores the image of the last stage, for whoever is granted it. Answers its digest.
+    /// Stores the image of the last stage for workspaces that are granted it, and returns it.
     pub fn store(&self, mut state: State, name: &Reference) -> Result<Image, Fault> {
         let parts = &self.store.0;
         state.document.created.get_or_insert_with(|| self.order.now.clone());
@@ -389,16 +390,16 @@ impl Build {
 
 impl Drop for Build {
     fn drop(&mut self) {
-        // What this cannot remove goes when the store is opened next.
+        // If this fails, the next start that opens the store removes the folder.
         let _ = disk::remove_tree(&self.folder);
     }
 }
 
-/// Where in a build a step is.
+/// The place of a step within the build.
 pub struct Site<'a> {
     pub plan: &'a Plan,
     pub stage: &'a Stage,
-    /// The stages that are done, by their index.
+    /// Finished stages by their index.
     pub done: &'a BTreeMap<usize, State>,
     pub supplies: &'a Supplies,
 }

@@ -1,16 +1,17 @@
-//! Images out of Dockerfiles that nobody trusts.
+//! Builds images from untrusted Dockerfiles.
 //!
 //! ```text
-//! lines ─▶ instruction ─▶ dockerfile (stages, and which are needed)
-//! sources (zip, tar, ignore, project) ─▶ a folder, in the scratch of the store
-//! Build::apply:  config          what changes no file
+//! lines ─▶ instruction ─▶ dockerfile (stages, and which of them are needed)
+//! sources (zip, tar, ignore, project) ─▶ a folder in the scratch of the store
+//! Build::apply:  config          instructions that change no file
 //!                items, copy     COPY and ADD, in a tree that cannot be left (rootfs)
-//!                run             what a RUN needs; whoever runs it hands back what was written
-//! layers, cache                  what a step wrote, and the steps that were done before
+//!                run             what a RUN needs; its runner hands back what was written
+//! layers, cache                  the layer that a step wrote, and the cache of earlier steps
 //! ```
 //!
-//! Nothing here runs anything: a RUN is an order for whoever has instances. Nothing is mounted at a
-//! place, and all work in progress is in the scratch of the store, so that a kill leaves nothing.
+//! Nothing is executed here: a RUN becomes an order for a caller that has instances. No file system
+//! is mounted at a path, and all work in progress is in the scratch of the store, so that a killed
+//! process leaves nothing behind.
 
 mod cache;
 mod config;
@@ -48,7 +49,7 @@ pub use transfer::{Download, Supplies, Supply};
 
 use crate::error::Error;
 
-/// Why a Dockerfile cannot be built, and where.
+/// The reason why a Dockerfile cannot be built, and its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Dockerfile, line {line}: {why}")]
 pub struct Mistake {
@@ -62,17 +63,17 @@ impl Mistake {
     }
 }
 
-/// Why a step cannot be done.
+/// The reason why a step fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// It is for whoever wrote it to mend.
+    /// The author of the sources can fix it.
     #[error("{0}")]
     Sources(String),
     #[error(transparent)]
     Store(Error),
 }
 
-/// What an archive or a tree is refused for is its owner's to mend as well.
+/// Counts a refused archive or tree as a fault of the sources too.
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {

@@ -1,7 +1,7 @@
-//! Patterns of names: those of `.dockerignore`, of the sources of a copy, and of variables. All are
-//! matched in steps that are bounded by the lengths of pattern and text, whatever they are.
+//! Patterns for names: in `.dockerignore`, in the sources of a copy, and in variables. Every match
+//! takes a number of steps that is bounded by the lengths of pattern and text.
 
-/// Of one pattern.
+/// Longest pattern, in characters.
 const PIECES_MAX: usize = 4_096;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +11,9 @@ enum Piece {
     One,
     /// `*`
     Some,
-    /// `**`, at the end.
+    /// `**` at the end.
     All,
-    /// `**/`: any number of folders, also none.
+    /// `**/`: any number of folders, including none.
     Folders,
     Class {
         negated: bool,
@@ -21,14 +21,14 @@ enum Piece {
     },
 }
 
-/// What a pattern means.
+/// What kind of text a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One name, or a path whose separators only separators match.
+    /// One name or a path. Only a separator matches a separator.
     Path,
-    /// A path, in which `**` goes over folders.
+    /// A path in which `**` matches across folders.
     Tree,
-    /// Text of which nothing is a separator.
+    /// Text without separators.
     Text,
 }
 
@@ -72,7 +72,7 @@ impl Pattern {
         Ok(Self { pieces, kind })
     }
 
-    /// Whether it says nothing but one name.
+    /// Returns whether the pattern matches exactly one name.
     pub(super) fn is_plain(&self) -> bool {
         self.pieces.iter().all(|piece| matches!(piece, Piece::Sign(_)))
     }
@@ -86,7 +86,7 @@ impl Pattern {
         states.accepts()
     }
 
-    /// Up to which bytes of a text the pattern matches its beginning.
+    /// Returns the byte offsets at which a prefix of the text that matches the pattern ends.
     fn ends(&self, text: &str) -> Vec<usize> {
         let mut states = States::new(self);
         states.begin();
@@ -131,12 +131,12 @@ fn class(signs: &[char], at: &mut usize) -> Option<Piece> {
     }
 }
 
-/// All places in a pattern at which the match may be.
+/// All positions in a pattern that a match may have reached.
 struct States<'p> {
     pattern: &'p Pattern,
-    /// Before which piece; the last one is the end.
+    /// Whether the match may stand before each piece; the last entry is the end of the pattern.
     before: Vec<bool>,
-    /// In the middle of the folders of a [`Piece::Folders`].
+    /// Whether the match may be in the middle of the folders of a [`Piece::Folders`].
     inside: Vec<bool>,
 }
 
@@ -151,7 +151,7 @@ impl<'p> States<'p> {
         self.close();
     }
 
-    /// Goes on over pieces that may match nothing.
+    /// Moves on past pieces that may match nothing.
     fn close(&mut self) {
         for (at, piece) in self.pattern.pieces.iter().enumerate() {
             let empty = matches!(piece, Piece::Some | Piece::All | Piece::Folders);
@@ -201,7 +201,7 @@ impl<'p> States<'p> {
     }
 }
 
-/// A text without its beginning, or its end, that a pattern matches.
+/// Returns the text without a prefix, or a suffix, that matches the pattern.
 pub(super) fn trimmed<'t>(
     text: &'t str,
     pattern: &str,
@@ -220,7 +220,7 @@ pub(super) fn trimmed<'t>(
     start.map_or(text, |start| &text[..start])
 }
 
-/// A text in which what a pattern matches is replaced, once or wherever it is.
+/// Replaces what a pattern matches, the first time or everywhere.
 pub(super) fn replaced(text: &str, from: &str, to: &str, all: bool) -> String {
     let Ok(found) = Pattern::new(from, Kind::Text) else { return text.to_owned() };
     let (mut out, mut at) = (String::new(), 0);

@@ -1,4 +1,4 @@
-//! What a folder of sources says of itself, and the Dockerfile of one that has none.
+//! Reads the settings in a folder of sources, and writes a Dockerfile for one that has none.
 
 use super::Fault;
 use super::lines::TEXT_BYTES_MAX;
@@ -7,38 +7,38 @@ use std::collections::BTreeMap;
 
 const VARIABLES_MAX: usize = 1_000;
 
-/// What was found at the top of the sources, before anything was removed.
+/// Files found at the top of the sources, before any were removed.
 #[derive(Clone)]
 pub struct Project {
     pub dockerfile: Option<String>,
     pub(super) settings: Option<String>,
     pub(super) secrets: Option<String>,
-    /// Credentials of registries, as a client's configuration file has them.
+    /// Registry credentials, in the format of a Docker client's configuration file.
     pub registries: Option<String>,
     pub(super) files: Vec<String>,
     pub(super) package: Option<String>,
     pub(super) requirements: Option<String>,
 }
 
-/// What is for the build alone.
+/// Values for the build alone, which are not part of the image.
 #[derive(Clone, Default)]
 pub struct Given {
-    /// Values for ARG, secrets among them.
+    /// Values for ARG, including secrets.
     pub arguments: BTreeMap<String, String>,
-    /// For mounts of type `secret`, by their names.
+    /// Secrets by name, for mounts of type `secret`.
     pub secrets: BTreeMap<String, String>,
-    /// What starts the program, where it is said.
+    /// Command that starts the program, if the settings name one.
     pub entry: Option<String>,
 }
 
-/// The images that a folder without a Dockerfile begins with.
+/// Base images for a folder without a Dockerfile.
 #[derive(Debug, Clone)]
 pub struct Languages {
     pub python: String,
     pub node: String,
 }
 
-/// As far as a build reads it.
+/// The members of blaxel.toml that a build reads.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct BlaxelToml {
@@ -69,8 +69,8 @@ struct PackageJson {
 }
 
 impl PackageJson {
-    /// Whether an installation needs other files of the folder: packages beside this one, or what
-    /// its own scripts read.
+    /// Returns whether an installation needs other files of the folder: packages beside this one,
+    /// or files that its install scripts may read.
     fn needs_files(&self) -> bool {
         let runs = ["preinstall", "install", "postinstall", "prepare"];
         let local = |version: &serde_json::Value| {
@@ -86,7 +86,7 @@ impl PackageJson {
     }
 }
 
-/// Whether requirements name other files of the folder.
+/// Returns whether requirements name other files of the folder.
 fn needs_files(requirements: &str) -> bool {
     const FILES: [&str; 10] = [
         "-r",
@@ -135,7 +135,7 @@ impl Project {
         self.files.iter().any(|file| file == name)
     }
 
-    /// A Dockerfile for a program in a language that is known.
+    /// Writes a Dockerfile for a program in a known language.
     pub fn dockerfile_of_language(
         &self,
         given: &Given,
@@ -161,7 +161,7 @@ impl Project {
             format!("RUN python3 -m venv /venv && /venv/bin/pip install --no-cache-dir {what}\n")
         };
         let early = match &self.requirements {
-            // What is installed stays in the cache while only the program changes.
+            // Copied first, so that what is installed stays cached while only the program changes.
             Some(list) if !needs_files(list) => {
                 format!("COPY requirements.txt ./\n{}COPY . .\n", install("-r requirements.txt"))
             }
@@ -210,14 +210,15 @@ impl Project {
     }
 }
 
-/// By a shell, which the program replaces: signals reach it then.
+/// Returns the entry point for a command. The shell is replaced by the program, so that signals
+/// reach it.
 fn entry(command: &str) -> String {
     let line: String = command.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = serde_json::json!(["/bin/sh", "-c", format!("exec {line}")]);
     format!("ENTRYPOINT {words}\n")
 }
 
-/// Lines such as `NAME=value`, as files of environments have them.
+/// Parses lines such as `NAME=value`, as in `.env` files.
 fn variables(text: &str) -> BTreeMap<String, String> {
     let variable = |line: &str| {
         let line = line.trim();

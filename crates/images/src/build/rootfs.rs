@@ -1,5 +1,6 @@
-//! The files of some layers as one tree, in which changes can be collected. It is mounted nowhere:
-//! whoever holds the tree has it, and it is gone with the last descriptor, also after a kill.
+//! Combines the files of some layers into one tree that can collect changes. The tree is mounted at
+//! no path: only the holder of its descriptor can reach it, and it disappears with the last
+//! descriptor, even after a kill.
 
 use crate::error::Error;
 use crate::settings::Overlay;
@@ -11,13 +12,14 @@ use rustix::mount::{
 };
 use std::path::{Path, PathBuf};
 
-/// Where an overlay keeps what changes.
+/// The folders in which an overlay collects changes.
 pub(super) struct Changes<'a> {
     pub(super) upper: &'a Path,
     pub(super) work: &'a Path,
 }
 
-/// Shows `layers`, the lowest first, over a folder that is empty. Without `changes` it is read-only.
+/// Combines `layers`, the lowest first, over an empty folder. Without `changes` the tree is
+/// read-only.
 pub(super) fn view(
     layers: &[PathBuf],
     empty: &Path,
@@ -40,7 +42,7 @@ fn mount(
     for layer in layers.iter().rev().map(PathBuf::as_path) {
         fsconfig_set_string(context, "lowerdir+", layer)?;
     }
-    // An overlay without a place for changes must have two layers at least.
+    // A read-only overlay must have at least two layers.
     fsconfig_set_string(context, "lowerdir+", empty)?;
     match changes {
         Some(Changes { upper, work }) => {
@@ -54,7 +56,7 @@ fn mount(
     match form {
         Overlay::User => fsconfig_set_flag(context, "userxattr")?,
         Overlay::Trusted => {
-            // Nothing but whole files may be in the upper folder.
+            // The upper folder must contain whole files only.
             for (option, value) in
                 [("redirect_dir", "nofollow"), ("metacopy", "off"), ("index", "off")]
             {
@@ -70,7 +72,7 @@ fn mount(
     fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes).map(Tree::of)
 }
 
-/// One more empty folder, because an overlay refuses the same one twice.
+/// Creates a second empty folder, because an overlay refuses the same one twice.
 fn second(empty: &Path) -> rustix::io::Result<PathBuf> {
     let second = empty.with_extension("second");
     match rustix::fs::mkdir(&second, rustix::fs::Mode::from_raw_mode(0o755)) {

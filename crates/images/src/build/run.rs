@@ -1,4 +1,4 @@
-//! What a RUN needs: its command, its environment, and what is mounted for it.
+//! Prepares a RUN: its command, its environment and its mounts.
 
 use super::Fault;
 use super::config::shell;
@@ -16,33 +16,33 @@ const SCRIPT: &str = "/run/build-script";
 const SECRET_MODE: u32 = 0o400;
 const SECRETS: &str = "/run/secrets";
 
-/// What is to be run, for whoever has instances.
+/// A command to run, for a caller that has instances.
 pub struct RunOrder {
     pub command: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub workdir: String,
-    /// Numbers.
+    /// User and group id.
     pub user: (u32, u32),
     pub has_network: bool,
     pub mounts: Vec<Mount>,
-    /// Unpacked, the lowest first.
+    /// Folders of the unpacked layers, the lowest first.
     pub layers: Vec<PathBuf>,
     pub(super) key: Digest,
     pub(super) by: String,
 }
 
 pub struct Mount {
-    /// Absolute.
+    /// Absolute path.
     pub target: String,
     pub what: What,
 }
 
 pub enum What {
-    /// A file or folder of this machine, to be read only.
+    /// A file or folder of this machine, mounted read-only.
     Bind(PathBuf),
-    /// A file that is in memory and nowhere else.
+    /// A file that exists only in memory.
     File { content: Vec<u8>, mode: u32, owner: (u32, u32) },
-    /// A folder that stays for the next build that asks for this name.
+    /// A folder that is kept for the next build that asks for this name.
     Cache { name: String, read_only: bool, mode: u32, owner: (u32, u32) },
     /// An empty folder in memory.
     Empty { size_mb: Option<u32> },
@@ -115,7 +115,8 @@ impl Build {
         })
     }
 
-    /// Of the image, over the arguments that the stage has asked for.
+    /// Returns the environment of the command: that of the image, which overrides the arguments
+    /// that the stage has declared.
     fn environment(&self, state: &State) -> Vec<(String, String)> {
         let proxies = PROXY_ARGUMENTS.iter().filter_map(|name| {
             Some(((*name).to_owned(), self.given.arguments.get(*name)?.clone()))
@@ -148,7 +149,7 @@ impl Build {
         };
         let alone = one && opened_name(text).is_some();
         match (alone, first.content.strip_prefix("#!")) {
-            // A program of its own, for the one that its first line names.
+            // A script, run by the interpreter that its first line names.
             (true, Some(rest)) => {
                 let line = rest.lines().next().unwrap_or_default();
                 let words = line.trim().splitn(2, char::is_whitespace).map(str::to_owned);
@@ -290,7 +291,7 @@ fn options(text: &str, state: &State) -> Result<Options, String> {
     Ok(options)
 }
 
-/// In bytes, or with a unit behind it.
+/// Parses a size in bytes, or with a unit after it, into megabytes.
 fn size_mb(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.trim_end_matches(|sign: char| sign.is_ascii_alphabetic());

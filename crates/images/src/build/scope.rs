@@ -1,11 +1,11 @@
-//! The variables that an instruction sees: the environment of the image, and the arguments of the
-//! build under it.
+//! The variables that an instruction sees: the environment of the image, then the arguments of the
+//! build.
 
 use super::words::Variables;
 use crate::manifest::Platform;
 use std::collections::BTreeMap;
 
-/// What every build knows of the machine that it is for, once it is asked for by ARG.
+/// Arguments about the target machine, which every build has once ARG declares them.
 pub(super) const PLATFORM_ARGUMENTS: [&str; 8] = [
     "TARGETPLATFORM",
     "TARGETOS",
@@ -17,7 +17,7 @@ pub(super) const PLATFORM_ARGUMENTS: [&str; 8] = [
     "BUILDVARIANT",
 ];
 
-/// Arguments that commands see without asking, and that are no part of what they are cached by.
+/// Arguments that commands see without declaring them, and that do not count in the cache key.
 pub(super) const PROXY_ARGUMENTS: [&str; 10] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -52,7 +52,7 @@ impl Variables for Arguments<'_> {
     }
 }
 
-/// What an instruction of a stage sees.
+/// The variables that an instruction of a stage sees.
 pub(super) struct Scope<'a> {
     pub(super) environment: &'a [String],
     pub(super) arguments: &'a BTreeMap<String, String>,
@@ -64,7 +64,7 @@ impl Variables for Scope<'_> {
     }
 }
 
-/// Of entries such as `NAME=value`.
+/// Looks up a variable among entries such as `NAME=value`.
 pub(super) fn variable<'e>(environment: &'e [String], name: &str) -> Option<&'e str> {
     let value = |entry: &'e String| entry.strip_prefix(name)?.strip_prefix('=');
     environment.iter().rev().find_map(value)

@@ -1,4 +1,4 @@
-//! What somebody has uploaded: an archive, told by its content, and what is in it for us.
+//! Uploaded sources: an archive whose type is detected from its content, and the settings in it.
 
 use super::Fault;
 use super::ignore::Ignore;
@@ -12,16 +12,16 @@ use std::fs::File;
 use std::io::{Read, Seek as _};
 use std::path::Path;
 
-/// Files that are for the build, and never part of what it may copy.
+/// Files that only the build reads; they can never be copied.
 const HIDDEN: [&str; 2] = [".env.build", ".docker"];
 const DOCUMENT_BYTES_MAX: u64 = 1 << 20;
 
-/// How much a folder of sources may be.
+/// Limits on a folder of sources.
 #[derive(Debug, Clone, Copy)]
 pub struct SourceLimits {
     pub bytes: u64,
     pub entries: u64,
-    /// Unpacked over packed.
+    /// Unpacked size divided by packed size.
     pub ratio: u64,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn as_archive(error: Error) -> Fault {
     }
 }
 
-/// Reads what is there for the build, and removes what is not to be copied.
+/// Reads the files that the build needs, and removes what must not be copied.
 pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
     let tree = Tree::open(folder)?;
     let text = |name: &str| document(&tree, name);
@@ -117,7 +117,7 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
     Ok(project)
 }
 
-/// A small text of the sources, if it is there.
+/// Reads a small text file of the sources if it exists.
 fn document(tree: &Tree, name: &str) -> Result<Option<String>, Fault> {
     let Ok(stat) = tree.look(Path::new(name), true) else { return Ok(None) };
     if is_folder(&stat) {
@@ -133,7 +133,8 @@ fn document(tree: &Tree, name: &str) -> Result<Option<String>, Fault> {
     text.map(Some).map_err(|_| Fault::Sources(format!("{name} is not text in UTF-8")))
 }
 
-/// Removes what the rules cover. The folder is ours alone, and no link is followed.
+/// Removes what the rules cover, and returns whether the folder is empty afterwards. The folder is
+/// private to the build, and no link is followed.
 fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<bool, Fault> {
     let mut empty = true;
     for name in tree.names(path)? {
@@ -142,7 +143,7 @@ fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<
         let covered = rules.covers(&inside.to_string_lossy());
         let keeps = match (covered, is_folder(&stat)) {
             (true, true) if rules.has_exceptions() => {
-                // It stays for what is brought back in it.
+                // The folder stays if something in it is brought back.
                 let emptied = leave_out(tree, folder, &inside, rules)?;
                 if emptied {
                     remove(folder, &inside)?;
@@ -164,7 +165,7 @@ fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<
     Ok(empty)
 }
 
-/// The way to it has no links: it was listed folder by folder.
+/// Removes a path. It contains no links, because it was listed folder by folder.
 fn remove(folder: &Path, path: &Path) -> Result<(), Fault> {
     let tree = Tree::open(folder)?;
     let place = tree.place(path)?;

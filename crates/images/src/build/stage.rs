@@ -1,4 +1,4 @@
-//! How far a stage is: its layers, its configuration, and the arguments that it has asked for.
+//! The state of a stage: its layers, its configuration, and the arguments that it has declared.
 
 use super::cache::CachedLayer;
 use super::config::{Document, Happened};
@@ -14,7 +14,7 @@ pub struct State {
     pub(super) arguments: BTreeMap<String, String>,
     pub(super) has_cmd: bool,
     pub(super) escape: char,
-    /// Whether its files are those of the vendor's sandbox image, which there are none of here.
+    /// Whether its files stand in for the vendor's sandbox image, which does not exist here.
     pub(super) is_stand_in: bool,
 }
 
@@ -42,8 +42,8 @@ impl State {
         }
     }
 
-    /// Goes on from an image with its layers, for another stage: what it says of its own command is
-    /// the base's there.
+    /// Returns the state from which another stage continues. There, a command that this stage has
+    /// set counts as one of the base.
     pub fn as_base(&self) -> Self {
         let mut next = self.clone();
         next.has_cmd = false;
@@ -51,7 +51,7 @@ impl State {
         next
     }
 
-    /// What the image brings for those that begin with it.
+    /// Takes the ONBUILD instructions that the image has for images based on it.
     pub fn take_triggers(&mut self) -> Vec<String> {
         std::mem::take(&mut self.document.config.on_build)
     }
@@ -70,8 +70,8 @@ impl State {
         }
     }
 
-    /// A step that wrote nothing happened when the one before it did: the same sources give the
-    /// same image.
+    /// Records a step that wrote nothing. It gets the time of the step before it, so that the same
+    /// sources give the same image.
     pub(super) fn note(&mut self, now: &str, by: &str) {
         let created = self.document.created.clone().unwrap_or_else(|| now.to_owned());
         self.push(None, &created, by);

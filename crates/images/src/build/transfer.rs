@@ -1,4 +1,4 @@
-//! COPY and ADD: what is copied, whose it becomes, and where it goes.
+//! COPY and ADD: the files that are copied, their owner, and their target.
 
 use super::config::absolute;
 use super::copy::{About, As, Copying, make_folders, open_file, write};
@@ -25,25 +25,25 @@ const DOWNLOAD_MODE: u32 = 0o600;
 const STAND_IN_MODE: u32 = 0o755;
 const ROOT: (u32, u32) = (0, 0);
 
-/// What stands in for the vendor's program, which the machine serves itself. It only goes on, as
-/// that one does.
+/// Stands in for the vendor's program, whose API this machine serves itself. Like that program, it
+/// keeps running.
 const STAND_IN: &[u8] =
     b"#!/bin/sh\n# Stands in for the sandbox API, which the machine itself serves.\n\
 trap 'exit 0' TERM INT\nwhile :; do sleep 3600 & wait $!; done\n";
 
-/// What a step needs from outside, once somebody has brought it.
+/// What a step needs from outside, after the caller has fetched it.
 #[derive(Default)]
 pub struct Supplies {
-    /// By their names in the Dockerfile.
+    /// Images by their names in the Dockerfile.
     pub images: BTreeMap<String, Supply>,
-    /// By their addresses.
+    /// Downloads by their addresses.
     pub downloads: BTreeMap<String, Download>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supply {
     Image(Digest),
-    /// The vendor's sandbox image.
+    /// Stands for the vendor's sandbox image.
     StandIn,
 }
 
@@ -54,17 +54,17 @@ pub struct Download {
     pub modified: i64,
 }
 
-/// Where something is copied from.
+/// The tree that something is copied from.
 pub(super) struct From {
     pub(super) tree: Tree,
-    /// Whether what is in it keeps its owners.
+    /// Whether files keep their owners when they are copied from this tree.
     pub(super) has_owners: bool,
     pub(super) is_stand_in: bool,
-    /// The folder of this machine that the tree is, if it is one.
+    /// The folder of this machine that holds the tree, if there is one.
     pub(super) folder: Option<PathBuf>,
 }
 
-/// One thing to do for a step.
+/// One part of what a step copies.
 enum Part {
     Items { items: Vec<Item>, path: PathBuf },
     Archive { path: PathBuf },
@@ -73,7 +73,7 @@ enum Part {
 }
 
 impl Build {
-    /// The addresses of a step.
+    /// Returns the addresses that a step downloads from.
     pub(super) fn addresses(
         &self,
         state: &State,
@@ -96,7 +96,7 @@ impl Build {
         Ok(all)
     }
 
-    /// Finds all that a step copies.
+    /// Finds everything that a step copies.
     pub(super) fn transfer(
         &self,
         state: &State,
@@ -139,7 +139,7 @@ impl Build {
         Ok(Prepared { parts, target, mode, owner, parents: transfer.parents })
     }
 
-    /// The files that one source names, each with all below it.
+    /// Gathers the files that one source names, each with everything below it.
     fn gather(
         &self,
         source: &str,
@@ -185,7 +185,7 @@ impl Build {
     }
 }
 
-/// Where sources are looked for, and how.
+/// The tree in which sources are looked up, and the options for that.
 struct Found<'f> {
     from: &'f From,
     excludes: &'f [Pattern],
@@ -202,13 +202,13 @@ fn text_of(heredoc: &Heredoc, state: &State) -> Result<Part, Fault> {
     Ok(Part::Text { name: heredoc.name.clone(), bytes: text.into_bytes(), mode: TEXT_MODE })
 }
 
-/// What stands for the program of the vendor's sandbox image.
+/// Returns the stand-in for the program of the vendor's sandbox image.
 fn stand_in(source: &str) -> Part {
     let name = source.rsplit('/').find(|part| !part.is_empty()).unwrap_or("sandbox-api");
     Part::Text { name: name.to_owned(), bytes: STAND_IN.to_vec(), mode: STAND_IN_MODE }
 }
 
-/// All that a step needs, before anything is written.
+/// Everything that a step copies, found before anything is written.
 pub(super) struct Prepared {
     parts: Vec<Part>,
     target: String,
@@ -218,7 +218,7 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Of everything that the result depends on, besides what it is written over.
+    /// Hashes everything that the result depends on, except the files that are written over.
     pub(super) fn digest(&self, from: &From) -> Result<Digest, Fault> {
         let mut hasher = Hasher::default();
         for part in &self.parts {
@@ -248,7 +248,7 @@ impl Prepared {
         Ok(hasher.finish())
     }
 
-    /// Writes it into the tree of the image.
+    /// Writes everything into the tree of the image.
     pub(super) fn write(
         &self,
         state: &State,
@@ -314,7 +314,7 @@ impl Prepared {
         copying.all(items, &self.inside(tree, place, &name))
     }
 
-    /// Where a file of this name goes.
+    /// Returns the target path of a file with this name.
     fn inside(&self, tree: &Tree, place: &Path, name: &str) -> PathBuf {
         match self.parts.len() > 1 || self.names_folder() || is_there(tree, place) {
             true => place.join(name),
@@ -322,13 +322,13 @@ impl Prepared {
         }
     }
 
-    /// Whether the target says that it is a folder.
+    /// Returns whether the target is written as a folder.
     fn names_folder(&self) -> bool {
         let target = self.target.as_str();
         target.ends_with('/') || target.ends_with("/.") || matches!(target, "." | ".." | "")
     }
 
-    /// Refuses to put several things where one file may be meant.
+    /// Fails if several files are copied to a target that may be meant as one file.
     fn require_folder(&self, tree: &Tree, place: &Path) -> Result<(), Fault> {
         let is_folder = self.names_folder() || self.target.ends_with("/..");
         if self.parts.len() <= 1 || is_folder || is_there(tree, place) {
@@ -356,7 +356,7 @@ fn is_there(tree: &Tree, path: &Path) -> bool {
     tree.folder(path).is_ok()
 }
 
-/// A mode as numbers, which is what images are written with.
+/// Parses an octal mode, the only kind that is supported.
 fn mode(text: &str) -> Result<u32, Fault> {
     u32::from_str_radix(text, 8)
         .ok()
@@ -364,7 +364,7 @@ fn mode(text: &str) -> Result<u32, Fault> {
         .ok_or_else(|| Fault::Sources(format!("`--chmod={text}` is not a mode such as 755")))
 }
 
-/// Whether a file is an archive that ADD unpacks, told by its content.
+/// Returns whether a file is an archive that ADD unpacks, judging by its content.
 fn is_archive(tree: &Tree, path: &Path) -> Result<bool, Fault> {
     let stat = tree.look(path, true)?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
@@ -383,7 +383,7 @@ fn is_archive(tree: &Tree, path: &Path) -> Result<bool, Fault> {
             "ADD unpacks tar archives, plain or packed with gzip or zstd; this one is packed with {packed}"
         )));
     }
-    // A file that is only packed, or nothing of the kind, stays as it is.
+    // A file that is only compressed, or not an archive at all, is copied as it is.
     let settings = Settings::default();
     let Ok(mut archive) = packing::unpacked(open_file(tree, path)?, &settings.limits) else {
         return Ok(false);
@@ -421,7 +421,7 @@ fn extract(
 }
 
 impl Build {
-    /// A place of this machine that shows what a mount binds, and a digest of it.
+    /// Returns a path of this machine that holds what a mount binds, and a digest of it.
     pub(super) fn bound(&self, from: &From, source: &str) -> Result<(PathBuf, Digest), Fault> {
         let paths = find(&from.tree, source, 1)?;
         let path =
@@ -435,7 +435,8 @@ impl Build {
         bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
         let digest = digest(&from.tree, &items, from.has_owners)?;
         if let Some(folder) = &from.folder {
-            // The links on the way are followed as far as the sources go, and no further.
+            // Links on the way are resolved within the sources only, so a path with links cannot be
+            // bound.
             let stat = from.tree.look(path, false)?;
             let plain =
                 rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink;

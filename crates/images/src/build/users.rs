@@ -1,4 +1,4 @@
-//! Users and groups of an image, by the names and numbers that its own files give them.
+//! Users and groups of an image, looked up by name or number in the image's own files.
 
 use super::Fault;
 use crate::unpack::Tree;
@@ -7,21 +7,22 @@ use std::path::Path;
 
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Who something belongs to, or runs as.
+/// The user and group that own a file or run a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
 
-/// Whether a text can be understood without the files of the image.
+/// Parses an owner that consists of numbers and so does not need the image's files.
 pub(super) fn numbers(text: &str) -> Option<Owner> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
     let group = if group.is_empty() { user } else { group };
     Some(Owner { uid: number(user)?, gid: number(group)? })
 }
 
-/// `user`, `user:group`, with names or numbers, as `--chown` has them: a user alone is a group too.
+/// Resolves `user` or `user:group`, by name or number, as in `--chown`. Without a group, the user's
+/// own group is taken, else the group with the user's number.
 pub(super) fn owner(tree: &Tree, text: &str) -> Result<Owner, Fault> {
     if let Some(known) = numbers(text) {
         return Ok(known);
@@ -39,7 +40,8 @@ pub(super) fn owner(tree: &Tree, text: &str) -> Result<Owner, Fault> {
     Ok(Owner { uid, gid })
 }
 
-/// `user`, `user:group` as USER has them: the group is that of the user, else root's.
+/// Resolves `user` or `user:group` as in USER. Without a group, the user's own group is taken, else
+/// root's.
 pub(super) fn user(tree: &Tree, text: &str) -> Result<Owner, Fault> {
     let (user, group) = text.split_once(':').unwrap_or((text, ""));
     let (uid, own_group) = find_user(tree, user)?;
@@ -74,7 +76,8 @@ fn find_group(tree: &Tree, wanted: &str) -> Result<u32, Fault> {
         .ok_or_else(|| Fault::Sources(format!("the image has no group `{wanted}`")))
 }
 
-/// The highest number means "nobody in particular" to the kernel, and instances have few.
+/// Parses an id. The highest number means "nobody in particular" to the kernel, and instances have
+/// few ids.
 fn number(text: &str) -> Option<u32> {
     let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|number| plain && *number < 1 << 16)
@@ -82,7 +85,7 @@ fn number(text: &str) -> Option<u32> {
 
 fn lines(tree: &Tree, path: &str) -> String {
     let mut bytes = Vec::new();
-    // An image without such files knows numbers only.
+    // In an image without such files, only numbers are known.
     if let Ok(file) = tree.read(Path::new(path)) {
         let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
     }

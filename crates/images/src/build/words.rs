@@ -1,15 +1,16 @@
-//! Words of an instruction: quotes, escapes, and the variables in them, by the rules of Docker.
+//! Words of an instruction: quotes, escapes and variables, by the rules of Docker.
 
 use super::pattern;
 
-/// Of what a value may become by the variables in it, so that a few lines do not fill the memory.
+/// Longest value after variables are expanded, so that a few lines cannot fill the memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 16;
-/// Of a value that a pattern cuts, and of the pattern: each place of one is held against the other.
+/// Longest value and pattern for `#`, `%` and `/`, because every position of one is tried against
+/// the other.
 const CUT_BYTES_MAX: usize = 1_024;
 const CUT_PATTERN_BYTES_MAX: usize = 64;
 
-/// Where variables come from.
+/// A source of variables.
 pub(super) trait Variables {
     fn get(&self, name: &str) -> Option<&str>;
 }
@@ -20,7 +21,7 @@ impl<F: Fn(&str) -> Option<&'static str>> Variables for F {
     }
 }
 
-/// One value: variables are put in, quotes and escapes taken away.
+/// Expands a text into one value: variables are replaced, quotes and escapes removed.
 pub(super) fn value(
     text: &str,
     escape: char,
@@ -30,7 +31,7 @@ pub(super) fn value(
     Ok(words.pop().unwrap_or_default())
 }
 
-/// The same, split at blanks that are not in quotes, also at those that variables bring.
+/// Like [`value`], but splits at whitespace outside of quotes, including whitespace from variables.
 pub(super) fn values(
     text: &str,
     escape: char,
@@ -55,7 +56,7 @@ fn expand(
     Ok(out.all)
 }
 
-/// Puts variables into a text whose quotes mean nothing, as into the text of a heredoc.
+/// Expands the variables in a text in which quotes have no meaning, such as a heredoc.
 pub(super) fn text(text: &str, escape: char, variables: &impl Variables) -> Result<String, String> {
     let mut lexer =
         Lexer { signs: text.chars().collect(), at: 0, escape, variables, depth: 0, keeps: true };
@@ -64,7 +65,7 @@ pub(super) fn text(text: &str, escape: char, variables: &impl Variables) -> Resu
     Ok(out.now)
 }
 
-/// Splits at blanks that are not in quotes; everything else stays as it was written.
+/// Splits at whitespace outside of quotes; everything else stays as written.
 pub(super) fn split(text: &str, escape: char) -> Vec<String> {
     let (mut words, mut word, mut quote, mut escaped) = (Vec::new(), String::new(), None, false);
     for sign in text.chars() {
@@ -138,7 +139,7 @@ struct Lexer<'v, V> {
     escape: char,
     variables: &'v V,
     depth: usize,
-    /// Whether quotes are text like any other.
+    /// Whether quotes are ordinary text.
     keeps: bool,
 }
 
@@ -214,7 +215,7 @@ impl<V: Variables> Lexer<'_, V> {
         }
     }
 
-    /// What follows a `$`.
+    /// Reads what follows a `$`.
     fn dollar(&mut self) -> Result<String, String> {
         if self.peek() != Some('{') {
             let name = self.name();
@@ -280,7 +281,7 @@ impl<V: Variables> Lexer<'_, V> {
         }
     }
 
-    /// The rest inside of the braces, with the variables in it.
+    /// Reads the rest inside the braces, and expands the variables in it.
     fn word(&mut self, name: &str) -> Result<String, String> {
         if self.depth == DEPTH_MAX {
             return Err(format!("variables are nested more than {DEPTH_MAX} deep"));
@@ -313,7 +314,7 @@ impl<V: Variables> Lexer<'_, V> {
         let mut name = String::new();
         match self.peek() {
             Some(sign) if sign.is_ascii_digit() || matches!(sign, '@' | '*' | '#' | '!') => {
-                // Of a shell's own, of which there is none here.
+                // A special variable of a shell; there is no shell here.
                 self.at += 1;
                 name.push(sign);
                 return name;

@@ -1,4 +1,4 @@
-//! Steps that write: over the files of the stage below them, or taken from what was written before.
+//! Steps that write files over those of their stage, or reuse a cached result.
 
 use super::Fault;
 use super::cache::{Cache, Cached, CachedLayer};
@@ -13,7 +13,7 @@ use crate::unpack::Tree;
 use std::path::PathBuf;
 
 impl Build {
-    /// Of everything that a step is done on top of.
+    /// Hashes everything that a step builds on.
     pub(super) fn chain(&self, state: &State, by: &str) -> Digest {
         let mut hasher = Hasher::default();
         for layer in &state.layers {
@@ -37,7 +37,8 @@ impl Build {
         let mut paths: Vec<PathBuf> = Vec::new();
         for layer in &state.layers {
             let root = self.store.0.layers.root(&layer.unpacked);
-            // Overlayfs refuses a layer twice; the higher one covers all of the lower one.
+            // Overlayfs refuses the same layer twice; the higher one hides everything of the lower
+            // one.
             paths.retain(|lower| *lower != root);
             paths.push(root);
         }
@@ -47,14 +48,14 @@ impl Build {
         paths
     }
 
-    /// The files of a stage, to be read.
+    /// Returns the files of a stage as a read-only tree.
     pub(super) fn view(&self, state: &State) -> Result<Tree, Error> {
         let layers: Vec<PathBuf> =
             self.paths(state).into_iter().filter(|path| *path != self.empty()).collect();
         view(&layers, &self.empty(), self.store.0.settings.overlay, None)
     }
 
-    /// Writes something over the files of a stage, or finds that it was written before.
+    /// Writes files over those of a stage, or reuses what was written before.
     pub(super) fn write(
         &self,
         state: &mut State,

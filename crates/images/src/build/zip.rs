@@ -1,5 +1,5 @@
-//! Reads zip archives of people nobody knows: the list at the end is read, each entry is unpacked
-//! into a folder that cannot be left, and nothing that a header says of sizes is believed.
+//! Reads untrusted zip archives: the list at the end is read, each entry is unpacked into a folder
+//! that cannot be left, and no size in a header is believed.
 
 use super::Fault;
 use super::copy::{free_place, make_folders};
@@ -20,14 +20,14 @@ const COMMENT_BYTES_MAX: u64 = 65_535;
 const WIDE_END_LOCATOR: &[u8] = b"PK\x06\x07";
 const ENTRY: &[u8] = b"PK\x01\x02";
 const LOCAL: &[u8] = b"PK\x03\x04";
-/// Of the list of all entries, which is held in memory.
+/// Largest list of entries, which is held in memory.
 const LIST_BYTES_MAX: u64 = 64 << 20;
 const ENCRYPTED: u16 = 1;
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
-/// 1980-01-01, where the times of zip begin.
+/// 1980-01-01, the first date that zip can express.
 const FIRST_SECOND: i64 = 315_532_800;
 
 pub(crate) fn is_zip(start: &[u8]) -> bool {
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// As Unix writes it.
+    /// Returns the name with Unix separators.
     fn plain_name(&self) -> Result<Vec<u8>, Fault> {
         if self.flags & ENCRYPTED != 0 {
             return Err(wrong("it is encrypted"));
@@ -58,7 +58,7 @@ impl Entry {
     }
 }
 
-/// Counts what an archive unpacks to, and refuses what is no file and no folder.
+/// Counts what an archive unpacks to, and refuses everything but files and folders.
 pub(crate) fn each(
     file: &File,
     limits: &Limits,
@@ -86,7 +86,7 @@ pub(crate) fn each(
     Ok(())
 }
 
-/// Refuses what unpacks to much more than it is.
+/// Refuses an archive that unpacks to far more than its own size.
 fn require_dense(bytes: u64, packed: u64, limits: &Limits) -> Result<(), Fault> {
     match bytes > limits.ratio_free_bytes && bytes > packed.saturating_mul(limits.ratio_max) {
         true => Err(Fault::Sources(format!(
@@ -132,7 +132,7 @@ fn number(bytes: &[u8], at: usize, length: usize) -> Result<u64, Fault> {
     Ok(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
 }
 
-/// Where the list of entries is: offset, bytes, and how many.
+/// Finds the list of entries; returns its offset, its length in bytes, and the number of entries.
 fn place_of_list(file: &File, size: u64) -> Result<(u64, u64, u64), Fault> {
     let tail = size.min(END_BYTES + COMMENT_BYTES_MAX);
     let bytes = read_at(file, size - tail, tail)?;
@@ -175,7 +175,7 @@ fn list(file: &File, size: u64, limits: &Limits) -> Result<Vec<Entry>, Fault> {
     Ok(entries)
 }
 
-/// One line of the list, and how long it is.
+/// Parses one entry of the list; returns it with its length.
 fn entry(bytes: &[u8]) -> Result<(Entry, usize), Fault> {
     if !bytes.starts_with(ENTRY) {
         return Err(wrong("an entry of its list is none"));
@@ -193,7 +193,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, usize), Fault> {
         true => wide.next().unwrap_or(value),
         false => value,
     };
-    // In this order, as far as they are too large for their own places.
+    // In this order, and only those that do not fit into their regular fields.
     let (_size, packed, offset) =
         (sized(field(24, 4)?), sized(field(20, 4)?), sized(field(42, 4)?));
     let is_unix = field(5, 1)? == 3 || field(5, 1)? == 19;
@@ -211,7 +211,7 @@ fn entry(bytes: &[u8]) -> Result<(Entry, usize), Fault> {
     Ok((entry, usize::try_from(length).map_err(|_| wrong("an entry is too long"))?))
 }
 
-/// Sizes and places that are too large for the header, and the time as Unix has it.
+/// Returns the sizes and offsets that are too large for the header, and the Unix time.
 fn extras(mut bytes: &[u8]) -> Result<(Vec<u64>, Option<i64>), Fault> {
     let (mut wide, mut unix) = (Vec::new(), None);
     while bytes.len() >= 4 {
@@ -234,12 +234,12 @@ fn extras(mut bytes: &[u8]) -> Result<(Vec<u64>, Option<i64>), Fault> {
     Ok((wide, unix))
 }
 
-/// The seconds since 1970 of a date and a time as DOS wrote them.
+/// Converts a DOS date and time to seconds since 1970.
 fn seconds(date: u64, time: u64) -> i64 {
     let (year, month, day) = (1980 + (date >> 9), date >> 5 & 15, date & 31);
     let (month, day) = (month.clamp(1, 12), day.clamp(1, 31));
     let of_day = (time >> 11) * 3_600 + (time >> 5 & 63) * 60 + (time & 31) * 2;
-    // Days since 1970 in the calendar that begins its years in March.
+    // Days since 1970, computed with years that begin in March.
     let year = if month <= 2 { year - 1 } else { year };
     let month = (month + 9) % 12;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
@@ -252,7 +252,7 @@ struct Unpacking<'a> {
     limits: &'a Limits,
     bytes: u64,
     packed: u64,
-    /// Their modes are set at the end, because a folder may be closed to its owner.
+    /// Set at the end, because a mode may keep even the owner out of a folder.
     folders: Vec<(PathBuf, u32)>,
 }
 
@@ -317,7 +317,7 @@ impl Unpacking<'_> {
     }
 }
 
-/// The bytes of an entry, unpacked.
+/// Returns the unpacked bytes of an entry.
 fn data<'f>(mut file: &'f File, entry: &Entry) -> Result<Box<dyn Read + 'f>, Fault> {
     let head = read_at(file, entry.offset, 30)?;
     if !head.starts_with(LOCAL) {

@@ -1,5 +1,5 @@
-//! What `docker save` wrote before it wrote OCI layouts: `manifest.json`, configurations and plain
-//! layers.
+//! The format that `docker save` wrote before OCI layouts: `manifest.json`, configurations and
+//! plain layers.
 
 use serde::Deserialize;
 
