@@ -1,4 +1,5 @@
-//! The documents of an image: index, manifest and configuration, as far as the store needs them.
+//! The documents of an image (index, manifest and configuration), with the members that the store
+//! needs.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +14,9 @@ pub(crate) const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(crate) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 pub(crate) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-/// The name of an image inside a layout: a tag alone, or the whole name.
+/// Annotation with the name of an image inside a layout: a tag alone, or the full name.
 pub(crate) const NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
-/// The whole name, as containerd and Docker write it.
+/// Annotation with the full name, as containerd and Docker write it.
 pub(crate) const FULL_NAME_ANNOTATION: &str = "io.containerd.image.name";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ impl Descriptor {
         }
     }
 
-    /// The same in the words of OCI.
+    /// Replaces Docker's media type with the matching one of OCI.
     pub(crate) fn into_oci(mut self) -> Self {
         self.media_type = match self.media_type.as_str() {
             "application/vnd.docker.image.rootfs.diff.tar.gzip" => {
@@ -64,7 +65,7 @@ impl Descriptor {
     }
 }
 
-/// The machine that an image is for, in Go's words.
+/// The platform that an image is for, in Go's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Platform {
     pub os: String,
@@ -72,7 +73,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// The machine that this program was built for.
+    /// Returns the platform that this program was built for.
     pub fn here() -> Self {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -103,8 +104,8 @@ impl Index {
         Self { schema_version: 2, media_type: Some(OCI_INDEX.into()), manifests }
     }
 
-    /// The entry for a machine. An entry that names none fits any, but one that names it comes
-    /// first.
+    /// Chooses the entry for a platform. An entry without a platform fits any, but an exact match
+    /// comes first.
     pub(crate) fn choose(&self, platform: &Platform) -> Result<&Descriptor, Error> {
         let named = self.manifests.iter().find(|entry| entry.platform.as_ref() == Some(platform));
         named
@@ -166,7 +167,7 @@ pub(crate) struct Process {
     exposed_ports: BTreeMap<String, serde_json::Value>,
 }
 
-/// How a program of the image is run when nobody says otherwise.
+/// How the image's program is run unless something else is specified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -175,7 +176,7 @@ pub struct Config {
     pub entrypoint: Vec<String>,
     pub cmd: Vec<String>,
     pub user: String,
-    /// As the image says it: `80`, `53/udp`.
+    /// Ports as the image writes them: `80`, `53/udp`.
     pub exposed: Vec<String>,
 }
 
@@ -224,7 +225,7 @@ impl Setup {
     }
 }
 
-/// Go writes an empty list as `null`.
+/// Reads `null` as empty, because that is how Go writes an empty list.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     input: D,
 ) -> Result<T, D::Error> {

@@ -1,4 +1,4 @@
-//! Layers as they are sent: plain, gzip or zstd, told apart by their first bytes.
+//! Compression of layers in transit: plain, gzip or zstd, recognized by the first bytes.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -32,7 +32,7 @@ impl Packing {
     }
 }
 
-/// The bytes of a packed stream unpacked, never more than the limits allow.
+/// Decompresses a stream, and fails as soon as the result exceeds the limits.
 pub(crate) fn unpacked<'a>(
     packed: impl Read + 'a,
     limits: &Limits,
@@ -45,7 +45,7 @@ pub(crate) fn unpacked<'a>(
         Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
         Packing::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
     };
-    // A tar archive is larger than its files by a header for each.
+    // A tar archive is larger than its files, by a header for each.
     let bytes_max = limits
         .layer_bytes_max
         .saturating_add(limits.entries_max.saturating_mul(HEADER_BYTES_TYPICAL));

@@ -1,10 +1,11 @@
-//! Images of workspaces that may be started: unpacked, looked at, and counted for somebody.
+//! Images of workspaces that may be started: unpacked, verified, and counted for a workspace.
 //!
-//! Whoever pushes an image says in it what its layers unpack to. That is believed only after all
-//! of it was unpacked or read again, and noted then, once for all repositories that have the image.
+//! A pushed image itself states what its layers unpack to. That is believed only after all of it
+//! has been unpacked or read again. The result is recorded once for all repositories that have the
+//! image.
 //!
 //! ```text
-//! ready/<digest>   of the manifest
+//! ready/<digest>   one empty file for each image, named by the digest of its manifest
 //! ```
 
 use std::collections::HashSet;
@@ -21,8 +22,8 @@ use crate::store::{Parts, Store, check};
 const INDEX_DEPTH_MAX: usize = 3;
 
 impl Store {
-    /// The image that is run when one is asked for that was pushed: of an index, the one for this
-    /// machine. Fails with the reason when it is nothing that could run here.
+    /// Returns the image that is run for a pushed one: for an index, its image for this machine.
+    /// Fails with the reason if nothing in it could run here.
     pub fn runnable(&self, pushed: &Digest) -> Result<Digest, Error> {
         let parts = &self.0;
         let mut at = *pushed;
@@ -40,7 +41,7 @@ impl Store {
         Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 })
     }
 
-    /// Whether an image was prepared, and all of it is still there.
+    /// Returns whether an image was prepared and all of it is still there.
     pub fn is_ready(&self, image: &Digest) -> bool {
         let unpacked = |layer: &Digest| matches!(self.0.layers.bytes(layer), Ok(Some(_)));
         self.0.ready_path(image).exists()
@@ -50,8 +51,8 @@ impl Store {
                 .is_ok_and(|(_, setup)| setup.rootfs.diff_ids.iter().all(unpacked))
     }
 
-    /// Unpacks an image, which may have so many bytes, and looks again at what is unpacked already.
-    /// Says how many it has. What is there stays at least as long as the lease.
+    /// Unpacks an image of at most `bytes_max` bytes, and verifies again what is unpacked already.
+    /// Returns its size and a lease that keeps it.
     pub fn prepare(&self, image: &Digest, bytes_max: u64) -> Result<(u64, Lease), Error> {
         let lease = self.0.leases.take();
         lease.hold(Held::Image(*image));
@@ -60,7 +61,7 @@ impl Store {
         Ok((bytes, lease))
     }
 
-    /// Notes that an image was prepared and counted.
+    /// Records that an image was prepared and counted.
     pub fn set_ready(&self, image: &Digest, _lease: &Lease) -> Result<(), Error> {
         disk::make_folder(&self.0.folder.join("ready"))?;
         disk::write(&self.0.ready_path(image), &self.0.scratch(), b"")
@@ -72,7 +73,7 @@ impl Parts {
         self.folder.join("ready").join(image.hex())
     }
 
-    /// The layers of those prepared images whose manifests are needed; the others are forgotten.
+    /// Adds the layers of those prepared images whose manifests are needed, and forgets the others.
     pub(crate) fn add_ready(
         &self,
         blobs: &HashSet<Digest>,
@@ -81,7 +82,7 @@ impl Parts {
         let folder = self.folder.join("ready");
         disk::make_folder(&folder)?;
         for image in disk::digests_in(&folder)? {
-            // What is left of a manifest as a mere blob is no image any more.
+            // A manifest that is needed only as a blob is no longer an image.
             match self.documents(&image).ok().filter(|_| blobs.contains(&image)) {
                 Some((_, setup)) => layers.extend(setup.rootfs.diff_ids),
                 None => disk::remove_file(&self.ready_path(&image))?,

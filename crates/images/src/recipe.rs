@@ -1,7 +1,7 @@
-//! Recipes: short files that say what an image is made of.
+//! Recipes: short files that describe how an image is made.
 //!
-//! A recipe begins either with Debian's packages or with another image (`from`), whose layers it
-//! shares. Those of the project are part of the program; what else there is, is read from files.
+//! A recipe starts either from Debian packages or from another image (`from`), whose layers it
+//! shares. The project's own recipes are compiled into the program; others are read from files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,13 +14,13 @@ use crate::error::Error;
 use crate::manifest::Config;
 use crate::reference::Reference;
 
-/// A recipe of the project and the files beside it.
+/// A recipe of the project, with the files beside it.
 struct Source {
     recipe: &'static str,
     files: &'static [(&'static str, &'static [u8])],
 }
 
-/// In an order in which each comes after what it begins with.
+/// Ordered so that each recipe comes after the one that it is based on.
 const SOURCES: [Source; 9] = [
     Source { recipe: include_str!("../recipes/debian.toml"), files: &[] },
     Source {
@@ -57,39 +57,39 @@ const SOURCES: [Source; 9] = [
     },
 ];
 
-/// A recipe and a file beside it are read into memory. Whatever is larger is better fetched by a
-/// command of the recipe.
+/// Largest recipe, and largest file beside one, because both are read into memory. Larger files are
+/// better fetched by a command of the recipe.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// How an image is made. Whoever writes one decides what runs on this machine as root.
+/// How an image is made. The author of a recipe decides what runs on this machine as root.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe<File = Content> {
     pub name: Reference,
-    /// What the image is for, in one sentence. It changes nothing in the image.
+    /// One sentence about what the image is for. It changes nothing in the image.
     #[serde(default, skip_serializing)]
     pub summary: String,
-    /// Other names that the image gets.
+    /// Further names that the image gets.
     #[serde(default)]
     pub aliases: Vec<Reference>,
-    /// The image to begin with. Without one it is made of `packages` alone.
+    /// The base image. Without one, the image is made from `packages` alone.
     pub from: Option<Reference>,
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Where in the image which file beside the recipe goes: its name as it is written, its content
-    /// once it is read.
+    /// Files to add: the path in the image, with the name of a file beside the recipe or, once it
+    /// is read, its content.
     #[serde(default = "BTreeMap::new")]
     pub files: BTreeMap<String, File>,
-    /// Shell commands that run inside, as root and with the network, when packages and files are
-    /// there, in the working folder. The first line of each names the step.
+    /// Shell commands that run inside, as root and with network access, after packages and files
+    /// are in place, in the working folder. The first line of each names the step.
     #[serde(default)]
     pub run: Vec<String>,
-    /// Lies over that of the image to begin with.
+    /// Applied on top of the base image's configuration.
     #[serde(default)]
     pub config: Changes,
 }
 
-/// The bytes of a file beside a recipe. Text stays readable in `Debug`.
+/// The bytes of a file beside a recipe. `Debug` shows text readably.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content(pub Vec<u8>);
 
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Content {
     }
 }
 
-/// Text as text, so that what was made of a recipe before files could be binary is still known as
-/// made of it.
+/// Writes text as a string, so that images made before files could be binary still match their
+/// recipe.
 impl Serialize for Content {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
@@ -110,24 +110,24 @@ impl Serialize for Content {
     }
 }
 
-/// What a recipe changes in how the image is run.
+/// Changes that a recipe makes to how the image is run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
     pub env: BTreeMap<String, String>,
     pub workdir: String,
-    /// An empty list takes away what the image below starts, and its arguments.
+    /// An empty list removes the base image's entry point and its arguments.
     #[serde(serialize_with = "list_or_none")]
     pub entrypoint: Option<Vec<String>>,
     #[serde(serialize_with = "list_or_none")]
     pub cmd: Option<Vec<String>>,
     pub user: String,
-    /// As images say it: `80`, `53/udp`.
+    /// Ports as images write them: `80`, `53/udp`.
     pub exposed: Vec<String>,
 }
 
-/// As before lists could be taken away: none is an empty list. So the empty list has to be
-/// something else.
+/// Writes `None` as an empty list, as it was before lists could be removed, so that keys of images
+/// stay the same. The empty list is therefore written as null.
 fn list_or_none<S: Serializer>(
     list: &Option<Vec<String>>,
     serializer: S,
@@ -140,11 +140,11 @@ fn list_or_none<S: Serializer>(
 }
 
 impl Changes {
-    /// What holds when these changes lie over what the image to begin with says.
+    /// Applies these changes on top of the base image's configuration.
     pub(crate) fn over(&self, below: &Config) -> Config {
         let text =
             |own: &String, below: &String| if own.is_empty() { below.clone() } else { own.clone() };
-        // Arguments of another program mean nothing to this one.
+        // Arguments for another program mean nothing to this one.
         let cmd_below = if self.entrypoint.is_none() { below.cmd.clone() } else { Vec::new() };
         let mut config = Config {
             env: below.env.clone(),
@@ -163,7 +163,7 @@ impl Changes {
 }
 
 impl Recipe {
-    /// Those of the project, each after what it begins with.
+    /// Returns the recipes of the project, each after the one that it is based on.
     pub fn all() -> Result<Vec<Self>, Error> {
         let found = |source: &Source, name: &str| {
             let file = source.files.iter().find(|(file, _)| *file == name);
@@ -172,13 +172,13 @@ impl Recipe {
         SOURCES.iter().map(|source| Self::read(source.recipe, |name| found(source, name))).collect()
     }
 
-    /// The one of the project that makes this image, if there is one.
+    /// Returns the project's recipe for this image, if there is one.
     pub fn of(name: &Reference) -> Result<Option<Self>, Error> {
         let makes = |recipe: &Self| recipe.name == *name || recipe.aliases.contains(name);
         Ok(Self::all()?.into_iter().find(makes))
     }
 
-    /// Reads a recipe from a file, and the files in the same folder that it names.
+    /// Reads a recipe from a file, and the files that it names in the same folder.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let text = String::from_utf8(read_file(path)?)
             .map_err(|error| Error::malformed("recipe", error))?;
@@ -186,7 +186,7 @@ impl Recipe {
         Self::read(&text, |name| read_file(&folder.join(name)))
     }
 
-    /// `file` reads what lies beside the recipe.
+    /// Parses a recipe. `file` reads the files beside it.
     pub fn read(text: &str, file: impl Fn(&str) -> Result<Vec<u8>, Error>) -> Result<Self, Error> {
         let written: Recipe<String> =
             toml::from_str(text).map_err(|error| Error::malformed("recipe", error.message()))?;
@@ -200,7 +200,7 @@ impl Recipe {
 
 impl Recipe<String> {
     fn check(&self) -> Result<(), Error> {
-        // Each becomes a word of a command, or a part of an argument in which a comma divides.
+        // Each name becomes a word of a command, or part of an argument in which commas separate.
         let word = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'+' | b'-')
         };
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// No text: the start of a compressed file.
+    /// Not text: the start of a compressed file.
     const BINARY: &[u8] = &[0x1f, 0x8b, 0x08, 0x00, 0xff];
 
     fn read(text: &str) -> Result<Recipe, Error> {
@@ -291,7 +291,7 @@ mod tests {
         assert!(Recipe::of(&"blaxel/unheard-of".parse().unwrap()).unwrap().is_none());
     }
 
-    /// Whoever copies an example from the documents has its image, or has just made it.
+    /// A reader who copies an example from the docs must have its image, or have just made it.
     #[test]
     fn images_that_the_documents_use_are_there() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -360,8 +360,8 @@ mod tests {
         assert!(matches!(Recipe::open(&path), Err(Error::Limit { max: FILE_BYTES_MAX, .. })));
     }
 
-    /// Images are kept under a digest of this: text and lists that are there must give what they
-    /// gave before.
+    /// Images are kept under a digest of this, so text and present lists must serialize as they did
+    /// before.
     #[test]
     fn what_was_made_before_is_still_known() {
         let text =

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 
-/// Where an image without a host in its name is pulled from.
+/// The registry from which an image without a host in its name is pulled.
 pub const DEFAULT_HOST: &str = "docker.io";
 pub const DEFAULT_TAG: &str = "latest";
 
@@ -15,8 +15,8 @@ const REPOSITORY_BYTES_MAX: usize = 255;
 const HOST_BYTES_MAX: usize = 255;
 const TAG_BYTES_MAX: usize = 128;
 
-/// The name of an image. Two names are equal when they mean the same image:
-/// `docker.io/library/x:latest` is `x`.
+/// The name of an image. Two names are equal if they mean the same image:
+/// `docker.io/library/x:latest` equals `x`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Reference {
@@ -31,17 +31,17 @@ pub struct Reference {
 pub struct InvalidReference(&'static str);
 
 impl Reference {
-    /// The registry that the name says, if it says one.
+    /// Returns the registry, if the name contains one.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// Without host, tag and digest.
+    /// Returns the path, without host, tag and digest.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// `None` only beside a digest.
+    /// Returns the tag, which is missing only if there is a digest.
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
@@ -50,7 +50,7 @@ impl Reference {
         self.digest.as_ref()
     }
 
-    /// Host and path: all that the tags of one image have in common.
+    /// Returns host and path, which all tags of one image share.
     pub fn repository(&self) -> String {
         match &self.host {
             Some(host) => format!("{host}/{}", self.path),
@@ -58,7 +58,7 @@ impl Reference {
         }
     }
 
-    /// The name of what the repository has under a digest, whatever its tags mean.
+    /// Returns the name for a digest in the same repository, whatever its tags mean.
     pub fn at(&self, digest: Digest) -> Self {
         Self { tag: None, digest: Some(digest), ..self.clone() }
     }
@@ -96,7 +96,8 @@ impl FromStr for Reference {
     }
 }
 
-/// The first part is a host if no path could look like it; the default host is as good as none.
+/// Splits off the host. The first part is one if it looks like no path; the default host counts as
+/// none.
 fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
     let Some((first, rest)) = text.split_once('/') else { return Ok((None, text)) };
     if first != "localhost" && !first.contains(['.', ':']) {
@@ -148,8 +149,8 @@ fn check_path(path: &str) -> Result<(), InvalidReference> {
     ))
 }
 
-/// Letters and digits with separators between them: one dot, one or two underscores, or any number
-/// of dashes.
+/// Checks for letters and digits with separators in between: one dot, one or two underscores, or
+/// any number of dashes.
 fn is_path_part(part: &str) -> bool {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = part.as_bytes();

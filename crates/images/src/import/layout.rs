@@ -1,4 +1,4 @@
-//! OCI image layouts: `index.json` and `blobs/`.
+//! Imports OCI image layouts: `index.json` and `blobs/`.
 
 use super::{Found, Source};
 use crate::error::Error;
@@ -9,7 +9,8 @@ use crate::manifest::{
 use crate::reference::Reference;
 use crate::store::Parts;
 
-/// An index may list indexes, one for each platform. More than that is a loop or a game.
+/// An index may list further indexes, one for each platform. More levels than this are a loop or an
+/// attack.
 const INDEX_DEPTH_MAX: usize = 3;
 
 pub(super) fn import(
@@ -19,7 +20,7 @@ pub(super) fn import(
 ) -> Result<Vec<Found>, Error> {
     let index: Index = manifest::read("index", &source.document("index.json")?)?;
     let platform = Platform::here();
-    // One image with one entry for each platform, or several images.
+    // The index lists either one image, with an entry for each platform, or several images.
     let several =
         index.manifests.iter().all(|entry| entry.platform.is_none() || name(entry).is_some());
     let entries =
@@ -34,7 +35,8 @@ pub(super) fn import(
     if found.is_empty() { Err(Error::NoPlatform(platform.to_string())) } else { Ok(found) }
 }
 
-/// What is only a tag names no image, because nothing says of which repository.
+/// Returns the full name of an entry. A tag alone names no image, because the repository is
+/// missing.
 fn name(entry: &Descriptor) -> Option<Reference> {
     let full = entry.annotations.get(FULL_NAME_ANNOTATION);
     let own = entry.annotations.get(NAME_ANNOTATION).filter(|name| name.contains(['/', ':']));

@@ -1,4 +1,4 @@
-//! Brings images in from files: OCI layouts, what `docker save` writes, and plain root filesystems.
+//! Imports images from files: OCI layouts, archives of `docker save`, and plain root filesystems.
 
 mod docker;
 mod layout;
@@ -23,25 +23,25 @@ use crate::store::{Parts, Store};
 use crate::tar::Reader;
 use crate::unpack::{Tree, plain_path, unpack};
 
-/// An image that came in, and the name that it has now.
+/// An imported image, and the name that it got here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     pub name: Reference,
     pub digest: Digest,
 }
 
-/// Which names the images of an archive get.
+/// Which names imported images get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// Those that the archive says.
+    /// The names in the archive.
     Own,
-    /// This one; the archive must then hold one image.
+    /// This name; the archive must then hold exactly one image.
     As(Reference),
 }
 
 impl Store {
-    /// Imports what a file or folder holds: an OCI layout, what `docker save` wrote, or a root
-    /// filesystem's archive, which needs a name and is run with `config`.
+    /// Imports a file or folder: an OCI layout, the output of `docker save`, or the archive of a
+    /// root filesystem, which needs a name and is run with `config`.
     pub fn import(
         &self,
         path: &Path,
@@ -65,7 +65,7 @@ impl Store {
         Ok(vec![Imported { name: name.clone(), digest }])
     }
 
-    /// Whether there is a list of images at the top of an archive.
+    /// Returns whether an archive has a list of images at its top.
     fn holds_images(&self, archive: impl Read) -> Result<bool, Error> {
         let limits = &self.0.settings.limits;
         let mut reader =
@@ -79,7 +79,7 @@ impl Store {
         Ok(false)
     }
 
-    /// Imports all images of an OCI layout or of an unpacked `docker save`.
+    /// Imports all images of an OCI layout or of an unpacked `docker save` archive.
     pub fn import_folder(&self, folder: &Path, naming: &Naming) -> Result<Vec<Imported>, Error> {
         let lease = self.0.leases.take();
         let source = Source { tree: Tree::open(folder)?, settings: &self.0.settings };
@@ -96,7 +96,7 @@ impl Store {
         self.0.name_all(found, naming)
     }
 
-    /// Imports the same from a tar archive, packed or not.
+    /// Imports the same from a tar archive, compressed or not.
     pub fn import_archive(
         &self,
         archive: impl Read,
@@ -104,8 +104,7 @@ impl Store {
     ) -> Result<Vec<Imported>, Error> {
         let folder = self.0.scratch();
         disk::make_folder(&folder)?;
-        // The archive of an image is read like a layer, only that it may be as large as all of
-        // them.
+        // The archive of an image is read like a layer, but may be as large as all layers together.
         let mut settings = Settings { overlay: Overlay::User, ..self.0.settings.clone() };
         settings.limits.layer_bytes_max = settings.limits.image_bytes_max;
         let unpacked = packing::unpacked(archive, &settings.limits).map_err(Error::from);
@@ -117,7 +116,7 @@ impl Store {
     }
 }
 
-/// An image whose blobs and layers are stored, and the names that its archive gives it.
+/// An image whose blobs and layers are stored, with its names from the archive.
 pub(super) struct Found {
     digest: Digest,
     names: Vec<Reference>,
@@ -149,7 +148,7 @@ impl Parts {
         Ok(named)
     }
 
-    /// Stores a small document that an import has made.
+    /// Stores a small document that an import has generated.
     pub(crate) fn store_document(
         &self,
         media_type: &str,
@@ -161,7 +160,7 @@ impl Parts {
         Ok(Descriptor::new(media_type, digest, size))
     }
 
-    /// Stores a blob, unless it is there already.
+    /// Stores a blob unless it is there already.
     pub(crate) fn store_blob(
         &self,
         mut bytes: impl Read,
@@ -185,7 +184,7 @@ impl Parts {
     }
 }
 
-/// A folder with an archive's files. Links in it lead nowhere else.
+/// A folder with the files of an archive. Links in it cannot lead out of it.
 pub(super) struct Source<'a> {
     tree: Tree,
     settings: &'a Settings,

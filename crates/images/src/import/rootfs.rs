@@ -1,4 +1,4 @@
-//! A plain root filesystem as an image of one layer.
+//! Imports a plain root filesystem as an image of one layer.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -14,7 +14,7 @@ use crate::packing::{self, Packing};
 use crate::reference::Reference;
 use crate::store::{Parts, Store};
 
-/// Fast enough to keep up with a disk; the higher levels save little on programs.
+/// Fast enough to keep up with a disk; higher levels save little on programs.
 const ZSTD_LEVEL: i32 = 3;
 
 pub(crate) struct StoredLayer {
@@ -23,7 +23,7 @@ pub(crate) struct StoredLayer {
 }
 
 impl Store {
-    /// Makes an image of a root filesystem's tar archive (plain, gzip or zstd).
+    /// Makes an image from the tar archive of a root filesystem (plain, gzip or zstd).
     pub fn import_rootfs(
         &self,
         archive: impl Read,
@@ -48,7 +48,7 @@ impl Parts {
         self.store_image(vec![layer.packed], vec![layer.unpacked], config, lease)
     }
 
-    /// Stores the documents of an image whose layers are stored, and unpacks them.
+    /// Stores the documents of an image whose layers are stored already, and unpacks the image.
     pub(crate) fn store_image(
         &self,
         packed: Vec<Descriptor>,
@@ -65,7 +65,7 @@ impl Parts {
         Ok(image.digest)
     }
 
-    /// Stores a layer that may be packed or not. Plain ones are packed on the way.
+    /// Stores a layer, compressing it first if it is a plain archive.
     pub(crate) fn store_layer(
         &self,
         archive: impl Read,
@@ -105,7 +105,7 @@ impl Parts {
     }
 }
 
-/// Packs a layer on its way into the store.
+/// Compresses a layer on its way into the store.
 pub(crate) struct Packer {
     packed: zstd::Encoder<'static, Writer>,
     hasher: Hasher,

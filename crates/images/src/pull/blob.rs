@@ -1,4 +1,5 @@
-//! One blob of a registry into the store: continued where it was cut, and true in the end.
+//! Downloads one blob from a registry into the store: it is resumed after interruptions and
+//! verified at the end.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -18,24 +19,24 @@ use crate::manifest::Descriptor;
 use crate::reuse::Reuse;
 use crate::store::Store;
 
-/// Between the network and the disk.
+/// Chunks buffered between the network and the disk.
 const CHUNKS_MAX: usize = 32;
 
-/// An attempt that brought this much more than all before it does not count as one: large blobs may
-/// be cut often.
+/// If an attempt gets this many bytes further than all earlier ones, the count of attempts starts
+/// again: downloads of large blobs may be interrupted often.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
-/// A blob being written, and the right to be the only one who writes it.
+/// A blob that is being written, and the lock that makes this its only writer.
 struct Download {
     writer: Writer,
     turn: OwnedMutexGuard<()>,
 }
 
-/// Where blobs come from.
+/// Where blobs are fetched from.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'s> {
     pub(super) registry: &'s Registry<'s>,
-    /// What need not come from there, as it is here.
+    /// What is here already and need not be fetched.
     pub(super) reuse: &'s Reuse,
 }
 
@@ -55,7 +56,7 @@ pub(super) async fn fetch(
     if !reuse.blob(&blob.digest) && store.0.blobs.size(&blob.digest).is_some() {
         return show(registry, blob).await;
     }
-    // Somebody else's beginning is somebody else's content.
+    // A beginning that somebody else downloaded is not reused, because its content is theirs.
     let mut begin = if reuse.blob(&blob.digest) { Begin::WhereItWasCut } else { Begin::Anew };
     let (mut attempt, mut furthest) = (0, 0);
     while store.0.blobs.size(&blob.digest).is_none() {
@@ -70,7 +71,8 @@ pub(super) async fn fetch(
             Ok(()) if download.writer.size() == blob.size => {
                 match finish(store, blob, download, lease).await? {
                     Finished::Stored => return Ok(()),
-                    // What was there before may have been the wrong part; it is gone now.
+                    // The resumed part may have been wrong. It is removed now, so another attempt
+                    // makes sense.
                     Finished::Wrong { turn: again, .. } if resumed => {
                         turn = again;
                         PullError::Cut
@@ -98,7 +100,8 @@ enum Begin {
     Anew,
 }
 
-/// Has the registry show a blob that is here already, and keeps nothing of it.
+/// Downloads a blob that is already here, only to prove that the registry hands it out, and
+/// discards it.
 async fn show(registry: &Registry<'_>, blob: &Descriptor) -> Result<(), PullError> {
     let mut attempt = 0;
     loop {
@@ -117,7 +120,7 @@ async fn show(registry: &Registry<'_>, blob: &Descriptor) -> Result<(), PullErro
     }
 }
 
-/// The digest of what the registry has for a blob.
+/// Computes the digest of what the registry has for a blob.
 async fn read(registry: &Registry<'_>, blob: &Descriptor) -> Result<Digest, PullError> {
     let mut answer = registry.get(&format!("blobs/{}", blob.digest), "*/*", 0).await?;
     let (mut hasher, mut bytes) = (Hasher::default(), 0);
@@ -169,7 +172,8 @@ async fn open(
     .await
 }
 
-/// Receives what is missing. The inner result is the network's, the outer one the disk's.
+/// Receives the missing bytes. The inner result is that of the network, the outer one that of the
+/// disk.
 async fn receive(
     registry: &Registry<'_>,
     blob: &Descriptor,
@@ -213,7 +217,7 @@ async fn forward(
     while let Some(chunk) = registry.chunk(&mut answer).await? {
         progress(Progress::Received { layer: blob.digest, bytes: chunk.len() as u64 });
         if send.send(chunk).await.is_err() {
-            // The disk has a problem, and says it itself.
+            // Writing to disk has failed, and the writer reports that itself.
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! What a registry wants when it answers 401.
+//! Parses what a registry asks for when it answers 401.
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 
@@ -9,7 +9,7 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Tokens are preferred to passwords.
+    /// Reads the challenge from the headers. Tokens are preferred to passwords.
     pub(super) fn read(headers: &HeaderMap) -> Option<Self> {
         let texts =
             || headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
@@ -39,7 +39,7 @@ fn scheme<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
     scheme.eq_ignore_ascii_case(wanted).then_some(rest)
 }
 
-/// `name="value"` or `name=value`, and what is behind it.
+/// Parses `name="value"` or `name=value`; returns it with the rest of the text.
 fn parameter(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.trim_start_matches([' ', ',']).split_once('=')?;
     let Some(quoted) = rest.strip_prefix('"') else {

@@ -1,4 +1,4 @@
-//! Who we are to a registry.
+//! Credentials for a registry.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub enum Credentials {
         user: String,
         password: Zeroizing<String>,
     },
-    /// A token that the registry itself takes.
+    /// A token that the registry accepts directly.
     Bearer(Zeroizing<String>),
 }
 
@@ -41,7 +41,7 @@ struct Auth {
 impl Credentials {
     /// Finds the entry for an image's registry in the configuration file of Docker's clients.
     pub fn from_docker_config(config: &[u8], image: &Reference) -> Result<Self, Error> {
-        // What the parser says of a wrong value would quote it.
+        // The parser's message about a wrong value would quote it, and it may be a secret.
         let config: DockerConfig =
             manifest::read("Docker configuration", config).map_err(|_| {
                 Error::malformed("Docker configuration", "it is not the JSON that was expected")
@@ -76,7 +76,7 @@ impl Auth {
     }
 }
 
-/// The host of a key, which may be an address. The default registry has three names.
+/// Returns the host of a key, which may be a URL. The default registry has three names.
 fn registry(key: &str) -> String {
     let key = key.trim_start_matches("https://").trim_start_matches("http://");
     let host = key.split('/').next().unwrap_or_default().to_ascii_lowercase();

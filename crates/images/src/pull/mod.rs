@@ -1,4 +1,4 @@
-//! Brings images in from registries that speak the OCI distribution protocol.
+//! Pulls images from registries that speak the OCI distribution protocol.
 
 mod blob;
 mod challenge;
@@ -55,7 +55,8 @@ pub enum PullError {
 }
 
 impl PullError {
-    /// Addresses of downloads carry signatures that nobody else should read.
+    /// Drops the URL, because URLs of downloads can contain signatures that nobody else should
+    /// read.
     fn network(error: reqwest::Error) -> Self {
         Self::Network(error.without_url())
     }
@@ -65,15 +66,15 @@ impl PullError {
     }
 }
 
-/// How long and how often a registry is asked.
+/// How often and how patiently a registry is asked.
 #[derive(Clone, Debug)]
 pub struct RetryPolicy {
     pub layers_at_once: usize,
     pub attempts_max: u32,
-    /// Doubled with each attempt.
+    /// Pause before the second attempt; doubled with each further one.
     pub pause: Duration,
     pub pause_max: Duration,
-    /// Without a byte.
+    /// Longest time without receiving a byte.
     pub stall: Duration,
 }
 
@@ -104,7 +105,7 @@ pub enum Progress {
     Unpacking,
 }
 
-/// What is to be pulled, and under what conditions.
+/// What to pull, and under which conditions.
 struct Wanted<'w> {
     image: &'w Reference,
     credentials: &'w Credentials,
@@ -112,15 +113,15 @@ struct Wanted<'w> {
     bytes_max: u64,
 }
 
-/// An image that is in the store. The lease keeps it there until it has a name.
+/// An image that has been brought into the store. The lease keeps it there until it has a name.
 struct Brought {
     digest: Digest,
-    /// Packed and unpacked together.
+    /// Packed and unpacked size together.
     bytes: u64,
     _lease: Arc<Lease>,
 }
 
-/// Pulls images. Where connections may go is decided by the client that is passed in.
+/// Pulls images. The client that is passed in decides where connections may go.
 #[derive(Clone, Debug)]
 pub struct Puller {
     http: reqwest::Client,
@@ -132,8 +133,8 @@ impl Puller {
         Self { http, retries }
     }
 
-    /// Pulls the image for this machine and gives it its name here, for everybody. What is stored
-    /// already is not asked for again.
+    /// Pulls the image for this machine and gives it its public name here. Blobs that are stored
+    /// already are not fetched again.
     pub async fn pull(
         &self,
         store: &Store,
@@ -148,9 +149,9 @@ impl Puller {
         Ok(digest)
     }
 
-    /// Pulls the image for somebody with these credentials, and names it for nobody else: the
-    /// registry is always asked, and the answer says what it let them have, and how many bytes that
-    /// is, packed and unpacked together. There may be no more than `bytes_max`.
+    /// Pulls the image with a tenant's credentials, and makes it public for nobody. The registry is
+    /// always asked. Returns the image that it handed out, and its packed and unpacked size
+    /// together, which may not exceed `bytes_max`.
     pub async fn pull_for(
         &self,
         store: &Store,
@@ -167,7 +168,7 @@ impl Puller {
         Ok((digest, brought.bytes))
     }
 
-    /// Has an image in the store, unpacked.
+    /// Brings an image into the store and unpacks it.
     async fn bring(
         &self,
         store: &Store,
@@ -207,7 +208,7 @@ impl Puller {
     }
 }
 
-/// Of all its layers, before one of them is fetched.
+/// Returns the packed size of an image, before any of its layers is fetched.
 fn packed_bytes(manifest: &Manifest, max: u64) -> Result<u64, PullError> {
     let bytes = manifest
         .layers
@@ -254,7 +255,8 @@ async fn find(
     Err(Error::Limit { what: "indexes in each other", max: INDEX_DEPTH_MAX as u64 }.into())
 }
 
-/// By its members: the type that is sent along can be another than the one that was meant.
+/// Returns whether a document is an index, judging by its members, because the media type sent
+/// along may be wrong.
 pub(crate) fn is_index(bytes: &[u8]) -> Result<bool, Error> {
     #[derive(Deserialize)]
     struct Shape {
@@ -268,7 +270,7 @@ pub(crate) fn is_index(bytes: &[u8]) -> Result<bool, Error> {
     }
 }
 
-/// Before its layers are downloaded for nothing.
+/// Rejects an image that could not run here before its layers are downloaded for nothing.
 async fn refuse_early(store: &Store, manifest: &Manifest) -> Result<(), PullError> {
     let (config, limits) = (manifest.config.digest, store.0.settings.limits.clone());
     let store = store.clone();
@@ -280,7 +282,7 @@ async fn refuse_early(store: &Store, manifest: &Manifest) -> Result<(), PullErro
     Ok(check(manifest, &setup, limits.layers_max)?)
 }
 
-/// Runs disk work where it may block.
+/// Runs disk work on a thread that may block.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, PullError> {
@@ -288,7 +290,7 @@ async fn blocking<T: Send + 'static>(
     Ok(done.map_err(|error| Error::Read(std::io::Error::other(error)))??)
 }
 
-/// One download of each blob at a time, whichever images want it.
+/// Locks that allow one download of each blob at a time, whichever images want it.
 #[derive(Default)]
 pub(crate) struct Downloads(Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>);
 

@@ -1,4 +1,4 @@
-//! Requests to one registry for one repository: authentication and retries.
+//! Requests to one repository of a registry, with authentication and retries.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ enum Grant {
     Bearer(Zeroizing<String>),
 }
 
-/// Under either name, or under both.
+/// A token, under either member name or both.
 #[derive(Deserialize)]
 struct Token {
     token: Option<String>,
@@ -62,7 +62,7 @@ impl<'a> Registry<'a> {
         Ok(Self { http, base, scope, credentials, retries, granted: Mutex::new(granted) })
     }
 
-    /// Asks until there is an answer that repeating would not change.
+    /// Sends a request, and repeats it until the answer is final.
     pub(super) async fn get(
         &self,
         path: &str,
@@ -98,7 +98,8 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// Longer each time, or as long as the registry says, within our own limit.
+    /// Waits before the next attempt: longer each time, or as long as the registry says, up to our
+    /// own limit.
     pub(super) async fn pause(&self, attempt: u32, wait: Option<Duration>) {
         let backoff = self.retries.pause.saturating_mul(1 << attempt.min(10));
         tokio::time::sleep(wait.unwrap_or(backoff).min(self.retries.pause_max)).await;
@@ -141,12 +142,12 @@ impl<'a> Registry<'a> {
         scope: Option<String>,
     ) -> Result<Zeroizing<String>, PullError> {
         let mut url = Url::parse(realm).map_err(|_| PullError::Address)?;
-        // A password that was meant for TLS must not leave without it.
+        // A password meant for TLS must not be sent without it.
         if url.scheme() != "https" && self.base.scheme() == "https" {
             return Err(PullError::Address);
         }
-        // Names are judged when they are resolved; an address that is no name must be the
-        // registry's own.
+        // Names are checked when they are resolved. A literal IP address must be that of the
+        // registry itself.
         if !matches!(url.host(), Some(url::Host::Domain(_))) && url.host() != self.base.host() {
             return Err(PullError::Address);
         }
@@ -167,7 +168,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// A whole answer in memory.
+    /// Reads a whole answer into memory.
     pub(super) async fn document(
         &self,
         mut answer: Response,
@@ -221,7 +222,8 @@ fn judge(answer: Response) -> Result<Verdict, PullError> {
     }
 }
 
-/// Registries on this machine are asked without TLS, as all clients do it.
+/// Returns whether a host is on this machine. Such registries are asked without TLS, as all clients
+/// do.
 fn is_loopback(host: &str) -> bool {
     let Ok(url) = Url::parse(&format!("http://{host}/")) else { return false };
     match url.host() {

@@ -1,4 +1,4 @@
-//! Manifests as they were pushed: any bytes that are what their type says and need nothing that the
+//! Manifests as they were pushed: documents that match their media type and need nothing that the
 //! repository does not have.
 
 use std::collections::{BTreeMap, HashSet};
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::leases::Held;
 use crate::manifest::{self, DOCKER_INDEX, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
 
-/// Why a manifest is not taken.
+/// The reason why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PushFault {
     #[error("{0}")]
@@ -27,7 +27,7 @@ pub enum PushFault {
     Store(#[from] Error),
 }
 
-/// What is known of a manifest without reading it again.
+/// The recorded facts about a manifest, available without reading it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Filed {
@@ -35,13 +35,13 @@ pub struct Filed {
     pub digest: Digest,
     pub media_type: String,
     pub size: u64,
-    /// When it came, in milliseconds.
+    /// Time of the push in milliseconds.
     pub at: i64,
     /// Configuration and layers.
     pub blobs: Vec<Digest>,
-    /// Of an index.
+    /// Manifests that an index lists.
     pub manifests: Vec<Digest>,
-    /// What it speaks of, which need not be there.
+    /// The manifest that this one refers to, which need not exist.
     pub subject: Option<Digest>,
     pub artifact_type: Option<String>,
     pub annotations: BTreeMap<String, String>,
@@ -51,11 +51,11 @@ fn nothing() -> Digest {
     Digest::of(b"")
 }
 
-/// A manifest that was taken.
+/// A manifest that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pushed {
     pub filed: Filed,
-    /// All that it needs, each once.
+    /// Size of everything that it needs, each blob counted once.
     pub bytes: u64,
 }
 
@@ -89,7 +89,7 @@ impl Repository {
         self.folder.join("subjects").join(subject.hex())
     }
 
-    /// Takes a manifest in. `media_type` is what came along with it, if anything did.
+    /// Stores a pushed manifest. `media_type` is the type that the request states, if any.
     pub fn put_manifest(
         &self,
         media_type: Option<&str>,
@@ -115,7 +115,7 @@ impl Repository {
         Ok(Pushed { filed, bytes })
     }
 
-    /// A manifest that was pushed here, and its bytes.
+    /// Returns a manifest that was pushed here, and its bytes.
     pub fn manifest(&self, digest: &Digest) -> Result<Option<(Filed, Vec<u8>)>, Error> {
         let Some(filed) = self.filed(digest)? else { return Ok(None) };
         let bytes = self.parts().blobs.document("manifest", digest, filed.size)?;
@@ -134,8 +134,9 @@ impl Repository {
         }
     }
 
-    /// Manifests that speak of another one, in the order of their digests, after one of them; so
-    /// many that their descriptions stay below `bytes_max`, and at least one.
+    /// Lists manifests that refer to `subject`, ordered by digest and starting after `after`.
+    /// Returns at least one, and as many as have descriptions below `bytes_max`; the flag says
+    /// whether there are more.
     pub fn referrers(
         &self,
         subject: &Digest,
@@ -161,8 +162,8 @@ impl Repository {
         Ok((found, false))
     }
 
-    /// Makes an image part of the repository that came into the store in another way: by a build, or
-    /// from another registry. Whoever asks has been given the image.
+    /// Adds an image to the repository that came into the store by a build or from another
+    /// registry. The caller has checked that the workspace was granted the image.
     pub fn adopt(&self, image: &Digest, at: i64) -> Result<Pushed, PushFault> {
         let parts = self.parts();
         let lease = parts.leases.take();
@@ -206,7 +207,7 @@ impl Repository {
         }
     }
 
-    /// Whether all that a manifest needs is here.
+    /// Checks that everything a manifest needs is in the repository.
     fn require(&self, filed: &Filed) -> Result<(), PushFault> {
         let missing = |digest: &&Digest| self.blob_size(digest).is_none();
         if let Some(digest) = filed.blobs.iter().find(missing) {
@@ -219,7 +220,7 @@ impl Repository {
         }
     }
 
-    /// Bytes of all that a manifest needs, each once.
+    /// Returns the size of everything a manifest needs, each blob counted once.
     fn image_bytes(&self, filed: &Filed) -> Result<u64, Error> {
         let (mut seen, mut open) = (HashSet::from([filed.digest]), vec![filed.clone()]);
         let mut bytes = 0u64;
@@ -236,13 +237,13 @@ impl Repository {
     }
 }
 
-/// Of all that a manifest needs, as it says.
+/// Returns the stated sizes of everything a manifest needs.
 fn sizes(document: &Document) -> Vec<(Digest, u64)> {
     let lists = [&document.layers, &document.manifests].into_iter().flatten().flatten();
     lists.chain(&document.config).map(|link| (link.digest, link.size)).collect()
 }
 
-/// What a manifest is, or why it is none.
+/// Describes a manifest, or says why it is not acceptable.
 fn file(
     sent_as: Option<&str>,
     bytes: &[u8],
