@@ -1,10 +1,10 @@
-//! What a pull may take from the store instead of the registry.
+//! Which content a pull may take from the store instead of from the registry.
 //!
-//! Layers are shared below, whoever brought them. A registry that lists the digest of a layer does
-//! not thereby have it, and a configuration that names one is not thereby made of it: else whoever
-//! learns a digest could have what is behind it mounted. So for tenants only that is taken from the
-//! store which is in images for everybody, or in images of the very repository that lets them in;
-//! the rest the registry has to show.
+//! Layers are shared between tenants. A registry that lists the digest of a layer does not prove
+//! that it has the layer, and a configuration that names one does not prove that the image is made
+//! of it; otherwise everybody who learns a digest could have its content mounted. So a tenant's
+//! pull takes from the store only what belongs to public images, or to images of the same
+//! repository that lets the tenant in. The registry must hand out everything else.
 
 use crate::digest::Digest;
 use crate::error::Error;
@@ -13,24 +13,24 @@ use crate::store::Store;
 use std::collections::HashSet;
 
 pub(crate) enum Reuse {
-    /// The operator's pulls.
+    /// For pulls by the operator.
     All,
     Known {
         blobs: HashSet<Digest>,
-        /// Layers as they are packed, and what they were seen to unpack to.
+        /// Digests of packed layers, each with the layer that it was seen to unpack to.
         layers: HashSet<(Digest, Digest)>,
     },
 }
 
 impl Reuse {
-    /// For a tenant who pulls an image. Blocks.
+    /// Collects what a tenant's pull of `image` may reuse. Blocks.
     pub(crate) fn for_tenant(store: &Store, image: &Reference) -> Result<Self, Error> {
         let (mut blobs, mut layers) = (HashSet::new(), HashSet::new());
         for named in store.0.names.list()? {
             if !named.is_public() && named.name.repository() != image.repository() {
                 continue;
             }
-            // It may be removed at this moment; then there is nothing to share.
+            // If the image is being removed at this moment, there is nothing to share.
             let Ok((manifest, setup)) = store.0.documents(&named.image) else { continue };
             blobs.insert(manifest.config.digest);
             blobs.extend(manifest.layers.iter().map(|layer| layer.digest));
@@ -48,7 +48,7 @@ impl Reuse {
         }
     }
 
-    /// Whether a layer is known to be what its packed form unpacks to.
+    /// Returns whether a packed layer is known to unpack to this layer.
     pub(crate) fn layer(&self, packed: &Digest, layer: &Digest) -> bool {
         match self {
             Self::All => true,

@@ -1,9 +1,9 @@
-//! Blobs that are uploaded in pieces. Each has a folder of its own until it is whole, so that it can
-//! be continued after a restart.
+//! Blobs that are uploaded in pieces. Each has a folder of its own until it is complete, so that
+//! the upload can be resumed after a restart.
 //!
 //! ```text
-//! uploads/<id>/about   whose it is, in the words of whoever began it
-//! uploads/<id>/data    what has come so far
+//! uploads/<id>/about   its owner, as described by the code that began it
+//! uploads/<id>/data    the bytes that have arrived so far
 //! ```
 
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use crate::store::Store;
 
 const ID_BYTES_MAX: usize = 64;
 
-/// An upload in progress. Dropping it keeps what has come.
+/// An upload in progress. Dropping it keeps what has arrived.
 pub struct Upload {
     folder: PathBuf,
     file: File,
@@ -26,7 +26,7 @@ pub struct Upload {
     size: u64,
 }
 
-/// An upload that an earlier run of the program has left.
+/// An upload that an earlier run of the program has left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftUpload {
     pub id: String,
@@ -35,7 +35,7 @@ pub struct LeftUpload {
 }
 
 impl Store {
-    /// Begins an upload under an id that nobody else has.
+    /// Begins an upload under a new, unique id.
     pub fn begin_upload(&self, id: &str, about: &[u8]) -> Result<Upload, Error> {
         let folder = self.upload_folder(id)?;
         disk::make_folder(&folder)?;
@@ -43,13 +43,14 @@ impl Store {
         self.open_upload(folder)
     }
 
-    /// Goes on with one that an earlier run has begun; reads what has come, for its digest.
+    /// Resumes an upload of an earlier run; reads what has arrived, to compute its digest.
     pub fn resume_upload(&self, id: &str) -> Result<Upload, Error> {
         let folder = self.upload_folder(id)?;
         self.open_upload(folder)
     }
 
-    /// What earlier runs have left. What was cut before it had begun is cleared away.
+    /// Lists the uploads that earlier runs have left behind, and removes those that have no
+    /// description.
     pub fn left_uploads(&self) -> Result<Vec<LeftUpload>, Error> {
         let all = self.0.folder.join("uploads");
         disk::make_folder(&all)?;
@@ -70,12 +71,12 @@ impl Store {
         Ok(found)
     }
 
-    /// Gives an upload up.
+    /// Abandons an upload.
     pub fn forget_upload(&self, id: &str) -> Result<(), Error> {
         disk::remove_tree(&self.upload_folder(id)?)
     }
 
-    /// Makes a blob of an upload, if it is what it should be. Else it is gone.
+    /// Turns an upload into a blob if it has the digest that is wanted. Otherwise it is removed.
     pub fn finish_upload(
         &self,
         upload: Upload,
@@ -96,7 +97,7 @@ impl Store {
         Ok(size)
     }
 
-    /// Keeps things from being collected until they have a place.
+    /// Returns a lease that keeps content from being collected until it has been recorded.
     pub fn begin_work(&self) -> Lease {
         self.0.leases.take()
     }
@@ -122,7 +123,7 @@ impl Store {
     }
 }
 
-/// What cannot lead elsewhere as the name of a folder.
+/// Returns whether an id is safe as the name of a folder.
 fn is_id(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
@@ -132,7 +133,7 @@ impl Upload {
         self.size
     }
 
-    /// Appends. What the disk did not take is not counted either.
+    /// Appends bytes. Only those that were written count.
     pub fn append(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         while !bytes.is_empty() {
             let written = match self.file.write(bytes) {

@@ -1,15 +1,15 @@
-//! What repositories have: which blobs may be read through one, and which manifests were pushed to
-//! it. Content is shared below; the right to it is per repository, so whoever learns a digest has
-//! nothing yet.
+//! Contents of repositories: the blobs that may be read through each one, and the manifests that
+//! were pushed to it. Content is shared between repositories, but the right to read it belongs to
+//! each repository, so knowing a digest alone gives no access.
 //!
 //! ```text
 //! repositories/<digest of the name>/name            the name
-//! repositories/…/blobs/<digest>                     size, and when it came
-//! repositories/…/manifests/<digest>                 what a manifest needs, and its type
-//! repositories/…/subjects/<digest>/<digest>         which manifests speak of another
+//! repositories/…/blobs/<digest>                     size and time of arrival of a blob
+//! repositories/…/manifests/<digest>                 type and needs of a manifest
+//! repositories/…/subjects/<digest>/<digest>         manifests that refer to another one
 //! ```
 //!
-//! Whoever adds content first holds it, then notes it, so that no collection comes between.
+//! Code that adds content first leases it, then records it, so that no collection can come between.
 
 mod manifests;
 mod prune;
@@ -31,10 +31,11 @@ use crate::leases::{Held, Lease};
 use crate::manifest;
 use crate::store::{Parts, Store};
 
-/// Locks for all repositories together. Two that share one wait for each other, for milliseconds.
+/// Number of locks for all repositories. Two that share a lock wait for each other, for
+/// milliseconds.
 const LOCKS: usize = 64;
 
-/// Keeps whoever adds to a repository and whoever removes from it apart.
+/// Serializes additions to a repository and removals from it.
 pub(crate) struct RepositoryLocks(Vec<Mutex<()>>);
 
 impl Default for RepositoryLocks {
@@ -43,17 +44,17 @@ impl Default for RepositoryLocks {
     }
 }
 
-/// One repository, which need not have anything yet.
+/// One repository, which may still be empty.
 #[derive(Clone)]
 pub struct Repository {
     store: Store,
     name: String,
-    /// Of the name.
+    /// Digest of the name.
     key: Digest,
     folder: PathBuf,
 }
 
-/// A blob to read. It can be read to its end also when it is removed meanwhile.
+/// A blob that is open for reading. It can be read to its end even if it is removed meanwhile.
 #[derive(Debug)]
 pub struct Blob {
     pub file: File,
@@ -63,19 +64,19 @@ pub struct Blob {
 #[derive(Debug, Serialize, Deserialize)]
 struct BlobNote {
     size: u64,
-    /// Milliseconds.
+    /// Time of arrival in milliseconds.
     at: i64,
 }
 
 impl Store {
-    /// The repository of a name, which is any text.
+    /// Returns the repository with this name, which can be any text.
     pub fn repository(&self, name: &str) -> Repository {
         let key = Digest::of(name.as_bytes());
         let folder = self.0.folder.join("repositories").join(key.hex());
         Repository { store: self.clone(), name: name.to_owned(), key, folder }
     }
 
-    /// All repositories that have something.
+    /// Lists all repositories that have contents.
     pub fn repositories(&self) -> Result<Vec<Repository>, Error> {
         let all = self.0.folder.join("repositories");
         disk::make_folder(&all)?;
@@ -84,7 +85,7 @@ impl Store {
             let path = all.join(key.hex()).join("name");
             match fs::read_to_string(&path) {
                 Ok(name) => found.push(self.repository(&name)),
-                // It was being made when the power went, or is being removed.
+                // A power cut interrupted its creation, or it is being removed.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("read", &path)(error)),
             }
@@ -104,7 +105,7 @@ impl Repository {
 
     fn lock(&self) -> MutexGuard<'_, ()> {
         let locks = &self.parts().repository_locks.0;
-        // Two digits of a digest are a number below 256.
+        // The first two digits of a digest are a number below 256.
         let number = usize::from_str_radix(&self.key.hex()[..2], 16).unwrap_or(0);
         locks[number % locks.len()].lock()
     }
@@ -113,7 +114,7 @@ impl Repository {
         self.folder.join("blobs").join(digest.hex())
     }
 
-    /// A blob that may be read here.
+    /// Opens a blob that may be read through this repository.
     pub fn blob(&self, digest: &Digest) -> Result<Option<Blob>, Error> {
         if !self.has_blob(digest) {
             return Ok(None);
@@ -129,7 +130,7 @@ impl Repository {
         }
     }
 
-    /// The size of a blob that may be read here.
+    /// Returns the size of a blob that may be read through this repository.
     pub fn blob_size(&self, digest: &Digest) -> Option<u64> {
         if self.has_blob(digest) { self.parts().blobs.size(digest) } else { None }
     }
@@ -138,7 +139,7 @@ impl Repository {
         self.blob_path(digest).exists()
     }
 
-    /// Notes a blob that `lease` holds.
+    /// Records a blob that `lease` holds.
     pub fn add_blob(
         &self,
         digest: &Digest,
@@ -146,14 +147,14 @@ impl Repository {
         at: i64,
         _lease: &Lease,
     ) -> Result<(), Error> {
-        // Or the folder, found empty, could go before the blob is in it.
+        // Without the lock, the empty folder could be removed before the blob is in it.
         let _turn = self.lock();
         self.make()?;
         let note = manifest::write("note", &BlobNote { size, at })?;
         disk::write(&self.blob_path(digest), &self.parts().scratch(), &note)
     }
 
-    /// Takes over a blob that may be read in another repository. `None`: it may not.
+    /// Adds a blob that may be read in another repository. Returns `None` if it may not be.
     pub fn mount(&self, from: &Self, digest: &Digest, at: i64) -> Result<Option<u64>, Error> {
         let lease = self.parts().leases.take();
         lease.hold(Held::Blob(*digest));
@@ -162,7 +163,7 @@ impl Repository {
         Ok(Some(size))
     }
 
-    /// What counts: every blob and manifest with its size.
+    /// Returns every blob and manifest with its size, for billing and quotas.
     pub fn contents(&self) -> Result<Vec<(Digest, u64)>, Error> {
         let parts = self.parts();
         let found: HashSet<Digest> = self.blobs()?.into_iter().chain(self.digests()?).collect();
@@ -174,7 +175,7 @@ impl Repository {
         self.listed("blobs")
     }
 
-    /// Of the manifests.
+    /// Returns the digests of all manifests.
     pub fn digests(&self) -> Result<Vec<Digest>, Error> {
         self.listed("manifests")
     }
@@ -197,7 +198,7 @@ impl Repository {
 }
 
 impl Parts {
-    /// What all repositories need.
+    /// Adds the blobs that all repositories need.
     pub(crate) fn add_repositories(
         store: &Store,
         blobs: &mut HashSet<Digest>,

@@ -1,5 +1,5 @@
-//! Taking things out of a repository. Content that no repository, no name and no instance needs then
-//! goes with the next collection.
+//! Removes things from a repository. The next collection then removes content that no repository,
+//! name or instance needs any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,19 +9,20 @@ use crate::disk;
 use crate::error::Error;
 use crate::manifest;
 
-/// What [`Repository::prune`] leaves.
+/// What [`Repository::prune`] keeps.
 #[derive(Debug, Clone, Default)]
 pub struct Keep {
-    /// Manifests that must stay, with all that they need and all that speaks of them.
+    /// Manifests that must stay, with everything they need and everything that refers to them.
     pub manifests: Vec<Digest>,
-    /// What came at this moment or later, in milliseconds: it may be part of a push that goes on.
+    /// Content that arrived at this time (in milliseconds) or later stays too, because it may be
+    /// part of an unfinished push.
     pub since: i64,
-    /// Manifests that go whenever they came, if nothing that stays needs them.
+    /// Manifests that are removed whenever they arrived, unless a manifest that stays needs them.
     pub except: Vec<Digest>,
 }
 
 impl Repository {
-    /// Removes what is not kept. Answers what is gone altogether.
+    /// Removes what is not kept. Returns the digests that the repository no longer has at all.
     pub fn prune(&self, keep: &Keep) -> Result<Vec<Digest>, Error> {
         let _turn = self.lock();
         let mut all = HashMap::new();
@@ -56,7 +57,7 @@ impl Repository {
         Ok(gone)
     }
 
-    /// Takes a blob out. Not while a manifest here needs it: `false`.
+    /// Removes a blob. Returns `false`, and keeps it, if a manifest here needs it.
     pub fn remove_blob(&self, blob: &Digest) -> Result<bool, Error> {
         let _turn = self.lock();
         for digest in self.digests()? {
@@ -81,14 +82,14 @@ impl Repository {
         }
     }
 
-    /// The name goes last, so that a repository that has something can be found.
+    /// Removes the repository if it is empty.
     fn forget_if_empty(&self) -> Result<(), Error> {
         let something = !self.blobs()?.is_empty() || !self.digests()?.is_empty();
         if something { Ok(()) } else { disk::remove_tree(&self.folder) }
     }
 }
 
-/// Manifests with those that indexes among them list.
+/// Returns the manifests, with those that indexes among them list.
 fn needed(all: &HashMap<Digest, Filed>, mut open: Vec<Digest>) -> HashSet<Digest> {
     let mut found = HashSet::new();
     while let Some(digest) = open.pop() {
@@ -99,7 +100,7 @@ fn needed(all: &HashMap<Digest, Filed>, mut open: Vec<Digest>) -> HashSet<Digest
     found
 }
 
-/// The same with all that speaks of them.
+/// Adds everything that refers to the kept manifests.
 fn with_referrers(all: &HashMap<Digest, Filed>, mut kept: HashSet<Digest>) -> HashSet<Digest> {
     loop {
         let speaks = |filed: &&Filed| {

@@ -1,11 +1,12 @@
-//! The records of a PAX header: `length key=value\n`.
+//! Parses the records of a PAX header: `length key=value
+//! `.
 
 use super::Malformed;
 use super::header::owner;
 
 const XATTR_PREFIX: &[u8] = b"SCHILY.xattr.";
 
-/// What the blocks before an entry say of it; all of it wins over the entry's own header.
+/// Values from the blocks before an entry; they take precedence over the entry's own header.
 #[derive(Debug, Default)]
 pub(super) struct Extensions {
     pub(super) path: Option<Vec<u8>>,
@@ -24,7 +25,7 @@ pub(super) struct SparseRecords {
     pub(super) minor: Option<u64>,
     pub(super) name: Option<Vec<u8>>,
     pub(super) real_size: Option<u64>,
-    /// An older form, without a version or with version 0.
+    /// One of the older formats, without a version or with version 0.
     pub(super) old_form: bool,
 }
 
@@ -75,7 +76,7 @@ pub(super) fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
     text.and_then(|text| text.parse().ok()).ok_or(Malformed("number"))
 }
 
-/// The part behind the point is dropped, and a time before 1970 becomes 1970.
+/// Parses a time. Fractions are dropped, and a time before 1970 becomes 1970.
 fn seconds(text: &[u8]) -> Result<i64, Malformed> {
     if text.first() == Some(&b'-') {
         return Ok(0);

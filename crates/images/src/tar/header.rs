@@ -1,4 +1,4 @@
-//! One block of 512 bytes.
+//! One header block of 512 bytes.
 
 use super::Malformed;
 
@@ -8,7 +8,7 @@ pub(super) type Block = [u8; BLOCK];
 pub(super) struct Header<'a>(pub(super) &'a Block);
 
 impl Header<'_> {
-    /// Old programs summed signed bytes, so both sums are right.
+    /// Verifies the checksum. Old programs summed signed bytes, so both sums are accepted.
     pub(super) fn check(&self) -> Result<(), Malformed> {
         let stored = number(&self.0[148..156])?;
         let byte = |(at, byte): (usize, &u8)| if (148..156).contains(&at) { b' ' } else { *byte };
@@ -31,7 +31,7 @@ impl Header<'_> {
     pub(super) fn path(&self) -> Vec<u8> {
         let name = text(&self.0[..100]);
         let prefix = text(&self.0[345..500]);
-        // GNU keeps other things where POSIX keeps the first part of a long path.
+        // GNU stores other data where POSIX has the first part of a long path.
         if &self.0[257..263] != b"ustar\0" || prefix.is_empty() {
             return name.to_vec();
         }
@@ -58,7 +58,7 @@ impl Header<'_> {
         number(&self.0[124..136])
     }
 
-    /// A time before 1970 is of no use to anyone and becomes 1970.
+    /// Returns the modification time. A time before 1970 is useless and becomes 1970.
     pub(super) fn modified(&self) -> Result<i64, Malformed> {
         let field = &self.0[136..148];
         let seconds = if field[0] == 0xff { 0 } else { number(field)? };
@@ -71,15 +71,15 @@ impl Header<'_> {
     }
 }
 
-/// The begin of the map of a file with holes.
+/// The start of a sparse file's map.
 pub(super) struct SparseHeader {
     pub(super) extents: Vec<(u64, u64)>,
-    /// In blocks of their own.
+    /// Whether the map continues in further blocks.
     pub(super) more: bool,
     pub(super) size: u64,
 }
 
-/// Pairs of offset and length until the first empty one.
+/// Parses pairs of offset and length until the first empty one.
 pub(super) fn extents(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Malformed> {
     bytes
         .chunks_exact(24)
@@ -92,12 +92,12 @@ fn text(field: &[u8]) -> &[u8] {
     field.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The highest number means "nobody in particular" to the kernel.
+/// Checks an owner. The highest number means "nobody in particular" to the kernel.
 pub(super) fn owner(id: u64) -> Result<u32, Malformed> {
     u32::try_from(id).ok().filter(|id| *id != u32::MAX).ok_or(Malformed("owner"))
 }
 
-/// Octal digits between blanks, or GNU's base 256 when the first bit is set.
+/// Parses octal digits between blanks, or GNU's base 256 if the first bit is set.
 fn number(field: &[u8]) -> Result<u64, Malformed> {
     let wrong = Malformed("number");
     if let [first @ 0x80..=0xbf, rest @ ..] = field {

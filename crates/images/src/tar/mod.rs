@@ -1,8 +1,8 @@
-//! Reads tar archives from a stream: ustar, GNU and PAX, with a limit on all that must be held in
-//! memory.
+//! Reads tar archives (ustar, GNU and PAX) from a stream, with a limit on everything that must be
+//! held in memory.
 //!
-//! Nothing is unpacked here; [`Reader::next`] gives one entry after the other, and the reader
-//! itself gives its bytes.
+//! Nothing is unpacked here: [`Reader::next`] returns one entry after the other, and the data of
+//! the current entry is read from the reader itself.
 
 mod extensions;
 mod header;
@@ -17,7 +17,7 @@ pub(crate) use write::{Difference, write_difference};
 
 use crate::error::{Error, Exceeded};
 
-/// What is wrong in an archive.
+/// What is wrong with an archive.
 #[derive(Clone, Copy, Debug)]
 struct Malformed(&'static str);
 
@@ -48,11 +48,11 @@ pub(crate) enum Kind {
     Device,
 }
 
-/// Where the bytes that the reader gives belong in the file.
+/// Where the bytes of an entry belong in its file.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) size: u64,
-    /// Offset and length, in order and without overlap.
+    /// Offset and length of each part, in order and without overlap.
     pub(crate) extents: Vec<(u64, u64)>,
 }
 
@@ -61,7 +61,7 @@ impl Content {
         Self { size, extents: vec![(0, size)] }
     }
 
-    /// Checked so that whoever writes the file need not.
+    /// Checks the map, so that code that writes the file need not.
     fn with_holes(size: u64, extents: Vec<(u64, u64)>, stored: u64) -> Result<Self, Malformed> {
         let (mut end, mut sum) = (0u64, 0u64);
         for (offset, length) in &extents {
@@ -80,7 +80,7 @@ impl Content {
 
 pub(crate) struct Reader<R> {
     inner: R,
-    /// Of the current entry's data.
+    /// Unread bytes of the current entry's data.
     left: u64,
     padding: u64,
     extension_bytes_max: u64,
@@ -92,7 +92,7 @@ impl<R: Read> Reader<R> {
         Self { inner, left: 0, padding: 0, extension_bytes_max, extension_bytes: 0 }
     }
 
-    /// The next entry, or `None` at the end. What was not read of the one before is passed over.
+    /// Returns the next entry, or `None` at the end. Unread data of the previous one is skipped.
     pub(crate) fn next(&mut self) -> Result<Option<Entry>, Error> {
         let mut extensions = Extensions::default();
         self.extension_bytes = 0;
@@ -108,15 +108,15 @@ impl<R: Read> Reader<R> {
                     let records = self.extension(header.size()?)?;
                     extensions.read(&records)?;
                 }
-                // Defaults for all entries: what they could say (owner, comment) is not worth the
-                // ambiguity.
+                // Defaults for all entries: what they could provide (owner, comment) is not worth
+                // the ambiguity.
                 b'g' => self.expect(header.size()?),
                 _ => return self.entry(&header, extensions).map(Some),
             }
         }
     }
 
-    /// Reads the stream to its end, so that whoever hashes it below has seen all of it.
+    /// Reads the stream to its end, so that a reader below that hashes it sees all of it.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         io::copy(&mut self.inner, &mut io::sink())?;
         Ok(())
@@ -172,7 +172,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The map stands before the data: decimal lines, the count first, padded to a block.
+    /// Reads the map that precedes the data: decimal lines, the count first, padded to a block.
     fn pax_sparse_map(&mut self) -> Result<Vec<(u64, u64)>, Error> {
         let mut text = Vec::new();
         let mut numbers = Vec::new();
@@ -245,7 +245,8 @@ impl<R: Read> Reader<R> {
         if passed < padding { Err(Malformed("it ends in the middle").into()) } else { Ok(()) }
     }
 
-    /// The end is a block of zeros, or where the stream ends between entries.
+    /// Reads a block. The archive ends with a block of zeros, or when the stream ends between
+    /// entries.
     fn block(&mut self) -> Result<Option<Block>, Error> {
         let mut block = [0; BLOCK];
         let mut filled = 0;
@@ -262,7 +263,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The data of the current entry.
+/// Reads the data of the current entry.
 impl<R: Read> Read for Reader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());

@@ -9,7 +9,7 @@ use super::*;
 
 const EXTENSION_BYTES_MAX: u64 = 64 << 10;
 
-/// Archives of one folder with all kinds of entries, as GNU tar writes it in all its formats.
+/// Archives of one folder with all kinds of entries, written by GNU tar in all its formats.
 static SAMPLES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -41,7 +41,7 @@ fn pack(folder: &std::path::Path, format: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// Reads it all; answers names, and the contents of files with their holes filled.
+/// Reads a whole archive; returns names, and contents of files with their holes filled.
 fn read(archive: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let mut reader = Reader::new(archive, EXTENSION_BYTES_MAX);
     let mut found = Vec::new();
@@ -116,7 +116,7 @@ proptest! {
         for (at, byte) in changes {
             let at = at.index(archive.len());
             archive[at] = byte;
-            // A right checksum lets the change reach the fields behind it.
+            // A correct checksum lets the change reach the fields after it.
             let block = at / BLOCK * BLOCK;
             archive[block + 148..block + 156].fill(b' ');
             let sum: u32 = archive[block..block + BLOCK].iter().map(|byte| u32::from(*byte)).sum();

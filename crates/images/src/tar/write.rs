@@ -1,5 +1,5 @@
-//! Writes the difference that an overlay has collected as a layer: its files, and whiteouts for
-//! what it hides.
+//! Writes the changes that an overlay has collected as a layer: its files, and whiteouts for the
+//! files that it hides.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,23 +16,23 @@ use crate::error::Error;
 use crate::settings::Overlay;
 use crate::unpack::{OPAQUE, WHITEOUT};
 
-/// Room for the path in a header. Longer ones get a PAX header before it.
+/// Room for the path in a header. A longer one gets a PAX header before it.
 const PATH_BYTES_MAX: usize = 100;
 const OWNER_MAX: u32 = 0o7_777_777;
 const SIZE_MAX: u64 = 0o77_777_777_777;
 const ATTRIBUTE_BYTES_MAX: usize = 64 << 10;
 
-/// What an overlay has collected.
+/// The changes that an overlay has collected.
 pub(crate) struct Difference<'a> {
     pub(crate) upper: &'a Path,
     pub(crate) overlay: Overlay,
-    /// The id that root has there, where it was collected for users of its own.
+    /// The id on this machine that was root, if the changes were made in a user namespace.
     pub(crate) root: u32,
-    /// Whether programs keep what they may do by themselves.
+    /// Whether programs keep their file capabilities.
     pub(crate) with_capabilities: bool,
 }
 
-/// Writes all of `upper` to `out`, in the order of the names. Answers whether there was anything.
+/// Writes all of `upper` to `out`, sorted by name. Returns whether there was anything.
 pub(crate) fn write_difference(
     difference: &Difference<'_>,
     out: impl Write,
@@ -43,14 +43,14 @@ pub(crate) fn write_difference(
     Ok(!writer.is_empty)
 }
 
-/// Name and value.
+/// Name and value of an extended attribute.
 type Attribute = (Vec<u8>, Vec<u8>);
 
 struct Writer<'a, W> {
     difference: &'a Difference<'a>,
     out: W,
     is_empty: bool,
-    /// Where a file with several names was written.
+    /// Where the first name of a file with several names was written, by inode number.
     links: HashMap<u64, PathBuf>,
 }
 
@@ -93,7 +93,7 @@ impl<W: Write> Writer<'_, W> {
             return self.add_folder(path, &full, &about);
         }
         if !kind.is_file() && !kind.is_symlink() && !kind.is_fifo() {
-            // Sockets and devices mean nothing in an image.
+            // Sockets and devices have no meaning in an image.
             return Ok(());
         }
         if about.nlink() > 1 {
@@ -227,7 +227,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// `length key=value\n`, where the length counts its own digits.
+/// Appends a record `length key=value
+/// `, in which the length includes its own digits.
 fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let digits = (1..20).find(|digits| (rest + digits).to_string().len() == *digits).unwrap_or(20);
@@ -236,13 +237,14 @@ fn record(records: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 }
 
 const CAPABILITIES: &[u8] = b"security.capability";
-/// Capabilities that count for the users of one root only name it: version 3 of their form, of which
-/// version 2 is all but the last four bytes.
+/// Version 3 of file capabilities also stores the root id of the user namespace in which they
+/// count, in its last four bytes. Version 2 is the same without these.
 const CAPABILITIES_OF_ROOT: u8 = 3;
 const CAPABILITIES_OF_ALL: u8 = 2;
 const CAPABILITIES_BYTES: usize = 20;
 
-/// What the capabilities of a program are to whom the ids of the instance are everybody's.
+/// Converts the capabilities of a program to the form that counts for everybody, if they are those
+/// of the instance's root.
 fn capabilities(mut value: Vec<u8>, root: u32) -> Option<Vec<u8>> {
     let names_root = value.len() == CAPABILITIES_BYTES + 4 && value[3] == CAPABILITIES_OF_ROOT;
     match names_root {
@@ -256,7 +258,8 @@ fn capabilities(mut value: Vec<u8>, root: u32) -> Option<Vec<u8>> {
     }
 }
 
-/// Those that a layer keeps: `user.*`, without those that overlayfs would obey, and capabilities.
+/// Returns the attributes that a layer keeps: capabilities, and `user.*` except those that
+/// overlayfs would obey.
 fn attributes(path: &Path, difference: &Difference<'_>) -> Result<Vec<Attribute>, Error> {
     let failed = |error: rustix::io::Errno| Error::io("look at", path)(error.into());
     let mut names = vec![0; ATTRIBUTE_BYTES_MAX];

@@ -1,4 +1,4 @@
-//! Owners, modes, times and extended attributes.
+//! Sets owners, modes, times and extended attributes.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use crate::tar::Entry;
 
 const SET_ID_BITS: u32 = 0o6000;
 const ATTRIBUTES: &[u8] = b"user.";
-/// Overlayfs would obey these: a layer could redirect a folder or make another one opaque.
+/// Overlayfs would obey these, so a layer could redirect a folder or make another one opaque.
 const OVERLAY_ATTRIBUTES: &[u8] = b"user.overlay.";
 const CAPABILITIES: &[u8] = b"security.capability";
 
@@ -21,29 +21,29 @@ pub(super) fn of_file(file: &File, entry: &Entry, rules: &Rules) -> Result<(), E
         Privileges::Drop => !SET_ID_BITS,
         Privileges::Keep => !0,
     };
-    // In this order: a change of the owner clears set-id bits and capabilities.
+    // The order matters: changing the owner clears set-id bits and capabilities.
     fs::fchown(file, Some(Uid::from_raw(entry.uid)), Some(Gid::from_raw(entry.gid)))?;
     fs::fchmod(file, Mode::from_raw_mode(entry.mode & kept))?;
     attributes(file.as_fd(), entry, rules)?;
     fs::futimens(file, &times(entry.modified))
 }
 
-/// All but the time, which comes when nothing changes in the folder any more. The set-group-id bit
-/// of a folder gives nobody a privilege.
+/// Sets everything but the time, which is set when nothing changes in the folder any more. The
+/// set-group-id bit of a folder gives nobody a privilege.
 pub(super) fn of_folder(folder: impl AsFd, entry: &Entry, rules: &Rules) -> Result<(), Errno> {
     fs::fchown(&folder, Some(Uid::from_raw(entry.uid)), Some(Gid::from_raw(entry.gid)))?;
     fs::fchmod(&folder, Mode::from_raw_mode(entry.mode))?;
     attributes(folder.as_fd(), entry, rules)
 }
 
-/// For what cannot be opened: symbolic links and fifos.
+/// Sets the metadata of something that cannot be opened: a symbolic link or a fifo.
 pub(super) fn of_place(place: &Place, entry: &Entry, with_mode: bool) -> Result<(), Errno> {
     let (folder, name) = place.at();
     let (uid, gid) = (Uid::from_raw(entry.uid), Gid::from_raw(entry.gid));
     fs::chownat(folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     if with_mode {
-        // The name was made a moment ago in a folder that only this process can reach, and is no
-        // link.
+        // The name was created a moment ago in a folder that only this process can reach, and is
+        // not a link.
         fs::chmodat(
             folder,
             name,

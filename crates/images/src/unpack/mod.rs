@@ -1,8 +1,8 @@
 //! Unpacks one layer into a folder, in the form that overlayfs reads.
 //!
 //! The archive is not trusted. Paths are resolved by the kernel inside the folder ([`tree`]),
-//! device nodes are never made, and every count has a limit. A later entry of the same name wins,
-//! as with all programs that read layers.
+//! device nodes are never created, and every count has a limit. A later entry with the same name
+//! wins, as in all programs that read layers.
 
 mod metadata;
 mod tree;
@@ -24,10 +24,10 @@ use crate::tar::{Content, Entry, Kind, Reader};
 
 pub(crate) const WHITEOUT: &[u8] = b".wh.";
 pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
-/// Other names that begin like this are notes of an old file system to itself.
+/// Other names with this prefix are an old file system's notes to itself.
 const WHITEOUT_NOTES: &[u8] = b".wh..wh.";
 
-/// Unpacks a tar archive into `folder` and answers how many bytes its files have.
+/// Unpacks a tar archive into `folder` and returns the size of its files in bytes.
 pub(crate) fn unpack(archive: impl Read, folder: &Path, settings: &Settings) -> Result<u64, Error> {
     let mut layer =
         Layer { tree: Tree::open(folder)?, settings, entries: 0, bytes: 0, times: Vec::new() };
@@ -48,7 +48,7 @@ struct Layer<'a> {
     settings: &'a Settings,
     entries: u64,
     bytes: u64,
-    /// Of folders, set at the end. One for each entry at most.
+    /// Times of folders, set at the end. At most one per entry.
     times: Vec<(PathBuf, i64)>,
 }
 
@@ -158,12 +158,12 @@ impl Layer<'_> {
             Some(_) => {}
         }
         place.remove()?;
-        // Gone if the place was a folder with the original in it.
+        // This fails if the place was a folder that contained the original.
         place.link_to(&original).map_err(|error| refused(&entry.path, error))
     }
 
-    /// Hides what lower layers have under a name. What this layer has under it stays, whichever
-    /// entry came first.
+    /// Hides what lower layers have under a name. Entries of this layer under the same name stay,
+    /// whichever came first.
     fn hide(&mut self, place: &Place, name: &OsStr, entry: &Entry) -> Result<(), Error> {
         let name = name.as_bytes();
         if name == OPAQUE {
@@ -191,7 +191,7 @@ impl Layer<'_> {
         for (path, seconds) in &self.times {
             match self.tree.folder(path) {
                 Ok(folder) => rustix::fs::futimens(folder, &metadata::times(*seconds))?,
-                // A later entry put something else in its place.
+                // A later entry has replaced the folder.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -209,7 +209,7 @@ fn add_symlink(place: &Place, entry: &Entry, target: &[u8], limits: &Limits) -> 
     Ok(metadata::of_place(place, entry, false)?)
 }
 
-/// Holes stay holes.
+/// Writes the content of a file. Holes stay holes.
 fn write(file: &mut File, content: &Content, data: &mut impl Read) -> Result<(), Error> {
     for (offset, length) in &content.extents {
         file.seek(SeekFrom::Start(*offset))?;
@@ -225,7 +225,8 @@ fn is_whiteout(stat: &rustix::fs::Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0
 }
 
-/// The kernel's answers to paths that lead through files, loops or nowhere are the archive's fault.
+/// Converts an error about a path that leads through files, loops or nowhere, which is the
+/// archive's fault.
 fn refused(path: &[u8], error: Errno) -> Error {
     match error {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::EXIST => {

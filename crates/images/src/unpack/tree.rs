@@ -1,5 +1,5 @@
-//! A folder that cannot be left: every path is resolved by the kernel as if the folder were the
-//! root of all.
+//! A folder that cannot be left: the kernel resolves every path as if the folder were the root of
+//! the file system.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,7 +18,7 @@ const RESOLVE_ATTEMPTS_MAX: u32 = 64;
 
 pub(crate) struct Tree(OwnedFd);
 
-/// A folder and a name in it, neither of which an archive can bend.
+/// An open folder and a name in it, which nothing in an archive can redirect.
 pub(crate) struct Place {
     folder: OwnedFd,
     name: PathBuf,
@@ -31,26 +31,26 @@ impl Tree {
         opened.map(Self).map_err(|error| Error::io("open", folder)(error.into()))
     }
 
-    /// What a descriptor of a folder shows.
+    /// Wraps the descriptor of a folder.
     pub(crate) fn of(folder: OwnedFd) -> Self {
         Self(folder)
     }
 
-    /// What is at a path, or behind the link that is there.
+    /// Returns the metadata of a path or, if `follows`, of what a link there leads to.
     pub(crate) fn look(&self, path: &Path, follows: bool) -> Result<Stat, Errno> {
         let flags = if follows { OFlags::PATH } else { OFlags::PATH | OFlags::NOFOLLOW };
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         fs::fstat(self.resolve(path, flags)?)
     }
 
-    /// Where a symbolic link leads to.
+    /// Returns the target of a symbolic link.
     pub(crate) fn link(&self, path: &Path) -> Result<PathBuf, Errno> {
         let place = self.place(path)?;
         let target = fs::readlinkat(&place.folder, &place.name, Vec::new())?;
         Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
     }
 
-    /// The names in a folder, in their order.
+    /// Lists the names in a folder, sorted.
     pub(crate) fn names(&self, path: &Path) -> Result<Vec<OsString>, Errno> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(self.folder(path)?)? {
@@ -64,7 +64,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Opens a file for reading. Links in the tree are followed inside of it.
+    /// Opens a file for reading. Links are followed, but never out of the tree.
     pub(crate) fn read(&self, path: &Path) -> Result<File, Errno> {
         self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
     }
@@ -72,7 +72,7 @@ impl Tree {
     fn resolve(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         let open = || fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
-        // The kernel gives up on `..` in a link whenever anything on the machine is renamed at that
+        // The kernel gives up on a `..` in a link if anything on the machine is renamed at the same
         // moment.
         (1..RESOLVE_ATTEMPTS_MAX)
             .map(|_| open())
@@ -87,14 +87,14 @@ impl Tree {
         )
     }
 
-    /// Finds the folder of `path`.
+    /// Opens the folder that contains `path`.
     pub(crate) fn place(&self, path: &Path) -> Result<Place, Errno> {
         let folder = self.folder(path.parent().unwrap_or(Path::new("")))?;
         Ok(Place { folder, name: path.file_name().map(PathBuf::from).unwrap_or_default() })
     }
 
-    /// Finds the folder of `path` and makes those on the way that are missing. Answers how many
-    /// that were.
+    /// Opens the folder that contains `path`, creating missing folders on the way. Also returns how
+    /// many it created.
     pub(crate) fn place_anew(&self, path: &Path) -> Result<(Place, u64), Errno> {
         match self.place(path) {
             Ok(place) => return Ok((place, 0)),
@@ -179,7 +179,7 @@ pub(crate) fn is_folder(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
 
-/// Takes a path of an archive to pieces: `.` and doubled or leading slashes mean nothing, `..` is
+/// Normalizes a path from an archive: `.` and doubled or leading slashes are dropped, `..` is
 /// refused.
 pub(crate) fn plain_path(path: &[u8], limits: &Limits) -> Result<PathBuf, Error> {
     if path.len() > limits.path_bytes_max {
