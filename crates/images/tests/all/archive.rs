@@ -1,9 +1,9 @@
-//! Writes tar archives byte by byte, also those that no honest program writes.
+//! Writes tar archives byte by byte, including ones that no honest program writes.
 
 #[derive(Clone, Default)]
 pub(crate) struct Archive(Vec<u8>);
 
-/// One header, with what the tests vary.
+/// The fields of a header that the tests vary.
 #[derive(Clone)]
 pub(crate) struct Header {
     pub(crate) path: Vec<u8>,
@@ -40,7 +40,7 @@ impl Archive {
         self.entry(&Header { link: target.as_bytes().to_vec(), ..Header::new(b'1', path) }, b"")
     }
 
-    /// Says more of the entry that comes next.
+    /// Adds a PAX header for the next entry.
     pub(crate) fn pax(self, records: &[(&str, &[u8])]) -> Self {
         let mut bytes = Vec::new();
         for (key, value) in records {

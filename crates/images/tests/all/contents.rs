@@ -1,4 +1,4 @@
-//! What volumes begin with, as an archive says it, before anything is made for it.
+//! Measures and unpacks the archives that volumes begin with.
 
 use images::build::{Fault, SourceLimits};
 use images::contents::{Needs, measure, unpack};
@@ -19,7 +19,7 @@ fn measured(bytes: &[u8]) -> Result<Needs, Fault> {
 fn folders_on_the_way_to_files_are_counted_once() {
     let archive = Archive::new().file("a/b/one", "x").file("a/b/two", "y").folder("a");
     let needs = measured(&archive.bytes()).unwrap();
-    // The root is one of them.
+    // The root counts as one of them.
     assert_eq!((needs.entries, needs.bytes, needs.block_bytes), (5, 2, 8_192));
     assert_eq!(measured(&gzip(&Archive::new().bytes())).unwrap().bytes, 0);
 }
@@ -38,7 +38,7 @@ fn links_and_ways_out_are_refused() {
     }
 }
 
-/// Some bytes of an archive, changed.
+/// Returns an archive with some of its bytes changed.
 fn changed() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
     let archive = Archive::new().folder("a").file("a/b", "text").file("c", "more".repeat(300));
@@ -63,7 +63,8 @@ proptest! {
         let _ = measured(&[b"\x1f\x8b\x08\x00".as_slice(), &bytes].concat());
     }
 
-    /// What was measured unpacks, to as many bytes as were measured, into nothing but the folder.
+    /// Whatever can be measured also unpacks, to at most the measured size, and into its folder
+    /// only.
     #[test]
     fn what_is_measured_unpacks(bytes in changed()) {
         let place = tempfile::tempdir().unwrap();
@@ -88,7 +89,7 @@ proptest! {
                 }
             }
         }
-        // Two entries of one name count twice.
+        // Two entries of the same name count twice.
         prop_assert!(bytes <= needs.bytes && entries <= needs.entries.max(1));
         prop_assert_eq!(fs::read_dir(place.path()).unwrap().count(), 2);
     }

@@ -1,4 +1,4 @@
-//! Recipes that go on from a tiny image: one static busybox. No network.
+//! Recipes that extend a tiny image: one static busybox. No network.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -11,7 +11,7 @@ use crate::{Fixture, reference};
 
 const PATH: &str = "/bin:/usr/bin";
 
-/// A store with `tiny:latest`, which has some files that a recipe can change.
+/// Returns a store with `tiny:latest`, which has some files that a recipe can change.
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
     let busybox = fs::read("/bin/busybox").unwrap();

@@ -1,4 +1,4 @@
-//! What all tests begin with.
+//! The setup that all tests share.
 
 use images::{Config, Digest, Error, Image, Reference, Settings, Store};
 
@@ -23,14 +23,14 @@ impl Fixture {
         Ok(self.store.resolve(&reference(name))?.unwrap())
     }
 
-    /// Work in progress.
+    /// Returns the names of work in progress.
     pub(crate) fn parts(&self) -> Vec<String> {
         let mut parts = self.files("scratch/0");
         parts.retain(|name| name != "lock");
         parts
     }
 
-    /// The files under one of the store's folders, sorted.
+    /// Returns the files in one of the store's folders, sorted.
     pub(crate) fn files(&self, folder: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path().join(folder)).unwrap();
         let mut names: Vec<_> =

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use crate::archive::{Archive, Header, gzip};
 use crate::{Fixture, reference};
 
-/// Refused, and nothing of it is left.
+/// Checks that an archive is refused, and that nothing of it is left.
 #[track_caller]
 fn check(archive: Archive, refused: impl Fn(&Error) -> bool) {
     check_with(Limits::default(), &archive.bytes(), refused);
@@ -125,7 +125,7 @@ fn bombs_are_refused() {
     let zeros = Archive::new().file("zeros", vec![0; 8 << 20]).bytes();
     check_with(limits.clone(), &gzip(&zeros), limit);
     check_with(limits, &zstd::encode_all(zeros.as_slice(), 3).unwrap(), limit);
-    // A file of holes alone, larger than any disk: 0.5 KiB of archive.
+    // A sparse file of one hole, larger than any disk: 0.5 KiB of archive.
     let map: [(&str, &[u8]); 3] = [
         ("GNU.sparse.major", b"1"),
         ("GNU.sparse.minor", b"0"),
@@ -169,7 +169,7 @@ fn an_image_archive_cannot_point_at_files_of_this_machine() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// Whatever an archive does with links and names, the folder beside the store stays empty.
+    /// Whatever an archive does with links and names, the folder next to the store stays empty.
     #[test]
     fn nothing_is_ever_written_outside(
         entries in proptest::collection::vec((0..5u8, 0..4usize, 0..4usize), 1..12)

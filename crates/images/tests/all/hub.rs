@@ -1,4 +1,4 @@
-//! The images of the project as they are: made from Debian's, PyPI's and npm's packages, and used.
+//! The project's real images, made from packages of Debian, PyPI and npm, and used. Run by
 //! `make hub-test`.
 
 use std::time::Instant;
@@ -33,7 +33,7 @@ curl -sf -X DELETE "localhost:8888/contexts/$id"
 ask "{\"code\": \"1\", \"context_id\": \"$id\"}"; says 'no such context'
 "#;
 
-/// What must work inside of each image.
+/// Commands that must work inside each image.
 const CHECKS: [(&str, &str); 8] = [
     (
         "holm/debian",

@@ -108,7 +108,7 @@ fn a_layer_that_comes_twice_is_mounted_once_where_it_is_highest() {
     assert!(layers[0].join("two").exists() && layers[1].join("one").exists());
 }
 
-/// An OCI layout of one image, with one thing wrong in it.
+/// Imports an OCI layout of one image in which `change` has broken something.
 fn layout(change: impl FnOnce(&Path, &str)) -> Result<Vec<images::Imported>, Error> {
     let source = Fixture::new();
     source.import("a/b", &Archive::new().file("file", "content").bytes())?;

@@ -1,4 +1,4 @@
-//! The promises of the image store, tried on real folders and against a registry on loopback.
+//! The promises of the image store, tested on real folders and against a registry on loopback.
 
 #[cfg(test)]
 mod archive;

@@ -21,23 +21,23 @@ use crate::{Fixture, digest_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// All answers until the third are this one.
+    /// The first answers, up to the third, have this status.
     Status(u16),
     Always(u16),
-    /// Each answer ends after some bytes.
+    /// Each answer is cut off after some bytes.
     Cut {
         knows_ranges: bool,
     },
     WrongBlob,
     WrongManifest,
-    /// Blobs come from another address of this machine.
+    /// Blobs are redirected to another address of this machine.
     Redirect,
-    /// The index holds nothing for this machine.
+    /// The index has nothing for this machine.
     OtherPlatform,
     TooLong,
-    /// It lists layers that it does not have.
+    /// The manifest lists layers that the registry does not have.
     NoLayers,
-    /// Its layers are not what its configuration says that they unpack to.
+    /// The layers do not unpack to what the configuration states.
     OtherLayers,
 }
 
@@ -86,7 +86,7 @@ impl Registry {
 
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// An image of two layers behind an index.
+/// Returns an image of two layers behind an index.
 fn documents(fault: Fault) -> HashMap<String, (Vec<u8>, &'static str)> {
     let mut documents = HashMap::new();
     let mut add = |name: String, bytes: Vec<u8>, media_type: &'static str| -> Value {
@@ -171,7 +171,8 @@ async fn answer(State(served): State<Arc<Served>>, request: Request) -> Response
     served.blob(path, elsewhere.is_some(), bytes, headers)
 }
 
-/// Gives a token to whoever has the password; the scope must be what an honest client asks for.
+/// Issues a token to a client that has the password; the scope must be the one that an honest
+/// client asks for.
 fn token(headers: &HeaderMap, query: &str) -> Response {
     let honest =
         query.contains("scope=repository%3Aorg%2Fname%3Apull") && query.contains("service=test");
@@ -217,7 +218,7 @@ impl Served {
             }
             Fault::Cut { knows_ranges } => {
                 let from = if knows_ranges { from } else { 0 };
-                // Those who cannot continue do succeed at some time.
+                // Clients of a registry without ranges do succeed at some point.
                 let is_last = !knows_ranges && self.blob_requests.load(Ordering::Relaxed) > 5;
                 let end = if is_last { bytes.len() } else { bytes.len().min(from + 120_000) };
                 cut(&bytes[from..end], bytes.len() - from, from, bytes.len())
@@ -227,7 +228,7 @@ impl Served {
     }
 }
 
-/// Promises more than it sends, if there is more.
+/// Promises more bytes than it sends, unless everything is sent.
 fn cut(part: &[u8], promised: usize, from: usize, all: usize) -> Response {
     let is_whole = part.len() == promised;
     let rest = futures_util::stream::once(async {
@@ -308,14 +309,14 @@ async fn an_image_that_there_is_no_room_for_is_not_fetched() {
     );
     assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), 0);
     let (_, bytes) = within(10_000_000).await.unwrap();
-    // Room for what comes, and not for what it becomes.
+    // There is room for the packed bytes, but not for the unpacked ones.
     let other = Fixture::new();
     let tight = puller().pull_for(&other.store, &image, &Credentials::None, bytes - 1).await;
     assert!(matches!(tight, Err(PullError::Store(Error::Limit { .. }))), "{tight:?}");
     assert_eq!(other.store.find(&image).unwrap(), None);
 }
 
-/// Pulls for a tenant with room for anything.
+/// Pulls for a tenant with room for everything.
 async fn pull_for(
     fixture: &Fixture,
     image: &Reference,
@@ -339,13 +340,13 @@ async fn what_a_tenant_pulls_is_for_nobody_else() {
         let stranger = pull_for(&fixture, name, &Credentials::None).await;
         assert!(matches!(stranger, Err(PullError::Unauthorized)), "{name}: {stranger:?}");
     }
-    // Whoever the repository lets in shares what is here.
+    // Any caller that the repository lets in shares what is here.
     let before = registry.served.blob_requests.load(Ordering::Relaxed);
     assert_eq!(pull_for(&fixture, &name, &password()).await.unwrap(), digest);
     assert_eq!(registry.served.blob_requests.load(Ordering::Relaxed), before);
     fixture.store.collect().unwrap();
     assert!(fixture.store.has(&digest), "its name keeps it");
-    // The operator makes it everybody's, and no tenant takes that back.
+    // The operator's pull makes it public, and a tenant's pull does not undo that.
     puller().pull(&fixture.store, &name, &password(), |_| {}).await.unwrap();
     pull_for(&fixture, &name, &password()).await.unwrap();
     for name in [&name, &by_digest] {
@@ -353,7 +354,7 @@ async fn what_a_tenant_pulls_is_for_nobody_else() {
     }
 }
 
-/// A tenant with a registry of their own lists what others have.
+/// A tenant's own registry lists layers that belong to others.
 #[tokio::test]
 async fn the_digest_of_a_layer_does_not_give_the_layer() {
     for fault in [Fault::NoLayers, Fault::OtherLayers] {
@@ -369,7 +370,7 @@ async fn the_digest_of_a_layer_does_not_give_the_layer() {
             }
         }
         assert_eq!(fixture.store.find(&thief.image()).unwrap(), None);
-        // Honest, and from elsewhere: the same content is stored once.
+        // An honest pull from another registry stores the same content only once.
         let mirror = Registry::start(Fault::None, Access::Open).await;
         let blobs = fixture.files("layers/trusted").len();
         pull_for(&fixture, &mirror.image(), &Credentials::None).await.unwrap();

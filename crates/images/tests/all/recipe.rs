@@ -1,5 +1,5 @@
-//! The tool is a script here that writes a tiny root filesystem; the real one takes minutes and
-//! needs Debian's servers.
+//! Recipes made with a script in place of the tool, which writes a tiny root filesystem. The real
+//! tool takes minutes and needs Debian's servers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -95,7 +95,7 @@ fn a_tool_that_is_not_there_is_an_error() {
     assert!(matches!(error, RecipeError::Start { .. }), "{error:?}");
 }
 
-/// What the front of apt asks of apt.
+/// Returns what our front end of apt asks of the real apt.
 fn asked_of_apt(folder: &Path, arguments: &str) -> String {
     let asked = folder.join("asked");
     for tool in ["apt-get", "apt-cache", "dpkg-query"] {
@@ -145,8 +145,8 @@ fn packages_are_asked_for_by_the_names_of_another_distribution() {
 fn the_images_of_applications_leave_the_first_start_to_their_user() {
     for name in ["holm/nextjs", "holm/vite"] {
         let recipe = Recipe::of(&reference(name)).unwrap().unwrap();
-        // A server of the image's own would hold the port and the lock of the one that is asked
-        // for.
+        // If the image started a server of its own, that would hold the port and the lock of the
+        // one that is requested.
         assert!(recipe.config.entrypoint.is_none_or(|words| words.is_empty()), "{name}");
     }
 }

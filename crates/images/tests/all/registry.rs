@@ -1,4 +1,4 @@
-//! What is pushed: who has which content, what may run, and what goes.
+//! Pushed content: which repository has it, what may run, and what is removed.
 
 use images::{Digest, Error, Keep, PushFault, Repository, Store};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn layer(content: &str) -> Vec<u8> {
     Archive::new().file("file", content).bytes()
 }
 
-/// Pushes an image of one layer; answers its digest.
+/// Pushes an image of one layer; returns its digest.
 fn push(store: &Store, repository: &Repository, content: &str) -> Digest {
     let layer = layer(content);
     let config = config(&[digest_of(&layer)]);
@@ -96,7 +96,7 @@ fn a_digest_opens_nothing_in_another_repository() {
     let digest = digest_of(&secret);
     assert!(theirs.blob(&digest).unwrap().is_none() && theirs.blob_size(&digest).is_none());
     assert!(theirs.manifest(&image).unwrap().is_none());
-    // Nor is it taken as the layer of an image that says so.
+    // Nor is it accepted as the layer of an image that names it.
     let config = config(&[digest]);
     upload(store, &theirs, &config);
     let pushed = theirs.put_manifest(Some(MANIFEST), &manifest(&config, &[&secret]), AT);
@@ -113,7 +113,7 @@ fn a_configuration_that_names_somebodys_unpacked_layer_gets_nothing() {
     let image = push(store, &mine, "secret");
     let (_, lease) = store.prepare(&image, 1 << 20).unwrap();
     store.set_ready(&image, &lease).unwrap();
-    // Whoever learnt the digest of the layer pushes another layer and says that it is that one.
+    // Somebody who knows the digest of the layer pushes another layer under that digest.
     let theirs = store.repository("two/job/a");
     let (own, lie) = (layer("own"), config(&[digest_of(&layer("secret"))]));
     upload(store, &theirs, &own);
@@ -140,7 +140,7 @@ fn an_index_runs_the_image_for_this_machine() {
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry(&other, "s390x"), entry(&here, &own)]});
     let pushed = repository.put_manifest(Some(INDEX), index.to_string().as_bytes(), AT).unwrap();
     assert_eq!(store.runnable(&pushed.filed.digest).unwrap(), here);
-    // What only other machines can run is kept all the same.
+    // Images that only other machines can run are kept all the same.
     let foreign = json!({"schemaVersion": 2, "manifests": [entry(&other, "s390x")]});
     let pushed = repository.put_manifest(Some(INDEX), foreign.to_string().as_bytes(), AT).unwrap();
     assert!(matches!(store.runnable(&pushed.filed.digest), Err(Error::NoPlatform(_))));
@@ -167,7 +167,7 @@ fn an_artifact_is_kept_and_says_why_it_does_not_run() {
     let (found, more) = repository.referrers(&image, None, 1 << 20).unwrap();
     assert_eq!((found.len(), more), (1, false));
     assert_eq!(found[0].artifact_type.as_deref(), Some("application/x.signature"));
-    // It stays with what it speaks of, and goes with it.
+    // It stays with the manifest that it refers to, and is removed with it.
     let keep = Keep { manifests: vec![image], since: AT + 1, except: vec![] };
     assert_eq!(repository.prune(&keep).unwrap(), []);
     let keep = Keep { manifests: vec![], since: AT + 1, except: vec![] };
@@ -186,7 +186,7 @@ fn what_is_taken_out_leaves_what_others_need() {
     let shared = digest_of(&layer("old"));
     store.repository("one/job/b").mount(&repository, &shared, AT).unwrap().unwrap();
     assert!(!repository.remove_blob(&shared).unwrap(), "a manifest needs it");
-    // Only what was asked for goes at once; what may belong to a push that goes on stays.
+    // Only what was asked for is removed at once; what may belong to an unfinished push stays.
     let keep = Keep { manifests: vec![new], since: AT, except: vec![old] };
     assert_eq!(repository.prune(&keep).unwrap().len(), 3);
     assert!(repository.blob_size(&dangling).is_some() && repository.blob_size(&shared).is_none());
