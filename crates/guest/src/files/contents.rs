@@ -1,4 +1,4 @@
-//! Finding lines by what they hold.
+//! Searches files for lines with a given text.
 
 use super::find::{exclusions, results_max};
 use super::glob::Glob;
@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const RESULTS: usize = 100;
-/// A longer line is searched up to here.
+/// Only this much of a longer line is searched.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// How much of a matching line is shown.
+/// Longest part of a matching line that is shown.
 const SHOWN_CHARS_MAX: usize = 2_000;
-/// A zero among the first bytes makes a file binary.
+/// A zero byte within this many first bytes makes a file binary.
 const LOOK_BYTES: usize = 8 << 10;
 
 #[derive(Serialize)]
@@ -94,7 +94,7 @@ fn search(root: &Path, wanted: &Wanted, stop: &Stop) -> Result<Vec<Match>, Error
     let mut matches = Vec::new();
     walk(root, &wanted.exclusions, stop, |found| {
         if found.kind.is_file() && wanted.takes(&found.name.to_string_lossy()) {
-            // A file that cannot be read is as one that is not there.
+            // A file that cannot be read counts as missing.
             let _ = search_file(found.path, found.relative, wanted, stop, &mut matches);
         }
         if matches.len() < wanted.results_max {
@@ -128,7 +128,7 @@ fn search_file(
     Ok(())
 }
 
-/// The lines of a text file; none of a binary one.
+/// The lines of a text file; a binary file has none.
 struct Lines {
     reader: BufReader<File>,
     line: Vec<u8>,
@@ -180,7 +180,7 @@ impl Needle {
             .map_err(|error| Error::BadRequest(format!("`query` cannot be read: {error}")))
     }
 
-    /// The place of the first match in the line, in characters from one.
+    /// Returns the column of the first match, in characters counted from one.
     fn column(&self, line: &str) -> Option<usize> {
         let place =
             |line: &str, needle: &str| line.find(needle).map(|at| line[..at].chars().count() + 1);

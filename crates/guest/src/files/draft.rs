@@ -1,9 +1,9 @@
-//! Writing a file such that readers see the old content or the new one, never a half.
+//! Writes a file so that readers see the old content or the new one, never a half.
 //!
-//! The content goes to a draft beside the target, which then takes the target's name. A link is
-//! followed first, so that it stays a link. Where no draft can be put beside (a read-only
-//! directory) or cannot take the name (a file that is a mount of its own, as `/etc/hosts` often
-//! is), the file is written in place instead.
+//! The content is written to a draft next to the target, which is then renamed to the target. A
+//! link is followed first, so that it stays a link. If no draft can be created there (in a
+//! read-only directory) or it cannot be renamed (the target is a mount of its own, as `/etc/hosts`
+//! often is), the file is written in place instead.
 
 use super::refuse;
 use crate::http::Error;
@@ -19,7 +19,8 @@ use tempfile::NamedTempFile;
 pub(crate) const FILE_MODE: u32 = 0o644;
 pub(crate) const DIRECTORY_MODE: u32 = 0o755;
 const LINKS_MAX: usize = 40;
-/// Two prefixes, so that a watch can tell from the name alone whether a draft replaces a file.
+/// There are two prefixes, so that a watch can tell from the name alone whether a draft replaces a
+/// file.
 const NEW_PREFIX: &str = ".holm-draft-new-";
 const REPLACING_PREFIX: &str = ".holm-draft-over-";
 
@@ -32,8 +33,8 @@ pub(crate) fn is_replacing(name: &[u8]) -> bool {
     name.starts_with(REPLACING_PREFIX.as_bytes())
 }
 
-/// Reads permissions from octal digits such as `644` or `0755`. No digits mean that the caller
-/// leaves it open.
+/// Parses permissions in octal digits such as `644` or `0755`. Without digits, returns `None`: the
+/// caller did not choose.
 pub(crate) fn parse_mode(text: Option<&str>) -> Result<Option<u32>, Error> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -43,7 +44,7 @@ pub(crate) fn parse_mode(text: Option<&str>) -> Result<Option<u32>, Error> {
     }
 }
 
-/// Where the content of a file goes until it is whole.
+/// Holds the content of a file until it is complete.
 pub(crate) struct Draft {
     storage: Storage,
     target: PathBuf,
@@ -53,7 +54,7 @@ pub(crate) struct Draft {
 
 enum Storage {
     Temporary(NamedTempFile),
-    /// Opened for writing already; a failure from here on leaves a half.
+    /// Already open for writing; a failure from here on leaves half a file.
     InPlace(File),
 }
 
@@ -67,7 +68,7 @@ impl Storage {
 }
 
 impl Draft {
-    /// Opens a draft of the file at `path`, making the directories above it.
+    /// Opens a draft of the file at `path`, creating the directories above it.
     pub(crate) fn open(path: &Path, user: Option<&User>) -> Result<Self, Error> {
         let fail = |error| refuse(path, &error);
         let target = follow(path).map_err(fail)?;
@@ -94,12 +95,12 @@ impl Draft {
         })
     }
 
-    /// Adds a whole file; file to file, so that the kernel does the copying.
+    /// Appends a whole file; file to file, so that the kernel does the copying.
     pub(crate) fn append(&mut self, part: &mut File) -> io::Result<u64> {
         io::copy(part, self.storage.file())
     }
 
-    /// Makes the draft the file. Without `mode` an existing file keeps its own.
+    /// Replaces the file with the draft. Without `mode`, an existing file keeps its own.
     pub(crate) fn finish(self, mode: Option<u32>) -> Result<(), Error> {
         let fail = |error| refuse(&self.target, &error);
         let temporary = match self.storage {
@@ -109,7 +110,7 @@ impl Draft {
             }
         };
         if let Some((uid, gid)) = self.owner {
-            // Without the right to give files away, the file belongs to whom this program runs as.
+            // Without the right to give files away, the file belongs to this program's user.
             let _ = std::os::unix::fs::fchown(temporary.as_file(), Some(uid), Some(gid));
         }
         set_mode(temporary.as_file(), mode.unwrap_or(self.mode)).map_err(fail)?;
@@ -167,20 +168,20 @@ fn set_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Where a chain of links ends, whether or not anything is there yet.
+/// Follows a chain of links to its end, whether or not anything exists there.
 fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
         match path.read_link() {
             Ok(link) => path = path.parent().unwrap_or(Path::new("/")).join(link),
-            // Not a link, or not there.
+            // Not a link, or it does not exist.
             Err(_) => return Ok(path),
         }
     }
     Err(rustix::io::Errno::LOOP.into())
 }
 
-/// Makes a directory and those above it. Only what is made gets the mode and the owner.
+/// Creates a directory and those above it. Only directories that it creates get the mode and owner.
 pub(crate) fn make_directories(path: &Path, mode: u32, user: Option<&User>) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.is_dir()).collect();
     for directory in missing.into_iter().rev() {
@@ -191,7 +192,7 @@ pub(crate) fn make_directories(path: &Path, mode: u32, user: Option<&User>) -> i
             }
             Err(error) => return Err(error),
         }
-        // Again, because the mask of the process took bits away.
+        // Set again, because the umask of the process has cleared bits.
         std::fs::set_permissions(directory, Permissions::from_mode(mode))?;
         if let Some(user) = user {
             std::os::unix::fs::lchown(directory, Some(user.uid), Some(user.gid))?;

@@ -1,4 +1,4 @@
-//! How files and directories are described.
+//! Descriptions of files and directories.
 
 use super::draft;
 use super::path::text;
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use types::Timestamp;
 
-/// A directory with more entries is refused rather than held in memory.
+/// Larger directories are refused rather than held in memory.
 const ENTRIES_MAX: usize = 500_000;
 const MODE_BITS: u32 = 0o7777;
 
@@ -42,7 +42,7 @@ pub(crate) struct Directory {
     pub(crate) name: String,
     pub(crate) files: Vec<File>,
     pub(crate) subdirectories: Vec<Subdirectory>,
-    /// Told only by a listing that goes all the way down.
+    /// Present only in a recursive listing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recursive: Option<bool>,
 }
@@ -75,8 +75,8 @@ impl File {
     }
 }
 
-/// The mode bits of a file as octal digits. For anything else, such as a link, the kind is part of
-/// the number.
+/// Formats the mode bits of a file as octal digits. For anything else, such as a link, the number
+/// includes the kind.
 fn permissions(metadata: &Metadata) -> String {
     let shown = if metadata.is_file() { metadata.mode() & MODE_BITS } else { metadata.mode() };
     format!("{shown:o}")
@@ -88,7 +88,7 @@ pub(crate) fn modified(metadata: &Metadata) -> Timestamp {
     )
 }
 
-/// What a directory holds, one level deep. Links count as files and are not followed.
+/// Lists a directory, one level deep. Links count as files and are not followed.
 pub(crate) fn list(path: &Path, names: &Names) -> Result<Directory, Error> {
     let mut directory = Directory::new(path);
     for (name, kind) in entries(path).map_err(|error| super::refuse(path, &error))? {
@@ -102,7 +102,7 @@ pub(crate) fn list(path: &Path, names: &Names) -> Result<Directory, Error> {
     Ok(directory)
 }
 
-/// The names in a directory, sorted, without what is only being written.
+/// Lists the names in a directory, sorted, without drafts that are still being written.
 pub(crate) fn entries(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     let mut found = Vec::new();
     for entry in path.read_dir()? {
@@ -124,8 +124,7 @@ pub(crate) fn entries(path: &Path) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(found)
 }
 
-/// The names of users and groups, as the image knows them. A number without a name stands for
-/// itself.
+/// Names of users and groups from the image's files. An id without a name is shown as a number.
 pub(crate) struct Names {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
@@ -145,12 +144,12 @@ impl Names {
     }
 }
 
-/// Both files begin each line with `name:password:number`.
+/// Reads names from a file in which each line begins with `name:password:number`.
 fn named(path: &str) -> HashMap<u32, String> {
     const BYTES_MAX: u64 = 1 << 20;
     let mut content = Vec::new();
     if let Ok(file) = std::fs::File::open(path) {
-        // Without names the numbers are shown.
+        // Without names, the numbers are shown.
         let _ = io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX), &mut content);
     }
     let line = |line: &str| {

@@ -1,4 +1,4 @@
-//! Finding entries by their names.
+//! Finds entries by name.
 
 use super::glob::Glob;
 use super::path::{resolve, text};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const RESULTS: usize = 20;
 const RESULTS_MAX: usize = 1_000;
-/// For callers that ask for all.
+/// For callers that ask for all results.
 const RESULTS_OF_ALL_MAX: usize = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -85,7 +85,7 @@ impl Wanted {
     }
 }
 
-/// The asked number of results, within the limit. Nothing asked means `usual`.
+/// Reads the requested number of results, up to the limit; `usual` if there is none.
 pub(crate) fn results_max(request: &Request, usual: usize) -> Result<usize, Error> {
     let asked = request.query_number::<i64>("maxResults")?;
     Ok(asked.map_or(usual, |asked| usize::try_from(asked).unwrap_or(usual)).min(RESULTS_MAX))

@@ -1,5 +1,5 @@
-//! Form data as it comes in, piece by piece. Nothing of a field is kept but a tail shorter than the
-//! boundary, so a file of any size passes through, and nearly all of it without being copied.
+//! Parses form data incrementally, piece by piece. Of a field, only a tail shorter than the
+//! boundary is kept, so files of any size can pass through, nearly all of it without copying.
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ const FIELD_HEADER_BYTES_MAX: usize = 16 << 10;
 pub(crate) enum Event {
     /// A field begins.
     Field { name: String },
-    /// More of the field that began last.
+    /// More data of the current field.
     Data(Bytes),
-    /// The field is whole.
+    /// The current field is complete.
     FieldEnd,
-    /// The form is whole; what follows is ignored.
+    /// The form is complete; anything that follows is ignored.
     End,
 }
 
@@ -38,9 +38,9 @@ enum State {
 }
 
 pub(crate) struct Reader {
-    /// Line break, two dashes, the boundary.
+    /// A line break, two dashes and the boundary.
     delimiter: Vec<u8>,
-    /// The end of a piece of which nothing more could be known. It comes before `held`, and is data.
+    /// The end of a piece, found to contain no boundary. It is data that comes before `held`.
     known: Option<Bytes>,
     held: Bytes,
     state: State,
@@ -50,12 +50,12 @@ impl Reader {
     pub(crate) fn new(content_type: &str) -> Result<Self, Error> {
         let boundary = boundary(content_type).ok_or(Error::Boundary)?;
         let delimiter = [b"\r\n--", boundary.as_bytes()].concat();
-        // The first boundary has no line before it.
+        // The first boundary is not preceded by a line break.
         let held = Bytes::from_static(b"\r\n");
         Ok(Self { delimiter, known: None, held, state: State::Preamble })
     }
 
-    /// Takes the next piece. All events of the one before must have been asked for.
+    /// Takes the next piece. All events of the previous piece must have been read.
     pub(crate) fn push(&mut self, piece: Bytes) {
         if self.state == State::Done {
             return;
@@ -68,14 +68,14 @@ impl Reader {
         }
     }
 
-    /// Whether no boundary begins in what is held, now that it is known how it goes on.
+    /// Returns whether no boundary begins in `held`, now that the next piece is known.
     fn ends_before(&self, piece: &Bytes) -> bool {
         let Some(begin) = piece.get(..self.delimiter.len()) else { return false };
         find(&[&self.held[..], begin].concat(), &self.delimiter)
             .is_none_or(|at| at >= self.held.len())
     }
 
-    /// The next event of what was pushed so far; nothing means that more is needed.
+    /// Returns the next event of the pieces so far; `None` means that more input is needed.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Error> {
         if let Some(known) = self.known.take() {
             return Ok(Some(Event::Data(known)));
@@ -109,8 +109,8 @@ impl Reader {
         self.state = State::AfterBoundary;
     }
 
-    /// Answers all but a tail with which a boundary could begin. The tail is copied, since whoever
-    /// reads from the connection needs the memory of the piece again.
+    /// Returns everything but a tail in which a boundary could begin. The tail is copied, because
+    /// the reader of the connection needs the memory of the piece again.
     fn pass_all_but_tail(&mut self) -> Bytes {
         let known = (self.held.len() + 1).saturating_sub(self.delimiter.len());
         let passed = self.held.split_to(known);
@@ -129,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// Decides by two bytes, past blanks that a sender may have put there.
+    /// Decides by the next two bytes, after skipping blanks that a sender may have added.
     fn after_boundary(&mut self) -> Result<Option<State>, Error> {
         while matches!(self.held.first(), Some(b' ' | b'\t')) {
             let _ = self.held.split_to(1);
@@ -137,7 +137,8 @@ impl Reader {
         let state = match self.held.get(..2) {
             None => return Ok(None),
             Some(b"--") => State::Done,
-            // The line break stays, as the headers end in an empty line even when there are none.
+            // The line break stays, because headers end with an empty line even when there are
+            // none.
             Some(b"\r\n") => return Ok(Some(State::Headers)),
             Some(_) => return Err(Error::AfterBoundary),
         };
@@ -182,7 +183,8 @@ fn field_name(head: &str) -> Option<String> {
     parameter(disposition.split_once(';')?.1, "name")
 }
 
-/// The value of `wanted` in `a=b; c="d"`, with semicolons and escaped quotes inside of quotes.
+/// Returns the value of `wanted` in `a=b; c="d"`. Quoted values may contain semicolons and escaped
+/// quotes.
 fn parameter(mut rest: &str, wanted: &str) -> Option<String> {
     loop {
         let (name, after) = rest.split_once('=')?;
@@ -206,7 +208,7 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
     loop {
         match rest.next()? {
             '"' => return Some((value, rest.as_str())),
-            // Browsers send `\` of file names as it is; only an escaped quote is an escape.
+            // Browsers send a `\` in file names unescaped, so only `\"` is an escape.
             '\\' if rest.as_str().starts_with('"') => value.extend(rest.next()),
             plain => value.push(plain),
         }
@@ -220,7 +222,7 @@ mod tests {
 
     type Fields = Vec<(String, Vec<u8>)>;
 
-    /// The fields that were found, and whether the form came to its end.
+    /// Returns the fields that were found, and whether the form was complete.
     fn read(content_type: &str, body: &[u8], step: usize) -> Result<(Fields, bool), Error> {
         let mut reader = Reader::new(content_type)?;
         let mut fields = Fields::new();
@@ -277,7 +279,7 @@ mod tests {
                 prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'-'), Just(b'B'), any::<u8>()], 0..200)), 0..4),
             step in 1_usize..50,
         ) {
-            // A boundary that the data cannot hold, as a sender has to choose it.
+            // A boundary that does not occur in the data, as senders must choose it.
             let boundary = "B-B\u{7f}unique-B";
             let body = write(boundary, &fields);
             let kind = format!("multipart/form-data; boundary={boundary}");

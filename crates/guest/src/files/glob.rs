@@ -1,9 +1,9 @@
-//! Shell patterns on names: `*`, `?`, `[a-z]`, `[^a-z]` and `\` before a character that is meant as
-//! it is.
+//! Shell patterns for names: `*`, `?`, `[a-z]`, `[^a-z]`, and `\` before a character that is taken
+//! literally.
 
 use regex::Regex;
 
-/// A pattern that was found well-formed.
+/// A well-formed pattern.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob(Regex);
 
@@ -29,7 +29,7 @@ impl Glob {
         Regex::new(&expression).map(Self).map_err(|_| bad())
     }
 
-    /// Reads a list separated by commas. Empty elements do not count.
+    /// Parses a comma-separated list. Empty elements are ignored.
     pub(crate) fn parse_list(list: &str) -> Result<Vec<Self>, BadGlob> {
         list.split(',')
             .map(str::trim)
@@ -43,7 +43,7 @@ impl Glob {
     }
 }
 
-/// By its number, which means nothing else wherever it stands.
+/// Adds a character by its number, so that it has no special meaning anywhere.
 fn push_character(expression: &mut String, character: char) {
     expression.push_str(&format!("\\x{{{:x}}}", u32::from(character)));
 }

@@ -1,4 +1,4 @@
-//! Form data from the wire into a file, with one piece of it in memory at a time.
+//! Streams form data from the connection into a file, with one piece in memory at a time.
 
 use super::blocking;
 use super::form::{self, Event};
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use std::io::Write;
 
-/// The most that a field other than the file may have.
+/// Longest field other than the file.
 const TEXT_FIELD_BYTES_MAX: usize = 4 << 10;
-/// Smaller pieces are gathered to this size before they go to disk in one step.
+/// Smaller pieces are gathered until they reach this size, then written at once.
 const WRITE_BYTES: usize = 256 << 10;
 
 pub(crate) struct Received<S> {
@@ -17,8 +17,8 @@ pub(crate) struct Received<S> {
     pub(crate) permissions: Option<String>,
 }
 
-/// Receives the field `file` into what `open` gives, and the field `permissions`. Fields may come
-/// in any order.
+/// Receives the field `file` into the writer that `open` returns, and the field `permissions`.
+/// Fields may come in any order.
 pub(crate) async fn receive<S: Write + Send + 'static>(
     content_type: &str,
     mut body: RequestBody,
@@ -39,14 +39,14 @@ pub(crate) async fn receive<S: Write + Send + 'static>(
     form.finish().await
 }
 
-/// What the field that is being read is for.
+/// The purpose of the field that is being read.
 enum Field {
     File,
     Permissions,
     Other,
 }
 
-/// What has come of the form so far.
+/// The parts of the form received so far.
 struct Form<S> {
     file: Option<Target<S>>,
     permissions: Option<Vec<u8>>,
@@ -103,15 +103,15 @@ impl<S: Write + Send + 'static> Form<S> {
     }
 }
 
-/// The file, and what has been gathered for it.
+/// The file, and data gathered for it.
 struct Target<S> {
     sink: S,
     gathered: Vec<u8>,
 }
 
 impl<S: Write + Send + 'static> Target<S> {
-    /// Large pieces go to disk as they are. The next is not read before: the connection holds more
-    /// meanwhile, and the memory of this one is used again while it is still in the caches.
+    /// Writes large pieces directly. The next piece is read only after that: the connection buffers
+    /// more meanwhile, and this memory is reused while it is still in the caches.
     async fn write(mut self, data: Bytes) -> Result<Self, Error> {
         if self.gathered.len() + data.len() < WRITE_BYTES {
             self.gathered.extend_from_slice(&data);

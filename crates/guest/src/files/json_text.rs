@@ -1,17 +1,17 @@
-//! A JSON object whose last value is a text that may be too large to hold.
+//! Writes a JSON object whose last value is a text that may be too large for memory.
 
 use bytes::Bytes;
 
-/// Writes the text piece by piece. Bytes that are not UTF-8 become U+FFFD; a character may be cut
+/// Writes the text piece by piece. Bytes that are not UTF-8 become U+FFFD; a character may be split
 /// between two pieces.
 pub(crate) struct JsonText {
     out: Vec<u8>,
-    /// The beginning of a character whose end has not come yet.
+    /// The start of a character whose end has not arrived yet.
     cut: Vec<u8>,
 }
 
 impl JsonText {
-    /// Continues the object that `head` holds with one more member.
+    /// Continues the JSON object in `head` with one more member.
     pub(crate) fn after(mut head: Vec<u8>, member: &str) -> Self {
         head.pop();
         head.extend_from_slice(format!(",\"{member}\":\"").as_bytes());
@@ -44,7 +44,7 @@ impl JsonText {
         }
     }
 
-    /// What is written so far.
+    /// Takes what has been written so far.
     pub(crate) fn take(&mut self) -> Bytes {
         Bytes::from(std::mem::take(&mut self.out))
     }

@@ -1,4 +1,4 @@
-//! Content types by the ending of a name.
+//! Content types by file name extension.
 
 use std::path::Path;
 

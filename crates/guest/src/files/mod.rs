@@ -1,8 +1,8 @@
-//! Files: reading, writing, deleting, uploads, search, watch and edits.
+//! Operations on files: reading, writing, deleting, uploads, search, watch and edits.
 //!
-//! Paths are bytes. Where JSON has to show one that is not UTF-8, the odd bytes become U+FFFD; the
-//! file is reached by its percent-encoded bytes. All work on files happens on the threads for
-//! blocking work, never on the one that serves.
+//! Paths are bytes. In JSON, bytes that are not UTF-8 become U+FFFD; such a file is reached by its
+//! percent-encoded bytes. All work on files happens on threads for blocking work, never on the one
+//! that serves.
 
 mod codegen;
 mod contents;
@@ -86,7 +86,7 @@ async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
 }
 
-/// Like `blocking`, for work that takes long and should end when its caller has gone.
+/// Like `blocking`, for long work that should stop when its caller has gone.
 async fn blocking_until<T: Send + 'static>(
     work: impl FnOnce(&Stop) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -95,7 +95,7 @@ async fn blocking_until<T: Send + 'static>(
     blocking(move || work(&stop)).await
 }
 
-/// What a caller hears of a failure of the file system.
+/// Converts a file system error into the caller's error.
 fn refuse(path: &Path, error: &io::Error) -> Error {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
@@ -104,7 +104,8 @@ fn refuse(path: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// Opens a regular file for reading. Pipes and devices are refused, as reading them may never end.
+/// Opens a regular file for reading. Pipes and devices are refused, because reading them may never
+/// end.
 fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

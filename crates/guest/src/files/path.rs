@@ -1,4 +1,4 @@
-//! What a path that a caller wrote means here.
+//! Resolves the paths that callers write.
 
 use crate::guest::Guest;
 use crate::route::PathArgument;
@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Makes the path absolute: relative ones start at the working directory, `~` at home.
+/// Makes a path absolute: relative paths start at the working directory, `~` at the home directory.
 pub(crate) fn resolve(guest: &Guest, argument: &PathArgument) -> PathBuf {
     resolve_at(&argument.0, &guest.settings.workdir, &guest.home())
 }
@@ -23,14 +23,14 @@ fn resolve_at(argument: &[u8], workdir: &Path, home: &Path) -> PathBuf {
     path
 }
 
-/// `rest` below `root`, and never above it: `..` stops there.
+/// Joins `rest` to `root`. `..` cannot lead above `root`.
 pub(crate) fn below(root: &Path, rest: &str) -> PathBuf {
     let inside = clean(Path::new("/"), rest.as_bytes());
     root.join(inside.strip_prefix("/").unwrap_or(&inside))
 }
 
-/// Follows `rest` from `base` by its text alone: `..` takes the last name away, whatever that name
-/// points to. It ends at the root of the file system.
+/// Resolves `rest` from `base` by its text alone: `..` removes the last name, whatever that name
+/// points to, and stops at the root of the file system.
 fn clean(base: &Path, rest: &[u8]) -> PathBuf {
     let mut path = base.to_path_buf();
     for name in rest.split(|&byte| byte == b'/') {
@@ -45,8 +45,8 @@ fn clean(base: &Path, rest: &[u8]) -> PathBuf {
     path
 }
 
-/// The path as JSON can carry it: bytes that are not UTF-8 become U+FFFD. Such a file is reached by
-/// its percent-encoded bytes only.
+/// Returns the path as JSON can carry it: bytes that are not UTF-8 become U+FFFD. Such a file can
+/// only be reached by its percent-encoded bytes.
 pub(crate) fn text(path: impl AsRef<OsStr>) -> String {
     path.as_ref().to_string_lossy().into_owned()
 }

@@ -1,6 +1,6 @@
-//! The `Range` header of a download.
+//! Parses the `Range` header of a download.
 
-/// What part of a file is asked for.
+/// The part of a file that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Range {
     Whole,
@@ -9,8 +9,8 @@ pub(crate) enum Range {
 }
 
 impl Range {
-    /// Reads the header for a file of `size` bytes. Anything but one well-formed range of bytes
-    /// means the whole file, which a server may always answer with.
+    /// Parses the header for a file of `size` bytes. Anything but one well-formed byte range means
+    /// the whole file, which a server may always send.
     pub(crate) fn parse(header: Option<&str>, size: u64) -> Self {
         let one = header.and_then(|header| header.trim().strip_prefix("bytes=")).map(str::trim);
         let Some((first, last)) = one.and_then(|range| range.split_once('-')) else {
@@ -47,7 +47,7 @@ fn position(text: &str) -> Position {
     match text {
         "" => Position::Absent,
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            // More digits than fit are a position behind every end.
+            // A number with too many digits is a position beyond the end of any file.
             Position::At(digits.parse().unwrap_or(u64::MAX))
         }
         _ => Position::Broken,

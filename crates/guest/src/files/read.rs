@@ -1,4 +1,4 @@
-//! Reading files and directories.
+//! Reads files and directories.
 
 use super::entry::{self, File, Names};
 use super::json_text::JsonText;
@@ -22,10 +22,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 const WHOLE_BYTES_MAX: u64 = 256 << 10;
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How a caller wants the content of a file.
+/// The form in which a caller wants the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// As text in JSON, beside what describes the file.
+    /// As text in JSON, together with the description of the file.
     Json,
     Raw,
 }
@@ -53,7 +53,7 @@ pub(crate) async fn get(
 }
 
 impl Form {
-    /// Raw bytes are for those who name a type that is not JSON; browsers do.
+    /// Raw bytes are for callers that name a type other than JSON; browsers do.
     fn accepted(header: Option<&str>) -> Self {
         let types = header.unwrap_or_default().to_ascii_lowercase();
         let named = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_owned();
@@ -113,7 +113,7 @@ async fn json(path: PathBuf, mut file: std::fs::File, metadata: Metadata) -> Res
                 Err(error) => return sender.abort(error),
             }
         }
-        // A reader that has gone needs no end.
+        // If the reader has gone, no end is needed.
         let _ = sender.send_data(Bytes::from(text.finish())).await;
     });
     Ok(answer)
@@ -137,7 +137,7 @@ fn raw(
     let mut answer = headers(path, status, start, length, size)?;
     let (sender, body) = Answer::stream(kind::of(path));
     let file = tokio::fs::File::from_std(file);
-    // Files of the kernel's own say that they are empty; they end where they end.
+    // Files in `/proc` and `/sys` report size zero; their content is read until it ends.
     if size == 0 {
         tokio::spawn(send(sender, file, None));
     } else {
@@ -170,7 +170,8 @@ fn headers(
     Ok(headers)
 }
 
-/// The plain form of the name is for old readers, so it keeps only what cannot confuse them.
+/// Returns the header that names the file. The plain form is for old readers, so it keeps only
+/// characters that cannot confuse them.
 fn disposition(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     let safe = |c: char| {
@@ -181,8 +182,8 @@ fn disposition(path: &Path) -> String {
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}")
 }
 
-/// Sends up to `expected` bytes. A file that became shorter meanwhile ends the answer in an error,
-/// not quietly.
+/// Sends up to `expected` bytes. If the file has become shorter meanwhile, the answer ends in an
+/// error instead of just stopping.
 async fn send(mut sender: StreamSender, mut file: impl AsyncRead + Unpin, expected: Option<u64>) {
     let mut sent = 0;
     loop {

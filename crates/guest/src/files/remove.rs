@@ -1,4 +1,4 @@
-//! Deleting, without ever following a link.
+//! Deletes files and trees without ever following a link.
 
 use super::path::resolve;
 use super::{Done, blocking, refuse};
@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Directories that are open at once. What lies deeper is first moved up, so that trees of any
-/// depth can go.
+/// How many directories are open at once. Deeper ones are first moved up, so that trees of any
+/// depth can be deleted.
 const DEPTH_MAX: usize = 64;
 
 pub(crate) async fn delete(
@@ -41,7 +41,7 @@ pub(crate) async fn delete(
     .await
 }
 
-/// Deletes all that is in a directory.
+/// Deletes everything in a directory.
 fn empty(path: &Path) -> rustix::io::Result<()> {
     let root = open(rustix::fs::CWD, path)?;
     let mut moved_up = 0;
@@ -54,14 +54,14 @@ fn empty(path: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// A directory that is being emptied, and its name in the one above.
+/// A directory that is being emptied, and its name in its parent.
 struct Level {
     name: CString,
     directory: Dir,
 }
 
-/// Goes through the tree once, deepest first. A directory below the depth limit is moved to the top
-/// for the next time.
+/// Goes through the tree once, deepest entries first. A directory below the depth limit is moved to
+/// the top for the next pass.
 fn sweep(root: &OwnedFd, moved_up: &mut usize) -> rustix::io::Result<()> {
     let mut levels = vec![Level { name: CString::default(), directory: Dir::read_from(root)? }];
     loop {
@@ -95,7 +95,7 @@ fn open(at: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<Owned
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// Some file systems do not tell the kind of an entry while listing.
+/// Returns whether an entry is a directory. Some file systems do not tell while listing.
 fn is_directory(directory: BorrowedFd<'_>, entry: &DirEntry) -> rustix::io::Result<bool> {
     let kind = match entry.file_type() {
         FileType::Unknown => {
@@ -107,7 +107,7 @@ fn is_directory(directory: BorrowedFd<'_>, entry: &DirEntry) -> rustix::io::Resu
     Ok(kind == FileType::Directory)
 }
 
-/// Others may be deleting the same tree.
+/// Ignores that something is already gone, because others may be deleting the same tree.
 fn gone_is_fine(result: rustix::io::Result<()>) -> rustix::io::Result<()> {
     if result == Err(Errno::NOENT) { Ok(()) } else { result }
 }

@@ -1,4 +1,4 @@
-//! Replacing a piece of text in a file.
+//! Replaces text in a file.
 
 use super::path::resolve;
 use super::{blocking, open_file, refuse, write};
@@ -15,8 +15,8 @@ pub(crate) struct Replacement {
     pub(crate) all: bool,
 }
 
-/// Replaces a text that is found once, or all of them if that is asked, and answers how many there
-/// were.
+/// Replaces a text that occurs once, or every occurrence if `all` is set. Returns the number of
+/// occurrences.
 pub(crate) async fn replace(
     guest: &Arc<Guest>,
     argument: &PathArgument,

@@ -1,4 +1,4 @@
-//! Finding files by a few letters of their paths, best first.
+//! Fuzzy search for files by letters of their paths, best match first.
 
 use super::find::{Kind, exclusions, results_max};
 use super::path::{resolve, text};
@@ -29,8 +29,8 @@ struct Matches {
     matches: Vec<Match>,
 }
 
-/// Searches under the working directory, or the one that `directory` names. The argument is what to
-/// look for, as it comes in the place of a path.
+/// Searches below the working directory, or below the one in `directory`. The argument is the text
+/// to search for, although it stands where other operations have a path.
 pub(crate) async fn get(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -71,7 +71,7 @@ fn search(
         if let Some(score) = query.score(&path).filter(|_| !found.kind.is_dir()) {
             matches.push(Match { path, score, r#type: Kind::File });
         }
-        // Sorted now and then, so that no more than twice the wanted number is held.
+        // Trimmed now and then, so that at most twice the wanted number is held.
         if matches.len() >= results_max * 2 {
             keep_best(&mut matches, results_max);
         }
@@ -103,8 +103,8 @@ impl Query {
         Self(text.chars().filter(|c| !c.is_whitespace()).map(fold).collect())
     }
 
-    /// How well the letters of the query are found in the path, in their order; nothing if they are
-    /// not. Letters that stand together, begin words or are in the last name count more.
+    /// Scores how well the path contains the letters of the query in their order; `None` if it does
+    /// not. Letters that are adjacent, start a word or are in the file name count more.
     fn score(&self, path: &str) -> Option<i64> {
         let chars: Vec<char> = path.chars().collect();
         let places = self.places(&chars)?;
@@ -125,8 +125,8 @@ impl Query {
         Some(score)
     }
 
-    /// Where the letters are: the first end that can be reached, and from there back the closest
-    /// beginning. A match within the last name is preferred to one across directories.
+    /// Returns the positions of the letters: the earliest possible end, and from there back the
+    /// closest start. A match within the file name is preferred to one across directories.
     fn places(&self, chars: &[char]) -> Option<Vec<usize>> {
         let name_start = chars.iter().rposition(|c| *c == '/').map_or(0, |slash| slash + 1);
         self.places_from(chars, name_start).or_else(|| self.places_from(chars, 0))

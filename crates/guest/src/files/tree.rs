@@ -1,4 +1,4 @@
-//! Reading a whole tree in one answer.
+//! Returns a whole tree in one answer.
 
 use super::entry::{Directory, File, Names, Subdirectory};
 use super::glob::Glob;
@@ -27,7 +27,8 @@ struct Wanted {
     bytes_max: u64,
 }
 
-/// Without `recursive=true` this is the same listing, one level deep, as that of any directory.
+/// Lists a tree. Without `recursive=true` this is the ordinary listing of a directory, one level
+/// deep.
 pub(crate) async fn get(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -44,7 +45,7 @@ pub(crate) async fn get(
 impl Wanted {
     fn read(request: &Request) -> Result<Self, Error> {
         let patterns = Glob::parse_list(&request.query("patterns").unwrap_or_default());
-        // A tree is read as it is: nothing is left out unless it is named.
+        // By default nothing is left out of a tree.
         let excluded = request.query("excludeDirs").unwrap_or_default();
         let hidden = request.query_flag("excludeHidden")? == Some(true);
         Ok(Self {
@@ -57,7 +58,7 @@ impl Wanted {
     }
 }
 
-/// All or nothing: a tree over a limit is refused as a whole.
+/// Collects the tree, or fails if it exceeds a limit.
 fn collect(root: &Path, wanted: &Wanted, stop: &Stop) -> Result<Directory, Error> {
     let mut tree = Tree { directory: Directory::new(root), bytes: 0, names: Names::read() };
     tree.directory.recursive = Some(true);
@@ -104,7 +105,7 @@ impl Tree {
                 wanted.files_max
             )));
         }
-        // It may be gone since its name was read.
+        // It may have been deleted since it was listed.
         let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
         let mut file = File::new(&path, name, &metadata, &self.names);
         if wanted.content

@@ -1,16 +1,16 @@
-//! Uploads in parts, for files too large for one request.
+//! Multipart uploads, for files too large for one request.
 //!
-//! An upload is a folder of the temporary directory, named after its id:
+//! An upload is a folder in the temporary directory, named after its id:
 //!
 //! ```text
-//! .holm-uploads/{id}/upload.json            the target and its permissions; its time is the upload's
-//!                   /00001/{md5}            a part that is whole, under its number and etag
-//!                   /incoming-…             a part that is still coming
+//! .holm-uploads/{id}/upload.json            target and permissions; its time is that of the upload
+//!                   /00001/{md5}            a complete part, by its number and etag
+//!                   /incoming-…             a part that is still arriving
 //! ```
 //!
-//! There is no other record, so an upload goes on after a restart of this program. Parts may come
-//! in any order, at the same time and again. Completing copies them into a draft of the target, and
-//! removes the folder at the very end.
+//! There is no other record, so an upload survives a restart of this program. Parts may arrive in
+//! any order, concurrently and repeatedly. Completing an upload copies them into a draft of the
+//! target and finally removes the folder.
 
 use super::draft::{self, Draft, FILE_MODE};
 use super::path::{from_bytes, resolve, text};
@@ -37,7 +37,7 @@ const UPLOADS_MAX: usize = 1_000;
 const PARTS_MAX: u32 = 10_000;
 const RECORD: &str = "upload.json";
 
-/// Held while a part takes its place, so that of two with one number exactly one stays.
+/// Held while a part is moved into place, so that of two with the same number exactly one stays.
 static PLACING: Mutex<()> = Mutex::new(());
 
 #[derive(Default, Deserialize)]
@@ -59,7 +59,8 @@ struct NamedPart {
     etag: String,
 }
 
-/// What is kept of an upload. The path is percent-encoded, as it may hold any byte.
+/// The stored description of an upload. The path is percent-encoded, because it may contain any
+/// byte.
 #[derive(Serialize, Deserialize)]
 struct Record {
     path: String,
@@ -165,8 +166,7 @@ pub(crate) async fn complete(
             copied.map_err(|error| refuse(&target, &error))?;
         }
         draft.finish(record.permissions)?;
-        // What is left of a folder that cannot be removed is only in the way, and the file is in
-        // place.
+        // A folder that cannot be removed is only clutter; the file is in place.
         let _ = std::fs::remove_dir_all(folder);
         Done::of("Upload completed successfully", &target)
     })
@@ -183,7 +183,7 @@ pub(crate) async fn abort(id: String) -> Result<Answer, Error> {
     .await
 }
 
-/// Version 4 of a UUID.
+/// Formats random bytes as a version 4 UUID.
 fn new_id(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
@@ -199,7 +199,7 @@ fn folder() -> PathBuf {
     std::env::temp_dir().join(".holm-uploads")
 }
 
-/// The folder of an upload. An id that no upload can have is as one that none has.
+/// Returns the folder of an upload. A malformed id counts as unknown.
 fn find(id: &str) -> Result<PathBuf, Error> {
     let well_formed =
         id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
@@ -217,7 +217,7 @@ fn begin(id: &str, record: &Record) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // The temporary directory is open to all: somebody else may have been first to take the name.
+    // Anybody can write to the temporary directory, so somebody else may already own the name.
     let metadata = folder.symlink_metadata()?;
     if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("the folder of uploads belongs to somebody else"));
@@ -283,7 +283,7 @@ fn place_of(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:05}"))
 }
 
-/// The files of the named parts, in the order of their numbers.
+/// Returns the files of the named parts, ordered by number.
 fn choose(folder: &Path, mut named: Vec<NamedPart>) -> Result<Vec<PathBuf>, Error> {
     named.sort_by_key(|part| part.part_number);
     if named.windows(2).any(|pair| pair[0].part_number == pair[1].part_number) {
@@ -307,7 +307,7 @@ fn choose(folder: &Path, mut named: Vec<NamedPart>) -> Result<Vec<PathBuf>, Erro
     named.iter().map(file).collect()
 }
 
-/// A part on its way in.
+/// A part that is still arriving.
 struct Incoming {
     folder: PathBuf,
     file: NamedTempFile,
@@ -327,7 +327,7 @@ impl Incoming {
         Ok(Self { folder, file, digest: Md5::new(), size: 0 })
     }
 
-    /// Takes the place of an earlier part of this number, if there is one.
+    /// Moves the part into place, replacing an earlier one with the same number.
     fn place(self, number: u32) -> Result<Placed, Error> {
         let etag = hex(&self.digest.finalize());
         let place = place_of(&self.folder, number);

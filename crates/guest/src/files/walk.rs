@@ -1,4 +1,4 @@
-//! Going through a tree in order, without following links, until somebody has seen enough.
+//! Walks a tree in order, without following links, until the visitor stops it.
 
 use super::entry;
 use std::collections::HashSet;
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What nobody wants to find: what tools make, fetch or keep for themselves.
+/// Directories skipped by default, because tools generate, fetch or maintain them.
 const EXCLUDED: &str =
     "node_modules,vendor,.git,dist,build,target,__pycache__,.venv,.next,coverage";
 
-/// What a walk leaves out. The directory it begins in is never left out.
+/// What a walk skips. Its root is never skipped.
 pub(crate) struct Exclusions {
     directories: HashSet<Vec<u8>>,
     hidden: bool,
 }
 
 impl Exclusions {
-    /// `directories` is a list of names, separated by commas. Nothing means the usual list; an
-    /// empty list, no names.
+    /// `directories` is a comma-separated list of names. `None` means the default list, an empty
+    /// list no names.
     pub(crate) fn new(directories: Option<&str>, hidden: bool) -> Self {
         let names = directories.unwrap_or(EXCLUDED).split(',').map(str::trim);
         Self { directories: names.map(|name| name.as_bytes().to_vec()).collect(), hidden }
@@ -35,7 +35,7 @@ impl Exclusions {
     }
 }
 
-/// Tells a long piece of work that nobody waits for it any more.
+/// Tells long-running work that nobody waits for it any more.
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
@@ -45,7 +45,7 @@ impl Stop {
     }
 }
 
-/// Asks for the stop when it is dropped, as happens to the future of a request whose caller has
+/// Requests the stop when it is dropped, as happens with the future of a request whose caller has
 /// gone.
 pub(crate) struct StopOnDrop(pub(crate) Stop);
 
@@ -62,8 +62,8 @@ pub(crate) struct WalkEntry<'a> {
     pub(crate) kind: FileType,
 }
 
-/// Shows everything below `root`, each directory before what it holds. What cannot be read is
-/// passed over, but `root` itself has to be readable.
+/// Visits everything below `root`, each directory before its contents. Unreadable entries are
+/// skipped, but `root` itself must be readable.
 pub(crate) fn walk(
     root: &Path,
     exclusions: &Exclusions,

@@ -1,4 +1,4 @@
-//! Writing files, directories and whole trees.
+//! Writes files, directories and whole trees.
 
 use super::draft::{self, DIRECTORY_MODE, Draft};
 use super::path::{self, resolve, text};
@@ -28,8 +28,8 @@ struct TreeRequest {
     files: BTreeMap<String, String>,
 }
 
-/// Writes one file or makes one directory. The content type tells whether the content is JSON or
-/// form data.
+/// Writes one file or creates one directory. The content type determines whether the body is JSON
+/// or form data.
 pub(crate) async fn put(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -86,8 +86,8 @@ pub(crate) fn write(
     draft.finish(mode)
 }
 
-/// Writes many files below one directory and lists that directory. A path among them cannot lead
-/// out of it by its text.
+/// Writes many files below one directory and lists that directory. No path among them can lead out
+/// of it by its text (links are followed).
 pub(crate) async fn put_tree(
     guest: &Arc<Guest>,
     argument: &PathArgument,

@@ -1,4 +1,4 @@
-//! Edits and rankings of code by an outside model, for those who configured one.
+//! Edits and rankings of code by an external model, if a provider is configured.
 
 mod provider;
 mod wire;
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A larger file is not sent to a model.
+/// Largest file that is sent to a model.
 const SOURCE_BYTES_MAX: u64 = 1 << 20;
 const RANKED_FILES_MAX: usize = 1_000;
 const RANKED_BYTES_MAX: usize = 8 << 20;
@@ -50,8 +50,8 @@ struct RankedFile {
     content: String,
 }
 
-/// Merges an edit, as a model writes it with parts left out, into a file. A missing file is as an
-/// empty one.
+/// Merges an edit, in the shortened form that models write, into a file. A missing file counts as
+/// empty.
 pub(crate) async fn put_edit(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -87,7 +87,7 @@ pub(crate) async fn put_edit(
     .await
 }
 
-/// Ranks the files below a directory by how much they have to do with a question.
+/// Ranks the files below a directory by how relevant they are to a question.
 pub(crate) async fn get_ranking(
     guest: &Arc<Guest>,
     argument: &PathArgument,
@@ -120,7 +120,7 @@ pub(crate) async fn get_ranking(
     Answer::json(&serde_json::json!({"success": true, "message": message, "files": files}))
 }
 
-/// Whether edits are offered, and whether rankings are.
+/// Returns whether edits and rankings are offered.
 pub(crate) fn offered(guest: &Guest) -> (bool, bool) {
     let provider = Provider::configured(guest);
     (provider.is_some(), provider.as_ref().is_some_and(Provider::ranks))
@@ -135,14 +135,14 @@ fn read_source(path: &Path) -> io::Result<String> {
     Ok(content)
 }
 
-/// The text files that are sent to be ranked, up to the limits.
+/// Collects the text files that are sent to be ranked, up to the limits.
 fn gather(root: &Path, pattern: Option<&Regex>, stop: &Stop) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
     let mut room = RANKED_BYTES_MAX;
     walk(root, &Exclusions::new(None, true), stop, |found| {
         let filename = text(found.relative);
         if found.kind.is_file() && pattern.is_none_or(|pattern| pattern.is_match(&filename)) {
-            // What is not text, too large or unreadable has nothing to say.
+            // Files that are not text, too large or unreadable are left out.
             if let Ok(content) = read_source(&found.path)
                 && content.len() <= room
             {

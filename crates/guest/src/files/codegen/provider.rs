@@ -1,6 +1,6 @@
-//! The providers and what each of them wants to hear.
+//! The providers, and the format of each one's requests.
 //!
-//! A provider is there when its key is in the environment; its addresses can be set beside the key.
+//! A provider is configured by its key in the environment; its addresses can be set there too.
 
 use super::wire;
 use crate::guest::Guest;
@@ -57,7 +57,7 @@ impl Provider {
         matches!(self, Self::Relace { .. })
     }
 
-    /// The whole content with the edit merged in.
+    /// Returns the whole content with the edit merged in.
     pub(super) async fn apply(
         &self,
         content: &str,

@@ -1,4 +1,4 @@
-//! One question over HTTP and its answer, both JSON.
+//! Sends one JSON request over HTTP and reads the JSON answer.
 
 use crate::outside::{self, send};
 use bytes::Bytes;

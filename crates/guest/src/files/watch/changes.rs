@@ -1,9 +1,9 @@
-//! Following a directory with inotify, and a tree with one watch for each of its directories.
+//! Follows a directory with inotify, or a tree with one watch for each of its directories.
 //!
-//! A new directory is watched first and listed then, and what it holds is announced as created:
-//! something may have been put there before the watch stood. What was put there after that is in
-//! the queue as well, so an announced path is remembered until the queue is empty and its own event
-//! is passed over.
+//! A new directory is first watched and then listed, and its entries are announced as created,
+//! because they may have been there before the watch began. Entries that came later also have
+//! events in the queue, so announced paths are remembered until the queue is empty, and their own
+//! events are skipped.
 
 use super::Ended;
 use super::line::{Lines, Op};
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 const DIRECTORIES_MAX: usize = 100_000;
 const ANNOUNCED_MAX: usize = 100_000;
 const READ_BYTES: usize = 32 << 10;
-/// Lines are sent when there are as many bytes of them, and when the queue is empty.
+/// Lines are sent when they exceed this size, and when the queue is empty.
 const BATCH_BYTES: usize = 64 << 10;
 
 type Send<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<(), Ended>;
@@ -39,7 +39,7 @@ pub(crate) struct Changes {
     lines: Lines,
 }
 
-/// Whether some directory could not be watched. That is told once, not for each of what may be very
+/// Whether some directory could not be watched. This is reported once, because it may concern very
 /// many.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blind {
@@ -53,7 +53,7 @@ enum Renamed {
     Replacing,
 }
 
-/// An event, apart from the buffer that it came in.
+/// An event, copied out of the buffer that it was read into.
 struct Event {
     watch: i32,
     flags: ReadFlags,
@@ -84,7 +84,7 @@ impl Changes {
         Ok(changes)
     }
 
-    /// Watches the root and all that is below it, whatever was watched before.
+    /// Watches the root and everything below it, discarding earlier watches.
     fn watch_all(&mut self) -> Result<(), Errno> {
         self.directories.clear();
         self.blind = Blind::No;
@@ -93,12 +93,12 @@ impl Changes {
         self.add_below(self.root.clone(), &mut |_, _| Ok(()))
     }
 
-    /// What is to be sent before the first event.
+    /// Returns what has to be sent before the first event.
     pub(crate) fn pending(&mut self) -> Vec<u8> {
         self.lines.take()
     }
 
-    /// Reads all events that there are and sends their lines.
+    /// Reads all available events and sends their lines.
     pub(crate) fn read(&mut self, send: Send<'_>) -> Result<(), Ended> {
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         loop {
@@ -119,7 +119,7 @@ impl Changes {
         }
     }
 
-    /// One buffer full, as far as there are any.
+    /// Reads the available events, at most one buffer full.
     fn next_events(&self, buffer: &mut [MaybeUninit<u8>]) -> Result<Vec<Event>, Ended> {
         let mut reader = Reader::new(&self.inotify, buffer);
         let mut events = Vec::new();
@@ -152,8 +152,7 @@ impl Changes {
             self.directories.remove(&event.watch);
             return Ok(());
         }
-        // Of a directory that is no longer here under this name; what it holds was announced under
-        // the new one.
+        // The directory has left or has another name; its entries were announced under the new one.
         let Some(directory) = self.directories.get(&event.watch) else { return Ok(()) };
         match &event.name {
             Some(name) => {
@@ -161,7 +160,7 @@ impl Changes {
                 self.take_entry(event, name, path, send)
             }
             None if *directory == self.root => self.take_root(event.flags),
-            // A directory below tells of itself what the one above it tells as well.
+            // The directory above has an event about the same change.
             None => Ok(()),
         }
     }
@@ -225,7 +224,7 @@ impl Changes {
         }
     }
 
-    /// Shows a draft that has become a file as what its writer did: writing a file.
+    /// Reports a draft that was renamed to its target as what its author did: writing a file.
     fn take_renamed_draft(&mut self, cookie: u32, path: &Path) -> bool {
         let Some((_, renamed)) = self.renamed_draft.take_if(|(known, _)| *known == cookie) else {
             return false;
@@ -238,8 +237,8 @@ impl Changes {
         true
     }
 
-    /// Watches a directory that came into the tree, with all that is below it, and announces what
-    /// it holds.
+    /// Watches a directory that came into the tree, with everything below it, and announces its
+    /// entries.
     fn add(&mut self, path: PathBuf, send: Send<'_>) -> Result<(), Ended> {
         if !self.watch(&path)? {
             return Ok(());
@@ -250,7 +249,7 @@ impl Changes {
         })
     }
 
-    /// Watches the directories below one that is watched, and shows every entry that is met.
+    /// Watches the directories below a watched one, and calls `show` for every entry.
     fn add_below<E: From<Errno>>(
         &mut self,
         path: PathBuf,
@@ -260,7 +259,7 @@ impl Changes {
         while let Some(directory) = levels.pop() {
             let entries = match entry::entries(&directory) {
                 Ok(entries) => entries,
-                // It is gone already, and its watch with it.
+                // It is already gone, and so is its watch.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(_) => {
                     self.tell_blind(&directory);
@@ -285,7 +284,7 @@ impl Changes {
         }
     }
 
-    /// Whether the directory is now watched and was not before.
+    /// Watches a directory. Returns whether it was not watched before under this path.
     fn watch(&mut self, path: &Path) -> Result<bool, Errno> {
         if self.directories.len() >= DIRECTORIES_MAX {
             self.tell_blind(path);
@@ -296,8 +295,7 @@ impl Changes {
                 .directories
                 .insert(watch, path.to_path_buf())
                 .is_none_or(|before| before != path)),
-            // It is gone already, or something else has its name now, which has an event of its
-            // own.
+            // It is already gone, or something else has its name now, which has its own event.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
             Err(Errno::NOSPC | Errno::ACCESS | Errno::NAMETOOLONG) => {
                 self.tell_blind(path);
@@ -317,7 +315,7 @@ impl Changes {
         }
     }
 
-    /// Ends the watches of a directory that left, and of all below it.
+    /// Ends the watches of a directory that has left, and of all below it.
     fn forget(&mut self, path: &Path) {
         let gone: Vec<i32> = self
             .directories
@@ -327,7 +325,7 @@ impl Changes {
             .collect();
         for watch in gone {
             self.directories.remove(&watch);
-            // The kernel ends the watch of a deleted directory by itself.
+            // The kernel itself ends the watch of a deleted directory.
             let _ = inotify::remove_watch(&self.inotify, watch);
         }
     }

@@ -1,4 +1,4 @@
-//! The lines of a watch.
+//! The lines that a watch sends.
 
 use crate::files::path::text;
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub(crate) enum Op {
     Remove,
     Rename,
     Chmod,
-    /// Events were lost: the reader should look at the directory again.
+    /// Events were lost; the reader should read the directory again.
     Overflow,
 }
 
@@ -20,12 +20,12 @@ pub(crate) enum Op {
 struct Line<'a> {
     op: Op,
     name: String,
-    /// The path of the directory that holds the entry.
+    /// Path of the directory that contains the entry.
     path: String,
     error: Option<&'a str>,
 }
 
-/// Lines that have yet to be sent.
+/// Lines that are still to be sent.
 #[derive(Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
@@ -64,7 +64,7 @@ impl Lines {
     }
 
     fn write(&mut self, line: &Line<'_>) {
-        // A struct of texts always becomes JSON.
+        // A struct of strings can always be written as JSON.
         if serde_json::to_writer(&mut self.bytes, line).is_ok() {
             self.bytes.push(b'\n');
         }

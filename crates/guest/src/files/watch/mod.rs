@@ -1,8 +1,8 @@
-//! A stream of what changes in a directory, or with `/**` in the tree below it.
+//! Streams the changes in a directory or, with `/**`, in the tree below it.
 //!
-//! Every event arrives, or a line with `OVERFLOW` tells that some did not and that the reader
-//! should look again. Nothing is buffered here but one batch: a slow reader fills the queue of the
-//! kernel, which says when it is full.
+//! Every event arrives, or a line with `OVERFLOW` says that some were lost and that the reader
+//! should read the directory again. Only one batch is buffered here: with a slow reader, the
+//! kernel's queue fills up, and the kernel reports that.
 
 mod changes;
 mod line;
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 const KEEPALIVE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 const KEEPALIVE_LINE: &[u8] = b"[keepalive]\n";
-/// Each has a thread and a queue in the kernel.
+/// Each watch has a thread and a queue in the kernel.
 const WATCHES_MAX: usize = 100;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -42,7 +42,7 @@ pub(crate) async fn get(
         ignored.split(',').map(str::trim).filter(|one| !one.is_empty()).map(Into::into).collect();
     let slot = Slot::take()?;
     let shown = text(&root);
-    // The watch stands before the answer begins, so that a caller who has the answer misses
+    // The watch is set up before the answer begins, so that a caller who has the answer misses
     // nothing.
     let changes = blocking(move || {
         Changes::begin(root, recursive, ignored)
@@ -59,7 +59,7 @@ pub(crate) async fn get(
     Ok(answer)
 }
 
-/// One of the watches that may be at the same time.
+/// One of the limited number of concurrent watches.
 struct Slot;
 
 impl Slot {
@@ -80,7 +80,7 @@ impl Drop for Slot {
     }
 }
 
-/// The reader's end, for a thread that may wait.
+/// The stream to the reader, for a thread that may block.
 struct Output {
     sender: StreamSender,
     server: Handle,
