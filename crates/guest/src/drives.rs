@@ -1,5 +1,6 @@
-//! Mounting drives is the server's business, which answers these paths before they reach a sandbox.
-//! Whoever asks from inside is told so: nothing in a sandbox decides what it may have.
+//! Answers requests about drives that come from inside the instance. Mounting is up to the server,
+//! which handles these paths before they reach a sandbox: nothing inside a sandbox decides what it
+//! may have.
 
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

@@ -1,4 +1,4 @@
-//! The environment that processes get, and its renewal from the metadata document.
+//! The environment of processes, and its renewal from the metadata document.
 
 use crate::guest::Guest;
 use crate::http::{Answer, Error};
@@ -28,13 +28,14 @@ pub(crate) type Variables = BTreeMap<OsString, OsString>;
 pub(crate) struct Environment {
     given: Variables,
     from_document: BTreeMap<String, String>,
-    /// What leads to the proxy, and to whom programs trust for it.
+    /// Variables that point programs to the proxy and to the certificates that it needs.
     of_proxy: BTreeMap<String, String>,
-    /// All three, the later ones winning. Shared by all processes, of which many are remembered.
+    /// All three combined, later ones taking precedence. Shared by all processes, because many are
+    /// remembered.
     all: Arc<Variables>,
 }
 
-/// What a renewal has done.
+/// The changes that a renewal made.
 #[derive(Debug, PartialEq, Eq)]
 struct Renewal {
     applied: usize,
@@ -76,7 +77,7 @@ impl Environment {
         self.all.get(OsStr::new(name)).cloned()
     }
 
-    /// Takes what a document says. What an earlier one said, and this one does not, goes.
+    /// Applies a new document. Variables that only the previous document had are removed.
     fn renew(&mut self, document: BTreeMap<String, String>) -> Renewal {
         let usable = |name: &String, value: &String| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
@@ -94,9 +95,8 @@ impl Environment {
     }
 }
 
-/// Writes the environment where programs find it that do not inherit it. What cannot be written is
-/// left out, and the log of this program says why: the folder has a size of its own, which an
-/// environment may exceed.
+/// Writes the environment to a file for programs that do not inherit it. A failure is only logged,
+/// because the environment may be too large for the folder, whose size is limited.
 pub(crate) fn write_file(guest: &Guest) {
     let Some(path) = &guest.settings.environment_file else { return };
     if let Err(error) =
@@ -106,7 +106,7 @@ pub(crate) fn write_file(guest: &Guest) {
     }
 }
 
-/// Names and values, each ended by a zero byte, which neither can hold.
+/// Encodes names and values, each followed by a zero byte, which neither can contain.
 fn pairs(variables: &Variables) -> Vec<u8> {
     variables
         .iter()
@@ -116,7 +116,8 @@ fn pairs(variables: &Variables) -> Vec<u8> {
         .collect()
 }
 
-/// Whole or not at all, and only for whom processes run as: it holds secrets.
+/// Replaces the file atomically. Only the user of the processes can read it, because it contains
+/// secrets.
 fn replace_file(path: &Path, content: &[u8], user: Option<&User>) -> io::Result<()> {
     let fresh = path.with_extension("new");
     let write = || {
@@ -150,7 +151,7 @@ fn read(path: &Path) -> Result<Document, Error> {
     read.map_err(|error| {
         Error::Internal(format!("failed to read the metadata document: {error}"))
     })?;
-    // The reason of the parser could quote a secret.
+    // The parser's message could quote a secret.
     serde_json::from_slice(&text)
         .map_err(|_| Error::Internal("the metadata document is not what it should be".into()))
 }

@@ -1,4 +1,4 @@
-//! What all operations share.
+//! The state that all operations share.
 
 use crate::environment::{Environment, Variables};
 use crate::http::{Error, Request};
@@ -27,21 +27,21 @@ pub(crate) struct Guest {
     pub(crate) settings: Settings,
     pub(crate) started_at: Timestamp,
     pub(crate) environment: Mutex<Environment>,
-    /// What the machine said last.
+    /// The proxy settings that the machine sent last.
     pub(crate) proxy: Mutex<ProxySettings>,
     pub(crate) processes: Processes,
-    /// What runs the commands of processes.
+    /// The shell that runs the commands of processes.
     pub(crate) shell: Shell,
     pub(crate) monitors: Monitors,
     pub(crate) terminals: Terminals,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
     pub(crate) start: Start,
-    /// The upgrade that waits for the machine's program.
+    /// The upgrade that is waiting for the program from the machine.
     pub(crate) program_wanted: ProgramWanted,
-    /// The socket that is served, for a program that takes the place of this one.
+    /// The listening socket, which a newer program takes over when it replaces this one.
     pub(crate) listener: OwnedFd,
-    /// What this instance is for, if it is for one thing only.
+    /// The one piece of work that this instance is for, if it is a work instance.
     pub(crate) work: Option<Arc<Work>>,
 }
 
@@ -72,12 +72,12 @@ impl Guest {
         }
     }
 
-    /// Where this program serves.
+    /// Returns the address that this program serves.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         TcpListener::from(self.listener.try_clone()?).local_addr()
     }
 
-    /// Refuses whoever is not the machine as if there were nothing.
+    /// Answers callers other than the machine as if the path did not exist.
     pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
         let shown =
             request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Guest {
         }
     }
 
-    /// The environment that a process started now gets.
+    /// Returns the environment for a process that is started now.
     pub(crate) fn environment(&self) -> Arc<Variables> {
         self.environment.lock().all()
     }
@@ -96,7 +96,7 @@ impl Guest {
         self.environment.lock().get(name)
     }
 
-    /// What `~` stands for.
+    /// Returns the folder that `~` stands for.
     pub(crate) fn home(&self) -> PathBuf {
         let of_user = || self.settings.user.as_ref().and_then(|user| user.home.clone());
         self.variable("HOME").map(PathBuf::from).or_else(of_user).unwrap_or_else(|| "/root".into())

@@ -1,10 +1,10 @@
-//! Handing all that runs here over to a newer program, which takes the place of this one under the
-//! same number.
+//! Hands everything that runs here over to a newer program, which replaces this one in the same
+//! process.
 //!
-//! Children stay children, since the number of their parent does not change. Descriptors pass
-//! through: the listening socket, where callers wait meanwhile, the pipes of processes and the
-//! files of their output. The rest goes as JSON in a file that has no name, because it holds
-//! secrets. Terminals do not pass; their shells are hung up.
+//! Children stay children, because the process id of their parent does not change. File descriptors
+//! are passed on: the listening socket, where callers wait meanwhile, the pipes of processes and
+//! the files of their output. The rest goes as JSON in a file without a name, because it contains
+//! secrets. Terminals are not handed over; their shells are hung up.
 
 use crate::guest::Guest;
 use crate::processes;
@@ -23,9 +23,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Raised with every change of `State` that a program of another version could not read.
+/// Raised with every change to `State` that other versions of the program could not read.
 pub(crate) const FORMAT: u32 = 1;
-/// How often the ends of processes get their turn before a handover is given up.
+/// How many turns the ends of processes get before a handover is given up.
 const END_TURNS_MAX: usize = 10_000;
 
 #[derive(Serialize, Deserialize)]
@@ -38,13 +38,13 @@ pub(crate) struct State {
     upgrades: Upgrades,
 }
 
-/// Descriptors that the next program gets. Those that it did not get after all are kept from
-/// children again.
+/// Descriptors that the next program inherits. If the handover fails, dropping this closes them, so
+/// that children do not inherit them.
 #[derive(Default)]
 pub(crate) struct Carried(Vec<OwnedFd>);
 
 impl Carried {
-    /// Lets a copy of a descriptor through, and answers its number.
+    /// Makes an inheritable copy of a descriptor, and returns its number.
     pub(crate) fn carry(&mut self, fd: impl AsFd) -> io::Result<RawFd> {
         let copy = fd.as_fd().try_clone_to_owned()?;
         rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
@@ -54,8 +54,8 @@ impl Carried {
     }
 }
 
-/// Puts the program at `path` in the place of this one. Answers only if that failed; then all goes
-/// on as before.
+/// Replaces this program with the one at `path`. Returns only on failure; then everything continues
+/// as before.
 pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Error {
     guest.reaper.pause();
     let handled = handle_ends(guest).await;
@@ -64,7 +64,8 @@ pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> i
     error.err().unwrap_or_else(|| io::Error::other("the program was not replaced"))
 }
 
-/// What has ended is dealt with first: whoever comes next is not told of it again.
+/// Handles the processes that have already ended, because the next program will not be told of them
+/// again.
 async fn handle_ends(guest: &Guest) -> io::Result<()> {
     for _ in 0..END_TURNS_MAX {
         if guest.processes.have_handled_ends(&guest.reaper) {
@@ -75,8 +76,8 @@ async fn handle_ends(guest: &Guest) -> io::Result<()> {
     Err(io::Error::other("processes kept ending"))
 }
 
-/// Without a pause from the first descriptor to the last, so that no child is started that would
-/// get them too.
+/// Never yields between the first descriptor and the exec, so that no child can be started that
+/// would inherit them too.
 fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()> {
     let mut carried = Carried::default();
     let state = State {
@@ -100,7 +101,7 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
 }
 
 impl State {
-    /// Reads what the program before this one has left, if there was one.
+    /// Reads what the previous program has left, if there was one.
     pub(crate) fn take() -> Option<io::Result<Self>> {
         let fd = HandedOver::State.take()?;
         Some(serde_json::from_reader(io::BufReader::new(File::from(fd))).map_err(io::Error::from))
@@ -114,22 +115,22 @@ impl State {
         self.given.clone()
     }
 
-    /// Goes on where the program before this one was.
+    /// Continues where the previous program stopped.
     pub(crate) fn resume(self, guest: &Arc<Guest>) -> io::Result<()> {
         guest.environment.lock().set_document(self.from_document);
         *guest.upgrades.lock() = self.upgrades.succeeded();
         guest.processes.take_over(guest, self.processes)?;
         for (pid, callback) in self.monitors {
-            // It was good enough for the program before.
+            // The previous program had already accepted it.
             let _ = guest.monitors.start(pid, &callback);
         }
-        // Those that ended in between.
+        // Handles processes that ended in between.
         guest.reaper.reap();
         Ok(())
     }
 }
 
-/// Maps of bytes, whose names cannot be members of JSON objects.
+/// Serializes maps of byte strings, which cannot be members of JSON objects.
 pub(crate) mod pairs {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
@@ -146,7 +147,7 @@ pub(crate) mod pairs {
     }
 }
 
-/// The same for a map that is shared here. It is not shared where it arrives.
+/// The same for a shared map. The copy that arrives is not shared.
 pub(crate) mod shared_pairs {
     use super::pairs;
     use crate::environment::Variables;
@@ -167,7 +168,7 @@ pub(crate) mod shared_pairs {
     }
 }
 
-/// Paths, which need not be text.
+/// Serializes paths, which need not be text.
 pub(crate) mod path {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Requests and answers as the operations see them, and the limits on both.
+//! Requests and answers as the operations see them, with their size limits.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -12,17 +12,17 @@ use serde::de::DeserializeOwned;
 use std::convert::Infallible;
 use std::io;
 
-/// A JSON body is held in memory as a whole. Files that are larger come as form data or in parts,
-/// which are not.
+/// Largest JSON body, which is held in memory as a whole. Larger files are sent as form data or in
+/// parts, which are not.
 pub(crate) const JSON_BODY_BYTES_MAX: usize = 16 << 20;
-/// Of a body that is refused.
+/// How much of a refused body is still read.
 const PASSED_BY_BYTES_MAX: usize = 32 << 20;
 const BODY_STEP_BYTES: usize = 64 << 10;
-/// How many pieces of a streamed answer wait for a slow reader before the writer has to.
+/// How many pieces of a streamed answer may wait for a slow reader before the writer has to wait.
 const STREAM_PIECES_MAX: usize = 8;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
-/// The body of a request: from the wire, or made here for an operation that serves another one.
+/// The body of a request: from the connection, or generated here when one operation serves another.
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, hyper::Error>;
 /// The writing end of a streamed answer. Sending fails once the reader has gone.
 pub(crate) type StreamSender = Sender<Bytes, io::Error>;
@@ -47,21 +47,21 @@ impl Request {
         }
     }
 
-    /// A request as it would come over the wire, for an operation that is served by way of another
-    /// one.
+    /// Makes a request as it would arrive over the network, for an operation that is served by
+    /// another one.
     pub(crate) fn made(method: Method, query: &[(&str, &str)], body: &serde_json::Value) -> Self {
         let body = Full::from(body.to_string()).map_err(|never| match never {}).boxed_unsync();
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
         Self { method, headers: HeaderMap::new(), query, body, upgrade: None }
     }
 
-    /// The first value of a query parameter.
+    /// Returns the first value of a query parameter.
     pub(crate) fn query(&self, name: &str) -> Option<String> {
         let mut pairs = form_urlencoded::parse(self.query.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 
-    /// A query parameter that is yes or no, in the spelling of any language's client.
+    /// Reads a boolean query parameter, in the spelling of any language's client.
     pub(crate) fn query_flag(&self, name: &str) -> Result<Option<bool>, Error> {
         let Some(value) = self.query(name).filter(|value| !value.is_empty()) else {
             return Ok(None);
@@ -90,12 +90,12 @@ impl Request {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// The body as it comes in, for what is too large to be held.
+    /// Returns the body as a stream, for content too large for memory.
     pub(crate) fn into_body(self) -> RequestBody {
         self.body
     }
 
-    /// The whole body, if it is within the limit.
+    /// Reads the whole body, up to the limit.
     pub(crate) async fn bytes(&mut self, limit: usize) -> Result<Bytes, Error> {
         if self.body.size_hint().lower() > limit as u64 {
             return Err(self.refuse_body(limit).await);
@@ -109,8 +109,7 @@ impl Request {
                 drop(whole);
                 return Err(self.refuse_body(limit).await);
             }
-            // Room is taken in steps: doubling it would take twice as much as the limit for a
-            // moment.
+            // Grows in steps, because doubling would briefly take twice the limit.
             if whole.capacity() - whole.len() < data.len() {
                 whole.reserve_exact(data.len().max(BODY_STEP_BYTES));
             }
@@ -119,8 +118,8 @@ impl Request {
         Ok(whole.into())
     }
 
-    /// Many callers read no answer before they have sent their body, so a little more of it is let
-    /// pass by.
+    /// Many callers read no answer before they have sent their body, so a little more of it is read
+    /// and discarded.
     async fn refuse_body(&mut self, limit: usize) -> Error {
         let mut passed = 0;
         while passed < PASSED_BY_BYTES_MAX {
@@ -134,7 +133,7 @@ impl Request {
         object_in(&self.bytes(JSON_BODY_BYTES_MAX).await?)
     }
 
-    /// Like `json`, for operations whose body may be left out.
+    /// Like `json`, for operations whose body is optional.
     pub(crate) async fn json_or_default<T: DeserializeOwned + Default>(
         &mut self,
     ) -> Result<T, Error> {
@@ -145,13 +144,14 @@ impl Request {
         object_in(&bytes)
     }
 
-    /// The connection itself, for protocols that replace HTTP on it.
+    /// Takes the connection itself, for protocols that replace HTTP on it.
     pub(crate) fn take_upgrade(&mut self) -> Option<OnUpgrade> {
         self.upgrade.take()
     }
 }
 
-/// Reads a JSON object. A list would be read as one too, its items as the members in their order.
+/// Parses a JSON object. Without the check, a list would be accepted too, with its items as the
+/// members in order.
 fn object_in<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
         return Err(Error::BadRequest("the body must be a JSON object, such as `{}`".into()));
@@ -186,7 +186,7 @@ impl Answer {
         Self { status, headers: HeaderMap::new(), body }
     }
 
-    /// An answer whose body another task goes on writing.
+    /// Returns an answer whose body is written later through the sender.
     pub(crate) fn stream(content_type: &'static str) -> (StreamSender, Self) {
         let (sender, body) = Channel::new(STREAM_PIECES_MAX);
         let answer =
@@ -194,7 +194,7 @@ impl Answer {
         (sender, answer.with(header::CONTENT_TYPE, content_type))
     }
 
-    /// An answer that another library has made.
+    /// Wraps an answer that another library has made.
     pub(crate) fn of_response(
         response: Response<impl HttpBody<Data = Bytes, Error = Infallible> + Send + 'static>,
     ) -> Self {
@@ -203,7 +203,7 @@ impl Answer {
         Self { status: parts.status, headers: parts.headers, body }
     }
 
-    /// The JSON that a caller would get.
+    /// Returns the JSON that a caller would get.
     pub(crate) async fn into_json(self) -> Result<serde_json::Value, Error> {
         let body = Limited::new(self.body, JSON_BODY_BYTES_MAX).collect().await;
         let body = body.map_err(|_| Error::TooLarge { limit: JSON_BODY_BYTES_MAX })?;
@@ -224,7 +224,7 @@ impl Answer {
         self
     }
 
-    /// Adds what every answer carries.
+    /// Adds the headers that every answer has.
     pub(crate) fn into_response(self) -> Response<Body> {
         const COMMON: [(header::HeaderName, &str); 7] = [
             (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
@@ -245,7 +245,7 @@ impl Answer {
     }
 }
 
-/// Why an operation is refused. The text goes to the caller.
+/// The reason why an operation is refused. The text is sent to the caller.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("{0}")]
@@ -298,7 +298,7 @@ impl Error {
     }
 }
 
-/// The methods that a path takes. HEAD goes where GET goes, and OPTIONS everywhere.
+/// Lists the methods that a path takes. HEAD is served wherever GET is, and OPTIONS everywhere.
 fn allowed(methods: &[Method]) -> String {
     let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
     if methods.contains(&Method::GET) {

@@ -1,9 +1,9 @@
 //! The small static program inside each instance: it serves the sandbox API and is the parent of
-//! everything that runs.
+//! every process that runs there.
 //!
 //! It is started in one of two ways. `holm-guest --listen ADDRESS` opens its own socket and prints
 //! the address that it got. With `HOLM_GUEST_FD=3` in the environment it serves the listening
-//! socket that is its descriptor 3; then it can be dialled before it runs. With
+//! socket on descriptor 3, so that clients can connect before it runs. With
 //! `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
 
 mod drives;
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
             let cause = std::error::Error::source(&error)
                 .map(|cause| format!(": {cause}"))
                 .unwrap_or_default();
-            // Nothing can be done about an error stream that is closed.
+            // Nothing can be done about a closed error stream.
             let _ = writeln!(std::io::stderr(), "holm-guest: {error}{cause}");
             ExitCode::FAILURE
         }
@@ -75,11 +75,11 @@ fn run() -> Result<(), Error> {
         let line = upgrade::version_line(env!("CARGO_PKG_VERSION"));
         return writeln!(std::io::stdout(), "{line}").map_err(Error::Start);
     }
-    // Whoever started this program may keep its own files private; what is made in here follows the
-    // usual custom.
+    // The parent may have a mask that keeps its own files private; files created in here get the
+    // usual modes.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    // The server refuses huge pages for itself, and whoever it starts inherits that. What runs in
-    // here decides for itself, as on any machine.
+    // The server refuses huge pages for itself, and its children inherit that. Programs in here
+    // decide for themselves, as on any machine.
     let _ = rustix::thread::disable_transparent_huge_pages(false);
     let state = State::take().transpose().map_err(Error::Start)?;
     let handed_over = match &state {
@@ -127,13 +127,13 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
     })
 }
 
-/// Does the work, and serves whoever asks for it until the machine ends this program.
+/// Runs the work, and serves requests about it until the machine ends this program.
 async fn serve_work(
     guest: &Arc<Guest>,
     work: &Arc<work::Work>,
     listener: tokio::net::TcpListener,
 ) -> Result<(), Error> {
-    // Whoever is root in here too must not find the secrets of this program in its memory.
+    // Even root inside the instance must not find this program's secrets in its memory.
     let hidden =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     hidden.map_err(|error| Error::Start(error.into()))?;
@@ -142,8 +142,8 @@ async fn serve_work(
     Ok(())
 }
 
-/// Opens the socket that the command line asks for. The address is printed, so that port 0 can be
-/// asked for.
+/// Opens the socket that the command line asks for. The address is printed, so that a caller can
+/// ask for port 0.
 fn listen() -> Result<TcpListener, Error> {
     let mut arguments = std::env::args().skip(1);
     let (Some("--listen"), Some(address), None) =

@@ -1,9 +1,9 @@
-//! Requests that this program makes itself, over HTTP or HTTPS.
+//! HTTP and HTTPS requests that this program itself sends.
 //!
-//! They are made from inside of the sandbox, so they reach what any process in it reaches, and
-//! nothing more. The certificates that are trusted are those of the image, or of `SSL_CERT_FILE`.
-//! They are read anew for each connection, because such connections are rare and a sandbox that
-//! sleeps should hold nothing for them.
+//! They are sent from inside the sandbox, so they can reach what any process in it can reach, and
+//! nothing more. Trusted certificates are those of the image, or of `SSL_CERT_FILE`. They are read
+//! again for each connection, because such connections are rare and a sleeping sandbox should not
+//! hold memory for them.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, Uri, header};
@@ -35,7 +35,7 @@ enum Scheme {
     Https,
 }
 
-/// Reads an address that `send` could take.
+/// Parses an address that `send` accepts.
 pub(crate) fn parse(address: &str) -> Result<Uri, Error> {
     let uri: Uri = address.parse().map_err(|_| Error::Address)?;
     scheme(&uri)?;
@@ -50,7 +50,7 @@ fn scheme(uri: &Uri) -> Result<Scheme, Error> {
     }
 }
 
-/// Sends a request with a whole address. How long to wait is for the caller to say.
+/// Sends a request that has an absolute address. The caller has to limit the waiting time.
 pub(crate) async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
     let uri = request.uri();
     let host = uri.host().ok_or(Error::Address)?.to_owned();
@@ -81,10 +81,10 @@ async fn exchange(
     mut request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, Error> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the exchange, whose error is the one that counts.
+    // It ends with the exchange, whose own error is the one that counts.
     tokio::spawn(connection);
     let authority = request.uri().authority().map_or("", |authority| authority.as_str());
-    // A password in the address is not meant for this header.
+    // A password in the address does not belong into this header.
     let host = authority.rsplit('@').next().unwrap_or_default();
     let host = HeaderValue::from_str(host).map_err(|_| Error::Address)?;
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());

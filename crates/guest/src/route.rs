@@ -1,15 +1,15 @@
-//! Which operation a request asks for. The only place that takes a request path apart.
+//! Finds the operation that a request asks for. The only place that takes a request path apart.
 //!
-//! Paths of files are on the wire in three spellings: `/filesystem/%2Fetc`, `/filesystem//etc` and
+//! File paths come in three spellings: `/filesystem/%2Fetc`, `/filesystem//etc` and
 //! `/filesystem%2Fetc` are all the absolute path `/etc`, while `/filesystem/etc` is relative. So
-//! the path stays encoded until its prefix is known, and what follows the prefix is decoded once,
-//! to bytes: file names need not be UTF-8.
+//! the path stays encoded until its prefix is known, and the rest is decoded once, to bytes: file
+//! names need not be UTF-8.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// A path as the caller gave it, decoded. It may hold any byte, `..`, double slashes or nothing at
-/// all.
+/// A path as the caller gave it, decoded. It may contain any byte, `..` or double slashes, or be
+/// empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathArgument(pub(crate) Vec<u8>);
 
@@ -19,11 +19,11 @@ pub(crate) enum Route {
     Reference,
     Health,
     Upgrade,
-    /// Where the machine puts the program that an upgrade waits for.
+    /// Where the machine uploads the program that an upgrade waits for.
     UpgradeProgram,
-    /// Where the machine learns how the start of the image went.
+    /// Where the machine asks how the start of the image went.
     Start,
-    /// Where the machine says how programs get out.
+    /// Where the machine sets the proxy through which programs reach the network.
     Proxy,
     ReloadEnvironment,
     Processes,
@@ -39,16 +39,16 @@ pub(crate) enum Route {
     Drive(PathArgument),
     Terminal,
     TerminalSocket,
-    /// The operations as tools of the Model Context Protocol.
+    /// The operations, offered as tools of the Model Context Protocol.
     Tools,
     Files(Files),
 }
 
-/// The operations on files, which `files` serves.
+/// The operations on files, served by the module `files`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Files {
     Entry(PathArgument),
-    /// Always absolute, whatever the spelling.
+    /// Always absolute, whichever the spelling.
     Tree(PathArgument),
     Uploads,
     UploadStart(PathArgument),
@@ -57,7 +57,7 @@ pub(crate) enum Files {
     UploadComplete(String),
     UploadAbort(String),
     Find(PathArgument),
-    /// The argument is what to look for, not where.
+    /// The argument is the text to search for, not a place.
     Search(PathArgument),
     ContentSearch(PathArgument),
     Watch(PathArgument),
@@ -65,15 +65,15 @@ pub(crate) enum Files {
     Reranking(PathArgument),
 }
 
-/// Why no operation is found.
+/// The reason why no operation was found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     Path,
-    /// The path takes these.
+    /// The path exists, but only with these methods.
     Method(&'static [Method]),
 }
 
-/// Finds the operation. HEAD goes where GET goes.
+/// Finds the operation. HEAD is treated like GET.
 pub(crate) fn find(method: &Method, path: &str) -> Result<Route, Miss> {
     let route = find_path(path, method).ok_or(Miss::Path)?;
     let asked = if method == Method::HEAD { &Method::GET } else { method };
@@ -121,7 +121,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
 
 fn find_files(path: &str, method: &Method) -> Option<Files> {
     let after = |prefix| argument(path, prefix);
-    // A POST to a file called `tree` is not one to the tree, but no file is ever posted to.
+    // A POST to a file named `tree` would not match, but files are never sent a POST.
     if let Some(PathArgument(rest)) = after("/filesystem/tree").filter(|_| is_tree_method(method)) {
         return Some(Files::Tree(PathArgument([b"/", rest.as_slice()].concat())));
     }
@@ -153,7 +153,8 @@ fn find_upload(path: &str, rest: &PathArgument) -> Option<Files> {
     }
 }
 
-/// What follows a prefix: one separating slash is dropped, an encoded one belongs to the argument.
+/// Returns what follows a prefix. One separating slash is dropped; an encoded one belongs to the
+/// argument.
 fn argument(path: &str, prefix: &str) -> Option<PathArgument> {
     let rest = path.strip_prefix(prefix)?;
     let encoded = rest.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("%2f"));
@@ -174,7 +175,7 @@ fn is_tree_method(method: &Method) -> bool {
 }
 
 impl Route {
-    /// The methods that are served; nothing means all.
+    /// Returns the methods that are served; `None` means all.
     fn methods(&self) -> Option<&'static [Method]> {
         Some(match self {
             Self::Welcome => return None,

@@ -1,4 +1,4 @@
-//! The server: connections in, answers out.
+//! The HTTP server: accepts connections and answers requests.
 
 use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
@@ -21,10 +21,10 @@ use tokio::sync::Semaphore;
 
 const CONNECTIONS_MAX: usize = 1024;
 const HEADER_BYTES_MAX: usize = 1 << 20;
-/// For the headers of a request, and for the next request on a kept connection.
+/// Longest wait for the headers of a request, and for the next request on a kept connection.
 const HEADERS_WAIT: Duration = Duration::from_secs(120);
-/// After a failed accept, which is nearly always a lack of descriptors that some connection must
-/// give back first.
+/// Pause after a failed accept, which nearly always means that descriptors have run out and some
+/// connection must free one first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
@@ -45,8 +45,8 @@ pub(crate) async fn run(guest: Arc<Guest>, listener: TcpListener) {
 }
 
 async fn serve_connection(guest: Arc<Guest>, stream: TcpStream) {
-    // Small answers must not wait for a full packet. It is only speed: a socket that refuses still
-    // works.
+    // Small answers must not wait for a full packet. This only affects speed, so a failure is
+    // ignored.
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
         let guest = guest.clone();
@@ -58,7 +58,8 @@ async fn serve_connection(guest: Arc<Guest>, stream: TcpStream) {
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // A connection ends in an error when its caller goes away, which is no concern of anybody here.
+    // A connection ends in an error when its caller goes away, which does not matter to anybody
+    // here.
     let _ = connection.await;
 }
 
@@ -80,7 +81,7 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
         Err(Miss::Path) => return missing().into_response(),
         Err(Miss::Method(methods)) => return Error::Method(methods).into_answer().into_response(),
     };
-    // HEAD says that the operation is there; it does not look at the target.
+    // HEAD only says that the operation exists; it does not look at the target.
     if method == Method::HEAD {
         return Answer::empty(StatusCode::OK).into_response();
     }
@@ -89,8 +90,9 @@ async fn answer(guest: &Arc<Guest>, request: http::Request<Incoming>) -> Respons
     answer.unwrap_or_else(Error::into_answer).into_response()
 }
 
-/// Plain text, unlike all other errors: by that, clients tell an operation that is older than they
-/// are from an object that is not there, and do without the operation.
+/// Answers that a path does not exist, in plain text unlike all other errors. By that, clients tell
+/// an operation that this version lacks from an object that does not exist, and do without the
+/// operation.
 fn missing() -> Answer {
     Answer::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "there is nothing at this path")
 }

@@ -16,9 +16,9 @@ const DIRECTORIES_MAX: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct FileSearch {
-    /// Letters of the path, in their order.
+    /// Letters of the path, in order.
     query: String,
-    /// Where to search; the working directory if nothing is said.
+    /// Directory to search. Default: the working directory.
     directory: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct FileSearch {
 pub(super) struct CodebaseSearch {
     /// The text to find.
     query: String,
-    /// Where to search; the working directory if nothing is said.
+    /// Directories to search. Default: the working directory.
     target_directories: Option<Vec<String>>,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct GrepSearch {
     /// A regular expression.
     query: String,
     case_sensitive: Option<bool>,
-    /// Shell pattern of the file names to search.
+    /// Shell pattern for the names of files to search.
     include_pattern: Option<String>,
-    /// Shell pattern of the file names to leave out.
+    /// Shell pattern for the names of files to skip.
     exclude_pattern: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ReadRange {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListDirectory {
-    /// Relative to the working directory.
+    /// Path of the directory, relative to the working directory.
     relative_workspace_path: String,
 }
 
@@ -86,10 +86,10 @@ struct Region {
 #[serde(rename_all = "camelCase")]
 pub(super) struct EditFile {
     target_file: String,
-    /// What the edit is for, in a sentence.
+    /// One sentence about the purpose of the edit.
     #[expect(dead_code, reason = "a published input, which what is done here has no use for")]
     instructions: String,
-    /// The edit, with what stays as it is left out.
+    /// The edit, in which unchanged parts are left out.
     code_edit: String,
 }
 
@@ -99,11 +99,11 @@ pub(super) struct Rerank {
     /// The directory whose files are ranked.
     path: String,
     query: String,
-    /// Files below it are left out; 0.5 if nothing is said.
+    /// Lowest score of a file that is returned. Default: 0.5.
     score_threshold: Option<f64>,
-    /// 30000 if nothing is said.
+    /// Limit of tokens for the request. Default: 30000.
     token_limit: Option<u32>,
-    /// A regular expression on the paths.
+    /// A regular expression that file paths must match.
     file_pattern: Option<String>,
 }
 
@@ -158,7 +158,7 @@ pub(super) async fn grep_search(guest: &Arc<Guest>, search: GrepSearch) -> Resul
     Ok(json!({"success": true, "results": lines}))
 }
 
-/// One match as `rg --json` writes it.
+/// Formats one match as `rg --json` writes it.
 fn grep_line(one: &Value, pattern: &regex::Regex) -> String {
     let line = text(&one["text"]);
     let submatches: Vec<Value> = pattern

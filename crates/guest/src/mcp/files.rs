@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct OnePath {
-    /// Relative paths begin at the working directory.
+    /// Path of the file or directory; relative paths start at the working directory.
     path: String,
 }
 
@@ -22,9 +22,9 @@ pub(super) struct Write {
     path: String,
     /// The whole content of the file.
     content: Option<String>,
-    /// The mode bits in octal, such as 644.
+    /// Mode bits in octal, such as 644.
     permissions: Option<String>,
-    /// Whether to make a directory.
+    /// Whether to create a directory.
     is_directory: Option<bool>,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct Write {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Edit {
     path: String,
-    /// The text to replace, exactly as it is in the file.
+    /// The text to replace, exactly as in the file.
     old_string: String,
     new_string: String,
-    /// Whether to replace it each time that it is there.
+    /// Whether to replace every occurrence.
     replace_all: Option<bool>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Edit {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Delete {
     path: String,
-    /// Whether a directory is meant; then a file is not deleted.
+    /// Whether the path must be a directory; if set, a file is not deleted.
     is_directory: Option<bool>,
-    /// Whether a directory goes with all that is in it.
+    /// Whether to delete a directory together with everything in it.
     recursive: Option<bool>,
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn ask(
     handle(guest, route, request).await?.into_json().await
 }
 
-/// What is at a path.
+/// Returns the file or directory at a path.
 pub(super) async fn entry(guest: &Arc<Guest>, path: String) -> Result<Value, Error> {
     ask(guest, Files::Entry(argument(path)), Request::made(Method::GET, &[], &Value::Null)).await
 }

@@ -1,7 +1,7 @@
-//! The operations as tools of the Model Context Protocol: streamable HTTP without sessions, JSON
-//! answers.
+//! Offers the operations as tools of the Model Context Protocol: streamable HTTP without sessions,
+//! JSON answers.
 //!
-//! A tool makes the request that its operation takes and calls the function that serves it over
+//! A tool builds the request that its operation takes and calls the function that serves it over
 //! HTTP, so the two cannot differ in what they allow or do.
 
 mod code;
@@ -33,7 +33,7 @@ struct Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        // The name that clients know.
+        // The name that clients expect.
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("Sandbox API Server", "1.0.0"))
             .with_instructions("Runs commands and works on files in one sandbox.")
@@ -71,8 +71,8 @@ pub(crate) async fn serve(guest: &Arc<Guest>, mut request: Request) -> Result<An
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),
-        // Who may call is decided before a request comes in here, and the host is whatever name
-        // that has.
+        // Access is decided before a request arrives here, and the host can be any name of the
+        // sandbox.
         StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)

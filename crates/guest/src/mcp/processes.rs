@@ -10,38 +10,39 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Callers of tools, and what is between them and us, give up after a minute.
+/// Longest wait. Callers of tools, and proxies on the way, give up after a minute.
 const WAIT_MAX: Duration = Duration::from_secs(58);
 const TIMEOUT_S: i64 = 30;
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Identifier {
-    /// The name of the process, or its number.
+    /// The name of the process, or its process id.
     identifier: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Execute {
-    /// What the shell is to run.
+    /// The shell command to run.
     command: String,
-    /// A name to find the process by.
+    /// A name by which to find the process later.
     name: Option<String>,
-    /// Where to run it; `/` if nothing is said.
+    /// Working directory of the command. Default: `/`.
     working_dir: Option<String>,
-    /// Variables beside those that every process gets.
+    /// Variables in addition to those that every process gets.
     env: Option<BTreeMap<String, String>>,
-    /// Whether to answer only when it has ended. Waiting is cut at 58 seconds; then `pollRequired` is true.
+    /// Whether to answer only when the command has ended. Waiting stops after 58 seconds;
+    /// `pollRequired` is then true.
     wait_for_completion: Option<bool>,
-    /// For how many seconds to wait; 30 if nothing is said.
+    /// How many seconds to wait. Default: 30.
     timeout: Option<i64>,
     /// Answer only when something listens on all of these ports.
     wait_for_ports: Option<Vec<u16>>,
-    /// Whether to start it again when it fails.
+    /// Whether to restart the command when it fails.
     restart_on_failure: Option<bool>,
-    /// How often to start it again; negative is without end.
+    /// How often to restart it; a negative number means without limit.
     max_restarts: Option<i64>,
-    /// Whether the sandbox stays awake as long as the process runs; then `timeout` bounds its life.
+    /// Whether the sandbox stays awake while the process runs; `timeout` then limits its run time.
     keep_alive: Option<bool>,
 }
 

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Why a call has no result.
+/// The reason why a call has no result.
 pub(super) enum Refused {
     Unknown,
     Failed(Error),

@@ -1,4 +1,4 @@
-//! Which process listens where, and watching for more.
+//! Lists the ports on which processes listen, and watches for new ones.
 
 mod monitor;
 mod proc;
@@ -19,7 +19,7 @@ struct MonitorAsk {
     callback: String,
 }
 
-/// Reads the number of a process. Only the usual spelling is one: `02280` and `+1` may be names.
+/// Parses a process id. Only the canonical spelling counts: `02280` and `+1` may be names.
 pub(crate) fn process_number(text: &str) -> Option<i32> {
     text.parse().ok().filter(|number: &i32| *number > 0 && number.to_string() == text)
 }

@@ -1,4 +1,4 @@
-//! Tells a caller of each port that a process opens.
+//! Calls a given address for each port that a process opens.
 
 use super::proc::{LISTEN, ports_of};
 use crate::http::Error;
@@ -27,8 +27,7 @@ pub(crate) struct Monitors {
 }
 
 impl Monitors {
-    /// Begins to watch a process. A second monitor of the same process takes the place of the
-    /// first.
+    /// Starts watching a process. A second monitor for the same process replaces the first.
     pub(crate) fn start(&self, pid: i32, callback: &str) -> Result<(), Error> {
         let address = outside::parse(callback).map_err(|_| {
             Error::BadRequest("`callback` is not an address of HTTP or HTTPS".into())
@@ -54,7 +53,7 @@ impl Monitors {
         }
     }
 
-    /// The processes that are watched, and who is told.
+    /// Returns the watched processes with their callback addresses.
     pub(crate) fn all(&self) -> Vec<(i32, String)> {
         self.running.lock().iter().map(|(pid, monitor)| (*pid, monitor.callback.clone())).collect()
     }
@@ -68,7 +67,7 @@ async fn watch(pid: i32, callback: Uri) {
             .filter(|port| port.state == LISTEN)
             .map(|port| port.local_port)
             .collect();
-        // A port that was closed and is opened again is new.
+        // A port that was closed and opened again counts as new.
         told.retain(|port| open.contains(port));
         for port in open {
             if !told.contains(&port)
@@ -81,8 +80,8 @@ async fn watch(pid: i32, callback: Uri) {
     }
 }
 
-/// Tells of one port. An answer of any status counts as told; without one it is tried again at the
-/// next look.
+/// Reports one port. An answer with any status counts as delivered; without an answer, the next
+/// look tries again.
 async fn tell(callback: &Uri, pid: i32, port: u16) -> Result<(), outside::Error> {
     let body = serde_json::json!({"pid": pid, "port": port}).to_string();
     let request = http::Request::post(callback)

@@ -1,7 +1,6 @@
-//! What the kernel tells of processes and their sockets.
+//! Reads processes and their sockets from the kernel.
 //!
-//! Everything read here may change or vanish while it is read: what cannot be read is as if it were
-//! not there.
+//! Everything here may change or vanish while it is read, so anything unreadable counts as missing.
 
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -21,7 +20,7 @@ pub(crate) struct Port {
     process_name: String,
 }
 
-/// A line of a socket table.
+/// One line of a socket table.
 #[derive(Debug, PartialEq, Eq)]
 struct Socket {
     local: (IpAddr, u16),
@@ -41,13 +40,13 @@ struct Process {
 const TABLES: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
 pub(super) const LISTEN: &str = "LISTEN";
 
-/// The sockets of a process and of all below it.
+/// Returns the sockets of a process and all its descendants.
 pub(crate) fn ports_of(pid: i32) -> Vec<Port> {
     ports(&[pid])
 }
 
-/// The ports on which a process, or what is left of it, can be reached from outside of this
-/// machine: whoever is outside comes in over the loopback interface, by version 4 of the protocol.
+/// Returns the ports on which a process, or what is left of it, can be reached from outside this
+/// instance. Connections from outside arrive over the loopback interface, by IPv4.
 pub(crate) fn reachable_ports(pid: i32, running: Option<i32>) -> HashSet<u16> {
     let roots: Vec<i32> = [Some(pid), running].into_iter().flatten().collect();
     let reached = |address: IpAddr| address.is_ipv4() || !address.is_loopback();
@@ -56,7 +55,7 @@ pub(crate) fn reachable_ports(pid: i32, running: Option<i32>) -> HashSet<u16> {
     open.map(|port| port.local_port).collect()
 }
 
-/// Whether anything of a process is left.
+/// Returns whether anything of a process is left.
 pub(crate) fn is_alive(pid: i32) -> bool {
     processes().iter().any(|process| process.pid == pid || process.group == pid)
 }
@@ -65,7 +64,7 @@ fn ports(roots: &[i32]) -> Vec<Port> {
     let mut owners: HashMap<u64, Process> = HashMap::new();
     for process in tree(processes(), roots) {
         for inode in sockets_of(process.pid) {
-            // A socket that is shared belongs to the first, which is the nearest to the root.
+            // A shared socket is attributed to the first process, the one nearest to the root.
             owners
                 .entry(inode)
                 .or_insert_with(|| Process { name: process.name.clone(), ..process });
@@ -105,8 +104,8 @@ fn processes() -> Vec<Process> {
     .collect()
 }
 
-/// The roots, the members of their groups, and all that descends from these. A group outlives the
-/// process that led it.
+/// Returns the roots, the members of their groups, and all descendants of these. A group outlives
+/// the process that led it.
 fn tree(processes: Vec<Process>, roots: &[i32]) -> Vec<Process> {
     let (mut found, mut others): (Vec<_>, Vec<_>) = processes
         .into_iter()
@@ -129,7 +128,8 @@ fn sockets_of(pid: i32) -> Vec<u64> {
     entries.filter_map(|entry| inode(fs::read_link(entry.path()).ok()?.to_str()?)).collect()
 }
 
-/// The name is in brackets, and may itself hold brackets and spaces.
+/// Parses a line of `stat`. The name is in parentheses, and may itself contain parentheses and
+/// spaces.
 fn parse_stat(stat: &str) -> Option<Process> {
     let (pid, rest) = stat.split_once(" (")?;
     let (name, rest) = rest.rsplit_once(") ")?;
@@ -150,7 +150,7 @@ fn parse_socket(line: &str, tcp: bool) -> Option<Socket> {
     })
 }
 
-/// Words of four bytes, each in the byte order of the machine.
+/// Parses an address: words of four bytes, each in the byte order of the machine.
 fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let words: Option<Vec<[u8; 4]>> = address

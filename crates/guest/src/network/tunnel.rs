@@ -1,6 +1,6 @@
-//! The tunnel of a sandbox: its settings are read and checked in full. Bringing it up needs a
-//! tunnel device and rights over the network, and an instance has neither, so that nothing inside
-//! of it can change the way out. The server makes tunnels, and what it makes never comes here.
+//! The tunnel of a sandbox: settings are parsed and fully checked, but not applied. A tunnel needs
+//! a device and rights over the network, and an instance has neither, so that nothing inside it can
+//! change the way out. Tunnels are made by the server, and requests for them never get here.
 
 use crate::http::{Answer, Error, Request};
 use serde::Deserialize;
