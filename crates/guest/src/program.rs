@@ -1,4 +1,4 @@
-//! Programs to start: where they are found, and how they are laid out for the kernel.
+//! Finds programs, and lays out their arguments for the kernel.
 
 use crate::raw::{Leads, Program};
 use crate::settings::User;
@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where programs are looked for when no variable says so.
+/// Search path for programs if no variable sets one.
 pub(crate) const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Program {
-    /// The first word is what the program is told that it is called.
+    /// The first word is the name that the program sees as its own.
     pub(crate) fn new<'a>(
         path: &Path,
         words: impl IntoIterator<Item = &'a OsStr>,
@@ -49,8 +49,8 @@ fn text(bytes: impl Into<Vec<u8>>) -> io::Result<CString> {
     CString::new(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
 
-/// The file that a name stands for where a process is started in `directory`. A name with a slash
-/// is a path already.
+/// Finds the file of a program that is started in `directory`. A name with a slash is a path
+/// already.
 pub(crate) fn find(name: &OsStr, path: &OsStr, directory: &Path) -> io::Result<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Ok(name.into());

@@ -1,4 +1,5 @@
-//! How programs in here get out: the machine says where its proxy is and whom to trust for it.
+//! The way out for programs in here: the machine sends the address of its proxy and the
+//! certificates to trust for it.
 
 use crate::environment;
 use crate::guest::Guest;
@@ -9,16 +10,17 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use types::guest::ProxySettings;
 
-/// Does what was said at the start, before any program runs.
+/// Applies the initial settings, before any program runs.
 pub(crate) fn begin(guest: &Guest) {
     let settings = guest.settings.given.proxy.clone();
-    // Also without a proxy: the files may come from a snapshot of an instance that had one.
+    // Needed without a proxy too, because the files may come from a snapshot of an instance that
+    // had one.
     if let Err(error) = apply(guest, settings) {
         let _ = writeln!(io::stderr(), "holm-guest: the proxy is not trusted in here: {error}");
     }
 }
 
-/// Takes other settings from the machine, for programs that start from now on.
+/// Applies new settings from the machine, for programs that are started from now on.
 pub(crate) async fn set(guest: &Guest, mut request: Request) -> Result<Answer, Error> {
     guest.require_machine(&request)?;
     let settings: ProxySettings = request.json().await?;
@@ -29,8 +31,8 @@ pub(crate) async fn set(guest: &Guest, mut request: Request) -> Result<Answer, E
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
-/// Programs learn of the proxy even where the files cannot be written: they reach nothing without
-/// it, and say why.
+/// Sets the variables even if the files cannot be written: without the proxy, programs could reach
+/// nothing and would not know why.
 fn apply(guest: &Guest, settings: ProxySettings) -> io::Result<()> {
     let trusted = Trust::default().follow(&settings);
     let mut variables: BTreeMap<String, String> = settings.environment.clone();

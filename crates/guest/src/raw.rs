@@ -1,5 +1,5 @@
-//! The only unsafe code of this program: descriptors that are known by number, descriptors that the
-//! runtime watches, and the start of processes.
+//! The only unsafe code of this program: descriptors known by number, descriptors that the runtime
+//! watches, and the start of processes.
 #![expect(unsafe_code, reason = "none of the three has a safe form")]
 
 use libc::{c_char, c_int, c_long, c_void};
@@ -9,26 +9,26 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use tokio::io::unix::AsyncFd;
 
-/// Has the runtime tell when a descriptor can be read or written.
+/// Registers a descriptor with the runtime, to learn when it can be read or written.
 pub(crate) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: what is asked for is a descriptor that stays open and the same as long as it is
-    // registered. An `OwnedFd` is both until it is dropped, and the answer owns it.
+    // SAFETY: `register` requires a descriptor that stays open and the same as long as it is
+    // registered. An `OwnedFd` guarantees both until it is dropped, and the returned value owns it.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// Descriptors that whoever starts this program may hand over.
+/// Descriptors that this program may inherit from the one that starts it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HandedOver {
     Listener,
     Settings,
-    /// From the program that this one takes the place of.
+    /// From the program that this one replaces.
     State,
 }
 
 impl HandedOver {
     pub(crate) const ALL: [Self; 3] = [Self::Listener, Self::Settings, Self::State];
 
-    /// The variable that tells that the descriptor is there.
+    /// Returns the name of the environment variable that announces the descriptor.
     pub(crate) fn variable(self) -> &'static str {
         match self {
             Self::Listener => "HOLM_GUEST_FD",
@@ -37,26 +37,26 @@ impl HandedOver {
         }
     }
 
-    /// Takes the descriptor if the environment says that it was handed over, and keeps it from the
-    /// children. To be called once for each, before anything else opens files.
+    /// Takes the descriptor if the environment announces it, and keeps it from children. Call this
+    /// once for each, before anything else opens files.
     pub(crate) fn take(self) -> Option<OwnedFd> {
         let number = std::env::var(self.variable())
             .ok()?
             .parse()
             .ok()
             .filter(|number| *number > libc::STDERR_FILENO)?;
-        // The variable is a promise of the starter that this number is open and meant for us, and
+        // With the variable, the starter promises that this number is open and meant for us, and
         // nothing of ours has opened a file yet.
         adopt(number).ok()
     }
 }
 
-/// Takes over a descriptor that came through the start of this program, and keeps it from the
-/// children. The number must be one that was handed over for this, and is to be taken once.
+/// Takes ownership of an inherited descriptor, and keeps it from children. The number must have
+/// been handed over for this purpose and be taken only once.
 pub(crate) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the callers are the start of this program and nothing else: each number is named once
-    // by whoever started it, before anything here could have opened a file under it. A number that
-    // is not open gives an error of the kernel, and is let go of without being closed.
+    // SAFETY: only the code that starts this program calls this: the starter names each number
+    // once, before anything here could have opened a file under it. For a number that is not open,
+    // the kernel returns an error, and the number is released without being closed.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     match rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC) {
         Ok(()) => Ok(fd),
@@ -67,45 +67,45 @@ pub(crate) fn adopt(number: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// A program to start, laid out as the kernel takes it.
+/// A program to start, laid out as the kernel expects it.
 pub(crate) struct Program {
     pub(crate) path: CString,
-    /// With what the program is called as the first.
+    /// The first is the program's own name.
     pub(crate) arguments: Vec<CString>,
-    /// Names and values with `=` between them.
+    /// Names and values joined by `=`.
     pub(crate) environment: Vec<CString>,
     pub(crate) directory: CString,
-    /// The numbers of the user and the group that it runs as, if not as this program.
+    /// Ids of the user and group to run as, if not those of this program.
     pub(crate) user: Option<(u32, u32)>,
     pub(crate) leads: Leads,
 }
 
-/// What a new process is the first of.
+/// What the new process becomes the leader of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leads {
-    /// A process group, so that a signal reaches all that it starts.
+    /// A process group, so that a signal reaches everything that it starts.
     Group,
-    /// A session, with its standard input as the terminal of that session.
+    /// A session, with standard input as its terminal.
     Session,
 }
 
-/// Why no program was started.
+/// The reason why no program was started.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
-    /// There is no new process.
+    /// No process was created.
     NoProcess(io::Error),
-    /// There is one, which has ended and has to be waited for.
+    /// A process was created, but has ended and must be waited for.
     Ended { pid: Pid, error: io::Error },
 }
 
-/// The child only makes a few system calls on it.
+/// Enough, because the child only makes a few system calls on it.
 const CHILD_STACK_BYTES: usize = 32 << 10;
-/// Signals for which this program has a handler, or which it ignores: the runtime of the language
-/// has the first three, and `reaper` and `shutdown` listen for the others.
+/// Signals that this program handles or ignores: the first three in Rust's runtime, the others in
+/// `reaper` and `shutdown`.
 const HANDLED_SIGNALS: [c_int; 6] =
     [libc::SIGPIPE, libc::SIGSEGV, libc::SIGBUS, libc::SIGCHLD, libc::SIGTERM, libc::SIGINT];
 
-/// What the child needs to know, and where it says why it failed.
+/// The child's instructions, and where it reports why it failed.
 struct Order {
     path: *const c_char,
     arguments: *const *const c_char,
@@ -117,11 +117,12 @@ struct Order {
     errno: c_int,
 }
 
-/// Starts a program with these as its standard input, output and error.
+/// Starts a program with the given standard input, output and error.
 ///
-/// The child borrows the memory of this program until it executes the other one, as with the
-/// `posix_spawn` of the C library. That one asks for the handler of every signal in every child
-/// where `clone3` is refused, as it is in a sandbox, and cannot set a user or a terminal.
+/// The child borrows the memory of this program until it executes the other one, as with
+/// `posix_spawn` of the C library. That function looks up the handler of every signal in every
+/// child where `clone3` is refused, as it is in a sandbox, and it can set neither a user nor a
+/// terminal.
 pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<Pid, NotStarted> {
     let arguments = pointers(&program.arguments);
     let environment = pointers(&program.environment);
@@ -139,11 +140,11 @@ pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let dumpable = rustix::process::dumpable_behavior().map_err(no_process)?;
     let blocked = BlockedSignals::block().map_err(NotStarted::NoProcess)?;
-    // SAFETY: CLONE_VFORK holds this thread until the child has executed the program or ended, so
-    // the order, all that it points to and the stack outlive the child's use of them. The stack
-    // grows down from its end, which is as aligned as a `u128`. No handler runs in the child, as
-    // all signals are blocked here until after.
-    // Needed: the standard library starts processes by `fork` or `posix_spawn` only.
+    // SAFETY: CLONE_VFORK suspends this thread until the child has executed the program or ended,
+    // so the order, everything it points to and the stack outlive the child's use of them. The
+    // stack grows down from its end, which is aligned like a `u128`. No handler runs in the child,
+    // because all signals are blocked here until after.
+    // Needed because the standard library can only start processes by `fork` or `posix_spawn`.
     let pid = unsafe {
         let top = stack.as_mut_ptr().add(stack.capacity());
         libc::clone(run_child, top.cast(), flags, (&raw mut order).cast())
@@ -154,7 +155,8 @@ pub(crate) fn start(program: &Program, standard: [BorrowedFd<'_>; 3]) -> Result<
         return Err(NotStarted::NoProcess(error));
     };
     if program.user.is_some() {
-        // For the kernel the whole memory has changed its user, and hides from everybody.
+        // For the kernel, the user of the shared memory has changed, so it made this program
+        // undumpable.
         rustix::process::set_dumpable_behavior(dumpable).map_err(no_process)?;
     }
     match order.errno {
@@ -167,18 +169,18 @@ fn no_process(error: rustix::io::Errno) -> NotStarted {
     NotStarted::NoProcess(error.into())
 }
 
-/// The form in which the kernel takes lists: pointers, with a null behind the last.
+/// Returns the kernel's form of a list: pointers, followed by a null pointer.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// All signals are held back until this is dropped.
+/// Blocks all signals until it is dropped.
 struct BlockedSignals(libc::sigset_t);
 
 impl BlockedSignals {
     fn block() -> io::Result<Self> {
         // SAFETY: both sets are plain memory of this function, which the first call fills. The
-        // calls change nothing but the mask of this thread.
+        // calls change nothing but the signal mask of this thread.
         unsafe {
             let mut all = std::mem::zeroed();
             let mut before = std::mem::zeroed();
@@ -193,34 +195,34 @@ impl BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        // SAFETY: the set is the one that `block` got from the kernel. The call can only fail for
-        // a first argument that does not exist.
+        // SAFETY: the set is the one that `block` got from the kernel. The call can only fail if
+        // its first argument is invalid.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut())
         };
     }
 }
 
-/// What the child does. It runs in the memory of this program, beside threads that may hold any
-/// lock, so there is one rule: system calls on what was laid out before. No allocation, no panic.
+/// Runs in the child, which shares the memory of this program with threads that may hold any lock.
+/// So it may only make system calls on data laid out before: no allocation, no panic.
 extern "C" fn run_child(order: *mut c_void) -> c_int {
-    // SAFETY: `start` passes an `Order` that outlives this, and does not look at it meanwhile.
+    // SAFETY: `start` passes an `Order` that outlives this call, and does not access it meanwhile.
     let order = unsafe { &mut *order.cast::<Order>() };
-    // SAFETY: all pointers of the order come from C strings and lists that `start` holds.
+    // SAFETY: all pointers in the order come from C strings and lists that `start` holds.
     unsafe { become_program(order) };
-    // Only a failure leads here.
+    // Reached only on failure.
     order.errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
     127
 }
 
-/// Answers only when something has failed; then errno says why.
+/// Executes the program. Returns only if something has failed; errno then says why.
 unsafe fn become_program(order: &Order) -> Option<()> {
-    // SAFETY: as said by the caller. The calls that change users are those of the kernel, since
-    // those of the C library would have the threads of this program follow.
+    // SAFETY: as stated by the caller. Users are changed by direct system calls, because the
+    // functions of the C library would change all threads of this program.
     unsafe {
         for (number, fd) in (0..).zip(order.standard) {
-            // None of the three has a number below three itself, as the standard library opens
-            // those when the program starts.
+            // None of the three descriptors has a number below three itself, because the standard
+            // library opens those when the program starts.
             done(libc::dup2(fd, number).into())?;
         }
         if let Some((uid, gid)) = order.user {
@@ -244,10 +246,10 @@ unsafe fn become_program(order: &Order) -> Option<()> {
     }
 }
 
-/// A program that is executed inherits what is ignored and what is blocked. Handlers it does not,
-/// but they must not run in the memory of this program once signals get through.
+/// Resets signals. An executed program inherits which signals are ignored and blocked. It does not
+/// inherit handlers, but they must not run in the memory of this program once signals get through.
 unsafe fn restore_signals() -> Option<()> {
-    // SAFETY: the actions of the child are its own, and a zeroed action is the default one.
+    // SAFETY: the child has its own signal actions, and a zeroed action is the default one.
     unsafe {
         let usual: libc::sigaction = std::mem::zeroed();
         for signal in HANDLED_SIGNALS {
@@ -259,7 +261,7 @@ unsafe fn restore_signals() -> Option<()> {
     }
 }
 
-/// Negative is a failure.
+/// Turns the result of a system call into an option; negative means failure.
 fn done(result: c_long) -> Option<()> {
     (result >= 0).then_some(())
 }

@@ -1,5 +1,5 @@
-//! The one place that waits for children: those started here, and the orphans that fall to this
-//! program.
+//! The only place that waits for child processes: those started here, and orphans that are
+//! reparented to this program.
 //!
 //! A second waiter would steal exit codes from the first, so nothing else in this program may wait
 //! for a process.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// How a process came to its end.
+/// How a process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     Exited(i32),
@@ -35,8 +35,8 @@ pub(crate) struct Started {
 }
 
 impl Reaper {
-    /// Makes this program the parent of orphans, as the first process of a machine is anyway, and
-    /// begins to reap.
+    /// Makes this program the parent of orphans, as the first process of a machine always is, and
+    /// starts reaping.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut children = signal(SignalKind::child())?;
@@ -50,8 +50,8 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a child with these as its standard input, output and error. The lock is held
-    /// meanwhile, so that its end cannot be reaped before somebody waits for it.
+    /// Starts a child with the given standard input, output and error. The lock is held meanwhile,
+    /// so that its end cannot be reaped before anybody waits for it.
     pub(crate) fn spawn(
         &self,
         program: &Program,
@@ -71,14 +71,14 @@ impl Reaper {
         Ok(Started { pid, end })
     }
 
-    /// Waits for a child of the program that this one takes the place of. It may have ended since.
+    /// Waits for a child of the program that this one replaced. It may already have ended.
     pub(crate) fn adopt(&self, pid: Pid) -> oneshot::Receiver<End> {
         let (tell, end) = oneshot::channel();
         self.waiting.lock().insert(Pid::as_raw(Some(pid)), tell);
         end
     }
 
-    /// Leaves the ends of children to whoever takes the place of this program.
+    /// Leaves the ends of children to the program that will replace this one.
     pub(crate) fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
     }
@@ -88,7 +88,7 @@ impl Reaper {
         self.reap();
     }
 
-    /// Whether the end of a child has not been told yet.
+    /// Returns whether the end of a child has not been reported yet.
     pub(crate) fn waits_for(&self, pid: Pid) -> bool {
         self.waiting.lock().contains_key(&Pid::as_raw(Some(pid)))
     }

@@ -1,4 +1,4 @@
-//! The page that shows the interface.
+//! The page that documents the interface.
 
 use crate::http::{Answer, Error};
 use http::StatusCode;
@@ -19,7 +19,7 @@ const fn operation(
     Operation { path, methods, about }
 }
 
-/// All operations; a test holds them against the routes.
+/// All operations; a test compares them with the routes.
 pub(crate) const OPERATIONS: &[Operation] = &[
     operation("/", &["GET"], "Says what this is."),
     operation("/swagger", &["GET"], "This page."),
@@ -120,7 +120,7 @@ mod tests {
             let served = |method: &Method| find(method, &path).is_ok();
             for method in [Method::GET, Method::POST, Method::PUT, Method::DELETE] {
                 let shown = operation.methods.contains(&method.as_str());
-                // The first page answers any method.
+                // The start page answers every method.
                 assert!(shown == served(&method) || path == "/", "{method} {path}");
             }
         }

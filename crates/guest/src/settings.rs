@@ -1,4 +1,4 @@
-//! What the starter of this program has decided about the sandbox.
+//! The settings that this program gets from the one that starts it.
 
 use crate::raw::HandedOver;
 use bytes::Bytes;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use types::guest::ProxySettings;
 use types::work::Orders;
 
-/// More than any environment that the kernel would pass on, and the most data that work may have.
+/// More than any environment that the kernel would pass on, plus the most data that work may have.
 const SETTINGS_BYTES_MAX: u64 = (8 << 20) + types::work::DATA_BYTES_MAX as u64;
 
-/// Comes as JSON over a descriptor, because it holds secrets, which are never on disk. `Debug` is
-/// left out for them.
+/// The settings as received. They come as JSON over a descriptor, because they contain secrets,
+/// which are never on disk. There is no `Debug` for the same reason.
 #[derive(Default, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Given {
@@ -30,40 +30,39 @@ pub(crate) struct Given {
     environment_file: Option<PathBuf>,
     work: Option<Orders>,
     pub(crate) proxy: ProxySettings,
-    /// What the work may fetch.
+    /// Data that the work may fetch.
     #[serde(skip)]
     data: Bytes,
 }
 
 pub(crate) struct Settings {
-    /// What every process gets: the environment of this program, overlaid with the given one.
+    /// The environment of every process: that of this program, overlaid with the given one.
     pub(crate) environment: BTreeMap<OsString, OsString>,
     pub(crate) workdir: PathBuf,
-    /// Whom processes run as and files belong to, if not root.
+    /// The user that processes run as and files belong to; `None` means root.
     pub(crate) user: Option<User>,
     pub(crate) keep_alive_disabled: bool,
     pub(crate) process_logging_disabled: bool,
     pub(crate) terminal_disabled: bool,
-    /// What the image starts by itself: a program and its arguments, or nothing.
+    /// The program that the image itself starts, with its arguments; may be empty.
     pub(crate) start: Vec<String>,
-    /// What the machine shows when it hands over something. Without it there is no machine that
-    /// would.
+    /// The secret by which the machine identifies itself. Without one there is no machine.
     pub(crate) secret: Option<String>,
-    /// Where programs that do not inherit the environment find it.
+    /// File with the environment, for programs that do not inherit it.
     pub(crate) environment_file: Option<PathBuf>,
-    /// The one thing that this instance is for.
+    /// The only purpose of this instance, if it has just one.
     pub(crate) work: Option<WantedWork>,
     /// The document that `POST /environment/reload` reads.
     pub(crate) metadata: PathBuf,
-    /// What all this was made of, for a program that takes the place of this one.
+    /// The settings as received, for a program that replaces this one.
     pub(crate) given: Given,
 }
 
 pub(crate) struct WantedWork {
     pub(crate) orders: Orders,
     pub(crate) data: Bytes,
-    /// Why it cannot be done, which is told as its result: it is for whoever made the image to
-    /// mend.
+    /// Why the work cannot be done. This is reported as its result, because the maker of the image
+    /// has to fix it.
     pub(crate) refused: Option<Error>,
 }
 
@@ -99,7 +98,8 @@ impl Given {
 
 impl Settings {
     pub(crate) fn new(mut given: Given) -> Result<Self, Error> {
-        // Work is never handed over: an instance with work serves nothing else, and so no upgrade.
+        // Work is never handed over: an instance with work serves nothing else, so it has no
+        // upgrades.
         let data = std::mem::take(&mut given.data);
         let mut work = given.work.take().map(|orders| WantedWork { orders, data, refused: None });
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os()
@@ -158,12 +158,12 @@ fn read(file: File) -> Result<Given, Error> {
     given_in(text.into()).map_err(Error::Parse)
 }
 
-/// One line of JSON, and after it the data of the work as it is.
+/// Parses one line of JSON, followed by the raw data of the work.
 fn given_in(mut text: Bytes) -> Result<Given, serde_json::Error> {
     let Some(end) = memchr::memchr(b'\n', &text) else { return serde_json::from_slice(&text) };
     match serde_json::from_slice::<Given>(&text[..end]) {
         Ok(given) if given.work.is_some() => Ok(Given { data: text.split_off(end + 1), ..given }),
-        // Whoever writes settings by hand may break lines.
+        // Handwritten settings may have several lines.
         _ => serde_json::from_slice(&text),
     }
 }
@@ -172,7 +172,8 @@ fn is_on(value: &str) -> bool {
     matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
 }
 
-/// Finds a user by the forms that images use: `name`, `uid`, and either with `:group` or `:gid`.
+/// Finds a user in the forms that images use: `name` or `uid`, each optionally with `:group` or
+/// `:gid`.
 fn find_user(wanted: &str) -> Result<User, Error> {
     let [passwd, groups] = ["/etc/passwd", "/etc/group"]
         .map(|path| String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned());
@@ -198,7 +199,7 @@ fn user_in(passwd: &str, groups: &str, wanted: &str) -> Option<User> {
             }),
             _ => None,
         });
-    // An image may name a number that its list of users does not know.
+    // An image may use a number that is not in its list of users.
     let user = known.or_else(|| name.parse().ok().map(|uid| User { uid, gid: 0, home: None }))?;
     match group {
         None => Some(user),

@@ -1,6 +1,6 @@
-//! The end: all that runs is asked to end, and killed if it does not within a grace.
+//! Shutdown: all processes are asked to end, and killed if they do not end within a grace period.
 //!
-//! The first process of a machine ignores every signal that it does not listen for, so this one
+//! The first process of a machine ignores every signal that it does not listen for, so this program
 //! listens.
 
 use crate::guest::Guest;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
-/// Less than what container engines usually give.
+/// Less than container engines usually allow.
 const GRACE: Duration = Duration::from_secs(5);
-/// For the ends of what was killed to be seen.
+/// Time to see the ends of killed processes.
 const KILL_WAIT: Duration = Duration::from_secs(1);
 
 pub(crate) struct Asked {

@@ -1,4 +1,4 @@
-//! The program that the image starts by itself, and how the machine learns that it failed.
+//! Starts the program of the image, and tells the machine if that failed.
 
 use crate::guest::Guest;
 use crate::http::Answer;
@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::timeout;
 use types::guest::START_WATCH;
 
-/// What became of the start, if there was one: the process, or why there is none.
+/// The result of the start, if there was one: the process, or why there is none.
 #[derive(Default)]
 pub(crate) struct Start(OnceLock<Result<Arc<Process>, String>>);
 
-/// Starts what the image starts by itself. Without it the sandbox still serves, and the machine is
+/// Starts the program of the image. If that fails, the sandbox still serves, and the machine is
 /// told why.
 pub(crate) fn start(guest: &Arc<Guest>) {
     let Some(plan) = Plan::of_image(guest, &guest.settings.start) else { return };
@@ -22,17 +22,17 @@ pub(crate) fn start(guest: &Arc<Guest>) {
         let _ =
             writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");
     }
-    // Nothing else starts it.
+    // Nothing else sets it.
     let _ = guest.start.0.set(started);
 }
 
-/// Answers as soon as the program has failed, or when it did not in time.
+/// Answers as soon as the program has failed, or after a while if it has not.
 pub(crate) async fn failure(guest: &Guest) -> Answer {
     let failure = match guest.start.0.get() {
         None => None,
         Some(Err(why)) => Some(why.clone()),
         Some(Ok(process)) => {
-            // One that goes on has not failed.
+            // A program that still runs has not failed.
             let _ = timeout(START_WATCH, process.ended()).await;
             process.failure()
         }

@@ -1,4 +1,4 @@
-//! What the guest says of itself.
+//! Information about this program.
 
 use crate::guest::Guest;
 use crate::http::{Answer, Error};
@@ -20,14 +20,15 @@ pub(crate) fn health(guest: &Guest) -> Result<Answer, Error> {
         "version": env!("CARGO_PKG_VERSION"),
         "gitCommit": "",
         "buildTime": "",
-        // The field is required by clients that were made for another program.
+        // Required by clients that were written for another program.
         "goVersion": "",
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
         "startedAt": guest.started_at.to_string(),
         "uptime": format!("{}s", up_ms / 1000),
         "uptimeSeconds": up_ms / 1000,
-        // Ours: whoever puts sandboxes to sleep must know of processes that ask it not to.
+        // Our own field: the component that puts sandboxes to sleep must know of processes that
+        // keep them awake.
         "keepAliveProcesses": guest.processes.keeping_alive(),
         "upgradeCount": upgrades.count,
         "lastUpgrade": upgrades.last,

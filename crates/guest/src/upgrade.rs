@@ -1,10 +1,10 @@
-//! Upgrading this program where it runs.
+//! Upgrades this program while it runs.
 //!
 //! `POST /upgrade` answers at once. Then `{baseUrl}/{version}/holm-guest-{architecture}` is
-//! fetched, asked for its version, and put in the place of this program, with all that runs.
-//! Without `baseUrl` the variable `HOLM_GUEST_UPGRADE_URL` is taken, and without either the machine
-//! hands over the program that it has: see `types::guest`. `GET /health` tells how it goes; an
-//! upgrade that fails changes nothing else.
+//! downloaded, asked for its version, and started in place of this program, which hands over
+//! everything that runs. Without `baseUrl`, the variable `HOLM_GUEST_UPGRADE_URL` is used, and
+//! without either, the machine hands over the program that it has: see `types::guest`.
+//! `GET /health` shows the progress; an upgrade that fails changes nothing else.
 
 use crate::guest::Guest;
 use crate::handover;
@@ -33,12 +33,12 @@ use tokio::time::{sleep, timeout};
 
 const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 const DOWNLOAD_WAIT: Duration = Duration::from_secs(300);
-/// The machine comes as soon as it has seen the answer; it may be stopped in between.
+/// The machine connects as soon as it has seen the answer, but it may be paused in between.
 const MACHINE_WAIT: Duration = Duration::from_secs(60);
 const VERSION_WAIT: Duration = Duration::from_secs(10);
 const VERSION_CHARS_MAX: usize = 64;
 const LATEST: &str = "latest";
-/// For answers that are on their way, and callers that are about to ask something else.
+/// Time for answers that are on their way, and for callers that are about to send another request.
 const REPLACE_DELAY: Duration = Duration::from_millis(500);
 
 #[derive(Default, Deserialize)]
@@ -91,34 +91,34 @@ pub(crate) struct Upgrade {
 
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct Upgrades {
-    /// How many succeeded.
+    /// Number of upgrades that succeeded.
     pub(crate) count: u64,
     pub(crate) last: Upgrade,
 }
 
 impl Upgrades {
-    /// What the program that came of an upgrade says of it.
+    /// Marks the last upgrade as successful, which the new program does.
     pub(crate) fn succeeded(self) -> Self {
         let last = Upgrade { status: Status::Completed, step: Step::Completed, ..self.last };
         Self { count: self.count + 1, last }
     }
 }
 
-/// Where a program comes from.
+/// Where the new program comes from.
 enum Source {
-    /// `{version}/holm-guest-{architecture}` is below it.
+    /// An address below which `{version}/holm-guest-{architecture}` is found.
     Address(String),
     Machine(oneshot::Receiver<Fetched>),
     Nowhere,
 }
 
-/// A program in a folder of its own, which goes if the program does not take over.
+/// A program in a folder of its own, which is removed unless the program takes over.
 struct Fetched {
     directory: tempfile::TempDir,
     bytes: u64,
 }
 
-/// The upgrade that waits for a program from the machine, if one does.
+/// The upgrade that is waiting for a program from the machine, if any.
 #[derive(Default)]
 pub(crate) struct ProgramWanted(Mutex<Option<oneshot::Sender<Fetched>>>);
 
@@ -156,7 +156,7 @@ enum Failure {
     Wrong(String),
 }
 
-/// What `--version` prints. It tells which program can take over from which.
+/// Returns the output of `--version`, which shows whether one program can take over from another.
 pub(crate) fn version_line(version: &str) -> String {
     format!("holm-guest {version} state {}", handover::FORMAT)
 }
@@ -181,7 +181,7 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
     begin(guest, &version)?;
     let source = match (base, &guest.settings.secret) {
         (Some(base), _) => Source::Address(base),
-        // Before the answer, which has the machine come.
+        // Set up before the answer, because that makes the machine connect.
         (None, Some(_)) => Source::Machine(guest.program_wanted.begin()),
         (None, None) => Source::Nowhere,
     };
@@ -268,7 +268,7 @@ async fn upgrade(
     Err(handover::replace(guest, &path, upgrades).await.into())
 }
 
-/// Fetches a program.
+/// Downloads a program.
 async fn fetch(url: &str) -> Result<Fetched, Failure> {
     let request = http::Request::get(url)
         .body(Full::<Bytes>::default())
@@ -280,7 +280,7 @@ async fn fetch(url: &str) -> Result<Fetched, Failure> {
     Fetched::read(response.into_body()).await
 }
 
-/// Takes the program that an upgrade waits for, from the machine and nobody else.
+/// Accepts the program that an upgrade is waiting for, but only from the machine.
 pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answer, Error> {
     guest.require_machine(&request)?;
     let wanted = guest.program_wanted.end();
@@ -288,14 +288,14 @@ pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answ
     let fetched = Fetched::read(request.into_body())
         .await
         .map_err(|failure| Error::BadRequest(failure.to_string()))?;
-    // An upgrade that was late has been given up, and its program goes.
+    // If the upgrade has timed out, the program is discarded.
     let _ = wanted.send(fetched);
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
 impl Fetched {
-    /// Keeps what comes in a file that can be run. Only this program may look into its folder, so
-    /// nobody changes what was checked.
+    /// Stores a program in an executable file. Only this program's user can access the folder, so
+    /// nobody can change what was checked.
     async fn read<B>(mut body: B) -> Result<Self, Failure>
     where
         B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
@@ -313,7 +313,7 @@ impl Fetched {
     }
 }
 
-/// Answers how many bytes there were.
+/// Writes a body to a file and returns its size.
 async fn copy<B>(body: &mut B, file: &mut File) -> Result<u64, Failure>
 where
     B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
@@ -330,7 +330,7 @@ where
     Ok(bytes)
 }
 
-/// Runs a program to hear what it is.
+/// Runs a program to ask for its version.
 async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
     let words = [path.as_os_str(), "--version".as_ref()];
     let program = Program::new(path, words, [], Path::new("."))?;
@@ -342,7 +342,7 @@ async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
     drop(output);
     let Ok(ended) = timeout(VERSION_WAIT, end).await else {
-        // It may just have ended.
+        // It may have ended just now.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
         return Err(Failure::Wrong("it does not tell its version".into()));
     };
@@ -350,7 +350,8 @@ async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
         return Err(Failure::Wrong("it fails to tell its version".into()));
     }
     let mut line = [0; 256];
-    // It has ended, so what it said is in the pipe; what it left behind may hold the pipe open.
+    // The program has ended, so its output is in the pipe; a child of it may still hold the pipe
+    // open.
     rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
     let length = rustix::io::read(&said, &mut line).unwrap_or(0);
     Ok(String::from_utf8_lossy(&line[..length]).trim_end().to_owned())

@@ -1,4 +1,4 @@
-//! The real time and the real randomness.
+//! The real clock and the real randomness.
 
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
@@ -14,7 +14,7 @@ pub(crate) fn real() -> World {
     reason = "this is where the time that is passed in comes from"
 )]
 fn now() -> Timestamp {
-    // A clock that is wrong may stand before 1970.
+    // A wrong clock may be before 1970.
     Timestamp::from_ms(match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => ms(since),
         Err(error) => -ms(error.duration()),
@@ -26,7 +26,8 @@ fn ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).expect("milliseconds fit")
 }
 
-/// Names made without randomness would collide, so a kernel that gives none ends the program.
+/// Fills a buffer with random bytes. Names made without randomness would collide, so the program
+/// aborts if the kernel provides none.
 fn fill(mut bytes: &mut [u8]) {
     while !bytes.is_empty() {
         match rustix::rand::getrandom(&mut *bytes, GetRandomFlags::empty()) {

@@ -31,8 +31,7 @@ pub(super) struct Execute {
     working_dir: Option<String>,
     /// Variables in addition to those that every process gets.
     env: Option<BTreeMap<String, String>>,
-    /// Whether to answer only when the command has ended. Waiting stops after 58 seconds;
-    /// `pollRequired` is then true.
+    /// Whether to wait until it has ended, up to 58 seconds; after that `pollRequired` is true.
     wait_for_completion: Option<bool>,
     /// How many seconds to wait. Default: 30.
     timeout: Option<i64>,

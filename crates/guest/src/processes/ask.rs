@@ -1,4 +1,4 @@
-//! What is asked of a process, and the plan that is made of it.
+//! Requests to start a process, and the plan made from one.
 
 use super::plain;
 use crate::environment::Variables;
@@ -17,9 +17,9 @@ use std::time::Duration;
 const NAME_CHARS_MAX: usize = 255;
 const COMMAND_BYTES_MAX: usize = 128 << 10;
 const PORTS_MAX: usize = 64;
-/// How long a process with `keepAlive` may run when nothing else is said.
+/// Default run time in seconds of a process with `keepAlive`.
 const KEEP_ALIVE_S: u64 = 600;
-/// How long `waitForPorts` waits when nothing else is said.
+/// Default time that `waitForPorts` waits.
 const PORTS_WAIT: Duration = Duration::from_secs(60);
 
 #[derive(Default, Deserialize)]
@@ -30,16 +30,16 @@ pub(crate) struct Ask {
     pub(crate) working_dir: Option<String>,
     pub(crate) env: Option<BTreeMap<String, String>>,
     pub(crate) wait_for_completion: Option<bool>,
-    /// Seconds. A bound on the wait; with `keepAlive`, on the life.
+    /// Seconds. Limits the wait or, with `keepAlive`, the run time.
     pub(crate) timeout: Option<i64>,
     pub(crate) wait_for_ports: Option<Vec<u16>>,
     pub(crate) restart_on_failure: Option<bool>,
-    /// Negative is without end.
+    /// Negative means without limit.
     pub(crate) max_restarts: Option<i64>,
     pub(crate) keep_alive: Option<bool>,
 }
 
-/// What a request waits for after the start.
+/// What a request waits for after starting a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wait {
     Nothing,
@@ -48,7 +48,7 @@ pub(crate) enum Wait {
 }
 
 impl Wait {
-    /// The same, with an end.
+    /// Returns the same wait, limited to `longest`.
     pub(super) fn within(self, longest: Duration) -> Self {
         match self {
             Self::Nothing => Self::Nothing,
@@ -60,7 +60,7 @@ impl Wait {
     }
 }
 
-/// All that a start, and each restart, needs to know.
+/// Everything that a start, and each restart, needs to know.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) name: String,
@@ -70,27 +70,29 @@ pub(crate) struct Plan {
     pub(crate) keep_alive: bool,
     pub(crate) restart_on_failure: bool,
     pub(crate) max_restarts: i64,
-    /// After it the process is killed.
+    /// The process is killed after this time.
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
     pub(super) arguments: Vec<OsString>,
-    /// Whether the program is that of a command that needs no shell, as long as it can be executed.
+    /// Whether the command is started directly because it needs no shell. If it cannot be executed,
+    /// the shell gets it after all.
     #[serde(default)]
     pub(super) is_plain: bool,
-    /// What every process gets.
+    /// The environment of all processes.
     #[serde(with = "crate::handover::shared_pairs")]
     pub(super) environment: Arc<Variables>,
-    /// What this one gets beside it, or instead.
+    /// Additional variables of this process, which take precedence.
     #[serde(with = "crate::handover::pairs")]
     pub(super) own_environment: Variables,
     pub(super) user: Option<User>,
 }
 
-/// What the program that an image starts is called.
+/// Name of the process that an image starts.
 const ENTRYPOINT: &str = "entrypoint";
 
 impl Plan {
-    /// The program that the image starts by itself, without a shell: an image need not have one.
+    /// Plans the program that the image itself starts, without a shell, because an image need not
+    /// have one.
     pub(crate) fn of_image(guest: &Guest, words: &[String]) -> Option<Self> {
         let (program, arguments) = words.split_first()?;
         let command = words.join(" ");
@@ -104,7 +106,7 @@ impl Plan {
         })
     }
 
-    /// A program with its arguments, without a shell, or why it cannot be started.
+    /// Plans a program with its arguments, without a shell, or says why it cannot be started.
     pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
         let Some((program, arguments)) = words.split_first() else {
             return Err(
@@ -136,20 +138,20 @@ impl Plan {
         Path::new(&self.program)
     }
 
-    /// What the process finds in its environment.
+    /// Returns the environment of the process.
     pub(super) fn variables(&self) -> impl Iterator<Item = (&OsString, &OsString)> {
         let own = &self.own_environment;
         self.environment.iter().filter(|(name, _)| !own.contains_key(*name)).chain(own)
     }
 
-    /// Where its programs are.
+    /// Returns the search path for its programs.
     pub(super) fn path(&self) -> &OsStr {
         let name = OsStr::new("PATH");
         let path = self.own_environment.get(name).or_else(|| self.environment.get(name));
         path.map_or(USUAL_PATH.as_ref(), OsString::as_os_str)
     }
 
-    /// The shell with its arguments for the command.
+    /// Returns the shell, with its arguments for the command.
     pub(super) fn by_shell(&self, guest: &Guest) -> (OsString, Vec<OsString>) {
         let options = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
         let options = options.to_string_lossy();
@@ -159,8 +161,8 @@ impl Plan {
         (shell, arguments)
     }
 
-    /// The program and its arguments, where the shell would add nothing. An image that asks for a
-    /// shell of its own gets it.
+    /// Returns the program and its arguments if a shell would add nothing. If the image asks for a
+    /// shell of its own, that is used.
     fn without_shell(&self, guest: &Guest) -> Option<(OsString, Vec<OsString>)> {
         let asks_for_shell =
             ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
@@ -171,7 +173,8 @@ impl Plan {
         Some((program.into(), arguments.iter().map(OsString::from).collect()))
     }
 
-    /// Has it run its command, through the shell or as the shell would.
+    /// Completes the plan with its command, run by the shell or, where that makes no difference,
+    /// directly.
     fn with_command(mut self, guest: &Guest) -> Self {
         if let Some((program, arguments)) = self.without_shell(guest) {
             let directory = self.shown_directory();
@@ -182,7 +185,8 @@ impl Plan {
         Self { program, arguments, ..self }
     }
 
-    /// What a shell says where it is: the path that it was told, or else the one without links.
+    /// Returns the value of `PWD` that a shell would set: the path in the environment if it leads
+    /// here, else the path without links.
     fn shown_directory(&self) -> OsString {
         let place = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
         let variables = [&self.own_environment, &*self.environment];
@@ -197,7 +201,7 @@ impl Plan {
     }
 }
 
-/// A variable of all processes that says something.
+/// Returns a variable of all processes if it is not empty.
 fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
     guest.variable(name).filter(|value| !value.is_empty())
 }
@@ -217,7 +221,7 @@ impl Ask {
             .timeout
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0);
-        // With `keepAlive` the time-out ends the process itself, and with it the wait.
+        // With `keepAlive`, the time-out ends the process itself, and with it the wait.
         let within = given.filter(|_| !self.keeps_alive()).map(Duration::from_secs);
         match (self.wait_for_completion, &self.wait_for_ports) {
             (Some(true), _) => Wait::Completion { within },
@@ -232,7 +236,7 @@ impl Ask {
         Ok(self.plan_without_program(guest)?.with_command(guest))
     }
 
-    /// Leaves it open what is started.
+    /// Plans everything but the program.
     fn plan_without_program(self, guest: &Guest) -> Result<Plan, Error> {
         self.check(guest)?;
         let life = self.life();

@@ -1,4 +1,5 @@
-//! Processes on their way from this program to one that takes its place, and from the one before.
+//! Passes processes to the program that replaces this one, and takes them over from the previous
+//! one.
 
 use super::ask::Plan;
 use super::log::{KeptLog, Log};
@@ -22,7 +23,7 @@ use types::instance::Stream;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Kept {
     pid: i32,
-    /// With what is left of its life.
+    /// With the rest of its run time.
     plan: Plan,
     started_at: Timestamp,
     phase: KeptPhase,
@@ -40,8 +41,8 @@ enum KeptPhase {
 }
 
 impl Processes {
-    /// Whether no process has ended whose end has not been dealt with. Then nothing is lost by a
-    /// handover.
+    /// Returns whether every process that has ended has also been handled. Only then does a
+    /// handover lose nothing.
     pub(crate) fn have_handled_ends(&self, reaper: &Reaper) -> bool {
         self.all().iter().all(|process| match process.state.lock().phase {
             Phase::Running { pid } => reaper.waits_for(pid),
@@ -53,7 +54,7 @@ impl Processes {
         self.all().iter().map(|process| process.hand_over(carried)).collect()
     }
 
-    /// Takes up the lives of processes where they are.
+    /// Takes over processes in the state in which they are.
     pub(crate) fn take_over(&self, guest: &Arc<Guest>, kept: Vec<Kept>) -> io::Result<()> {
         let mut table = self.table.lock();
         for kept in kept {
@@ -74,7 +75,7 @@ impl Processes {
 impl Process {
     fn hand_over(&self, carried: &mut Carried) -> io::Result<Kept> {
         let state = self.state.lock();
-        // What has ended is not started again, and there may be many of it.
+        // An ended process is not started again, and there may be many of them.
         let environment = match state.phase {
             Phase::Ended { .. } => Arc::default(),
             Phase::Running { .. } | Phase::Restarting { .. } => self.plan.environment.clone(),

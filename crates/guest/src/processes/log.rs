@@ -1,12 +1,12 @@
-//! The output of one process: both streams in the order in which they came in, and from which
-//! stream each byte is.
+//! The output of one process: both streams in the order of arrival, with the stream that each byte
+//! belongs to.
 //!
 //! A position is a number of bytes since the start of the process, counted over both streams. It
-//! never changes, also when old output is dropped, so a reader can go away and continue at the
+//! never changes, even when old output is dropped, so a reader can disconnect and continue at the
 //! position where it was.
 //!
-//! Two generations are kept: the current one, and the one before it. When the current one is full
-//! the older one is dropped. Output that is small, which is most, never touches a file.
+//! Two generations are kept: the current one and the one before it. When the current one is full,
+//! the older one is dropped. Small output, which is most of it, never touches a file.
 
 use crate::handover::Carried;
 use serde::{Deserialize, Serialize};
@@ -17,40 +17,40 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use types::instance::Stream;
 
-/// Size of one generation. Two of them make the 32 MiB of each stream.
+/// Size of one generation. Two of them keep the last 32 MiB of each stream.
 pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
-/// Size of one generation where output is not to be kept in files.
+/// Size of one generation if output must not be kept in files.
 const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
-/// Up to here output stays in memory.
+/// Output up to this size stays in memory.
 const SPILL_BYTES: usize = 4 << 10;
-/// How often the stream may change in one generation; four bytes of memory each.
+/// How often the stream may change within one generation; each change takes four bytes of memory.
 const RUNS_MAX: usize = 1 << 20;
-/// Set in a run of the error stream. Positions in a generation fit in the bits below.
+/// Marks a run of the error stream. Positions within a generation fit in the lower bits.
 const STDERR_BIT: u32 = 1 << 31;
 
 /// Where output is kept.
 #[derive(Debug, Clone)]
 pub(crate) enum Keep {
-    /// In unnamed files in this directory, which vanish with the last descriptor.
+    /// In unnamed files in this directory, which disappear with the last descriptor.
     Files(PathBuf),
     Memory,
 }
 
-/// Output of one stream without a break.
+/// Uninterrupted output of one stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) stream: Stream,
     pub(crate) bytes: Vec<u8>,
-    /// Output of the other stream follows, so this piece will not get any longer.
+    /// Whether output of the other stream follows, so that this piece will not get longer.
     pub(crate) closed: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Piece(Piece),
-    /// The position is where the next output will be.
+    /// The position is the end of the output so far.
     End,
-    /// The position is no longer kept, or lies in the future. What is kept begins at `begin`.
+    /// The position is no longer kept or lies in the future. Output is kept from `begin` on.
     Outside {
         begin: u64,
         end: u64,
@@ -60,7 +60,7 @@ pub(crate) enum Read {
 /// The last output of one stream.
 pub(crate) struct Tail {
     pub(crate) bytes: Vec<u8>,
-    /// How much came before it.
+    /// Number of bytes before it.
     pub(crate) left_out: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Log {
 struct Generation {
     begin: u64,
     length: usize,
-    /// Where a run of one stream begins in this generation, with the stream in the highest bit.
+    /// Where each run of one stream begins in this generation, with the stream in the highest bit.
     runs: Vec<u32>,
     body: Body,
 }
@@ -84,7 +84,7 @@ enum Body {
     File(File),
 }
 
-/// A log on its way to a program that takes the place of this one.
+/// A log on its way to the program that replaces this one.
 #[derive(Serialize, Deserialize)]
 pub(super) struct KeptLog {
     generations: Vec<KeptGeneration>,
@@ -137,7 +137,7 @@ impl Log {
         self.current.begin + self.current.length as u64
     }
 
-    /// How many bytes are kept.
+    /// Returns how many bytes are kept.
     pub(crate) fn stored(&self) -> u64 {
         self.end() - self.begin()
     }
@@ -155,8 +155,8 @@ impl Log {
             }
             let (now, later) = bytes.split_at(bytes.len().min(limit - self.current.length));
             if self.current.append(stream, now, &self.keep).is_err() {
-                // A full disk: what cannot be kept is dropped, and positions go on. A reader is
-                // told so.
+                // The disk is full: what cannot be kept is dropped, but positions advance. Readers
+                // are told.
                 self.current = Generation::new(self.end() + now.len() as u64);
                 self.older = None;
             }
@@ -164,13 +164,13 @@ impl Log {
         }
     }
 
-    /// Drops what is kept, but not the positions.
+    /// Drops all stored output, but keeps the positions.
     pub(crate) fn drop_stored(&mut self) {
         self.older = None;
         self.current = Generation::new(self.end());
     }
 
-    /// Drops the older half of what is kept.
+    /// Drops the older half of the stored output.
     pub(crate) fn drop_older(&mut self) {
         self.older = None;
     }
@@ -264,7 +264,7 @@ impl Generation {
         }
     }
 
-    /// The run at an index: its stream, and where it begins and ends.
+    /// Returns the stream of a run, and where the run begins and ends.
     fn run(&self, index: usize) -> (Stream, usize, usize) {
         let run = self.runs[index];
         let end = self.runs.get(index + 1).map_or(self.length, |next| begin_of(*next));
@@ -282,7 +282,7 @@ impl Generation {
         })
     }
 
-    /// Adds output of a stream to `pieces`, the last first, until nothing is missing.
+    /// Adds output of a stream to `pieces`, the last piece first, until nothing is missing.
     fn tail(
         &self,
         stream: Stream,

@@ -1,4 +1,4 @@
-//! Processes that were asked for: their table, their lives and their output.
+//! Processes started on request: their table, their life cycle and their output.
 //!
 //! ```text
 //!            start                     exit 0, or nothing is to be restarted, or it was asked to stop
@@ -8,17 +8,16 @@
 //!                     Restarting ─────────────────── asked to stop ─────────────────────────────────┘
 //! ```
 //!
-//! Only `supervise` moves a process on. Requests read it, wait for it, and send it signals. A
-//! process has ended when its own process has, and what it wrote until then is in its log; a child
-//! that it left behind may keep its output open, which hangs nobody, and what such a child writes
-//! still goes to the log.
+//! Only `supervise` changes the phase of a process. Requests read it, wait for it, and send it
+//! signals. A process has ended when its own main process has, and its log then contains everything
+//! that it wrote. A child that it left behind may keep its output open; this blocks nobody, and
+//! what such a child writes still goes to the log.
 //!
-//! **Streams can be continued.** Every piece of a stream in newline JSON carries `offset`, the
-//! position of the log after it. A stream that was cut, wherever, goes on with `GET
-//! /process/{id}/logs/stream?offset=N` where `N` is the `offset` of the last whole line, and
-//! `Accept: application/x-ndjson`: nothing is lost or repeated. Bytes that are no UTF-8 become
-//! U+FFFD there; with `encoding=base64` the data is exact. The plain text form takes `offset` as
-//! well.
+//! **Streams can be resumed.** Each piece of a stream in newline-delimited JSON has an `offset`,
+//! the position in the log after it. A stream that was interrupted anywhere is resumed with
+//! `GET /process/{id}/logs/stream?offset=N`, where `N` is the `offset` of the last complete line,
+//! and `Accept: application/x-ndjson`: nothing is lost or repeated. Bytes that are not UTF-8 become
+//! U+FFFD there; with `encoding=base64` the data is exact. The plain text form also takes `offset`.
 
 mod ask;
 mod handover;
@@ -60,10 +59,11 @@ use types::Timestamp;
 use types::instance::Stream;
 
 const RUNNING_MAX: usize = 4096;
-/// Output of all processes together. Beyond it the oldest ended processes lose theirs first.
+/// Limit for the output of all processes together. Beyond it, the oldest ended processes lose
+/// theirs first.
 const LOGS_BYTES_MAX: u64 = 256 << 20;
-/// How long the answer to a stop waits for the end. A process that ignores the signal goes on, and
-/// is shown as running.
+/// How long the answer to a stop request waits for the end. A process that ignores the signal keeps
+/// running, and is shown as running.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ enum Phase {
     Ended { end: End, at: Timestamp },
 }
 
-/// What a request has asked a process to do.
+/// What a request has asked of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Asked {
     Stop,
@@ -82,15 +82,15 @@ pub(crate) enum Asked {
 
 pub(crate) struct Process {
     number: Number,
-    /// The pid of the first run. A restart keeps it, so that it goes on naming the process.
+    /// The pid of the first run. Restarts keep it, so that it continues to identify the process.
     pid: Pid,
     plan: Plan,
     started_at: Timestamp,
-    /// When it is killed.
+    /// When the process is killed.
     deadline: Option<Instant>,
     state: Mutex<State>,
     changed: watch::Sender<()>,
-    /// Where output still comes from, also from what earlier runs left behind.
+    /// The pipes from which output still comes, including those of earlier runs.
     outputs: Mutex<Vec<(Stream, Weak<Receiver>)>>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    /// Finds a process by number or by name. Of several the newest is meant.
+    /// Finds a process by pid or name. Of several, the newest is returned.
     pub(crate) fn get(&self, identifier: &str) -> Result<Arc<Process>, Error> {
         let table = self.table.lock();
         let pid = crate::network::process_number(identifier);
@@ -142,7 +142,7 @@ impl Processes {
         self.table.lock().all().cloned().collect()
     }
 
-    /// How many of those that hold the sandbox awake are running.
+    /// Counts the running processes that keep the sandbox awake.
     pub(crate) fn keeping_alive(&self) -> usize {
         self.table.lock().running().filter(|process| process.plan.keep_alive).count()
     }
@@ -171,10 +171,10 @@ impl Processes {
         self.table.lock().end(process);
     }
 
-    /// Asks all that run to end.
+    /// Asks all running processes to end.
     pub(crate) fn ask_all(&self, asked: Asked) {
         for process in self.all() {
-            // One that has ended needs no signal.
+            // A process that has ended needs no signal.
             let _ = process.signal(asked);
         }
     }
@@ -185,7 +185,7 @@ impl Processes {
         }
     }
 
-    /// Makes the output of all processes fit its limit.
+    /// Drops output until that of all processes is within its limit.
     fn reclaim(&self) {
         let table = self.table.lock();
         let mut excess = table.all().map(|process| process.state.lock().log.stored()).sum::<u64>();
@@ -238,7 +238,7 @@ impl Process {
         matches!(self.state.lock().phase, Phase::Ended { .. })
     }
 
-    /// The process group that runs now.
+    /// Returns the process group that runs now.
     pub(crate) fn running_pid(&self) -> Option<i32> {
         match self.state.lock().phase {
             Phase::Running { pid } => Some(Pid::as_raw(Some(pid))),
@@ -246,12 +246,12 @@ impl Process {
         }
     }
 
-    /// The position after all output so far.
+    /// Returns the position after all output so far.
     fn output_end(&self) -> u64 {
         self.state.lock().log.end()
     }
 
-    /// How it failed, if it has ended by itself and not well.
+    /// Describes the failure of a process that ended unsuccessfully by itself.
     pub(crate) fn failure(&self) -> Option<String> {
         let state = self.state.lock();
         match state.phase {
@@ -273,10 +273,10 @@ impl Process {
         while !self.has_ended() && changed.changed().await.is_ok() {}
     }
 
-    /// Signals the whole group, and waits a little to see it done.
+    /// Signals the whole process group, and waits a little for its end.
     pub(crate) async fn ask(&self, asked: Asked) -> Result<(), Error> {
         self.signal(asked)?;
-        // No end in time is not an error: the signal has been sent.
+        // A missing end is not an error: the signal has been sent.
         let _ = tokio::time::timeout(STOP_WAIT, self.ended()).await;
         Ok(())
     }

@@ -1,14 +1,15 @@
-//! Commands for which a shell would only look up the program: it costs more than the program then.
+//! Recognizes commands that need no shell: it would only look up the program, and that costs more
+//! than many a program.
 //!
-//! Whoever starts such a command goes to the shell after all if the program cannot be executed, so
-//! that what a missing program, a folder or a script without a first line gives stays with it.
+//! If such a program cannot be executed, the command is given to the shell after all, so that a
+//! missing program, a folder or a script without `#!` has the result that the shell gives.
 
 use crate::environment::Variables;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// What dash, ash or bash do themselves or read as their grammar. Those that are not of letters
-/// only cannot be written with the characters of a plain word.
+/// Commands built into dash, ash or bash, and words of their grammar. Names with characters that a
+/// plain word cannot contain are left out.
 const OF_THE_SHELL: [&str; 84] = [
     ".",
     "alias",
@@ -88,7 +89,7 @@ const OF_THE_SHELL: [&str; 84] = [
     "until",
     "wait",
     "while",
-    // They show the variables that a shell adds.
+    // These would show the variables that a shell adds.
     "env",
     "printenv",
     "/bin/env",
@@ -97,7 +98,8 @@ const OF_THE_SHELL: [&str; 84] = [
     "/usr/bin/printenv",
 ];
 
-/// The words of a command that every shell splits at its blanks and changes in no other way.
+/// Splits a command into words, if every shell would split it at the same blanks and change nothing
+/// else.
 pub(super) fn words(command: &str) -> Option<Vec<&str>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" \t_-./:,+@%=".contains(&byte);
     let words: Vec<&str> = if command.bytes().all(is_plain) {
@@ -106,17 +108,17 @@ pub(super) fn words(command: &str) -> Option<Vec<&str>> {
         return None;
     };
     let first = words.first()?;
-    // A sign in front would be an option of the shell, or one of its jobs.
+    // A leading sign would make it an option of the shell, or a job number.
     let names_program = first
         .starts_with(|first: char| first.is_ascii_alphanumeric() || "./_".contains(first))
         && !first.contains('=')
         && !OF_THE_SHELL.contains(first);
-    // One shell takes `=name` for the path of a program.
+    // One shell replaces `=name` with the path of a program.
     let has_plain_rest = words.iter().all(|word| !word.starts_with('='));
     (names_program && has_plain_rest).then_some(words)
 }
 
-/// Whether every shell hands these variables on and takes no orders from them.
+/// Returns whether every shell passes these variables on without obeying them.
 pub(super) fn pass_through<'a>(variables: impl IntoIterator<Item = &'a Variables>) -> bool {
     variables.into_iter().flat_map(Variables::keys).all(|name| passes_through(name))
 }
@@ -135,7 +137,7 @@ mod tests {
     use std::ffi::OsString;
     use std::process::Command;
 
-    /// The shells that are here.
+    /// Returns the shells that this machine has.
     fn shells() -> Vec<Vec<&'static str>> {
         let all = [vec!["dash", "-c"], vec!["bash", "-c"], vec!["busybox", "sh", "-c"]];
         let is_here = |shell: &Vec<&str>| {
@@ -196,12 +198,13 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().unwrap();
             let program = folder.path().join("show");
-            // A link, since a program that was just written may be held open by another thread.
+            // A link, because a newly written program may still be open for writing in another
+            // thread.
             std::os::unix::fs::symlink("/usr/bin/printf", &program).unwrap();
             let command = format!("{} %s, {arguments}", program.display());
             if let Some(words) = words(&command) {
                 let expect: String = words[2..].iter().map(|word| format!("{word},")).collect();
-                // Without any it prints the comma alone.
+                // Without arguments, printf prints only the comma.
                 let expect = if words.len() == 2 { ",".to_owned() } else { expect };
                 for shell in shells() {
                     let output = Command::new(shell[0]).args(&shell[1..]).arg(&command).output().unwrap();

@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Output that a list shows of all processes together. The newest are served first.
+/// Limit for the output that a list shows of all processes together. The newest processes come
+/// first.
 const LIST_TAILS_BYTES_MAX: usize = 4 << 20;
 const PORT_POLL: Duration = Duration::from_millis(200);
 const JSON_LINES: &str = "application/x-ndjson";
-/// Names the process to whoever may have to continue a stream.
+/// Tells the caller the name of the process, in case it has to resume a stream.
 const PROCESS_NAME: HeaderName = HeaderName::from_static("x-process-name");
 
 pub(crate) fn list(guest: &Guest) -> Result<Answer, Error> {
@@ -40,7 +41,7 @@ pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answ
     if streams { run_streaming(guest, ask) } else { Answer::json(&execute(guest, ask).await?) }
 }
 
-/// Starts a process and waits for what was asked.
+/// Starts a process and waits for what was requested.
 async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
     let wait = ask.wait();
     let process = guest.processes.start(guest, ask.plan(guest)?)?;
@@ -50,15 +51,14 @@ async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
     }
 }
 
-/// How a wait for a process has ended.
+/// How waiting for a process has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     Done,
     Late { seconds: u64 },
 }
 
-/// Like `execute`, but shows the process also when the wait is over before it has done what was
-/// waited for.
+/// Like `execute`, but also shows the process if the wait ends before the requested condition.
 pub(crate) async fn execute_within(
     guest: &Arc<Guest>,
     ask: Ask,
@@ -111,8 +111,8 @@ async fn listening(process: &Process, ports: &[u16]) -> Result<(), Error> {
     }
 }
 
-/// Completion is implied. What is wrong with the request is told as a status, a failure to start as
-/// a line.
+/// Starts a process and streams its output to its end. A bad request is answered with an error
+/// status, a failure to start with a line of the stream.
 fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
     ask.wait_for_completion = Some(true);
     let deadline = match ask.wait() {
@@ -139,7 +139,7 @@ fn stream_lines(process: Arc<Process>, lines: Lines) -> Answer {
     tokio::spawn(write_lines(process, lines, sender));
     match name {
         Ok(name) => answer.with_value(PROCESS_NAME, name),
-        // A name that no header can hold is known to the caller, who chose it.
+        // A name that no header can contain is left out; the caller has chosen it and knows it.
         Err(_) => answer,
     }
 }

@@ -1,4 +1,4 @@
-//! Which shell of the image runs commands.
+//! Chooses the shell of the image that runs commands.
 
 use super::ask::find_program;
 use crate::environment::Variables;
@@ -6,19 +6,20 @@ use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Knows neither `source` nor `function`, which published examples use and the shells of other
-/// images take.
+/// Lacks `source` and `function`, which published examples use and the shells of other images
+/// accept.
 const STRICT: &str = "dash";
-/// Those that do, the one that starts faster first.
+/// Shells that have them, the fastest to start first.
 const RICHER: [&str; 2] = ["ash", "bash"];
 
-/// The shell for commands: `sh`, or a richer one where that is the strictest there is. Looked for
-/// once, and again when it is not there any more.
+/// The shell for commands: `sh`, or a richer shell if `sh` is the strictest there is. It is looked
+/// up once, and again when it has disappeared.
 #[derive(Default)]
 pub(crate) struct Shell(Mutex<Option<PathBuf>>);
 
 impl Shell {
-    /// A path, because a program that is named by its path is started without a copy of this one.
+    /// Returns the shell as a path, because a program named by its path is started without first
+    /// copying this one.
     pub(super) fn path(&self, environment: &Variables) -> OsString {
         let mut known = self.0.lock();
         if !known.as_deref().is_some_and(Path::is_file) {
@@ -45,7 +46,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    /// What is found where these files are, and `sh` leads to one of them.
+    /// Returns which shell is chosen if these files exist and `sh` is a link to one of them.
     fn found(files: &[&str], sh: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         for file in files {

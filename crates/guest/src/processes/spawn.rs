@@ -1,4 +1,4 @@
-//! Starting a process by its plan.
+//! Starts a process by its plan.
 
 use super::Plan;
 use crate::guest::Guest;
@@ -17,10 +17,10 @@ use std::sync::Arc;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::oneshot;
 
-/// Runs scripts that do not say what they are for, as the C library has it.
+/// Runs scripts without `#!`, as the C library does.
 const USUAL_SHELL: &str = "/bin/sh";
 
-/// One run of a process. A restart makes another.
+/// One run of a process. A restart makes another one.
 pub(crate) struct Run {
     pub(crate) pid: Pid,
     pub(crate) end: oneshot::Receiver<End>,

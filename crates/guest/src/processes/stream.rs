@@ -1,4 +1,4 @@
-//! Output as it comes, in the two published forms.
+//! Streams output as it arrives, in the two published forms.
 
 use super::Process;
 use super::log::Read;
@@ -23,7 +23,7 @@ struct Follower {
     process: Arc<Process>,
     changed: watch::Receiver<()>,
     position: u64,
-    /// Whether a character that is not complete yet is held back.
+    /// Whether the start of a character is held back until it is complete.
     whole_characters: bool,
 }
 
@@ -32,7 +32,7 @@ enum Followed {
         stream: Stream,
         bytes: Vec<u8>,
     },
-    /// What was to come next is no longer kept, or never was.
+    /// The next output is no longer kept, or never was.
     Lost {
         begin: u64,
     },
@@ -45,7 +45,8 @@ impl Follower {
         Self { process, changed, position, whole_characters }
     }
 
-    /// The next output. May be dropped while it waits: the position moves only with an answer.
+    /// Returns the next output. Can be cancelled safely: the position only moves when there is a
+    /// result.
     async fn next(&mut self) -> Followed {
         loop {
             self.changed.mark_unchanged();
@@ -61,7 +62,7 @@ impl Follower {
     fn look(&mut self) -> Option<Followed> {
         let state = self.process.state.lock();
         let ended = matches!(state.phase, super::Phase::Ended { .. });
-        // A log that cannot be read has lost what it had.
+        // If the log cannot be read, its content counts as lost.
         match state
             .log
             .read(self.position, PIECE_BYTES_MAX)
@@ -87,7 +88,7 @@ impl Follower {
     }
 }
 
-/// How many bytes at the end begin a character without finishing it.
+/// Returns how many bytes at the end belong to an incomplete character.
 fn unfinished(bytes: &[u8]) -> usize {
     let valid_from = bytes.len().saturating_sub(3);
     for (back, byte) in bytes[valid_from..].iter().rev().enumerate() {
@@ -103,9 +104,9 @@ fn unfinished(bytes: &[u8]) -> usize {
     0
 }
 
-/// Lays out output as lines with the name of their stream in front. The same output is always laid
-/// out the same, however it arrived, since clients that connect again compare what they get with
-/// what they had.
+/// Formats output as lines prefixed with the name of their stream. The same output always gives the
+/// same text, however it arrived, because clients that reconnect compare what they get with what
+/// they had.
 #[derive(Default)]
 struct Layout {
     /// The stream whose line is not finished.
@@ -134,13 +135,13 @@ impl Layout {
     }
 }
 
-/// Writes plain text until the process ends or the reader goes.
+/// Writes plain text until the process ends or the reader disconnects.
 pub(super) async fn write_text(process: Arc<Process>, position: u64, mut sender: StreamSender) {
     let mut follower = Follower::new(process, position, false);
     let mut layout = Layout::default();
     loop {
         let text = match timeout(TEXT_KEEPALIVE, follower.next()).await {
-            // A line of ours in the middle of one of theirs would belong to it.
+            // Within an unfinished line of output, a line of ours would become part of it.
             Err(_) if layout.open.is_some() => continue,
             Err(_) => b"[keepalive]\n".to_vec(),
             Ok(Followed::Output { stream, bytes }) => layout.lay_out(stream, &bytes),
@@ -157,22 +158,22 @@ pub(super) async fn write_text(process: Arc<Process>, position: u64, mut sender:
         }
     }
     if layout.open.is_some() {
-        // The reader may have gone, which is no loss now.
+        // The reader may have gone, which does not matter any more.
         let _ = sender.send_data(Bytes::from_static(b"\n")).await;
     }
 }
 
-/// How newline JSON is to be written.
+/// How to write newline-delimited JSON.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lines {
     pub(super) position: u64,
-    /// Exact bytes rather than text.
+    /// Whether to write exact bytes instead of text.
     pub(super) base64: bool,
-    /// The end of the wait for the process, with the seconds that were asked for.
+    /// When to stop waiting for the process, and the number of seconds that were requested.
     pub(super) deadline: Option<(Instant, u64)>,
 }
 
-/// Writes newline JSON, with the process as its last line.
+/// Writes newline-delimited JSON; the last line is the process.
 pub(super) async fn write_lines(process: Arc<Process>, lines: Lines, mut sender: StreamSender) {
     let mut follower = Follower::new(process.clone(), lines.position, !lines.base64);
     let timed_out = async {
@@ -187,10 +188,10 @@ pub(super) async fn write_lines(process: Arc<Process>, lines: Lines, mut sender:
     tokio::pin!(timed_out);
     loop {
         let line = tokio::select! {
-            // The end of the wait comes first: output without end would put it off for ever.
+            // The time-out is checked first, because endless output would postpone it forever.
             biased;
             seconds = &mut timed_out => {
-                // Whether anybody is left to read it makes no difference.
+                // It does not matter whether anybody still reads it.
                 let _ = send(&mut sender, &error_line(&super::routes::timed_out(seconds))).await;
                 return;
             }
@@ -208,7 +209,7 @@ pub(super) async fn write_lines(process: Arc<Process>, lines: Lines, mut sender:
             return;
         }
     }
-    // The last line: whether anybody is left to read it makes no difference.
+    // The last line; it does not matter whether anybody still reads it.
     let _ = send(&mut sender, &result_line(&process)).await;
 }
 

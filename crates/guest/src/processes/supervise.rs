@@ -1,4 +1,4 @@
-//! The life of one process, from its start to its last end.
+//! Supervises one process, from its start to its final end.
 
 use super::log::GENERATION_BYTES_MAX;
 use super::pipe::{drain, read_once};
@@ -23,10 +23,10 @@ enum Next {
     Restart,
 }
 
-/// Where a life is taken up.
+/// The stage at which supervision starts.
 pub(super) enum Stage {
     Run(Run),
-    /// A run of the program before this one; its output is listened to already.
+    /// A run taken over from the previous program; its output is already being read.
     Running {
         pid: Pid,
         end: oneshot::Receiver<End>,
@@ -41,7 +41,7 @@ pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, stage: S
     guest.processes.end(&process, end, guest.world.now());
 }
 
-/// Answers how the last run has ended.
+/// Sees all runs through, and returns how the last one has ended.
 async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stage) -> End {
     loop {
         let end = match stage {
@@ -74,13 +74,13 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
     }
 }
 
-/// Sees one run through, and has all that it wrote in the log when it answers.
+/// Waits for the end of one run. When it returns, everything that the run wrote is in the log.
 async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>) -> End {
     let ended = tokio::select! {
         ended = &mut end => ended,
         () = until(process.deadline) => {
             process.state.lock().asked = Some(Asked::Kill);
-            // Nothing to kill means that the end is on its way.
+            // If there is nothing to kill, the end is on its way.
             let _ = rustix::process::kill_process_group(pid, Signal::KILL);
             end.await
         }
@@ -88,7 +88,7 @@ async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>
     for (stream, pipe) in process.outputs() {
         drain(&pipe, |bytes| process.change(|state| state.log.append(stream, bytes)));
     }
-    // The reaper never drops what it is asked to tell; should it, the process is gone all the same.
+    // The reaper never drops a sender without using it; if it did, the process would still be gone.
     ended.unwrap_or(End::Exited(1))
 }
 
@@ -99,8 +99,8 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Moves output to the log until nobody holds the other end any more, which may be long after the
-/// process ended.
+/// Moves output to the log until nobody has the other end open any more, which may be long after
+/// the process ended.
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
     let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
@@ -115,13 +115,13 @@ async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Ar
             since_reclaim = 0;
             guest.processes.reclaim();
         }
-        // A command that prints for ever must leave the others their turn.
+        // A command that prints endlessly must let the other tasks have their turn.
         tokio::task::yield_now().await;
     }
 }
 
 impl Process {
-    /// Has output moved to the log from now on.
+    /// Starts moving output to the log.
     pub(super) fn listen(
         self: &Arc<Self>,
         guest: &Arc<Guest>,
@@ -134,7 +134,7 @@ impl Process {
         tokio::spawn(pump(guest.clone(), self.clone(), stream, pipe));
     }
 
-    /// What is listened to.
+    /// Returns the pipes that are still being read.
     pub(super) fn outputs(&self) -> Vec<(Stream, Arc<Receiver>)> {
         self.outputs
             .lock()

@@ -1,11 +1,11 @@
-//! Which processes there are. A start looks at none of those that have ended, however many are
+//! The table of processes. Starting one never looks at those that have ended, however many are
 //! remembered.
 
 use super::Process;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Ended processes that are remembered; the oldest is forgotten first.
+/// How many ended processes are remembered; the oldest is forgotten first.
 const ENDED_MAX: usize = 1000;
 
 /// The place of a process in the order of starts.
@@ -15,14 +15,14 @@ pub(super) struct Number(u64);
 #[derive(Default)]
 pub(super) struct Table {
     all: BTreeMap<Number, Arc<Process>>,
-    /// By name, which no two of them share.
+    /// By name, which is unique among running processes.
     running: HashMap<String, Number>,
     ended: BTreeSet<Number>,
     last: Number,
 }
 
 impl Table {
-    /// The oldest first.
+    /// Returns all processes, the oldest first.
     pub(super) fn all(&self) -> impl DoubleEndedIterator<Item = &Arc<Process>> {
         self.all.values()
     }
@@ -39,7 +39,7 @@ impl Table {
         self.running.len()
     }
 
-    /// Makes room for one more that has ended.
+    /// Makes room for one more ended process.
     pub(super) fn forget_surplus(&mut self) {
         while self.ended.len() >= ENDED_MAX
             && let Some(oldest) = self.ended.pop_first()

@@ -1,4 +1,4 @@
-//! How a process looks from outside.
+//! The published view of a process.
 
 use super::log::Log;
 use super::{Asked, Phase, Process};
@@ -7,9 +7,9 @@ use crate::reaper::End;
 use serde::Serialize;
 use types::instance::Stream;
 
-/// How much of each stream an answer contains that shows the process.
+/// How much of each stream is included when a process is shown.
 pub(crate) const EMBEDDED_TAIL_BYTES: usize = 64 << 10;
-/// How much of each stream an answer contains that shows the output.
+/// How much of each stream is included when the output is shown.
 pub(crate) const LOGS_TAIL_BYTES: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -30,11 +30,11 @@ pub(crate) struct ProcessView {
     pub(crate) command: String,
     pub(crate) status: Status,
     pub(crate) exit_code: i32,
-    /// The signal that ended it; then `exitCode` is -1.
+    /// The signal that ended the process; `exitCode` is then -1.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<i32>,
     started_at: String,
-    /// Empty while it runs, and null in a list.
+    /// Empty while it runs; null in a list.
     pub(crate) completed_at: Option<String>,
     working_dir: String,
     pub(crate) logs: String,
@@ -53,7 +53,7 @@ pub(crate) struct LogsView {
     stderr: String,
 }
 
-/// Shows a process with at most `tail_bytes` of each of its streams.
+/// Describes a process, with at most `tail_bytes` of each of its streams.
 pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<ProcessView, Error> {
     let state = process.state.lock();
     let stdout = tail(&state.log, Stream::Stdout, tail_bytes)?.0;
@@ -100,7 +100,7 @@ fn tail(log: &Log, stream: Stream, limit: usize) -> Result<(String, u64), Error>
     let tail = log
         .tail(stream, limit)
         .map_err(|error| Error::Internal(format!("failed to read output: {error}")))?;
-    // A cut in the middle of a character would begin the text with a question mark.
+    // Skips the rest of a character that was cut, which would show as a replacement character.
     let skip = match tail.left_out {
         0 => 0,
         _ => tail.bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count(),

@@ -1,4 +1,4 @@
-//! Terminals: shells on a pseudo terminal, each shared by all who name the same session.
+//! Terminals: shells on pseudo terminals, each shared by all clients that name the same session.
 
 mod pty;
 mod session;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 const SESSIONS_MAX: usize = 32;
 const ID_CHARS_MAX: usize = 128;
 
-/// What a caller asks for. The second caller of a session gets it as it is.
+/// What a caller asks for. Later callers of a session get it as it is.
 struct Ask {
     session: String,
     shell: PathBuf,
@@ -94,7 +94,7 @@ fn default_shell(guest: &Guest) -> PathBuf {
     set.or_else(|| found().map(PathBuf::from)).unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// A page to type at, for a browser.
+/// Returns a page with a terminal, for a browser.
 pub(crate) fn page(guest: &Guest) -> Result<Answer, Error> {
     check_enabled(guest)?;
     Ok(Answer::new(StatusCode::OK, "text/html; charset=utf-8", include_str!("page.html")))

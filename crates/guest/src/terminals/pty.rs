@@ -1,4 +1,4 @@
-//! One pseudo terminal with a shell on it.
+//! A pseudo terminal with a shell on it.
 
 use super::{Ask, Size};
 use crate::guest::Guest;
@@ -20,7 +20,7 @@ pub(super) struct Pty {
 }
 
 impl Pty {
-    /// Opens a terminal; the second answer comes when its shell has ended.
+    /// Opens a terminal; the receiver is notified when its shell has ended.
     pub(super) fn open(guest: &Guest, ask: &Ask) -> io::Result<(Self, oneshot::Receiver<End>)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = rustix::pty::openpt(flags)?;
@@ -50,7 +50,7 @@ impl Pty {
         Ok(tcsetwinsize(&self.master, size)?)
     }
 
-    /// Reads what was printed. An error is the end: nobody holds the terminal any more.
+    /// Reads output. An error means that no process has the terminal open any more.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;

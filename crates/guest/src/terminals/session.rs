@@ -1,4 +1,4 @@
-//! A terminal session: one task owns the terminal, and any number of clients look at it.
+//! A terminal session: one task owns the terminal, and any number of clients watch it.
 
 use super::pty::Pty;
 use super::{Ask, Size};
@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, interval};
 
-/// Shown to clients that come later or come back.
+/// Output that is replayed to clients that connect later or reconnect.
 const REPLAY_BYTES_MAX: usize = 100 << 10;
 const REPLAY_BEGIN: &[u8] = b"\x1b[0m";
-/// Pieces of output that wait for a slow client before it is shown the replay instead.
+/// How many pieces of output may wait for a slow client before it gets the replay instead.
 const OUTPUT_PIECES_MAX: usize = 64;
-/// Inputs that wait for a shell that does not read.
+/// How many inputs may wait for a shell that does not read.
 const INPUTS_MAX: usize = 256;
 const READ_BYTES: usize = 4 << 10;
 const LAST_READS_MAX: usize = 64;
@@ -41,11 +41,11 @@ pub(super) struct Session {
 
 struct Shown {
     replay: VecDeque<u8>,
-    /// Gone when the session has ended, which ends the clients.
+    /// `None` once the session has ended, which disconnects the clients.
     live: Option<broadcast::Sender<Bytes>>,
 }
 
-/// What a client sees: what was, and then what comes.
+/// What a client sees: earlier output, then live output.
 pub(super) struct Sight {
     pub(super) replay: Vec<u8>,
     pub(super) live: Option<broadcast::Receiver<Bytes>>,
@@ -69,14 +69,15 @@ impl Session {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Both parts are taken at one moment, so that nothing is missed or shown twice.
+    /// Returns replay and live output, both taken at the same moment, so that nothing is missed or
+    /// shown twice.
     pub(super) fn look(&self) -> Sight {
         let shown = self.shown.lock();
         let replay = REPLAY_BEGIN.iter().chain(&shown.replay).copied().collect();
         Sight { replay, live: shown.live.as_ref().map(broadcast::Sender::subscribe) }
     }
 
-    /// Passes an input on, unless too many wait already.
+    /// Queues an input. Returns false if the queue is full.
     pub(super) fn put(&self, input: Input) -> bool {
         self.inputs.try_send(input).is_ok()
     }
@@ -87,7 +88,7 @@ impl Session {
         let surplus = shown.replay.len().saturating_sub(REPLAY_BYTES_MAX);
         shown.replay.drain(..surplus);
         if let Some(live) = &shown.live {
-            // Nobody may be looking; what is shown is in the replay.
+            // Without clients nothing is lost, because the replay has it.
             let _ = live.send(Bytes::copy_from_slice(bytes));
         }
     }
@@ -139,13 +140,13 @@ async fn run(
             _ = &mut end => break,
         }
     }
-    // What was printed last, if the end was noticed first. A process that was left behind may print
-    // for ever.
+    // Reads the last output, in case the end was noticed first; limited, because a process that was
+    // left behind may print forever.
     for _ in 0..LAST_READS_MAX {
         let Some(Ok(length @ 1..)) = pty.read(&mut buffer).now_or_never() else { break };
         session.show(&buffer[..length]);
     }
     session.close();
-    // Everything on the terminal is told that it has gone; most of it is gone already.
+    // Tells everything on the terminal that it has gone; most of it has ended already.
     let _ = rustix::process::kill_process_group(pty.pid, Signal::HUP);
 }

@@ -1,4 +1,4 @@
-//! A client of a terminal, over a WebSocket.
+//! Connects a client to a terminal over a WebSocket.
 
 use super::session::{Input, Session, Sight};
 use super::{Ask, Size, check_enabled};
@@ -44,19 +44,19 @@ pub(crate) fn connect(guest: &Arc<Guest>, mut request: Request) -> Result<Answer
 }
 
 async fn serve(session: Arc<Session>, upgrade: OnUpgrade) {
-    // A client that goes before the upgrade leaves the session to the others.
+    // If a client disconnects before the upgrade, the session stays for the others.
     let Ok(upgraded) = upgrade.await else { return };
     let limits = WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_BYTES_MAX))
         .max_frame_size(Some(MESSAGE_BYTES_MAX));
     let mut socket =
         WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
-    // A client that goes away in the middle is the usual end.
+    // Clients usually end by disconnecting.
     let _ = show(&session, &mut socket).await;
     let _ = socket.close(None).await;
 }
 
-/// Shows the terminal and takes inputs until one of the two ends.
+/// Shows the terminal and takes inputs until either side ends.
 async fn show(session: &Session, socket: &mut Socket) -> Result<(), tungstenite::Error> {
     let Sight { replay, mut live } = session.look();
     say(socket, "output", &replay).await?;

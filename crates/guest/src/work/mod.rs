@@ -1,4 +1,4 @@
-//! The one piece of work that an instance is for.
+//! Work instances: an instance that exists for one piece of work.
 //!
 //! ```text
 //!            the program starts                      it ends, or is killed
@@ -7,15 +7,15 @@
 //!                                    └─▶ SIGTERM ── the grace is over ─▶ SIGKILL ─┘
 //! ```
 //!
-//! An instance with work serves nothing but this work: the machine follows it and may interrupt it,
-//! and the work fetches its data. All come over the same socket, which whatever runs here can dial
-//! as well, so the machine shows the secret of its orders and the data has an address that only the
-//! work is told. This program is not dumpable meanwhile, so that a root of the instance reads
-//! neither of its memory, and it listens for no signal of anybody.
+//! A work instance serves nothing but this work: the machine follows it and may interrupt it, and
+//! the work fetches its data. All requests use the same socket, which anything that runs here can
+//! connect to, so the machine identifies itself with the secret from its orders, and the data has
+//! an address that only the work is told. While it runs, this program is not dumpable, so that even
+//! root inside the instance cannot read its memory, and it listens for no signals.
 //!
-//! When the program of the work has ended, all that it left behind is killed: what counts is over,
-//! and nothing holds a connection or a pipe any more. The result and the last output stay until the
-//! instance goes, and may be read again.
+//! When the work's program has ended, everything that it left behind is killed: only the program
+//! counts, and nothing should hold a connection or a pipe any longer. The result and the last
+//! output remain until the instance is removed, and can be read repeatedly.
 
 mod output;
 mod routes;
@@ -34,19 +34,19 @@ use types::World;
 use types::instance::WorkEnd;
 use types::work::Orders;
 
-/// So that nobody finds it by trying: five bits each.
+/// Length of the random name of the data, five bits per character, so that it cannot be guessed.
 const DATA_NAME_CHARACTERS: usize = 40;
 
 pub(crate) struct Work {
     orders: Orders,
     data: Bytes,
     refused: Option<String>,
-    /// The path under which the data is.
+    /// The path of the data.
     data_path: String,
     state: Mutex<State>,
-    /// There is more to read.
+    /// Notifies that there is more to read.
     changed: watch::Sender<()>,
-    /// Somebody has read on.
+    /// Notifies that a reader has read on.
     fetched: Notify,
     interrupted: Notify,
 }
@@ -71,7 +71,7 @@ impl Work {
         }
     }
 
-    /// Where the work finds its data, if it has any.
+    /// Returns the address of the data, if there is any.
     fn data_address(&self, listener: SocketAddr) -> Option<String> {
         let port = listener.port();
         (!self.data.is_empty()).then(|| format!("http://127.0.0.1:{port}{}", self.data_path))

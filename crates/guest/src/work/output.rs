@@ -1,18 +1,17 @@
-//! What the work has printed, as far as it is kept: both streams in the order in which they came
-//! in, with the times.
+//! The stored output of the work: both streams in the order of arrival, with times.
 //!
-//! A position counts the bytes since the start over both streams and never changes. In memory,
-//! because a file would be room that the work was promised. What somebody has read is dropped
-//! first; it goes only when the room is needed, since the reader may have been stopped before it
-//! wrote it down.
+//! A position counts the bytes since the start over both streams and never changes. Output is
+//! stored in memory, because a file would take room that was promised to the work. Output that has
+//! been read is dropped first, and only when room is needed, because the reader may have been
+//! stopped before it stored what it read.
 
 use std::collections::VecDeque;
 use types::Timestamp;
 use types::instance::Stream;
 
-/// What a piece costs beside its bytes.
+/// Memory that a piece takes in addition to its bytes.
 const PIECE_COST: usize = 64;
-/// A piece grows up to here.
+/// Largest size to which a piece grows.
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 pub(super) struct Output {
@@ -20,9 +19,9 @@ pub(super) struct Output {
     bytes_max: usize,
     stored: usize,
     end: u64,
-    /// How far somebody has read.
+    /// Up to which position output has been read.
     fetched: u64,
-    /// Output was dropped that nobody had read, and nobody has read since. Then it makes no sense
+    /// Whether unread output was dropped, and nothing has been read since. Then it makes no sense
     /// to wait for a reader.
     abandoned: bool,
 }
@@ -34,7 +33,7 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// What is at a position.
+/// What is found at a position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     Piece {
@@ -43,7 +42,7 @@ pub(super) enum Found<'a> {
         stream: Stream,
         bytes: &'a [u8],
     },
-    /// It was dropped; what is kept begins at `begin`.
+    /// The output was dropped; stored output begins at `begin`.
     Lost {
         begin: u64,
         at: Timestamp,
@@ -56,7 +55,7 @@ impl Output {
         Self { pieces: VecDeque::new(), bytes_max, stored: 0, end: 0, fetched: 0, abandoned: false }
     }
 
-    /// Keeps some output, whether there is room or not: callers that can wait ask for room before.
+    /// Stores output, whether there is room or not: callers that can wait ask for room first.
     pub(super) fn append(&mut self, stream: Stream, at: Timestamp, bytes: &[u8]) {
         match self.pieces.back_mut() {
             Some(last)
@@ -75,7 +74,7 @@ impl Output {
         self.end += bytes.len() as u64;
     }
 
-    /// Whether more may be kept, perhaps in the place of what was read.
+    /// Returns whether more can be stored, after dropping output that was read if that is needed.
     pub(super) fn has_room(&mut self) -> bool {
         while self.stored >= self.bytes_max {
             match self.pieces.front() {
@@ -91,14 +90,15 @@ impl Output {
         self.abandoned || self.stored < self.bytes_max
     }
 
-    /// Gives up waiting for a reader: the oldest goes, read or not.
+    /// Stops waiting for a reader: from now on the oldest output is dropped, read or not.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
         self.make_room();
     }
 
-    /// Everything up to here was sent to a reader, which is there to read on. Half of what is kept
-    /// counts as on its way: a connection may break, and the reader comes again for what it held.
+    /// Records that everything up to `position` was sent to a reader that is still there. Half of
+    /// the capacity counts as still in transit, because a connection may break and the reader may
+    /// ask again for what was lost.
     pub(super) fn fetch(&mut self, position: u64) {
         let on_its_way = self.bytes_max as u64 / 2;
         self.fetched = self.fetched.max(position.saturating_sub(on_its_way));
@@ -125,7 +125,7 @@ impl Output {
     }
 
     fn make_room(&mut self) {
-        // The last piece stays, so that a position behind it always finds what comes next.
+        // The last piece stays, so that a position in front of it always finds what comes next.
         while self.stored >= self.bytes_max && self.pieces.len() > 1 {
             self.drop_first();
         }

@@ -1,4 +1,5 @@
-//! Who may ask for what: the machine follows and interrupts, the work fetches its data.
+//! Routes of a work instance: the machine follows and interrupts the work, and the work fetches its
+//! data.
 
 use super::Work;
 use super::output::Found;
@@ -9,10 +10,10 @@ use subtle::ConstantTimeEq;
 use types::instance::Stream;
 use types::work::{self, FRAME_BYTES_MAX, INTERRUPT_PATH, PATH, SECRET_HEADER};
 
-/// Frames that go out together.
+/// Size of the frames that are sent together.
 const BATCH_BYTES: usize = FRAME_BYTES_MAX;
 
-/// Answers a request, or does not know its path.
+/// Answers a request; `None` if the path is unknown.
 pub(crate) fn answer(
     work: &Arc<Work>,
     path: &str,
@@ -36,7 +37,7 @@ fn allowed(request: &Request, methods: &'static [Method]) -> Result<(), Error> {
     if methods.contains(&request.method) { Ok(()) } else { Err(Error::Method(methods)) }
 }
 
-/// In a time that tells nothing of where they differ.
+/// Compares in constant time.
 fn same(given: &str, secret: &str) -> bool {
     given.as_bytes().ct_eq(secret.as_bytes()).into()
 }
@@ -50,7 +51,7 @@ impl Work {
 }
 
 fn interrupt(work: &Work) -> Answer {
-    // Kept for when it is waited for; work that has ended waits no more.
+    // The notification is stored until it is waited for; finished work ignores it.
     work.interrupted.notify_one();
     Answer::empty(StatusCode::NO_CONTENT)
 }
@@ -62,14 +63,14 @@ fn follow(work: &Arc<Work>, request: &Request) -> Result<Answer, Error> {
     Ok(answer)
 }
 
-/// What there is to tell now.
+/// What can be sent now.
 enum Told {
     Some { frames: Vec<u8>, next: u64 },
     Last(Vec<u8>),
     Nothing,
 }
 
-/// Tells what the work prints, and last how it ended.
+/// Sends the output of the work and, at the end, how it ended.
 async fn tell(work: Arc<Work>, mut position: u64, mut sender: StreamSender) {
     let mut changed = work.changed.subscribe();
     loop {
@@ -84,7 +85,7 @@ async fn tell(work: Arc<Work>, mut position: u64, mut sender: StreamSender) {
                 work.fetched.notify_waiters();
             }
             Told::Last(frame) => {
-                // Whether anybody is left to read it makes no difference.
+                // It does not matter whether anybody still reads it.
                 let _ = sender.send_data(frame.into()).await;
                 return;
             }

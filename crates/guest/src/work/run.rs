@@ -1,4 +1,4 @@
-//! Seeing the work through: its start, its output, its end.
+//! Runs the work: starts it, collects its output, and determines how it ended.
 
 use super::Work;
 use crate::guest::Guest;
@@ -13,12 +13,12 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use types::instance::{Outcome, Stream, WorkEnd};
 
-/// How long a full store of output waits for somebody to read on. Then the oldest goes.
+/// How long a full output buffer waits for a reader before the oldest output is dropped.
 const READER_WAIT: Duration = Duration::from_secs(2);
-/// What the machine is told of why nothing started.
+/// Longest reason for a failed start that the machine is told.
 const REASON_CHARACTERS: usize = 500;
 
-/// Does the work, and keeps how it ended.
+/// Runs the work and records how it ended.
 pub(crate) async fn run(guest: Arc<Guest>, work: Arc<Work>) {
     let started_at = guest.world.now();
     let outcome = match start(&guest, &work) {
@@ -42,7 +42,7 @@ fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
         .map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
 }
 
-/// Why work ends before its program does so by itself.
+/// Why the work is ended before its program ends by itself.
 enum Cut {
     TimedOut,
     Interrupted,
@@ -55,14 +55,14 @@ async fn see_through(guest: &Guest, work: &Work, run: Run) -> Outcome {
             pump(guest, work, Stream::Stdout, &stdout),
             pump(guest, work, Stream::Stderr, &stderr)
         );
-        // That both are closed does not end the work.
+        // The work does not end just because both streams are closed.
         std::future::pending().await
     };
     let outcome = tokio::select! {
         outcome = until_end(work, pid, &mut end) => outcome,
         outcome = moving => outcome,
     };
-    // What it left behind.
+    // Whatever the work has left behind.
     kill(pid);
     for (stream, pipe) in [(Stream::Stdout, &stdout), (Stream::Stderr, &stderr)] {
         drain(pipe, |bytes| keep(guest, work, stream, bytes));
@@ -72,7 +72,7 @@ async fn see_through(guest: &Guest, work: &Work, run: Run) -> Outcome {
 
 async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) -> Outcome {
     let cut = tokio::select! {
-        // Work that has ended in time has not been cut.
+        // If the work has already ended, it was not cut short.
         biased;
         ended = &mut *end => return told(ended),
         () = work.interrupted.notified() => Cut::Interrupted,
@@ -80,12 +80,12 @@ async fn until_end(work: &Work, pid: Pid, end: &mut oneshot::Receiver<Ended>) ->
     };
     let grace = Duration::from_millis(work.orders.grace_ms);
     if !grace.is_zero() {
-        // Nothing to signal means that the end is on its way.
+        // If there is nothing to signal, the end is on its way.
         let _ = kill_process_group(pid, Signal::TERM);
     }
     if timeout(grace, &mut *end).await.is_err() {
         kill(pid);
-        // However it ended, the cut is why.
+        // However it ended, the reason is the cut.
         let _ = end.await;
     }
     match cut {
@@ -105,22 +105,22 @@ fn told(ended: Result<Ended, oneshot::error::RecvError>) -> Outcome {
     match ended {
         Ok(Ended::Exited(code)) => Outcome::Exited(code),
         Ok(Ended::Signalled(signal)) => Outcome::Killed(signal),
-        // The reaper never drops what it is asked to tell; should it, nobody knows how the work
-        // ended.
+        // The reaper never drops a sender without using it; if it did, nobody would know how the
+        // work ended.
         Err(_) => Outcome::Killed(0),
     }
 }
 
-/// Kills all there is. The first process of an instance reaches everything in it but itself;
-/// elsewhere there are others, and only the group of the work is its own.
+/// Kills everything. If this is the first process of an instance, that is all processes except
+/// itself; elsewhere there are others, and only the work's process group belongs to it.
 fn kill(group: Pid) {
     let all = if getpid().is_init() { Pid::INIT } else { group };
-    // Nothing is left to be killed, which is as well.
+    // It does not matter if nothing is left to kill.
     let _ = kill_process_group(all, Signal::KILL);
 }
 
-/// Moves output until the other end is closed. May be dropped while it waits: nothing has been read
-/// then.
+/// Moves output until the other end is closed. Can be cancelled while it waits, because nothing has
+/// been read then.
 async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
     loop {
         work.room().await;
@@ -133,7 +133,7 @@ async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }
-        // A program that prints for ever must leave the others their turn.
+        // A program that prints endlessly must let the other tasks have their turn.
         tokio::task::yield_now().await;
     }
 }
@@ -144,13 +144,13 @@ fn keep(guest: &Guest, work: &Work, stream: Stream, bytes: &[u8]) {
 }
 
 impl Work {
-    /// Waits until there is room for more output. Not for ever: the work goes on without anybody
-    /// who reads.
+    /// Waits until there is room for more output, but not forever: the work continues even without
+    /// a reader.
     async fn room(&self) {
         loop {
             let fetched = self.fetched.notified();
             tokio::pin!(fetched);
-            // From here on no reading is missed.
+            // From here on no notification is missed.
             fetched.as_mut().enable();
             if self.state.lock().output.has_room() {
                 return;

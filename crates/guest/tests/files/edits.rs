@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// Answers one question as a provider would, and tells its key and the question.
+/// Answers one request like a provider; returns the key and the request.
 fn stand_in(status: u16, answer: Value) -> (String, JoinHandle<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/ask", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Files, search, watch and edits as callers see them: the real binary, over the wire.
+//! Files, search, watch and edits as callers see them: the real binary, over the network.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -18,8 +18,8 @@ impl Watch {
         (!line.is_empty()).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    /// The events up to the first on an `end…`, which a test makes once and empty to mark the
-    /// place, as `OP directory/name` below the root.
+    /// Returns the events before the first one on an `end…`, as `OP directory/name` below the root.
+    /// A test creates that file once and empty, to mark the end.
     fn until_end(&mut self, root: &Path) -> Vec<String> {
         let mut events = Vec::new();
         loop {
@@ -126,7 +126,7 @@ fn lost_events_are_told() {
     let guest = Guest::start();
     let root = guest.path();
     let mut watch = Watch::start(&guest, "**");
-    // Nobody reads, so the connection fills, then the queue of the kernel does.
+    // Nobody reads, so the connection fills up, then the kernel's queue.
     let limit: usize = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events")
         .unwrap()
         .trim()

@@ -1,4 +1,4 @@
-//! Every operation of the published interface is there.
+//! Every operation of the published interface exists.
 
 use crate::common::Guest;
 use serde_json::Value;
@@ -19,7 +19,7 @@ fn no_published_operation_is_missing() {
             assert!(!response.text().contains(UNKNOWN), "{method} {path}");
         }
     }
-    // Clients take JSON for the answer of an operation that is there.
+    // Clients take JSON for the answer of an existing operation.
     let response = guest.get("/nothing/here");
     assert_eq!((response.status, response.text().as_str()), (404, UNKNOWN));
 }

@@ -1,4 +1,4 @@
-//! Output streams that are cut and continued: nothing is lost or repeated, wherever the cut falls.
+//! Output streams that are cut and resumed: nothing is lost or repeated, wherever the cut is.
 
 use crate::common::{Answer, Guest};
 use crate::processes::stream;
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::thread;
 
-/// `HOLM_STREAM_CUTS` asks for another number of streams.
+/// Default number of streams; `HOLM_STREAM_CUTS` overrides it.
 const STREAMS: usize = 300;
 const CALLERS: usize = 8;
 const LINES: usize = 60;
 const CUTS_MAX: usize = 5;
-/// Less than any of the streams has, so that at least the first cut of each falls before its end.
+/// Less than any of the streams, so that at least the first cut of each is before its end.
 const CUT_BYTES_MAX: usize = 2500;
 
-/// What a caller has put together from the pieces of a stream.
+/// What a caller has assembled from the pieces of a stream.
 #[derive(Default)]
 struct Heard {
     stdout: String,
@@ -24,7 +24,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Takes the whole lines; half a line at the cut is as if it had not come.
+    /// Takes the complete lines; half a line at the cut counts as not received.
     fn take(&mut self, bytes: &[u8]) {
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
@@ -45,8 +45,8 @@ impl Heard {
     }
 }
 
-/// Runs a command over a stream that is cut up to `CUTS_MAX` times, and answers what was heard and
-/// how often it was cut.
+/// Runs a command over a stream that is cut up to `CUTS_MAX` times; returns what was received and
+/// the number of cuts.
 fn run_cut(guest: &Guest, name: &str, command: &str, random: &mut fastrand::Rng) -> (Heard, usize) {
     let mut heard = Heard::default();
     let mut answer: Answer = stream(guest, &json!({"command": command, "name": name}));

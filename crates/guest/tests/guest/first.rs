@@ -1,5 +1,4 @@
-//! The duties of the first process of a machine: it reaps what it is left with, and ends when it is
-//! asked to.
+//! The duties of the first process of a machine: it reaps orphans, and ends when asked to.
 
 use crate::common::Guest;
 use serde_json::json;
@@ -7,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What `/proc` lists below a process, in the number space of the test.
+/// Returns the children that `/proc` lists for a process, in the pid namespace of the test.
 fn children(pid: u32) -> Vec<String> {
     let listed =
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -24,7 +23,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[track_caller]
 fn check_orphans(guest: &Guest, guest_pid: u32) {
-    // Orphans end while processes with other codes run, and take nothing from these.
+    // Orphans end while processes with other exit codes run, and must not change these.
     let command = "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.0$i; exit 99) & (setsid sh -c 'exit 98' &) ; done; exit 42";
     for _ in 0..20 {
         assert_eq!(guest.run(command)["exitCode"], 42);
@@ -79,7 +78,7 @@ fn what_does_not_end_in_time_is_killed() {
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
 }
 
-/// As root of a space of process numbers of its own.
+/// As root of a pid namespace of its own.
 #[test]
 fn as_the_first_process_it_does_the_same() {
     if Command::new("unshare")

@@ -1,4 +1,4 @@
-//! The guest as its callers see it: the real binary, over the wire.
+//! The guest as its callers see it: the real binary, over the network.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

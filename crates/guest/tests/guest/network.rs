@@ -1,4 +1,4 @@
-//! Ports: who has which open, waiting for them, and being told of them.
+//! Ports: which process has which open, waiting for ports, and notifications of them.
 
 use crate::common::Guest;
 use rustls::pki_types::PrivateKeyDer;
@@ -7,14 +7,14 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// Listens on a free port of an address, and says on which.
+/// Returns a command that listens on a free port of an address and prints the port.
 fn listener(address: &str) -> String {
     format!(
         "python3 -uc \"import socket,time; s=socket.create_server(('{address}',0)); print(s.getsockname()[1]); time.sleep(99)\""
     )
 }
 
-/// Starts a listener and answers its process and port.
+/// Starts a listener; returns its process and port.
 fn listening(guest: &Guest, address: &str, name: &str) -> (String, u16) {
     let process = guest.post("/process", &json!({"command": listener(address), "name": name})).ok();
     let shown = guest.until(&format!("/process/{name}"), |process| {

@@ -1,4 +1,4 @@
-//! Commands that are started without a shell: nobody can tell but by the time that it takes.
+//! Commands that are started without a shell: only the time that it takes may differ.
 
 use crate::common::Guest;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn script(guest: &Guest, name: &str, mode: u32, text: &str) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// What callers see of how a command went.
+/// Returns what callers see of the result of a command.
 fn seen(process: &Value) -> Value {
     let members = ["exitCode", "signal", "status", "stdout", "stderr", "workingDir"];
     members.iter().map(|name| ((*name).to_owned(), process[name].clone())).collect()
@@ -50,7 +50,8 @@ fn a_plain_command_goes_as_by_the_shell() {
     }
 }
 
-/// The variables of a process, as the kernel has them, without what shells count or add.
+/// Returns the variables of a process as the kernel has them, without those that shells count or
+/// add.
 fn environment(guest: &Guest, ask: &Value) -> Vec<String> {
     let process = guest.post("/process", ask).ok();
     let mut variables: Vec<String> =
@@ -93,7 +94,7 @@ fn programs_are_found_where_the_command_says() {
     assert_eq!(ask("/usr/bin:/bin".to_owned()), "");
 }
 
-/// A set of signals as the kernel shows it.
+/// Parses a set of signals as the kernel shows it.
 fn signals(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     u64::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap()
@@ -103,7 +104,7 @@ fn signals(status: &str, name: &str) -> u64 {
 fn a_process_inherits_no_signals_from_the_guest() {
     let guest = Guest::start();
     let own = std::fs::read_to_string(format!("/proc/{}/status", guest.pid())).unwrap();
-    // The signals that are restored in a new process, before it is the program that was asked for.
+    // The signals that are reset in a new process before it executes the requested program.
     let restored = [7, 11, 13, 2, 15, 17].iter().fold(0, |set, signal| set | 1_u64 << (signal - 1));
     assert_eq!(signals(&own, "SigCgt") & !restored, 0);
     let process = guest.run("cat /proc/self/status");

@@ -1,4 +1,4 @@
-//! Running commands, and the truth about how they ended.
+//! Runs commands, and checks what is reported about their ends.
 
 use crate::common::{self, Guest};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn exit_codes_and_signals_are_exact() {
 
 #[test]
 fn huge_pages_are_not_refused_for_workloads_because_the_server_refuses_them_for_itself() {
-    // Stays with this process, which is the server here, and with all that it starts.
+    // Applies to this process, which plays the server here, and to everything that it starts.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let guest = Guest::start();
     let process = guest.run("grep THP_enabled /proc/self/status");
@@ -278,7 +278,7 @@ fn a_live_stream_is_the_same_as_its_replay() {
 fn output_without_end_is_bounded_and_the_others_are_served() {
     let guest = Guest::start_with(&[("SANDBOX_DISABLE_PROCESS_LOGGING", "true")]);
     guest.post("/process", &json!({"command": "yes", "name": "endless"})).ok();
-    // Where it is after some time is past what is kept, and the stream says so.
+    // After a while its position is older than what is stored, and the stream says so.
     let lost = |_: &Value| {
         let mut line = String::new();
         BufReader::new(guest.open("GET", "/process/endless/logs/stream", &[], b""))
@@ -300,7 +300,7 @@ fn commands_are_written_as_for_the_shells_of_other_images() {
         (&json!("f yes\n"), &json!(0)),
         "{process}"
     );
-    // The image's own programs, not those of the shell.
+    // The image's own programs, not those built into the shell.
     assert_eq!(
         guest.run("command -v ls grep")["stdout"]
             .as_str()

@@ -1,4 +1,4 @@
-//! What is too much, too slow or too odd: it is bounded, and the others are served.
+//! Input that is too large, too slow or too odd is limited, and other callers are still served.
 
 use crate::common::Guest;
 use crate::processes::stream;
@@ -19,7 +19,7 @@ fn check_small(guest: &Guest) {
     assert!(guest.peak_kib() < MEMORY_KIB_MAX, "{} KiB", guest.peak_kib());
 }
 
-/// Bytes on disk of the files that it holds open.
+/// Returns the bytes on disk of the files that it has open.
 fn stored(guest: &Guest) -> u64 {
     let open = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).unwrap().flatten();
     open.filter_map(|fd| std::fs::metadata(fd.path()).ok())
@@ -64,7 +64,7 @@ fn check_refused(guest: &Guest, path: &str, header: &str, before_each: &str) {
     write!(stream, "POST {path} HTTP/1.1\r\nHost: sandbox\r\n{header}\r\n\r\n").unwrap();
     let after_each = if before_each.is_empty() { "" } else { "\r\n" };
     let piece = format!("{before_each}{}{after_each}", " ".repeat(1 << 20)).into_bytes();
-    // The server stops reading at its limit; what is then still on the way breaks the connection.
+    // The server stops reading at its limit; what is still on the way then breaks the connection.
     let sent = (0..64).take_while(|_| stream.write_all(&piece).is_ok()).count();
     assert!(sent < 64, "{path} reads on and on");
     let mut answer = String::new();

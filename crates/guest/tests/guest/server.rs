@@ -1,4 +1,4 @@
-//! What holds for every operation.
+//! Rules that hold for every operation.
 
 use crate::common::Guest;
 use proptest::prelude::*;
@@ -27,8 +27,7 @@ fn head_tells_that_an_operation_is_there_without_looking() {
 #[test]
 fn what_cannot_be_is_told_in_the_form_of_errors() {
     let guest = Guest::start();
-    // Clients take JSON for word of a missing process; of a missing operation they have to learn
-    // otherwise.
+    // Clients take JSON to mean that a process is missing; a missing operation must look different.
     let nowhere = guest.get("/nowhere");
     assert_eq!((nowhere.status, nowhere.text().as_str()), (404, "there is nothing at this path"));
     guest.send("PATCH", "/process", &[], b"").refused(405);
@@ -99,7 +98,7 @@ fn the_starter_hands_over_socket_and_settings() {
     let process = guest.run("echo $COLOUR $SECRET; pwd; env | grep -c HOLM_GUEST");
     assert_eq!(process["stdout"], format!("red s\n{}\n0\n", guest.path().display()));
     guest.post("/process", &json!({"command": "true", "keepAlive": true})).refused(400);
-    // Children get none of what was handed over.
+    // Children inherit nothing that was handed over.
     let open = guest.run("ls -l /proc/self/fd")["stdout"].as_str().unwrap().to_owned();
     assert!(open.contains("/dev/null") && !open.contains(file.to_str().unwrap()), "{open}");
     let socket = std::fs::read_link(format!("/proc/{}/fd/3", guest.pid())).unwrap();

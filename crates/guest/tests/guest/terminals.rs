@@ -32,7 +32,7 @@ impl Client {
         }
     }
 
-    /// Reads output until it holds a text.
+    /// Reads output until it contains a text.
     #[track_caller]
     pub(crate) fn until(&mut self, text: &str) -> String {
         let mut seen = String::new();
@@ -71,7 +71,8 @@ fn it_is_a_terminal_of_the_size_that_is_asked_for() {
     client.say(&json!({"type": "resize", "cols": 77, "rows": 11}));
     client.type_in("stty size\n");
     client.until("11 77");
-    // An interrupt drops what was typed and not read yet, so each step waits for the one before.
+    // An interrupt discards typed text that was not read yet, so each step waits for the previous
+    // one.
     client.type_in("PS1=re''ady; echo on''line; cat\n");
     client.until("online\r\n");
     client.type_in("twice\n");

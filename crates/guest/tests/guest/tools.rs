@@ -13,7 +13,7 @@ fn request(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 }
 
-/// Calls a tool and answers what it gives, with whether it failed.
+/// Calls a tool; returns its result and whether it failed.
 #[track_caller]
 fn call(guest: &Guest, name: &str, arguments: Value) -> (Value, bool) {
     let message = request("tools/call", &json!({"name": name, "arguments": arguments}));
@@ -74,7 +74,7 @@ fn every_tool_has_a_schema_and_is_served() {
     for tool in tools {
         assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
         let required = tool["inputSchema"]["required"].as_array().map_or(0, Vec::len);
-        // With no arguments a tool works if it needs none, and says what is missing otherwise; it
+        // Without arguments, a tool works if it needs none, and otherwise says what is missing; it
         // is never unknown.
         let (value, failed) = call(&guest, tool["name"].as_str().unwrap(), json!({}));
         assert_eq!(failed, required > 0, "{tool} {value}");

@@ -1,4 +1,4 @@
-//! Another version in the place of the running one, with all that runs.
+//! Replaces the running program with another version, while everything keeps running.
 
 use crate::common::{Guest, Response};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 use types::guest::{PROGRAM_PATH, SECRET_HEADER, START_PATH, WANTS_HEADER, WANTS_PROGRAM};
 
-/// Gives the same answer to one request, and answers what was asked for.
+/// Gives a fixed answer to one request; returns what was requested.
 fn serve_once(status: &'static str, body: Vec<u8>) -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/releases/", listener.local_addr().unwrap());
@@ -21,7 +21,7 @@ fn serve_once(status: &'static str, body: Vec<u8>) -> (String, JoinHandle<String
             line.clear();
             reader.read_line(&mut line).unwrap();
         }
-        // Who has seen enough hangs up.
+        // A client that has seen enough may hang up.
         let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
         let _ = stream.write_all(&body);
         first
@@ -33,7 +33,7 @@ fn program() -> Vec<u8> {
     std::fs::read(env!("CARGO_BIN_EXE_holm-guest")).unwrap()
 }
 
-/// The end of the last upgrade.
+/// Waits for the end of the last upgrade.
 fn outcome(guest: &Guest) -> Value {
     let ended = |health: &Value| {
         ["completed", "failed"].iter().any(|end| health["lastUpgrade"]["status"] == *end)
@@ -97,7 +97,7 @@ fn what_runs_goes_on_through_an_upgrade() {
         guest.run("echo $COLOUR; pwd")["stdout"],
         format!("red\n{}\n", guest.path().display())
     );
-    // Once more, from the program that came of the first.
+    // Once more, starting from the program that the first upgrade installed.
     let (base, serving) = serve_once("200 OK", program());
     guest.post("/upgrade", &json!({"baseUrl": base, "version": env!("CARGO_PKG_VERSION")})).ok();
     guest.until_reached("/health", |health| health["upgradeCount"] == 2);
@@ -151,7 +151,7 @@ fn an_upgrade_that_fails_changes_nothing() {
     assert_eq!(guest.get("/process/running").ok()["status"], "running");
 }
 
-/// A guest of a machine, which shows this secret.
+/// Starts a guest whose machine identifies itself with this secret.
 fn of_machine(secret: &str) -> Guest {
     let directory = tempfile::tempdir().unwrap();
     let settings = directory.path().join("settings");
@@ -167,13 +167,13 @@ fn hand_over(guest: &Guest, secret: &str, program: &[u8]) -> Response {
 #[test]
 fn the_machine_hands_over_its_own_program_to_those_who_name_no_other() {
     let guest = of_machine("s3cret");
-    // Small ones: whoever is refused is refused before the end.
+    // Small bodies, because a refusal comes before the end of the body.
     hand_over(&guest, "s3cret", b"early").refused(409);
     let begun = guest.send("POST", "/upgrade", &[], b"");
     assert_eq!((begun.status, begun.header(WANTS_HEADER)), (200, Some(WANTS_PROGRAM)));
-    // One at a time.
+    // Only one upgrade at a time.
     guest.post("/upgrade", &json!({})).refused(409);
-    // Who is not the machine hands over nothing, and does not disturb.
+    // Callers other than the machine can hand over nothing, and cannot disturb.
     for wrong in ["", "s3cre", "s3cretx", "other"] {
         hand_over(&guest, wrong, b"#!/bin/sh\nexit 1\n").refused(404);
     }
@@ -187,7 +187,8 @@ fn the_machine_hands_over_its_own_program_to_those_who_name_no_other() {
         "{health}"
     );
     assert_eq!(health["lastUpgrade"]["bytesDownloaded"], program().len());
-    // The program that took over knows the machine as well; what is no program changes nothing.
+    // The program that took over also recognizes the machine; a file that is not a program changes
+    // nothing.
     guest.post("/upgrade", &json!({})).ok();
     assert_eq!(hand_over(&guest, "s3cret", b"no program").status, 204);
     let last = outcome(&guest)["lastUpgrade"].clone();

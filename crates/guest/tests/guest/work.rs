@@ -1,4 +1,4 @@
-//! An instance that is for one piece of work: how it ends, what it printed, and who may know.
+//! Work instances: how the work ends, what it printed, and who may see that.
 
 use crate::common::{Answer, Guest};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use types::work::{Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
 const SECRET: &str = "only-the-machine-knows-this";
 const ROOM: usize = 1 << 20;
 
-/// What a guest is told beside the usual.
+/// Settings of a guest, in addition to the usual ones.
 struct Told<'a> {
     command: &'a [&'a str],
     data: &'a [u8],
@@ -39,7 +39,7 @@ fn follow(guest: &Guest, from: u64) -> Answer {
     guest.open("GET", &format!("{PATH}?from={from}"), &[(SECRET_HEADER, SECRET)], b"")
 }
 
-/// Reads a stream to its end: all output by stream, and how it ended.
+/// Reads a stream to its end; returns all output by stream, and how the work ended.
 fn read(answer: &mut Answer) -> (Vec<u8>, Vec<u8>, u64, WorkEnd) {
     let (mut frames, mut out, mut err, mut last) = (Frames::default(), Vec::new(), Vec::new(), 0);
     let mut buffer = [0; 8192];
@@ -140,7 +140,7 @@ fn output_can_be_read_again_from_every_position() {
 
 #[test]
 fn a_reader_gets_all_of_a_long_output() {
-    // Five times what is kept, and the reader begins late.
+    // Five times as much as is stored, and the reader starts late.
     let guest = shell("yes 0123456789 | head -c 5000000; yes e | head -c 1000 >&2", json!({}));
     let (out, err, last, end) = read(&mut follow(&guest, 0));
     assert_eq!((out.len(), err.len(), last), (5_000_000, 1000, 5_001_000));
@@ -190,7 +190,7 @@ fn the_data_is_there_for_who_has_its_address() {
     assert_eq!((response.status, response.body.as_slice()), (200, data.as_slice()));
     assert_eq!(response.header("content-type"), Some("application/json"));
     assert_eq!(guest.delete(path).status, 405);
-    // No letter of the name is a digit 0.
+    // The digit 0 is not in the alphabet of the name.
     assert_eq!(guest.get(&format!("{}0", &path[..path.len() - 1])).status, 404);
     let without = shell("echo ${BL_EXECUTION_DATA_URL-none}", json!({}));
     assert_eq!(read(&mut follow(&without, 0)).0, b"none\n");
