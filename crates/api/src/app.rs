@@ -1,4 +1,4 @@
-//! What every handler works with.
+//! The state that every handler works with.
 
 use crate::http::bodies::Bodies;
 use crate::http::limits::Limits;
@@ -6,14 +6,14 @@ use crate::http::streams::Streams;
 use control::Control;
 use std::sync::Arc;
 
-/// The control plane, and what the API counts of its callers. Cheap to clone; handlers get one each.
+/// The control plane, and the API's counters of its callers. Cheap to clone; each handler gets one.
 #[derive(Clone)]
 pub struct App {
     control: Control,
     pub(crate) limits: Arc<Limits>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) bodies: Bodies,
-    /// Drives, as S3 clients see them.
+    /// Drives as S3 clients see them.
     pub(crate) s3: s3::Service,
 }
 

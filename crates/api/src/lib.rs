@@ -1,9 +1,9 @@
 //! The management API: thin routes over the control plane.
 //!
-//! [`table`] lists every operation, one line each: method, path, name, scopes and the handler, from
-//! whose types the OpenAPI document and the checks of what callers send follow. [`http`](crate::http)
-//! turns requests into calls and decisions into statuses; a module under [`routes`] holds the
-//! handlers of one noun.
+//! [`table`] lists every operation in one line each: method, path, name, scopes and handler. The
+//! OpenAPI document and the checks of requests follow from the types of the handler.
+//! [`http`](crate::http) turns requests into calls and decisions into statuses; each module under
+//! [`routes`] has the handlers of one noun.
 
 mod app;
 mod http;

@@ -1,6 +1,7 @@
-//! Everything that is served, one line each: the operations, from which the router, the checks of
-//! credentials and scopes, and the OpenAPI document are made, and in [`listed`] what is no
-//! operation. It is kept out of the formatter's hands: one line is one address.
+//! The table of everything that is served, one line each: the operations, from which the router,
+//! the checks of credentials and scopes, and the OpenAPI document are made, and in [`listed`] the
+//! addresses that are not operations. It is excluded from formatting, so that each address stays on
+//! one line.
 
 mod listed;
 
@@ -37,7 +38,7 @@ const DELETE: Method = Method::DELETE;
 struct Table(Vec<Operation>);
 
 impl Table {
-    /// Adds an operation that needs the scopes; none means that it needs `admin`.
+    /// Adds an operation that needs the given scopes; an empty list means that it needs `admin`.
     fn add<W, Q, B, A, F, R>(
         &mut self,
         method: Method,
@@ -79,7 +80,7 @@ impl Table {
         self.0.push(Operation::new(line, handler));
     }
 
-    /// Adds the reads and the deletion of a kind, which are the same for nearly all.
+    /// Adds the read operations of a kind, which are the same for nearly all kinds.
     fn reads<K: Managed>(&mut self, words: &Words) {
         let Words { path, item, noun, plural, what, list, get, .. } = *words;
         let lists = format!("Lists {}", several(what));
@@ -138,7 +139,7 @@ impl Table {
         );
     }
 
-    /// As [`Table::kind`], for the kinds that are also built from uploaded sources.
+    /// Like [`Table::kind`], for kinds that can also be built from uploaded sources.
     fn built<K: Buildable>(&mut self, words: &Words) {
         let Words { path, item, noun, what, create, update, delete, .. } = *words;
         self.reads::<K>(words);
@@ -169,7 +170,7 @@ impl Table {
     }
 }
 
-/// How the operations of a kind are called and what they need.
+/// Names, paths and scopes of the operations of a kind.
 #[derive(Clone, Copy)]
 struct Words {
     path: &'static str,
@@ -184,7 +185,7 @@ struct Words {
     delete: &'static [Scope],
 }
 
-/// Several of what `Words` calls one.
+/// Returns the plural of a name.
 fn several(what: &str) -> String {
     let (one, of) = what.find(" of ").map_or((what, ""), |at| what.split_at(at));
     match one.strip_suffix('y') {
@@ -194,7 +195,7 @@ fn several(what: &str) -> String {
     }
 }
 
-/// All operations.
+/// Returns all operations.
 pub(crate) fn operations() -> Vec<Operation> {
     let mut table = Table::default();
     workloads(&mut table);

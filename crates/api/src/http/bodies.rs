@@ -1,4 +1,4 @@
-//! Bodies that are gathered in memory: whose they are, and how much of it one may take.
+//! Request bodies that are read into memory, and how much memory each caller may use for them.
 
 use crate::http::error::Error;
 use crate::http::malformed::Malformed;
@@ -10,17 +10,17 @@ use http::Extensions;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use types::Remote;
 
-/// Of what strangers have together, one address has so much.
+/// One address gets at most this fraction of the memory for unknown callers.
 const STRANGERS_SHARE: u64 = 4;
 
-/// Bytes of requests that are read as a whole, until they are answered. Cheap to clone.
+/// Memory for requests that are read as a whole, until they are answered. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Bodies {
     callers: Pool<String>,
     strangers: Pool<String>,
 }
 
-/// A body that was gathered, and the room that it takes until it is dropped.
+/// A body that was read, and the room that it takes until it is dropped.
 pub(crate) struct Gathered {
     pub(crate) bytes: Bytes,
     pub(crate) room: Room<String>,
@@ -36,25 +36,25 @@ impl Bodies {
         }
     }
 
-    /// For somebody who is known, by the workspace or the person who answers for it.
+    /// Returns room for a known caller, counted by the workspace or person that is responsible.
     pub(crate) fn of_caller(&self, realm: impl Into<String>) -> Room<String> {
         Room::new(&self.callers, realm)
     }
 
-    /// What the router of a request has put there.
+    /// Returns the instance that the router added to a request.
     #[expect(clippy::expect_used, reason = "routers whose handlers have no app add it")]
     pub(crate) fn at(extensions: &Extensions) -> &Self {
         extensions.get().expect("the router adds it")
     }
 
-    /// For somebody who is not, by the address that a request came from.
+    /// Returns room for an unknown caller, counted by the address that the request came from.
     pub(crate) fn of_stranger(&self, extensions: &Extensions) -> Room<String> {
         let remote = extensions.get().copied().unwrap_or(Remote::UNKNOWN);
         Room::new(&self.strangers, remote.to_string())
     }
 }
 
-/// Gathers a body. Room is taken as it comes, so that whoever sends nothing holds nothing.
+/// Reads a body. Room is taken as bytes arrive, so that a caller who sends nothing takes none.
 pub(crate) async fn gather(
     body: Body,
     limit: usize,
@@ -78,8 +78,8 @@ pub(crate) async fn gather(
     Ok(Gathered { bytes, room })
 }
 
-/// Reads a body that nobody needs, and keeps nothing of it: some of these operations ask for no
-/// credentials, and whoever sends slowly would hold as much memory as he likes.
+/// Reads a body that nobody needs, and discards it: some of these operations need no credentials,
+/// and slow senders could otherwise hold any amount of memory.
 pub(crate) async fn pass_over(
     body: Body,
     limit: usize,
@@ -101,7 +101,7 @@ impl std::ops::Deref for Gathered {
 }
 
 impl Gathered {
-    /// Takes room for the values that JSON is read as.
+    /// Takes room for the values that JSON is parsed into.
     pub(crate) fn as_values(&mut self) -> Result<(), Refused> {
         self.room.grow_by_values(&self.bytes)
     }
@@ -124,7 +124,7 @@ mod tests {
         Bodies::new(BodyLimits { total: 512 << 10, workspace: 256 << 10, strangers: 512 << 10 })
     }
 
-    /// Pieces of 1 KiB that come, and then none.
+    /// Returns a body that sends pieces of 1 KiB and then stalls.
     fn slow(pieces: usize) -> Body {
         let pieces = (0..pieces).map(|_| Ok::<_, std::io::Error>(vec![b'x'; 1 << 10]));
         Body::from_stream(stream::iter(pieces).chain(stream::pending()))
