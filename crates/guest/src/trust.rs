@@ -1,8 +1,9 @@
-//! Whom programs in here trust: the certificates of the image and, while there is a proxy that
-//! opens TLS, those of its authority.
+//! Installs trusted certificates: those of the image and, while there is a proxy that opens TLS,
+//! those of its authority.
 //!
-//! The authority stands in the image's own file of certificates, between two lines by which it is
-//! found again, so that programs trust it that look nowhere else. Variables lead the others there.
+//! The authority is added to the image's own certificate file, between two marker lines by which it
+//! is found again, so that programs that look nowhere else trust it. Variables point other programs
+//! to that file.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,12 +17,12 @@ use types::guest::{BUNDLES, ProxySettings};
 const FOLDER: &str = "/etc/holm";
 const AUTHORITY: &str = "authority.pem";
 const JAVA: &str = "cacerts.jks";
-/// Key stores have one; it protects nothing.
+/// Key stores need a password; this one protects nothing.
 const JAVA_PASSWORD: &str = "changeit";
 const BEGIN: &str = "# Begin of the authority of the proxy\n";
 const END: &str = "# End of the authority of the proxy\n";
-/// Variables by which programs find a file of all certificates that they are to trust: OpenSSL and
-/// what is made with it, Python's requests, pip, curl, git, npm, cargo, and the clients of clouds.
+/// Variables by which programs find the file with all certificates to trust: OpenSSL and programs
+/// based on it, Python's requests, pip, curl, git, npm, cargo, and clients of cloud services.
 const OF_BUNDLE: [&str; 8] = [
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
@@ -32,12 +33,12 @@ const OF_BUNDLE: [&str; 8] = [
     "CARGO_HTTP_CAINFO",
     "AWS_CA_BUNDLE",
 ];
-/// These add to what they trust anyway.
+/// Variables whose certificates are added to those that the program trusts anyway.
 const OF_AUTHORITY: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 const OF_JAVA: &str = "JAVA_TOOL_OPTIONS";
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The files below one root, which is that of the instance but in tests.
+/// The certificate files below one root, which is that of the instance except in tests.
 pub(crate) struct Trust {
     root: PathBuf,
 }
@@ -49,7 +50,7 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// Makes the files what the settings ask for. Answers the variables that lead programs there.
+    /// Makes the files match the settings. Returns the variables that point programs to them.
     pub(crate) fn follow(&self, settings: &ProxySettings) -> io::Result<BTreeMap<String, String>> {
         if settings.authority.is_empty() {
             self.forget()?;
@@ -57,7 +58,7 @@ impl Trust {
         }
         fs::create_dir_all(self.below(FOLDER))?;
         let (authority, java) = (format!("{FOLDER}/{AUTHORITY}"), format!("{FOLDER}/{JAVA}"));
-        // Whatever file of certificates has an authority of ours was changed after this one was made.
+        // A certificate file can only contain our authority if this file existed before.
         let is_first = !self.below(&authority).exists();
         replace(&self.below(&authority), settings.authority.as_bytes())?;
         let bundle = self.add_to_bundle(settings, is_first)?;
@@ -75,14 +76,14 @@ impl Trust {
         Ok(variables)
     }
 
-    /// Answers the path of the file that has all certificates.
+    /// Adds the authority to the file with all certificates, and returns the path of that file.
     fn add_to_bundle(&self, settings: &ProxySettings, is_first: bool) -> io::Result<String> {
         let there_is = |path: &&&str| self.below(path).exists();
         let path = BUNDLES.iter().find(there_is).unwrap_or(&BUNDLES[0]);
         let addition = format!("{BEGIN}{}\n{END}", settings.authority.trim_end());
         let file = self.below(path);
         match open(&file)? {
-            // Most starts come by here, and somebody waits for them.
+            // Most starts take this path, and a caller waits for them.
             Some(own) if is_first => add(&file, own, &addition)?,
             Some(own) => {
                 let own = without_authority(&text(own)?);
@@ -107,7 +108,7 @@ impl Trust {
                 replace(&path, without_authority(&text).as_bytes())?;
             }
         }
-        // The one by which it is known that there is something to forget goes last.
+        // Last of all the file whose existence says that there is something to undo.
         for name in [JAVA, AUTHORITY] {
             match fs::remove_file(self.below(&format!("{FOLDER}/{name}"))) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -122,11 +123,11 @@ impl Trust {
     }
 }
 
-/// `None` where there is no such file.
+/// Opens a file; `None` if it does not exist.
 fn open(path: &Path) -> io::Result<Option<File>> {
     match fs::metadata(path) {
         Ok(about) if about.len() > FILE_BYTES_MAX => Err(ErrorKind::FileTooLarge.into()),
-        // Reading a pipe that somebody put there would wait for ever.
+        // Reading a pipe that somebody put there could block forever.
         Ok(about) if !about.is_file() => Err(ErrorKind::InvalidInput.into()),
         Ok(_) => File::open(path).map(Some),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -134,14 +135,14 @@ fn open(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What is not text is no file of certificates of ours.
+/// Reads a file as text. Bytes that are not UTF-8 become U+FFFD.
 fn text(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What an image has of its own in such a file.
+/// Returns the content of a certificate file without our authority.
 fn without_authority(text: &str) -> String {
     let (mut own, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -156,7 +157,7 @@ fn with_line(own: &str, addition: &str) -> String {
     format!("{own}{line_break}{addition}")
 }
 
-/// Puts something behind a file, of which this reads no more than its end: the kernel copies it.
+/// Appends to a file of which only the last byte is read here: the kernel copies the rest.
 fn add(path: &Path, mut own: File, addition: &str) -> io::Result<()> {
     let length = own.metadata()?.len();
     let mut last = *b"\n";
@@ -165,13 +166,13 @@ fn add(path: &Path, mut own: File, addition: &str) -> io::Result<()> {
     }
     let line_break = if last == *b"\n" { "" } else { "\n" };
     write_anew(path, |fresh| {
-        // It may grow meanwhile.
+        // The file may grow meanwhile.
         io::copy(&mut (&mut own).take(length), fresh)?;
         fresh.write_all(format!("{line_break}{addition}").as_bytes())
     })
 }
 
-/// Makes the content of a file what it has to be.
+/// Replaces the content of a file if it differs.
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     if has(path, content) {
         return Ok(());
@@ -180,12 +181,12 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn has(path: &Path, content: &[u8]) -> bool {
-    // Most that differ do so in their length already.
+    // Most files that differ already differ in length.
     let fits = |about: fs::Metadata| about.is_file() && about.len() == content.len() as u64;
     fs::metadata(path).is_ok_and(fits) && fs::read(path).is_ok_and(|now| now == content)
 }
 
-/// Whole or not at all, also where the path is a link to the real file.
+/// Writes a file atomically, even if the path is a link to the real file.
 fn write_anew(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = path.parent() {
@@ -251,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Root in here may do what it likes with the files between two changes.
+    /// Root inside the instance may change the files between two calls.
     #[test]
     fn what_was_added_twice_goes_all_at_once() {
         let (folder, trust) = scene();

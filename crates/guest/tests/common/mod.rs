@@ -1,4 +1,4 @@
-//! The real binary on a free port, and a client for it that hides nothing.
+//! Starts the real binary on a free port, with a client that hides nothing.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// A test that gets no answer fails rather than hangs.
+/// A test that gets no answer fails instead of hanging.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Guest {
@@ -32,7 +32,7 @@ impl Guest {
         Self::start_by(&[], variables)
     }
 
-    /// Starts it by way of another program.
+    /// Starts it through another program.
     pub(crate) fn start_by(starter: &[&str], variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut words = starter.iter().copied().chain([env!("CARGO_BIN_EXE_holm-guest")]);
@@ -51,7 +51,7 @@ impl Guest {
         Self { child, address: address.trim().to_owned(), directory }
     }
 
-    /// Starts it as the machine does, with its socket as descriptor 3 and its settings as
+    /// Starts it as the machine does, with its socket on descriptor 3 and its settings on
     /// descriptor 4.
     pub(crate) fn start_handed_over(
         listener: &TcpListener,
@@ -59,7 +59,7 @@ impl Guest {
         directory: tempfile::TempDir,
     ) -> Self {
         let address = listener.local_addr().unwrap().to_string();
-        // The shell moves the descriptors to their places, which takes unsafe code otherwise.
+        // The shell moves the descriptors to their places, which would otherwise take unsafe code.
         let child = Command::new("sh")
             .args(["-c", "exec \"$0\" 3<&0 4<\"$1\" 0</dev/null", env!("CARGO_BIN_EXE_holm-guest")])
             .arg(settings)
@@ -80,14 +80,14 @@ impl Guest {
         self.child.id()
     }
 
-    /// The most memory that it has taken.
+    /// Returns the peak of its memory use.
     pub(crate) fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -119,7 +119,7 @@ impl Guest {
         self.open(method, path, headers, body).into_response()
     }
 
-    /// Sends a request and leaves the answer to be read.
+    /// Sends a request, leaving the answer to be read.
     pub(crate) fn open(
         &self,
         method: &str,
@@ -143,7 +143,7 @@ impl Guest {
         if method == "HEAD" { Answer { left: Some(0), ..answer } } else { answer }
     }
 
-    /// Runs a command to its end.
+    /// Runs a command and waits for its end.
     #[track_caller]
     pub(crate) fn run(&self, command: &str) -> Value {
         let response = self
@@ -151,7 +151,7 @@ impl Guest {
         response.ok()
     }
 
-    /// Asks again until an answer is as it should be, or fails.
+    /// Repeats a request until the answer is right, or fails.
     #[track_caller]
     pub(crate) fn until(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..1000 {
@@ -166,7 +166,7 @@ impl Guest {
 }
 
 impl Guest {
-    /// Like `until`, also while connections break.
+    /// Like `until`, but also while connections break.
     #[track_caller]
     pub(crate) fn until_reached(&self, path: &str, is_right: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..1000 {
@@ -235,7 +235,7 @@ impl Answer {
         Self { status, headers, stream, left, chunk: 0 }
     }
 
-    /// The next chunk of a streamed body, or nothing at its end.
+    /// Reads the next chunk of a streamed body and returns its size; zero at the end.
     fn next_chunk(&mut self) -> usize {
         let mut size = String::new();
         self.stream.read_line(&mut size).unwrap();
@@ -252,7 +252,7 @@ impl Answer {
 impl Read for Answer {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let wanted = match self.left {
-            // A buffered reader waits for more even if nothing is wanted.
+            // A buffered reader would wait for more even if nothing is wanted.
             Some(0) => return Ok(0),
             Some(left) => left.min(buffer.len()),
             None => {
