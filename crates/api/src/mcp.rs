@@ -1,7 +1,7 @@
-//! The management tools over MCP: every operation of the table is a tool.
+//! Management tools over MCP: every operation of the table is a tool.
 //!
-//! A call of a tool becomes a request to the same router with the caller's own credentials, so a
-//! tool can do exactly what its operation can. Streamable HTTP without sessions, JSON answers.
+//! Calling a tool sends a request to the same router with the caller's own credentials, so a tool
+//! can do exactly what its operation can. Streamable HTTP without sessions, JSON answers.
 
 use crate::app::App;
 use crate::http::call::{Call, Person, Raw};
@@ -29,11 +29,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use tower::ServiceExt;
 
-/// A stream has no end, and the tools have no tools.
+/// Not offered as tools: a stream has no end, and the tools endpoint itself makes no sense as a
+/// tool.
 const LEFT_OUT: [&str; 2] = ["/changes", "/mcp"];
-/// What a name may hold unescaped in a path.
+/// Characters of a name that need no escaping in a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What of the outer request the inner one repeats.
+/// Headers of the outer request that are copied to the inner one.
 const PASSED_ON: [HeaderName; 5] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-blaxel-authorization"),
@@ -42,7 +43,7 @@ const PASSED_ON: [HeaderName; 5] = [
     HeaderName::from_static("x-service-workspace"),
 ];
 
-/// One operation as a tool.
+/// One operation, offered as a tool.
 struct Act {
     tool: Tool,
     method: Method,
@@ -69,7 +70,8 @@ fn acts(document: &Value) -> BTreeMap<String, Act> {
     acts
 }
 
-/// What a tool takes: the values of the path, the query parameters, the body, and the workspace to act in.
+/// Returns the input schema of a tool: path values, query parameters, body, and the workspace to
+/// act in.
 fn input(operation: &Value, document: &Value) -> JsonObject {
     let (mut properties, mut required) = (Map::new(), Vec::new());
     properties.insert(
@@ -96,13 +98,13 @@ fn input(operation: &Value, document: &Value) -> JsonObject {
         "type": "object",
         "properties": properties,
         "required": required,
-        // Where the references of the published schemas point to.
+        // The place to which references in the published schemas point.
         "components": {"schemas": definitions},
     });
     schema.as_object().cloned().unwrap_or_default()
 }
 
-/// The schemas that a schema refers to, and those that these refer to.
+/// Collects the schemas that a schema refers to, directly or indirectly.
 fn gather(schema: &Value, document: &Value, found: &mut Map<String, Value>) {
     match schema {
         Value::Object(members) => {
@@ -173,7 +175,7 @@ impl Tools {
             .await
             .map(http_body_util::Collected::to_bytes)
             .unwrap_or_default();
-        // Clients take objects alone.
+        // Clients accept only objects.
         let value = match serde_json::from_slice(&bytes).unwrap_or(Value::Null) {
             Value::Null if !failed => return CallToolResult::success(Vec::new()),
             value @ Value::Object(_) => value,
@@ -187,7 +189,7 @@ impl Tools {
     }
 }
 
-/// The request that a call of a tool stands for.
+/// Builds the request for a tool call.
 fn inner_request(
     act: &Act,
     arguments: &JsonObject,
@@ -240,7 +242,7 @@ fn inner_request(
     Ok(request)
 }
 
-/// The answer of the MCP endpoint, whatever the protocol makes of it.
+/// The answer of the MCP endpoint, as the protocol library made it.
 pub(crate) struct Spoken(Response);
 
 impl Answer for Spoken {
@@ -250,7 +252,7 @@ impl Answer for Spoken {
 
     fn describe(_: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)> {
         let message = json_schema!({"type": "object", "description": "A JSON-RPC message"});
-        // 202 answers a notification; the protocol's own refusals are 406 and 415.
+        // 202 answers a notification; 406 and 415 are refusals of the protocol itself.
         vec![(200, Some(message.clone())), (202, None), (406, None), (415, None)]
     }
 }
@@ -264,7 +266,7 @@ pub(crate) async fn serve(
             move || Ok(Tools { operations: crate::http::serve::operations(app.clone()) })
         },
         Arc::new(NeverSessionManager::default()),
-        // Callers show credentials that no browser adds by itself, so the host they came by does
+        // Browsers do not add these credentials by themselves, so the host name that was used does
         // not matter.
         StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
@@ -274,8 +276,8 @@ pub(crate) async fn serve(
     let mut request = Request::new(Full::new(call.body.0));
     *request.method_mut() = Method::POST;
     *request.headers_mut() = call.headers;
-    // HTTP/2 has the host elsewhere; the service wants one in its place and, as told above, takes
-    // any.
+    // With HTTP/2 the host is not in this header; the service requires one and, as configured
+    // above, accepts any.
     request.headers_mut().entry(header::HOST).or_insert(HeaderValue::from_static("holm"));
     Ok(Spoken(service.handle(request).await.map(Body::new)))
 }

@@ -1,5 +1,5 @@
-//! The OpenAPI document, made from the table and from the types of the handlers, and a page to try
-//! it.
+//! The OpenAPI document, generated from the table and the types of the handlers, and a page to try
+//! it out.
 
 use crate::http::operation::{Base, Line, Needs, Operation, Shape};
 use crate::table;
@@ -13,7 +13,7 @@ use types::{ApiVersion, Scope};
 
 static TEXT: LazyLock<String> = LazyLock::new(|| control::json::text(&document()));
 
-/// What is served as it is: its type and its text.
+/// Answers with a static text of the given content type.
 fn text(kind: &'static str, text: &'static str) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], text).into_response()
 }
@@ -34,7 +34,7 @@ pub(crate) async fn style() -> Response {
     text("text/css", include_str!("openapi/page.css"))
 }
 
-/// The document of this very program.
+/// Generates the document for this version of the program.
 pub fn document() -> Value {
     let mut generator = types::schema::generator();
     let error = generator.subschema_for::<ErrorBody>();
@@ -128,7 +128,8 @@ fn describe(operation: &Operation, all: &[Operation], generator: &mut SchemaGene
     item
 }
 
-/// What an operation declares; one that needs the scope `admin` inherits it from the document.
+/// Returns the security requirement of an operation. One that needs the scope `admin` inherits that
+/// of the document.
 fn security(needs: Needs) -> Option<Value> {
     match needs {
         Needs::ADMIN => None,
@@ -171,7 +172,8 @@ fn parameters(line: &Line, shape: &Shape) -> Vec<Value> {
     parameters
 }
 
-/// A query parameter is a text or absent; the schema of an `Option` also says `null`.
+/// Removes `null` from a schema: a query parameter is a string or absent, but the schema of an
+/// `Option` also allows `null`.
 fn not_null(mut schema: Value) -> Value {
     if let Some(Value::Array(kinds)) = schema.get_mut("type") {
         kinds.retain(|kind| kind != "null");
@@ -193,7 +195,7 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// What any operation may answer instead, and what it means.
+/// Refusals that any operation may answer, and what they mean.
 const REFUSALS: &[(&str, &str)] = &[
     ("400", "the request is wrong; the message names what"),
     ("401", "no valid credentials"),
@@ -242,7 +244,7 @@ fn responses(line: &Line, shape: &Shape, all: &[Operation]) -> Value {
     Value::Object(responses)
 }
 
-/// From what a POST made to the operations on it.
+/// Returns links from the result of a POST to the operations on the new object.
 fn links(line: &Line, all: &[Operation]) -> Map<String, Value> {
     if line.method != http::Method::POST {
         return Map::new();
@@ -273,7 +275,7 @@ fn links(line: &Line, all: &[Operation]) -> Map<String, Value> {
         .collect()
 }
 
-/// Where the answer of a POST holds the name of what it made.
+/// Returns the place of the new object's name in the answer of a POST.
 fn name_pointer(path: &str) -> &'static str {
     match path.rsplit('/').next() {
         Some("schedules" | "snapshots" | "api_keys") => "/id",

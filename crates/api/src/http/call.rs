@@ -1,4 +1,4 @@
-//! A request as handlers see it: who calls, where, and what was sent, all checked.
+//! A request as handlers see it: caller, path and content, all checked.
 
 use crate::app::App;
 use crate::http::bodies::{self, Gathered};
@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use types::schema::Checker;
 use types::{ApiVersion, Kind, Naming, World};
 
-/// One request, checked. Without one there is no way to the store: `who` holds the workspace.
+/// One checked request. The store can only be asked through it, because `who` holds the workspace.
 pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     pub app: App,
     pub who: W,
@@ -33,64 +33,64 @@ pub(crate) struct Call<W, Q = NoQuery, B = NoBody> {
     pub query: Q,
     pub body: B,
     pub version: ApiVersion,
-    /// What the operation needs; checked already, unless the path decides where.
+    /// What the operation needs. It has been checked, unless the workspace depends on the path.
     pub needs: Needs,
-    /// What the caller calls this attempt, to repeat it safely.
+    /// The caller's key for this attempt, with which it can be repeated safely.
     pub(crate) key: Option<RequestKey>,
-    /// The version that the caller has seen and means to change, from `If-Match`.
+    /// The version that the caller has read and wants to change, from `If-Match`.
     pub(crate) if_match: Option<i64>,
     pub(crate) headers: HeaderMap,
-    /// For handlers that rightly take long.
+    /// For handlers that legitimately take long.
     pub(crate) long: LongRequest,
-    /// What the body takes of what is shared, until the call is answered.
+    /// The shared memory that the body takes, until the call is answered.
     pub(crate) room: Room<String>,
 }
 
-/// The values of the path, in their order.
+/// The values in the path, in order.
 pub(crate) struct Path(Vec<String>);
 
 impl Path {
-    /// The last value: the object itself.
+    /// Returns the last value, which names the object itself.
     pub(crate) fn name(&self) -> &str {
         self.0.last().map_or("", String::as_str)
     }
 
-    /// The `index`-th value from the left.
+    /// Returns the value at `index`, counted from the left.
     pub(crate) fn at(&self, index: usize) -> &str {
         self.0.get(index).map_or("", String::as_str)
     }
 
-    /// All values: of a collection, the objects around it.
+    /// Returns all values: for a collection, the objects that contain it.
     pub(crate) fn all(&self) -> Vec<String> {
         self.0.clone()
     }
 
-    /// All but the last: of an object, the objects around it.
+    /// Returns all values but the last: for an object, the objects that contain it.
     pub(crate) fn parents(&self) -> Vec<String> {
         self.0.split_last().map(|(_, parents)| parents.to_vec()).unwrap_or_default()
     }
 }
 
-/// Who may call: an argument type of the handler, so that no handler runs without the check.
+/// Who may call. It is an argument type of the handler, so that no handler runs without the check.
 pub(crate) trait Who: Sized + Send + 'static {
     fn admit(
         app: &App,
         needs: Needs,
         request: &Credentials<'_>,
     ) -> impl Future<Output = Result<Self, Error>> + Send;
-    /// Whose repetitions of one idempotency key belong together.
+    /// Identifies the callers who share idempotency keys.
     fn realm(&self) -> String;
-    /// Who is known by credentials, if anybody.
+    /// Returns the identity behind the credentials, if there is one.
     fn identity(&self) -> Option<&Identity>;
 }
 
-/// What a request says of its caller.
+/// The parts of a request that identify its caller.
 pub(crate) struct Credentials<'r> {
     pub token: Option<&'r str>,
     pub workspace: Option<&'r str>,
 }
 
-/// Nobody needs to be known.
+/// Any caller, without credentials.
 pub(crate) struct Anyone;
 
 impl Who for Anyone {
@@ -107,7 +107,8 @@ impl Who for Anyone {
     }
 }
 
-/// Who shows the credentials, counted against the rate of the key, or of the person behind a token.
+/// Identifies the holder of the credentials, and counts the request against the rate of the key, or
+/// of the person behind a token.
 async fn identify(app: &App, credentials: &Credentials<'_>) -> Result<Arc<Identity>, Error> {
     let token = credentials.token.ok_or(auth::Denied::Missing)?;
     let identity = app.auth.identify(token).await?;
@@ -115,7 +116,7 @@ async fn identify(app: &App, credentials: &Credentials<'_>) -> Result<Arc<Identi
     Ok(identity)
 }
 
-/// Somebody with valid credentials, in no particular workspace.
+/// A caller with valid credentials, in no particular workspace.
 pub(crate) struct Person(pub Arc<Identity>);
 
 impl Who for Person {
@@ -152,18 +153,18 @@ impl Who for Member {
     }
 }
 
-/// Query parameters: texts that serde makes a struct of, described by its schema.
+/// Query parameters: strings that serde parses into a struct, described by its schema.
 pub(crate) trait Query: DeserializeOwned + JsonSchema + Send + 'static {}
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Query for T {}
 
 /// A request body.
 pub(crate) trait Input: Sized + Send + 'static {
-    /// Whether a PUT or DELETE that takes it honours `If-Match`.
+    /// Whether a PUT or DELETE that takes this body honours `If-Match`.
     const GUARDED: bool = false;
-    /// Whether anything is read of what is sent.
+    /// Whether the body is read at all.
     const READS: bool = true;
-    /// Its schema; `None` when none is read.
+    /// Returns the schema of the body; `None` if no body is read.
     fn schema(generator: &mut SchemaGenerator) -> Option<Schema>;
     fn read(
         raw: &[u8],
@@ -173,7 +174,7 @@ pub(crate) trait Input: Sized + Send + 'static {
     ) -> Result<Self, Error>;
 }
 
-/// No body is read.
+/// No body; anything that is sent is ignored.
 pub(crate) struct NoBody;
 
 impl Input for NoBody {
@@ -188,7 +189,7 @@ impl Input for NoBody {
     }
 }
 
-/// No body is read; the handler honours `If-Match`.
+/// No body, for a handler that honours `If-Match`.
 pub(crate) struct Guarded;
 
 impl Input for Guarded {
@@ -204,7 +205,7 @@ impl Input for Guarded {
     }
 }
 
-/// The body as it came; whoever takes it checks it.
+/// The body as received; the handler checks it.
 pub(crate) struct Raw(pub Bytes);
 
 impl Input for Raw {
@@ -230,7 +231,8 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Input for Body<T> {
     }
 }
 
-/// A JSON body that is the wish for an object of a kind. Its name may come from the path or from the server.
+/// A JSON body with the wish for an object of a kind. Its name may come from the path or from the
+/// server.
 pub(crate) struct Wish<K>(pub K);
 
 impl<K: Kind> Input for Wish<K> {
@@ -252,7 +254,7 @@ impl<K: Kind> Input for Wish<K> {
     }
 }
 
-/// Puts the name that the path gives, or that the server makes, where the body has none.
+/// Adds the name from the path, or one that the server makes, if the body has none.
 fn name_wish<K: Kind>(value: &mut Value, path: &Path, world: &World) {
     let Some((last, steps)) = K::NAME_AT.split_last() else { return };
     let mut at = value;
@@ -284,7 +286,8 @@ pub(crate) fn json(raw: &[u8]) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// PostgreSQL cannot store the character; refusing it everywhere keeps both databases alike.
+/// Returns whether a value contains a NUL character. PostgreSQL cannot store it, and refusing it
+/// everywhere keeps both databases alike.
 fn holds_nul(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains('\0'),
@@ -308,8 +311,9 @@ fn typed<T: DeserializeOwned + JsonSchema>(
     })
 }
 
-/// A request whose caller is known and whose body has arrived, before anything is read into the types of its operation.
-/// Most of the checks are here, so that they are compiled for three ways to be admitted and not for every operation.
+/// A request whose caller is known and whose body has arrived, before anything is parsed into the
+/// types of its operation. Most checks are here, so that they are compiled only for the three kinds
+/// of callers instead of for every operation.
 struct Admitted<W> {
     who: W,
     version: ApiVersion,
@@ -351,8 +355,8 @@ impl<W: Who> Admitted<W> {
 }
 
 impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
-    /// Checks a request in the order in which a caller can mend it: version, path, credentials, rights,
-    /// body, query, and what `If-Match` says.
+    /// Checks a request in the order in which a caller can fix it: version, path, credentials,
+    /// rights, body, query, and `If-Match`.
     pub(crate) async fn read(
         app: App,
         line: &Line,
@@ -383,14 +387,14 @@ impl<W: Who, Q: Query, B: Input> Call<W, Q, B> {
 }
 
 impl<Q, B> Call<Member, Q, B> {
-    /// What the rules need, to take into a transaction.
+    /// Returns the context for the rules, to take into a transaction.
     pub(crate) fn context(&self) -> Context {
         Context { control: self.app.control().clone(), member: self.who.clone() }
     }
 }
 
 impl<W, Q, B> Call<W, Q, B> {
-    /// The same call, for a handler that asks nothing of the query.
+    /// Returns the same call for a handler without query parameters.
     pub(crate) fn without_query(self) -> Call<W, NoQuery, B> {
         let Self { app, who, path, query: _, body, version, needs, .. } = self;
         let Self { key, if_match, headers, long, room, .. } = self;
@@ -411,7 +415,7 @@ impl<W, Q, B> Call<W, Q, B> {
     }
 }
 
-/// Tells whoever accepted the connection that its caller is known.
+/// Tells the connection that its caller is now known.
 pub(crate) fn note_sign_in(extensions: &Extensions, who: Option<&Identity>) {
     if let (Some(connection), Some(who)) = (extensions.get::<Connection>(), who) {
         connection.signed_in(who.holder());
@@ -428,12 +432,13 @@ async fn path(parts: &mut Parts) -> Result<Path, Error> {
     Ok(Path(values))
 }
 
-/// The workspace that the address names: in the path of inference addresses, else `?workspace=`.
+/// Returns the workspace named in the address: in the path of inference addresses, else in
+/// `?workspace=`.
 fn named_workspace(path: &Path, line: &Line, query: &str) -> Option<String> {
     if line.path.starts_with("/{workspace}/") {
         return Some(path.at(0).to_owned());
     }
-    // Billing queries use the same word for a filter, not to say where they act.
+    // In billing queries, `workspace` is a filter and not the place to act in.
     if line.path.starts_with("/accounts") {
         return None;
     }
@@ -449,7 +454,7 @@ fn parse_query<Q: Query>(query: &str) -> Result<Q, Error> {
     })
 }
 
-/// The query without the parameters that clients send empty for "not given".
+/// Removes parameters with empty values, which clients send to mean "not given".
 fn given(query: &str) -> Result<String, Error> {
     let pairs = form_urlencoded::parse(query.as_bytes());
     if pairs.clone().any(|(name, value)| name.contains('\0') || value.contains('\0')) {

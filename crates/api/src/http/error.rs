@@ -15,7 +15,7 @@ use types::{KindName, Problems};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the control plane decided.
+    /// A decision of the control plane.
     #[error(transparent)]
     Control(#[from] Decision),
     #[error(transparent)]
@@ -34,7 +34,7 @@ pub enum Error {
     NoMethod,
 }
 
-/// What the control plane decides when it is told so.
+/// Errors that first become decisions of the control plane.
 macro_rules! through_control {
     ($($source:ty),+) => {$(
         impl From<$source> for Error {
@@ -57,7 +57,7 @@ through_control!(
     store::Error
 );
 
-/// Rules of one operation.
+/// Errors that are violated rules of one operation.
 macro_rules! through_malformed {
     ($($source:ty),+) => {$(
         impl From<$source> for Error {
@@ -71,7 +71,7 @@ macro_rules! through_malformed {
 through_malformed!(LogsRule, MetricsRule, ModelUsageRule);
 
 impl Error {
-    /// Status and stable name.
+    /// Returns the status and the stable name of the error.
     pub(crate) fn case(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Control(decision) => case(decision),
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// What the caller reads. What broke inside is for the log only.
+    /// Returns the message for the caller. The causes of internal failures go to the log only.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Control(Decision::Store(store::Error::Busy { .. })) => {
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// When the caller may try again, if that is known.
+    /// Returns when the caller may try again, if that is known.
     pub(crate) fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::Control(decision) => retry_after_s(decision),
@@ -108,8 +108,8 @@ impl Error {
         }
     }
 
-    /// What the log is told. Other mistakes of callers are their own business, and what broke
-    /// inside is logged with its cause.
+    /// Returns the refusal to be logged. Other mistakes of callers are not logged, and internal
+    /// failures are logged separately with their cause.
     pub(crate) fn refusal(&self, status: StatusCode, name: &'static str) -> Option<Refusal> {
         let refuses = [
             StatusCode::UNAUTHORIZED,
@@ -123,7 +123,7 @@ impl Error {
     }
 }
 
-/// Status and stable name of a decision.
+/// Returns the status and the stable name of a decision.
 fn case(decision: &Decision) -> (StatusCode, &'static str) {
     match decision {
         Decision::Invalid(_) | Decision::Unfit(_) => (StatusCode::BAD_REQUEST, "bad_request"),
@@ -166,7 +166,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
     }
 }
 
-/// Members that only some decisions have.
+/// Returns members of the error body that only some decisions have.
 fn more(decision: &Decision, status: StatusCode) -> Map<String, Value> {
     let more = match decision {
         Decision::Invalid(problems) => json!({"details": problems}),
@@ -199,7 +199,7 @@ fn retry_after_s(decision: &Decision) -> Option<u64> {
     }
 }
 
-/// The names by which the published clients know a conflict of names.
+/// Returns the code by which published clients recognize that a name is taken.
 fn exists(kind: KindName) -> &'static str {
     match kind {
         KindName::Sandbox => "SANDBOX_ALREADY_EXISTS",
@@ -233,7 +233,7 @@ fn identity_case(why: &auth::Error) -> (StatusCode, &'static str) {
         Identity::InvitationExpired => (StatusCode::GONE, "gone"),
         Identity::TooMany { .. } => (StatusCode::FORBIDDEN, "forbidden"),
         Identity::Denied(denied) => denied_case(denied),
-        // These have decisions of their own, which is what they are turned into.
+        // These are converted into decisions of their own before they get here.
         Identity::Invalid(_) | Identity::Crowded(_) | Identity::Store(_) => {
             (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
         }
@@ -252,7 +252,7 @@ fn denied_case(denied: &Denied) -> (StatusCode, &'static str) {
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let (status, name) = self.case();
-        // What providers of tenants do is told to the tenants.
+        // A failure of a tenant's own provider is reported to the tenant, not logged.
         let elsewhere = matches!(status, StatusCode::NOT_IMPLEMENTED | StatusCode::BAD_GATEWAY);
         if status.is_server_error() && !elsewhere {
             tracing::error!(error = &self as &dyn std::error::Error, "a request failed");

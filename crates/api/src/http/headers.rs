@@ -1,5 +1,5 @@
-//! Header names of the interface. The neutral family and the published clients' family are the same
-//! headers.
+//! Header names of the interface. The neutral names and those of the published clients mean the
+//! same.
 
 use crate::http::error::Error;
 use crate::http::malformed::Malformed;
@@ -16,7 +16,8 @@ fn first<'h>(headers: &'h HeaderMap, names: &[&str]) -> Option<&'h http::HeaderV
     names.iter().find_map(|name| headers.get(*name))
 }
 
-/// The bearer token. The `X-` forms win: provider SDKs leave a dummy value in `Authorization`.
+/// Returns the bearer token. The `X-` forms take precedence, because provider SDKs leave a dummy
+/// value in `Authorization`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = first(headers, &AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -27,7 +28,7 @@ pub(crate) fn workspace(headers: &HeaderMap) -> Option<&str> {
     first(headers, &WORKSPACE)?.to_str().ok().filter(|name| !name.is_empty())
 }
 
-/// The version of an object that a caller has seen. `*` means any.
+/// Returns the version of an object that a caller has read. `*` means any version.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Error> {
     let Some(value) = headers.get(http::header::IF_MATCH) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default().trim();

@@ -1,4 +1,4 @@
-//! Repeating a request safely: what of a request makes it the same again.
+//! Safe repetition: which requests count as the same one.
 
 use crate::http::call::{Call, Who};
 use crate::http::error::Error;
@@ -17,7 +17,8 @@ use types::ids::WorkspaceId;
 const KEY_MAX: usize = 255;
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The key of a request, if it has one. `realm` says whose repetitions belong together.
+/// Reads the idempotency key of a request, if it has one. `realm` identifies the callers who share
+/// keys.
 pub(crate) fn key(parts: &Parts, body: &Bytes, realm: String) -> Result<Option<RequestKey>, Error> {
     let Some(key) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = key.to_str().unwrap_or_default();
@@ -34,7 +35,7 @@ pub(crate) fn key(parts: &Parts, body: &Bytes, realm: String) -> Result<Option<R
 }
 
 impl<W: Who, Q, B> Call<W, Q, B> {
-    /// Runs `act` in one transaction; with an idempotency key, once.
+    /// Runs `act` in one transaction, and only once for each idempotency key.
     pub(crate) async fn once<T, E>(
         &self,
         act: impl FnMut(&mut Tx<'_>) -> Result<T, E> + Send + 'static,
@@ -55,7 +56,7 @@ impl<T> From<JsonAnswer> for Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// Says whether this is what an earlier request with the same key has done.
+    /// Marks the answer if it repeats that of an earlier request with the same key.
     pub(crate) fn marked(self, replayed: bool) -> Self {
         if replayed { self.with(REPLAYED, HeaderValue::from_static("true")) } else { self }
     }

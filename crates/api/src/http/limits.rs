@@ -1,4 +1,4 @@
-//! How fast a key and a workspace may ask.
+//! Rate limits for keys, workspaces and triggers.
 
 use control::{Error, Rate, Settings};
 use governor::clock::Clock;
@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use types::World;
 
-/// The limiter's clock, so that tests decide the time.
+/// The clock of the limiter, so that tests control the time.
 #[derive(Clone)]
 struct WorldClock(World);
 
@@ -29,12 +29,12 @@ struct Limiter {
     tidied_at: Mutex<Nanos>,
 }
 
-/// Keys that are remembered; above it, those that may ask as if they never had are forgotten. The
-/// others are as many as asked within the last seconds, and all of them are keys, people,
-/// workspaces and triggers that there are.
+/// How many keys are remembered. Above this number, keys that have their full allowance again are
+/// forgotten. The rest are those used within the last seconds, and all of them belong to existing
+/// keys, people, workspaces and triggers.
 const REMEMBERED_MAX: usize = 100_000;
-/// Looking through all keys takes a while: who has many of them must not make each request wait for
-/// it.
+/// How often keys are forgotten. Going through all of them takes a while, and must not delay every
+/// request when there are many.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 impl Limiter {
@@ -47,7 +47,7 @@ impl Limiter {
         Self { keys, clock, tidied_at: Mutex::new(Nanos::new(0)) }
     }
 
-    /// Says whether it was time for it.
+    /// Forgets old keys, and returns whether it was time to do so.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         {
@@ -65,7 +65,7 @@ impl Limiter {
         if self.keys.len() > REMEMBERED_MAX {
             self.tidy();
         }
-        // The key is only copied when it is new to the limiter's map or refused.
+        // The key is only copied if it is new to the limiter's map or refused.
         self.keys.check_key(&key.to_owned()).map_err(|refusal| {
             let wait = refusal.wait_time_from(self.clock.now());
             Error::TooMany { retry_after_s: wait.as_secs() + 1 }
@@ -88,7 +88,7 @@ impl Limits {
         }
     }
 
-    /// Counts one request of a credential.
+    /// Counts one request with a credential.
     pub(crate) fn take_key(&self, key: &str) -> Result<(), Error> {
         self.keys.take(key)
     }
@@ -98,7 +98,7 @@ impl Limits {
         self.workspaces.take(workspace)
     }
 
-    /// Counts one request to a public trigger, of which nobody knows who makes it.
+    /// Counts one request to a public trigger, whose caller is unknown.
     pub(crate) fn take_trigger(&self, workspace: &str, address: &str) -> Result<(), Error> {
         self.triggers.take(&format!("{workspace}/{address}"))
     }

@@ -1,13 +1,13 @@
-//! Routes outside the table of operations: pages, the endpoints of OAuth, webhooks. They are listed
-//! as they are added, so that a test can hold every address that the program serves against what
-//! other tenants may see of it.
+//! Routes outside the table of operations: pages, OAuth endpoints and webhooks. Their addresses are
+//! recorded as they are added, so that a test can check for every address that the program serves
+//! what other tenants may see of it.
 
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, on};
 use http::Method;
 
-/// A router that knows its own addresses.
+/// A router that records its own addresses.
 pub(crate) struct Listed<S> {
     pub(crate) router: Router<S>,
     pub(crate) addresses: Vec<(Method, String)>,

@@ -1,10 +1,10 @@
-//! Requests that rightly take long.
+//! Requests that legitimately take long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whoever bounds the time of requests puts one into each, and lets it go on when the handler says
-/// that it takes long: the handler then bounds itself.
+/// Put into each request by the code that limits the time of requests. A handler announces through
+/// it that it takes long; the time limit is then lifted, and the handler must limit itself.
 #[derive(Debug, Clone, Default)]
 pub struct LongRequest(Arc<AtomicBool>);
 

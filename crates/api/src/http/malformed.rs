@@ -1,4 +1,4 @@
-//! What of a request cannot be read or makes no sense, one variant per mistake.
+//! Everything about a request that cannot be parsed or makes no sense, one variant per mistake.
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -44,7 +44,7 @@ pub enum Malformed {
     ModelUsage(#[from] ModelUsageRule),
 }
 
-/// What a question about logs must keep to.
+/// Rules for queries of logs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogsRule {
     #[error("`{name}` must be a UTC time such as `2026-04-16T09:30:00`")]
@@ -63,7 +63,7 @@ pub enum LogsRule {
     Severity { known: String },
 }
 
-/// What a question about cost and usage must keep to.
+/// Rules for queries of cost and usage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricsRule {
     #[error("`{name}` is required: an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`")]
@@ -96,7 +96,7 @@ pub enum MetricsRule {
     Unsupported,
 }
 
-/// What a question about the usage of models must keep to.
+/// Rules for queries of model usage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelUsageRule {
     #[error("`{name}` must be an RFC 3339 time in UTC such as `2026-04-16T00:00:00Z`")]

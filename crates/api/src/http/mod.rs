@@ -1,4 +1,5 @@
-//! Requests and answers: how one becomes a call of a handler, and how decisions become statuses.
+//! Requests and answers: how a request becomes a call of a handler, and a decision becomes a
+//! status.
 
 pub(crate) mod bodies;
 pub(crate) mod call;

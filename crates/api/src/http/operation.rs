@@ -1,4 +1,4 @@
-//! One operation of the API: what the table says of it, and how a request becomes a call of its
+//! One operation of the API: its line in the table, and how a request becomes a call of its
 //! handler.
 
 use crate::app::App;
@@ -27,7 +27,7 @@ pub(crate) enum Needs {
 }
 
 impl Needs {
-    /// What an operation needs that declares nothing of its own.
+    /// The need of an operation that declares none of its own.
     pub(crate) const ADMIN: Self = Self::Scopes(&[Scope::Admin]);
 
     pub(crate) fn scopes(self) -> &'static [Scope] {
@@ -38,7 +38,7 @@ impl Needs {
     }
 }
 
-/// Under which prefix an operation is served.
+/// The prefix under which an operation is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
     /// `/v0`, and `/api` for clients behind their own proxy.
@@ -47,7 +47,7 @@ pub(crate) enum Base {
     Inference,
 }
 
-/// The line of the table.
+/// A line of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub method: Method,
@@ -58,7 +58,7 @@ pub(crate) struct Line {
     pub needs: Needs,
 }
 
-/// The parts of the OpenAPI document that follow from the handler's types.
+/// The parts of the OpenAPI document that follow from the types of the handler.
 pub(crate) struct Shape {
     pub query: Schema,
     pub body: Option<Schema>,
@@ -76,7 +76,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// Joins a line of the table with its handler.
+    /// Combines a line of the table with its handler.
     pub(crate) fn new<W, Q, B, A, F, R>(line: Line, handler: F) -> Self
     where
         W: Who,

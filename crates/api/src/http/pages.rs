@@ -1,4 +1,4 @@
-//! Lists as they are answered.
+//! Answers that are lists.
 
 use crate::http::reply::{Answer, Reply};
 use axum::response::Response;

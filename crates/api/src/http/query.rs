@@ -1,4 +1,4 @@
-//! Query parameters that many operations share.
+//! Query parameters shared by many operations.
 
 pub(crate) use control::query::{Flag, ListQuery, SMALL_PAGE, Sort};
 
@@ -11,7 +11,7 @@ pub(crate) struct NoQuery {}
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct ShowSecrets {
-    /// Reveals secret values; for administrators of the workspace.
+    /// Whether to show the values of secrets; only for administrators of the workspace.
     #[serde(default)]
     pub show_secrets: Flag,
 }

@@ -1,4 +1,4 @@
-//! What handlers answer.
+//! The answers of handlers.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -9,13 +9,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use std::marker::PhantomData;
 
-/// An answer, and how the OpenAPI document describes it.
+/// An answer, with its description for the OpenAPI document.
 pub(crate) trait Answer: Send {
     fn into_response(self) -> Response;
     fn describe(generator: &mut SchemaGenerator) -> Vec<(u16, Option<Schema>)>;
 }
 
-/// A JSON body of a known type. Written at once, so that an answer can be kept and given again.
+/// A JSON body of a known type. It is serialized at once, so that the answer can be stored and
+/// repeated.
 pub(crate) struct Reply<T> {
     pub(crate) body: Bytes,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -29,7 +30,7 @@ impl<T: Serialize> Reply<T> {
 }
 
 impl<K: Serialize> From<Shown<K>> for Reply<K> {
-    /// An object with its version, which a later write can name in `If-Match`.
+    /// Answers with an object and its version, which a later write can name in `If-Match`.
     fn from(shown: Shown<K>) -> Self {
         let mut reply = Self::of(&shown.object);
         let version = HeaderValue::from_str(&format!("\"{}\"", shown.version));
@@ -39,7 +40,7 @@ impl<K: Serialize> From<Shown<K>> for Reply<K> {
 }
 
 impl<T> Reply<T> {
-    /// A body that was written before.
+    /// Answers with a body that was serialized before.
     pub(crate) fn written(body: Bytes) -> Self {
         Self { body, headers: Vec::new(), kind: PhantomData }
     }
@@ -65,7 +66,7 @@ impl<T: JsonSchema> Answer for Reply<T> {
     }
 }
 
-/// Done, and nothing to say: 204.
+/// Success without a body: 204.
 pub(crate) struct Silent;
 
 impl Answer for Silent {
@@ -80,7 +81,7 @@ impl Answer for Silent {
     }
 }
 
-/// Done at once (200), or begun and waiting for somebody else (202).
+/// Done at once (200), or begun and waiting for something else (202).
 pub(crate) enum NowOrLater<T, L> {
     Now(Reply<T>),
     Later(Reply<L>),

@@ -1,5 +1,5 @@
 //! The router: every operation of the table under its prefixes, the OpenAPI document, and answers
-//! for the rest.
+//! for all other addresses.
 
 use crate::app::App;
 use crate::http::error::Error;
@@ -24,7 +24,8 @@ use types::error::Refusal;
 const PREFIXES: [(Base, &[&str]); 2] =
     [(Base::Management, &["/v0", "/api"]), (Base::Inference, &["", "/run"])];
 
-/// The operations of the table, without an app yet: made once, because it takes a millisecond.
+/// The routes of the operations, without an app yet. Built only once, because that takes a
+/// millisecond.
 static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 
 /// Builds the router of the management API.
@@ -41,7 +42,7 @@ pub fn router(app: App) -> Router {
         .layer(axum::middleware::map_response(harden))
 }
 
-/// Where workflows tell of their jobs.
+/// Builds the router for webhooks, by which workflows report on their jobs.
 pub fn webhooks(runners: Runners, app: &App) -> Router {
     table::webhooks()
         .router
@@ -51,8 +52,8 @@ pub fn webhooks(runners: Runners, app: &App) -> Router {
         .with_state(runners)
 }
 
-/// Every address that this crate answers, with its method: operations under each of their prefixes,
-/// and everything else.
+/// Returns every address that this crate answers, with its method: operations under each of their
+/// prefixes, and everything else.
 pub fn addresses() -> Vec<(Method, String)> {
     let mut addresses = Vec::new();
     for operation in table::operations() {
@@ -75,7 +76,7 @@ pub fn addresses() -> Vec<(Method, String)> {
     addresses
 }
 
-/// Only the operations of the table.
+/// Builds a router with only the operations of the table.
 pub(crate) fn operations(app: App) -> Router {
     OPERATIONS.clone().with_state(app)
 }
@@ -113,7 +114,7 @@ fn filter(method: &Method) -> MethodFilter {
     MethodFilter::try_from(method.clone()).expect("a method of the table")
 }
 
-/// An operation as axum calls it: counted, timed and traced under its name.
+/// Wraps an operation for axum: counted, timed and traced under its name.
 fn handler(
     operation: &Arc<Operation>,
 ) -> impl Fn(State<App>, Request) -> Running + Clone + Send + Sync + 'static {
@@ -147,8 +148,8 @@ async fn observed(app: App, operation: Arc<Operation>, request: Request) -> Resp
     response
 }
 
-/// Whether a caller may try out at the edge what such a request has changed. A new sandbox is told
-/// of at once.
+/// Returns whether a request changes routes, so that the caller may try the change at the edge
+/// right away. A new sandbox is announced immediately in any case.
 fn changes_routes(method: &Method, path: &str) -> bool {
     let routed = ["/sandboxes/", "/customdomains"].iter().any(|start| path.starts_with(start));
     routed && *method != Method::GET
@@ -156,7 +157,7 @@ fn changes_routes(method: &Method, path: &str) -> bool {
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The caller's name for the request, if it is harmless, else one of ours.
+/// Returns the caller's id for the request if it is harmless, else a new one.
 fn request_id(app: &App, request: &Request) -> String {
     let given = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok());
     let harmless = |id: &&str| {

@@ -1,5 +1,5 @@
-//! Answers that last, such as change streams: how many a workspace and a holder of credentials may
-//! have open.
+//! Long-lived answers such as change streams: how many of them a workspace and a holder of
+//! credentials may have open.
 
 use admission::{Limits, Permit, Pool, Refused};
 use control::StreamLimits;
@@ -10,7 +10,7 @@ pub(crate) struct Streams {
     holders: Pool<String>,
 }
 
-/// One open stream, until it is dropped.
+/// One open stream; it counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     _workspace: Permit<WorkspaceId>,

@@ -1,4 +1,4 @@
-//! The consent page: a person allows a program to act for them.
+//! The consent page, where a person allows a program to act for them.
 
 use super::Body;
 use super::browser::{Browser, sign_in_first};
@@ -10,7 +10,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use maud::{Markup, html};
 
-/// Cookies belong to `/oauth`, so browsers are sent there.
+/// Redirects to the page below `/oauth`, because cookies are bound to that path.
 pub(crate) async fn elsewhere(RawQuery(query): RawQuery) -> Response {
     see_other(&address(&query.unwrap_or_default()))
 }
@@ -97,7 +97,7 @@ fn consent(request: &Request, email: &str, query: &str, browser: &Browser) -> Ma
     }
 }
 
-/// What would be allowed, in words.
+/// Describes in words what would be allowed.
 pub(super) fn what(scopes: ScopeSet) -> Markup {
     html! {
         @if scopes == ScopeSet::everything() {
@@ -109,7 +109,7 @@ pub(super) fn what(scopes: ScopeSet) -> Markup {
     }
 }
 
-/// The origin or scheme to which the policy of the page must let its form lead.
+/// Returns the origin or scheme that the page's policy must allow as the target of its form.
 fn destination(redirect_uri: &str) -> Option<String> {
     let (scheme, rest) = redirect_uri.split_once(':')?;
     match rest.strip_prefix("//") {

@@ -1,4 +1,4 @@
-//! The browser that sends a request: its cookies, its session, and proof that its forms are ours.
+//! The browser that sends a request: its cookies, its session, and the proof that a form is ours.
 
 use super::page;
 use auth::Auth;
@@ -13,7 +13,7 @@ use types::browser::{COOKIE_PREFIX, Fetch};
 
 const COOKIE_BYTES_MAX: usize = 3000;
 
-/// Cookies of ours.
+/// Our cookies.
 #[derive(Clone, Copy)]
 pub(super) enum Cookie {
     /// The secret of the session.
@@ -22,7 +22,7 @@ pub(super) enum Cookie {
     Form,
     /// The secret of a sign-in at the outside provider.
     Outside,
-    /// Where to go after that sign-in.
+    /// The page to visit after that sign-in.
     Next,
 }
 
@@ -35,8 +35,9 @@ impl Cookie {
         }
     }
 
-    /// Over TLS the prefix makes browsers refuse such a cookie from any other host. The way to
-    /// workloads knows our cookies by [`types::browser::COOKIE_PREFIX`].
+    /// Returns the name of the cookie. Over TLS, the prefix makes browsers refuse such a cookie
+    /// from any other host. The proxy for workloads recognizes our cookies by
+    /// [`types::browser::COOKIE_PREFIX`].
     fn name(self, secure: bool) -> String {
         let name = match self {
             Self::Session => "session",
@@ -48,10 +49,10 @@ impl Cookie {
     }
 }
 
-/// What a request says of its browser.
+/// The browser-related parts of a request.
 pub(super) struct Browser {
     secure: bool,
-    /// The host of our own pages as the settings have it, with its port.
+    /// The host of our own pages according to the settings, with its port.
     own_host: String,
     headers: HeaderMap,
     form: String,
@@ -72,7 +73,7 @@ impl Browser {
         cookie(&self.headers, &which.name(self.secure))
     }
 
-    /// Who is signed in.
+    /// Returns the signed-in user.
     pub(super) async fn user(
         &self,
         auth: &Auth,
@@ -83,7 +84,7 @@ impl Browser {
         }
     }
 
-    /// The hidden field that every form carries.
+    /// Returns the hidden field that every form contains.
     pub(super) fn proof(&self) -> Markup {
         html! { input type="hidden" name="proof" value=(self.proof_text()); }
     }
@@ -92,7 +93,7 @@ impl Browser {
         BASE64.encode(Sha256::digest(format!("form:{}", self.form).as_bytes()))
     }
 
-    /// Reads a form; refuses those that another site made.
+    /// Parses a form, and refuses forms that another site has made.
     pub(super) fn form(&self, body: &[u8]) -> Result<Params, Box<Response>> {
         let refuse = |text: &str| {
             Box::new(page::wrong(StatusCode::FORBIDDEN, "This form is not valid any more", text))
@@ -108,8 +109,8 @@ impl Browser {
         Ok(params)
     }
 
-    /// Whether a page of another origin sends the form. Content of workspaces is one where it has
-    /// another port only, which cookies do not tell apart.
+    /// Returns whether a page of another origin sent the form. Content of workspaces counts as
+    /// another origin even if only the port differs, which cookies do not distinguish.
     fn is_from_elsewhere(&self) -> bool {
         let field =
             |name| self.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -117,7 +118,7 @@ impl Browser {
         Fetch::of("POST", field).is_from_elsewhere(|origin| origin == own || Some(origin) == host)
     }
 
-    /// Gives the browser what its next form needs.
+    /// Sets the cookie that the browser's next form needs.
     pub(super) fn remember(&self, mut response: Response) -> Response {
         if self.form_is_new {
             self.set(&mut response, Cookie::Form, &self.form);
@@ -134,9 +135,9 @@ impl Browser {
     }
 
     fn write(&self, response: &mut Response, which: Cookie, value: &str, life_s: i64) {
-        // With the path of our pages, browsers send it to nothing else of this host, whatever the
-        // port. The prefix of names over TLS does the same for other hosts, and leaves no choice of
-        // path.
+        // With the path of our pages, browsers send the cookie to nothing else on this host,
+        // whatever the port. Over TLS, the prefix in the name does the same for other hosts, and
+        // dictates the path.
         let place = if self.secure { "Path=/; Secure" } else { "Path=/oauth" };
         let name = which.name(self.secure);
         let text = format!("{name}={value}; {place}; HttpOnly; SameSite=Lax; Max-Age={life_s}");
@@ -154,22 +155,22 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     (!value.is_empty() && value.len() <= COOKIE_BYTES_MAX).then(|| value.to_owned())
 }
 
-/// Where to go after signing in: only to pages of ours, so that nobody can lead a person elsewhere.
-/// Their paths are compared as a whole: no dots, doubled slashes or encoded characters are left
-/// that a browser could read as another path.
+/// Returns the page to visit after signing in. Only our own pages are allowed, so that nobody can
+/// lead a person elsewhere. Paths are compared as a whole: no dots, doubled slashes or encoded
+/// characters remain that a browser could read as another path.
 pub(super) fn safe_next(next: Option<&str>) -> &str {
     const PAGES: [&str; 3] = ["/oauth/authorize", "/oauth/device", "/oauth/join"];
     let is_ours = |next: &str| PAGES.contains(&next.split('?').next().unwrap_or_default());
     next.filter(|next| is_ours(next) && next.bytes().all(is_plain)).unwrap_or("/oauth/sign-in")
 }
 
-/// What an address may hold as it is written in headers; `;` ends a cookie, and nothing of ours has
-/// a `#`.
+/// Returns whether a character is safe in an address within a header. `;` would end a cookie, and
+/// none of our addresses has a `#`.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'#' | b';' | b',' | b'"')
 }
 
-/// Asks to sign in first, then to come back.
+/// Redirects to the sign-in page, which then leads back.
 pub(super) fn sign_in_first(next: &str) -> Response {
     let query = form_urlencoded::Serializer::new(String::new()).append_pair("next", next).finish();
     page::see_other(&format!("/oauth/sign-in?{query}"))
@@ -215,7 +216,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_next_leads_to_a_page_of_ours(next in "(/oauth/(authorize|device|join)[?/]?)?([./\\\\#?%]|%2[eEfF]|-/p.preview|.){0,12}") {
-            // As a browser reads it.
+            // As a browser would read it.
             let base = url::Url::parse("http://127.0.0.1:8700/oauth/sign-in").unwrap();
             let read = base.join(safe_next(Some(&next))).unwrap();
             prop_assert_eq!(read.origin(), base.origin());

@@ -1,4 +1,4 @@
-//! Registering the programs that may ask people for access; for account admins.
+//! Registration of programs that may ask people for access; for account admins.
 
 use super::Body;
 use super::endpoints::json_answer;
@@ -25,7 +25,7 @@ struct ClientRequest {
     account_id: Option<AccountId>,
 }
 
-/// A client. The secret is shown once, when it is made.
+/// A client. The secret is shown only once, when the client is created.
 #[derive(Serialize)]
 struct ClientView {
     client_id: ClientId,

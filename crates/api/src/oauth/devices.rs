@@ -1,4 +1,4 @@
-//! The device page: a person signs in a program that has no browser.
+//! The device page, where a person signs in a program that has no browser.
 
 use super::Body;
 use super::authorize::what;

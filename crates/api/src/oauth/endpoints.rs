@@ -1,4 +1,4 @@
-//! What programs call.
+//! The endpoints that programs call.
 
 use super::{Body, From};
 use crate::http::error::Error;
@@ -76,7 +76,8 @@ fn authorization(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or_default())
 }
 
-/// Published clients send JSON, the standard says form. Without a type the first character tells.
+/// Parses the parameters. Published clients send JSON, the standard requires a form. Without a
+/// content type, the first character decides.
 fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
     let kind =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -87,10 +88,10 @@ fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
     }
 }
 
-/// With status 401 only where the standard insists: for clients that tried the `Authorization`
-/// header.
+/// Answers with an error. The status is 401 only where the standard requires it: for clients that
+/// tried the `Authorization` header.
 fn refused(fault: Fault, by_header: bool) -> Response {
-    // A device that asks again and again whether its person has confirmed is not refused.
+    // A device that polls until its person has confirmed is not being refused.
     let waits = |code| matches!(code, Code::AuthorizationPending | Code::SlowDown);
     let told = match &fault {
         Fault::Refused { code, description } if !waits(*code) => {
@@ -138,7 +139,7 @@ pub(super) fn json_answer(body: &impl Serialize) -> Response {
     let mut response =
         ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body)
             .into_response();
-    // Answers hold tokens (RFC 6749, section 5.1).
+    // Answers contain tokens (RFC 6749, section 5.1).
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,4 +1,4 @@
-//! Accepting an invitation by its link.
+//! The page for accepting an invitation by its link.
 
 use super::Body;
 use super::browser::{Browser, Cookie};

@@ -1,8 +1,8 @@
-//! OAuth 2.0 over HTTP: the token endpoint and its relatives, and the pages that people see.
+//! OAuth 2.0 over HTTP: the token endpoint and related ones, and the pages that people see.
 //!
-//! Everything is decided in [`auth`]; here are addresses, headers, forms and pages. The endpoints
-//! for programs are under both `/oauth` and `/v0/oauth`; pages are under `/oauth` only, because
-//! cookies belong to one path.
+//! All decisions are made in [`auth`]; this module has addresses, headers, forms and pages. The
+//! endpoints for programs are under both `/oauth` and `/v0/oauth`; pages are under `/oauth` only,
+//! because cookies are bound to one path.
 
 pub(crate) mod authorize;
 mod browser;
@@ -24,10 +24,10 @@ use http::request::Parts;
 use std::convert::Infallible;
 use types::Remote;
 
-/// Bytes of a token request or a form.
+/// Largest token request or form, in bytes.
 const BODY_MAX: usize = 64 * 1024;
 
-/// The routes of the table, with what surrounds them.
+/// Builds the router for the routes of the table.
 pub(crate) fn router(routes: Listed<Auth>, auth: Auth, bodies: Bodies) -> Router {
     routes
         .router
@@ -36,7 +36,7 @@ pub(crate) fn router(routes: Listed<Auth>, auth: Auth, bodies: Bodies) -> Router
         .with_state(auth)
 }
 
-/// Who sent a request, as whoever accepted its connection noted.
+/// The sender of a request, as recorded when its connection was accepted.
 pub(crate) struct From(Remote);
 
 impl<S: Send + Sync> FromRequestParts<S> for From {
@@ -47,7 +47,7 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
     }
 }
 
-/// The body of a request, if it is not too long. Nobody who sends one is known yet.
+/// The body of a request, if it is not too long. Its sender is not known yet.
 pub(crate) struct Body(Gathered);
 
 impl<S: Send + Sync> FromRequest<S> for Body {

@@ -1,4 +1,4 @@
-//! Signing in through the outside provider.
+//! Sign-in through an external provider.
 
 use super::browser::{Browser, Cookie, safe_next};
 use super::page::{self, see_other};

@@ -1,4 +1,4 @@
-//! What all pages have in common: frame, style and headers.
+//! The frame, style and headers that all pages share.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -8,13 +8,13 @@ use types::error::Refusal;
 
 const STYLE: &str = include_str!("style.css");
 
-/// A page: one card with a heading.
+/// Builds a page: one card with a heading.
 pub(super) fn page(status: StatusCode, title: &str, content: &Markup) -> Response {
     page_leading_to(status, title, content, None)
 }
 
-/// A page with a form whose answer may send the browser to `destination`, which the policy must
-/// allow.
+/// Builds a page with a form whose answer may send the browser to `destination`, which the policy
+/// must allow.
 pub(super) fn page_leading_to(
     status: StatusCode,
     title: &str,
@@ -51,7 +51,7 @@ pub(super) fn page_leading_to(
     response
 }
 
-/// The name under which the log is told of a refused page. Other pages are none of its business.
+/// Returns the name under which a refused page is logged; other pages are not logged.
 fn reason(status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::UNAUTHORIZED => Some("unauthorized"),
@@ -61,19 +61,19 @@ fn reason(status: StatusCode) -> Option<&'static str> {
     }
 }
 
-/// Something is wrong, and what to do about it.
+/// Builds a page that says what is wrong and what to do about it.
 pub(super) fn wrong(status: StatusCode, title: &str, text: &str) -> Response {
     page(status, title, &html! { p.wrong role="alert" { (text) } })
 }
 
-/// The store or something beside it failed; the cause is for the log.
+/// Builds a page for an internal failure; its cause goes to the log.
 pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
     tracing::error!(error, "a page failed");
     let text = "Something failed inside the server. Try again; if it stays, its operator finds the cause in its log.";
     wrong(StatusCode::INTERNAL_SERVER_ERROR, "That did not work", text)
 }
 
-/// Sends the browser on with GET, whatever it came with.
+/// Redirects the browser with GET, whatever method it used.
 pub(super) fn see_other(location: &str) -> Response {
     let mut response = guarded(Response::new(Body::empty()), None);
     *response.status_mut() = StatusCode::SEE_OTHER;
@@ -86,21 +86,23 @@ pub(super) fn see_other(location: &str) -> Response {
     }
 }
 
-/// Nothing is framed, kept, guessed or told to the next site; nothing is loaded but our style.
+/// Adds security headers: no framing, caching, sniffing or referrers to other sites, and nothing is
+/// loaded except our style.
 fn guarded(mut response: Response, destination: Option<&str>) -> Response {
     let extra = destination.map_or_else(String::new, |destination| format!(" {destination}"));
     let policy = format!(
         "default-src 'none'; style-src 'self'; form-action 'self'{extra}; frame-ancestors 'none'; base-uri 'none'"
     );
     let headers = response.headers_mut();
-    // A destination that is no header value was not a URL; then only our own forms work.
+    // A destination that cannot be in a header is not a URL; then only our own forms work.
     let policy =
         HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     for (name, value) in [
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Our own pages are told, or else browsers would not name the origin of our forms either.
+        // Our own pages get the referrer, because browsers would otherwise not name the origin of
+        // our forms either.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

@@ -1,4 +1,4 @@
-//! Signing in and out.
+//! The pages for signing in and out.
 
 use super::browser::{Browser, Cookie, safe_next};
 use super::page::{self, page, see_other};
@@ -109,7 +109,7 @@ fn signed_in(email: &str, browser: &Browser) -> Markup {
     }
 }
 
-/// An error as a sentence of a page.
+/// Formats an error as a sentence for a page.
 pub(super) fn sentence(error: &dyn std::error::Error) -> String {
     let text = error.to_string();
     let mut letters = text.chars();

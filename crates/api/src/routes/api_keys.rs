@@ -1,4 +1,4 @@
-//! API keys, of people and of service accounts.
+//! API keys of people and of service accounts.
 
 use crate::http::call::{Body, Call, Person};
 use crate::http::error::Error;

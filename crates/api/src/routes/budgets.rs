@@ -21,7 +21,7 @@ pub(crate) async fn get(call: Call<Person>) -> Result<Reply<Budget>, Error> {
     Ok(Reply::of(&found))
 }
 
-/// Makes a budget, or replaces what was wished of it.
+/// Creates a budget, or replaces the wish for it.
 pub(crate) async fn put(
     call: Call<Person, NoQuery, Body<BudgetRequest>>,
 ) -> Result<Reply<Budget>, Error> {
