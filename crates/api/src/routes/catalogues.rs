@@ -1,4 +1,4 @@
-//! What the operator offers: regions, hubs, templates, features, news.
+//! Catalogues of what the operator offers: regions, hubs, templates, features and news.
 
 use crate::http::call::{Anyone, Call};
 use crate::http::error::Error;
@@ -63,7 +63,8 @@ pub(crate) async fn features(call: Call<Member>) -> Result<Reply<Features>, Erro
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct FeatureQuery {
     #[expect(dead_code, reason = "declared by the interface; no flag differs between accounts")]
-    /// The account to evaluate for. Flags are the same for all accounts of an installation.
+    /// The account to evaluate the flag for. Flags are the same for all accounts of an
+    /// installation.
     pub account: Option<String>,
 }
 
@@ -95,7 +96,8 @@ pub(crate) async fn template(call: Call<Member>) -> Result<Reply<Template>, Erro
 pub(crate) async fn mcp_hub(call: Call<Member>) -> Result<Reply<Vec<McpDefinition>>, Error> {
     let mut offered = call.app.settings.catalogue.servers.clone();
     if let Some(machine) = call.app.machine() {
-        // What was not made on this machine cannot be run on it. Those without an image run elsewhere.
+        // An image that was not made on this machine cannot run on it. Servers without an image run
+        // elsewhere.
         let is_here = |image: &str| machine.find_image(image).is_ok();
         offered.retain(|offer| offer.image.as_deref().is_none_or(is_here));
     }
@@ -107,7 +109,7 @@ pub(crate) async fn sandbox_hub(
 ) -> Result<Reply<Vec<SandboxDefinition>>, Error> {
     let mut offered = call.app.settings.catalogue.sandboxes.clone();
     if let Some(machine) = call.app.machine() {
-        // What was not made on this machine cannot be started on it.
+        // An image that was not made on this machine cannot be started on it.
         offered.retain(|offer| {
             offer.image.as_deref().is_some_and(|image| machine.find_image(image).is_ok())
         });

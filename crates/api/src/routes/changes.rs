@@ -1,4 +1,4 @@
-//! The change stream of a workspace, as server-sent events: watchers need not poll.
+//! The change stream of a workspace as server-sent events, so that watchers need not poll.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -21,14 +21,15 @@ use std::time::Duration;
 use store::feed::{self, Change, Follower};
 use types::{KindName, Timestamp};
 
-/// A comment goes out this often, so that proxies keep the stream and a dead peer is noticed.
+/// How often a comment is sent, so that proxies keep the stream open and a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct StreamQuery {
-    /// Revision after which to begin; from now on when absent. The header `Last-Event-ID` wins over it.
+    /// Revision after which to begin. Default: from now on. The header `Last-Event-ID` takes
+    /// precedence.
     pub after: Option<i64>,
-    /// Kinds, separated by commas, such as `sandbox,preview`; all when absent.
+    /// Kinds, separated by commas, such as `sandbox,preview`. Default: all kinds.
     pub kind: Option<String>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct ChangeEvent {
     act: &'static str,
     kind: String,
     name: String,
-    /// Names of the objects around it, outermost first.
+    /// Names of the objects that contain it, outermost first.
     parents: Vec<String>,
     version: i64,
     actor: String,
@@ -51,7 +52,7 @@ pub(crate) struct ChangeStream {
     follower: Follower,
     kinds: Vec<KindName>,
     auth: Auth,
-    /// With what the stream was asked for: it ends when that is no longer good.
+    /// The credentials with which the stream was requested; it ends when they are no longer valid.
     ticket: Arc<Ticket>,
     outlived: Pin<Box<dyn Future<Output = Denied> + Send>>,
     _open: OpenStream,
@@ -59,7 +60,7 @@ pub(crate) struct ChangeStream {
 
 impl Answer for ChangeStream {
     fn into_response(self) -> Response {
-        // Tells where the stream begins, so that also one without events can be resumed.
+        // Says where the stream begins, so that a stream without events can be resumed too.
         let hello = format!("id: {}\n\n", self.follower.position());
         let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from(hello)) });
         let events = stream::unfold(Some(self), |stream| async { next(stream?).await });
@@ -87,7 +88,8 @@ pub(crate) async fn stream(call: Call<Member, StreamQuery>) -> Result<ChangeStre
     let workspace = call.who.workspace.clone();
     let start = move |tx: &mut store::Tx<'_>| match after {
         None => Ok(feed::latest(tx)?),
-        // Read once now: what is no longer kept is refused with a status, not within the stream.
+        // Read once now, so that a revision that is no longer kept is refused with a status and not
+        // within the stream.
         Some(after) => feed::since(tx, Some(&workspace), after, 1).map(|_| after).map_err(gone),
     };
     let after = call.app.store.read(start).await?;
@@ -123,8 +125,8 @@ fn unknown_kind(name: &str) -> Error {
     Malformed::UnknownKind { given: shown, known: known.join(", ") }.into()
 }
 
-/// Waits for the next events of the stream. It ends when the feed fails or has moved on too far, and when the caller
-/// lost the right to it.
+/// Waits for the next events of the stream. It ends when the feed fails or has moved on too far,
+/// and when the caller has lost the right to it.
 async fn next(
     mut stream: ChangeStream,
 ) -> Option<(Result<Bytes, Infallible>, Option<ChangeStream>)> {
@@ -133,7 +135,7 @@ async fn next(
         _ = &mut stream.outlived => return None,
         changes = tokio::time::timeout(KEEPALIVE, stream.follower.next()) => changes,
     };
-    // What has changed after the right was lost is not told, also when both were noticed together.
+    // Changes after the loss of the right are not sent, even if both were noticed at the same time.
     if stream.auth.still_admits(&stream.ticket).await.is_err() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The log of calls to the addresses that users gave.
+//! The log of callbacks to the addresses that users have set.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -13,7 +13,7 @@ use types::Kind;
 use types::kinds::Job;
 use types::wire::Delivery;
 
-/// Those about a job, newest first.
+/// Lists the callbacks of a job, newest first.
 pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<Delivery>>, Error> {
     let size = call.query.size(SMALL_PAGE)?;
     let (context, job, cursor) =
@@ -24,7 +24,7 @@ pub(crate) async fn of_job(call: Call<Member, ListQuery>) -> Result<Reply<Page<D
         let pager = Pager::new(&context, format!("{workspace}/deliveries/{job}"));
         let after: Option<TimePosition> = pager.after(cursor.as_deref())?;
         let after = after.as_ref().map(|after| (after.at, after.id.as_str()));
-        // One more than asked for tells whether there is another page.
+        // One more than requested, to know whether there is another page.
         let found = deliveries::list(tx, workspace, about, after, size + 1)?;
         let total = deliveries::count(tx, workspace, about)?;
         let at = |one: &deliveries::Delivery| TimePosition {

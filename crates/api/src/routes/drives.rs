@@ -1,4 +1,4 @@
-//! Drives and the tokens that open them.
+//! Drives, and the tokens that give access to them.
 
 use crate::http::call::{Anyone, Call, Wish};
 use crate::http::error::Error;
@@ -29,7 +29,7 @@ pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Deleted>, Error> 
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct FolderQuery {
-    /// The folder to remove, with all that is in it.
+    /// The folder to remove, with everything in it.
     #[schemars(length(max = 4096))]
     pub path: String,
 }

@@ -1,4 +1,4 @@
-//! Egress gateways and addresses of all VPCs, and who uses them.
+//! Egress gateways and addresses of all VPCs, and the sandboxes that use them.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -11,14 +11,14 @@ use types::Kind;
 use types::kinds::EgressGateway;
 use types::wire::EgressGatewayUsage;
 
-/// Every object of a nested kind, wherever it is.
+/// Lists every object of a nested kind, whatever contains it.
 pub(crate) async fn all<K: Managed>(call: Call<Member>) -> Result<Reply<Vec<K>>, Error> {
     let context = call.context();
     let found = call.app.store.read(move |tx| everywhere::<K>(&context, tx)).await?;
     Ok(Reply::of(&found))
 }
 
-/// The sandboxes that leave through each gateway.
+/// Lists the sandboxes that use each gateway.
 pub(crate) async fn usage(call: Call<Member>) -> Result<Reply<EgressGatewayUsage>, Error> {
     let context = call.context();
     let work = move |tx: &mut Tx<'_>| {

@@ -1,4 +1,4 @@
-//! Executions of jobs: lists, one of them, its tasks, and the way to cancel it.
+//! Executions of jobs: lists, single executions, their tasks, and cancelling.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -15,17 +15,17 @@ use types::wire::{JobExecution, JobExecutionTask};
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ExecutionQuery {
-    /// Items of a page.
+    /// Number of items per page.
     #[schemars(range(min = 1))]
     pub limit: Option<i64>,
-    /// How many to skip; in the first version of the interface.
+    /// Number of items to skip; only in the first version of the interface.
     #[schemars(range(min = 0))]
     pub offset: Option<i64>,
-    /// Where to go on: `meta.nextCursor` of the page before.
+    /// Where to continue: `meta.nextCursor` of the previous page.
     pub cursor: Option<String>,
     #[serde(default)]
     pub sort: Sort,
-    /// Text that ids contain.
+    /// Text that the id must contain.
     #[schemars(length(max = 200))]
     pub q: Option<String>,
 }
@@ -54,7 +54,7 @@ fn listing<T>(page: Page<T>, version: ApiVersion) -> Listing<T> {
     }
 }
 
-/// The job and the execution that a path names.
+/// Returns the job and the execution that a path names.
 fn names<Q>(call: &Call<Member, Q>) -> (String, String) {
     (call.path.at(0).to_owned(), call.path.at(1).to_owned())
 }
@@ -65,7 +65,8 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<JobExecution>, Error
     Ok(Reply::of(&call.app.store.read(work).await?))
 }
 
-/// Lets no further task begin; what runs goes on to its end. Repeating it is harmless.
+/// Prevents further tasks from starting; running tasks continue to their end. Repeating it is
+/// harmless.
 pub(crate) async fn cancel(call: Call<Member, NoQuery>) -> Result<Reply<JobExecution>, Error> {
     let (context, (job, name)) = (call.context(), names(&call));
     let work = move |tx: &mut Tx<'_>| history::cancel(&context, tx, &job, &name);

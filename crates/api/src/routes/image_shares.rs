@@ -1,4 +1,4 @@
-//! Sharing images.
+//! Sharing of images between workspaces.
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
@@ -43,7 +43,7 @@ pub(crate) async fn unshare(call: Call<Member>) -> Result<Reply<Image>, Error> {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct PendingQuery {
-    /// Both when absent.
+    /// Direction of the shares. Default: both.
     pub direction: Option<Direction>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn pending(
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct AcceptQuery {
-    /// Replaces an image of the same name.
+    /// Whether to replace an image of the same name.
     #[serde(default)]
     pub force: Flag,
 }

@@ -24,10 +24,10 @@ pub(crate) async fn list(call: Call<Member>) -> Result<Reply<Vec<Image>>, Error>
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct CreateQuery {
-    /// Asks for an address to upload sources to, from which the image is built.
+    /// Whether to ask for an upload address; the image is then built from the uploaded sources.
     #[serde(default)]
     pub upload: Flag,
-    /// Registers the given image as it is.
+    /// Whether to register the given image without building it.
     #[serde(default, rename = "skip-build")]
     pub skip_build: Flag,
 }
@@ -43,10 +43,10 @@ pub(crate) async fn create(
         let (context, request) = (call.context(), call.body.0.clone());
         return uploads::asked(&call, move |tx| builds::image(&context, tx, &request)).await;
     }
-    // Another registry may take its time, within the limits of pulls.
+    // Another registry may be slow; the limits of pulls apply.
     call.long.announce();
     let (context, wish) = (call.context(), call.body.0);
-    // Whoever disconnects does not leave half an image.
+    // If the caller disconnects, the image is still registered completely.
     let registered = tokio::spawn(async move { repositories::register(&context, wish).await });
     let interrupted = |_| Err(control::Error::NoRoom("the server is about to end".to_owned()));
     Ok(Reply::of(&registered.await.unwrap_or_else(interrupted)?))
@@ -62,7 +62,7 @@ pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {
     Ok(call.app.store.read(work).await?.into())
 }
 
-/// Removes a repository; the command line writes `name:tag` for one tag of it.
+/// Removes a repository, or one tag: the command line writes the name as `name:tag`.
 pub(crate) async fn remove(call: Call<Member>) -> Result<Reply<Image>, Error> {
     let (kind, name) = (call.path.at(0).to_owned(), call.path.name().to_owned());
     match name.split_once(':') {
@@ -77,7 +77,7 @@ pub(crate) async fn remove_tag(call: Call<Member, NoQuery>) -> Result<Reply<Imag
     removed(call, kind, name, Some(tag)).await
 }
 
-/// Removes a tag or all of a repository, then frees what that leaves.
+/// Removes a tag or a whole repository, then frees what is no longer needed.
 async fn removed(
     call: Call<Member>,
     kind: String,
@@ -96,7 +96,7 @@ async fn removed(
     };
     let (last, before) = call.app.store.write(work).await?;
     let digests = before.state.digests.into_values().collect();
-    // What another workspace shares is not here.
+    // Content that another workspace shares is not in our repository.
     if before.state.source_workspace.is_none()
         && let Ok(repository) = before.row.path().parse::<OwnRepository>()
     {

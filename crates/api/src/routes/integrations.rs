@@ -1,4 +1,4 @@
-//! Providers, and what a connection to one reaches.
+//! Providers, and what can be reached through a connection to one.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -26,7 +26,7 @@ async fn connection<Q, B>(call: &Call<Member, Q, B>) -> Result<Held<IntegrationC
     Ok(call.app.store.read(work).await?)
 }
 
-/// The endpoints that the provider of a connection serves, by path.
+/// Lists the endpoints that the provider of a connection serves, by path.
 pub(crate) async fn endpoints(
     call: Call<Member>,
 ) -> Result<Reply<BTreeMap<String, IntegrationEndpoint>>, Error> {
@@ -35,7 +35,7 @@ pub(crate) async fn endpoints(
     Ok(Reply::of(&provider.and_then(|provider| provider.endpoints).unwrap_or_default()))
 }
 
-/// The models that the provider of a connection lists.
+/// Lists the models that the provider of a connection offers.
 pub(crate) async fn models(call: Call<Member>) -> Result<Reply<Vec<Value>>, Error> {
     let listed = models::list(&call.context(), call.path.at(0)).await?;
     Ok(Reply::of(&listed.iter().map(json::value).collect::<Vec<_>>()))

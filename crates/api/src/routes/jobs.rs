@@ -30,8 +30,8 @@ pub(crate) async fn execute(
     call.once(work).await
 }
 
-/// The tasks as they are told back: not at all when one of them is empty. The published client for
-/// Python fails over an empty object there, after the execution was started.
+/// Returns the tasks for the answer, or nothing if one of them is empty: the published Python
+/// client fails on an empty object there, although the execution has been started.
 fn readable(tasks: Option<&Vec<Free>>) -> Option<Vec<Free>> {
     tasks.filter(|tasks| tasks.iter().all(|task| !task.is_empty())).cloned()
 }

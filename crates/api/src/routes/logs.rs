@@ -1,5 +1,5 @@
-//! Logs of workloads: what tasks of jobs, replicas of deployments and builds printed, and what rules of
-//! networks did.
+//! Logs of workloads: output of job tasks, deployment replicas and builds, and the events of
+//! network rules.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -16,29 +16,29 @@ use types::{KindName, Timestamp};
 /// The longest range of one query.
 const RANGE_S_MAX: i64 = 3 * 24 * 3600;
 const LIMIT_MAX: i64 = 1000;
-/// Lines of a page when nobody says how many.
+/// Default number of lines per page.
 const LIMIT: i64 = 100;
-/// Characters of a text that is searched for.
+/// Longest text to search for, in characters.
 const SEARCH_MAX: usize = 200;
-/// Workloads that one query may name: each is a search of its own.
+/// How many workloads one query may name; each is searched separately.
 const NAMES_MAX: usize = 20;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LogQuery {
-    /// UTC, such as `2026-04-16T09:30:00`.
+    /// Start of the range in UTC, such as `2026-04-16T09:30:00`.
     pub start: Option<String>,
     pub end: Option<String>,
     /// Plural kind, such as `sandboxes`.
     pub resource_type: Option<String>,
     /// Name of the workload. Required.
     pub workload_ids: Option<String>,
-    /// `all`: what was printed and what building printed are one.
+    /// `all`; output of the workload and of its build is not distinguished.
     #[serde(rename = "type")]
     #[expect(dead_code, reason = "declared by the interface; there is one type of lines")]
     pub kind: Option<String>,
     pub trace_id: Option<String>,
-    /// Text that lines contain, in whatever case.
+    /// Text that lines must contain, ignoring case.
     #[schemars(length(max = 200))]
     pub search: Option<String>,
     /// Index of a task.
@@ -50,15 +50,15 @@ pub(crate) struct LogQuery {
     pub limit: Option<i64>,
     #[schemars(range(min = 0))]
     pub offset: Option<i64>,
-    /// Declared by the interface for counts over time, which are not part of the answer.
+    /// Part of the interface, for counts over time, which are not in the answer.
     #[schemars(range(min = 1))]
     #[expect(dead_code, reason = "declared by the interface")]
     pub interval: Option<i64>,
 }
 
-/// The kinds whose output is kept. Of a sandbox that is what building it printed and what the rules of
-/// its network did: what its processes print is kept in it. Of a model it is the log of requests, where
-/// that is on.
+/// The kinds whose logs are kept. For a sandbox that is the output of its build and the events of
+/// its network rules: the output of its processes is kept inside it. For a model it is the log of
+/// requests, if that is enabled.
 const PRINTING: [KindName; 6] = [
     KindName::Agent,
     KindName::Application,
@@ -68,24 +68,24 @@ const PRINTING: [KindName; 6] = [
     KindName::Sandbox,
 ];
 
-/// A time of the query; the published command line writes it without a zone and means UTC.
+/// Parses a time in the query; the published command line writes it without a zone and means UTC.
 pub(super) fn time(name: &'static str, text: Option<&str>) -> Result<Option<Timestamp>, Error> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let parsed = text.parse().or_else(|_| format!("{text}Z").parse());
     parsed.map(Some).map_err(|_| LogsRule::Time { name }.into())
 }
 
-/// A value that is there; clients also send it empty.
+/// Returns a value that is present; clients also send empty values.
 fn given(text: Option<&String>) -> Option<String> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 impl LogQuery {
-    /// First and last moment: the last three days, unless told otherwise.
+    /// Returns the first and last moment; by default, the last three days.
     fn range(&self, now: Timestamp) -> Result<(Timestamp, Timestamp), Error> {
         let (start, end) =
             (time("start", self.start.as_deref())?, time("end", self.end.as_deref())?);
-        // A start that is still to come is no mistake: there is nothing yet.
+        // A start in the future is not a mistake: there is simply nothing yet.
         let latest = start.map_or(now, |start| now.clamp(start, start.plus_s(RANGE_S_MAX)));
         let end = end.unwrap_or(latest);
         let start = start.unwrap_or(end.plus_s(-RANGE_S_MAX));
@@ -123,7 +123,7 @@ impl LogQuery {
         names(self.workload_ids.as_deref())
     }
 
-    /// `all`, or nothing, is every severity.
+    /// Returns the severities; `all` or nothing means every severity.
     fn severities(&self) -> Result<Vec<Severity>, Error> {
         let words = self.severity.as_deref().unwrap_or_default().split(',').map(str::trim);
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
@@ -141,7 +141,7 @@ impl LogQuery {
     }
 }
 
-/// Names of workloads, as a query lists them.
+/// Splits the list of workload names in a query.
 pub(super) fn names(listed: Option<&str>) -> Result<Vec<String>, Error> {
     let names = listed.unwrap_or_default().split(',').map(str::trim);
     let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -152,7 +152,7 @@ pub(super) fn names(listed: Option<&str>) -> Result<Vec<String>, Error> {
     }
 }
 
-/// What one of the names is asked for.
+/// Builds the search for one of the names.
 fn question(call: &Call<Member, LogQuery>, kind: KindName, name: &str) -> Result<Question, Error> {
     let query = &call.query;
     let (from, to) = query.range(call.app.world.now())?;
@@ -173,7 +173,7 @@ fn question(call: &Call<Member, LogQuery>, kind: KindName, name: &str) -> Result
     })
 }
 
-/// No execution has so many tasks: what is no index finds nothing.
+/// No execution has that many tasks, so a text that is not an index finds nothing.
 const NO_TASK: u32 = u32::MAX;
 
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
@@ -182,7 +182,7 @@ pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>
         let question = |kind| question(&call, kind, &name);
         let logs = match call.query.kind_that_prints() {
             Some(kind) => shown(find(&call.app.store, &question(kind)?).await?),
-            // The name is there also when nothing was written, for clients look for it.
+            // The name is included even if nothing was logged, because clients look for it.
             _ => WorkloadLogs::default(),
         };
         answer.insert(name, logs);

@@ -1,4 +1,4 @@
-//! Cost and usage: the rules of the questions. What is answered, the meter says.
+//! Cost and usage: checks of the queries. The answers come from the meter.
 
 use crate::http::call::{Call, Person};
 use crate::http::error::Error;
@@ -18,7 +18,7 @@ use types::wire::{AccountMetrics, GroupBy, MetricsValues, Resolution};
 
 const DAY_S: i64 = 86_400;
 const DIMENSIONS_MAX: usize = 3;
-/// Groups of a page.
+/// Most groups per page.
 const PAGE_MAX: usize = 100;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -28,17 +28,17 @@ pub(crate) struct MetricsQuery {
     pub start_time: Option<String>,
     /// End of the window, exclusive. Required.
     pub end_time: Option<String>,
-    /// `hourly`, `daily`, `weekly` or `monthly`; by the length of the window when absent.
+    /// `hourly`, `daily`, `weekly` or `monthly`. Default: depends on the length of the window.
     pub resolution: Option<String>,
     /// Up to three dimensions, separated by commas.
     pub group_by: Option<String>,
-    /// Only one workspace; for administrators of the account.
+    /// Only this workspace; for administrators of the account.
     pub workspace: Option<String>,
     pub resource_type: Option<String>,
     pub resource_name: Option<String>,
     pub resource_uuid: Option<String>,
     pub billing_dimension: Option<String>,
-    /// Groups of a page. More than 100 counts as 100.
+    /// Number of groups per page, at most 100.
     pub limit: Option<i64>,
     pub cursor: Option<String>,
     /// Not supported.
@@ -49,7 +49,7 @@ pub(crate) struct MetricsQuery {
     pub unit: Option<String>,
 }
 
-/// A window in time, of the enums.
+/// The time window of an enum query.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WindowQuery {
@@ -67,7 +67,7 @@ fn window(start: Option<&str>, end: Option<&str>) -> Result<Window, Error> {
     }
 }
 
-/// Started seconds.
+/// Returns the length of a window in seconds, rounded up.
 fn length_s(window: &Window) -> i64 {
     (window.end.since(window.start) + 999) / 1000
 }
@@ -81,7 +81,7 @@ fn utc(name: &'static str, text: Option<&str>) -> Result<Timestamp, MetricsRule>
     text.parse().map_err(|_| rule())
 }
 
-/// The resolution asked for, or the one that fits the window.
+/// Returns the requested resolution, or the one that suits the window.
 fn resolution(asked: Option<&str>, length_s: i64) -> Result<Resolution, Error> {
     let (resolution, days_max) = match asked {
         None if length_s < 7 * DAY_S => return Ok(Resolution::Hourly),
@@ -90,7 +90,7 @@ fn resolution(asked: Option<&str>, length_s: i64) -> Result<Resolution, Error> {
         None => return Ok(Resolution::Monthly),
         Some("hourly") => (Resolution::Hourly, 7),
         Some("daily") => (Resolution::Daily, 90),
-        // A leap year is a year.
+        // A leap year still counts as a year.
         Some("weekly") => (Resolution::Weekly, 366),
         Some("monthly") => return Ok(Resolution::Monthly),
         Some(_) => {
@@ -122,7 +122,7 @@ fn dimensions(asked: Option<&str>) -> Result<Vec<GroupBy>, Error> {
     Ok(dimensions)
 }
 
-/// How many steps a series has, at most.
+/// Returns the largest number of steps that a series can have.
 fn steps(window: &Window, resolution: Resolution) -> usize {
     let step_s = match resolution {
         Resolution::Hourly => 3600,
@@ -131,11 +131,12 @@ fn steps(window: &Window, resolution: Resolution) -> usize {
         // The shortest month.
         Resolution::Monthly => 28 * DAY_S,
     };
-    // The first and the last may lie in the window with a part only.
+    // The first and the last step may be only partly within the window.
     usize::try_from(length_s(window) / step_s + 2).unwrap_or(usize::MAX)
 }
 
-/// Groups of a page: as many as are asked for, less where their series would fill the memory.
+/// Returns the number of groups per page: as requested, but less if their series would take too
+/// much memory.
 fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Error> {
     let asked = match asked {
         None => PAGE_MAX,
@@ -148,8 +149,9 @@ fn page(asked: Option<i64>, steps: usize, points_max: usize) -> Result<usize, Er
     }
 }
 
-/// The workspaces of the account whose usage the caller may see: for its admins all, for others those that they are in.
-/// Names of resources bring the names of their workspaces with them, and sums of all tell what the others cost.
+/// Returns the workspaces of the account whose usage the caller may see; `None` means all, for
+/// administrators, others see those that they belong to. Names of resources reveal the names of
+/// their workspaces, and totals would reveal what other workspaces cost.
 fn within(who: &Person, account: &AccountId) -> Option<BTreeSet<String>> {
     let own = who.0.memberships.iter().filter(|membership| membership.account == *account);
     (!who.0.administers(account))
@@ -176,7 +178,7 @@ fn filter(asked: &MetricsQuery, within: Option<BTreeSet<String>>) -> Result<Filt
     })
 }
 
-/// The question without its page, as its cursors are bound to it.
+/// Describes the query without its page, which its cursors are bound to.
 fn bound(question: &Question) -> String {
     let Question { account, window, resolution, group_by, filter, .. } = question;
     format!(
@@ -185,7 +187,7 @@ fn bound(question: &Question) -> String {
     )
 }
 
-/// The question that a request asks, if its caller may ask it.
+/// Builds the query of a request, if the caller is allowed to make it.
 fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
     let (account, asked) = (billing::account(&call.who.0, call.path.name())?, &call.query);
     if asked.label.is_some() || asked.unit.is_some() {
@@ -204,7 +206,7 @@ fn question(call: &Call<Person, MetricsQuery>) -> Result<Question, Error> {
         Question { account, window, resolution, group_by, filter, limit, after: None };
     if let Some(cursor) = &asked.cursor {
         let position = call.app.cursors.open(&bound(&question), cursor, call.app.world.now())?;
-        // It was signed by us, so only another release can have written another form.
+        // We signed it, so only another release can have written it in another form.
         let key = serde_json::from_str::<Key>(&position);
         question.after = Some(key.map_err(|_| control::Error::from(BadCursor::OtherRelease))?);
     }

@@ -1,5 +1,5 @@
-//! What each noun does beyond what the engine does for all kinds. Handlers read, decide, write and
-//! answer.
+//! Handlers for everything that a noun does beyond what the engine does for all kinds. They read,
+//! decide, write and answer.
 
 pub(crate) mod accounts;
 pub(crate) mod api_keys;

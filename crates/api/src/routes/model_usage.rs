@@ -1,4 +1,4 @@
-//! What models were used: the rules of the questions.
+//! Usage of models: checks of the queries.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -22,14 +22,15 @@ const DAYS_MAX: i64 = 401;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelUsageQuery {
-    /// Start of the window, inclusive: RFC 3339, UTC. The beginning of the month when absent. Hours
-    /// that the window has a part of count whole.
+    /// Start of the window, inclusive: RFC 3339, UTC. Default: the start of the month. Hours that
+    /// are only partly in the window count as a whole.
     pub start: Option<String>,
-    /// End of the window, exclusive; now when absent.
+    /// End of the window, exclusive. Default: now.
     pub end: Option<String>,
-    /// Some of `model`, `key`, `endUser`, `tag`, `provider` and `providerModel`, separated by commas.
+    /// Some of `model`, `key`, `endUser`, `tag`, `provider` and `providerModel`, separated by
+    /// commas.
     pub group_by: Option<String>,
-    /// `hourly` (31 days at most), `daily` or `total`; `total` when absent.
+    /// `hourly` (at most 31 days), `daily` or `total`. Default: `total`.
     pub resolution: Option<String>,
 }
 
@@ -60,7 +61,7 @@ fn groups(asked: Option<&str>) -> Result<Vec<ModelUsageBy>, ModelUsageRule> {
     Ok(groups)
 }
 
-/// What a request asks, if that makes sense.
+/// Builds the query of a request, if it makes sense.
 fn asked(
     call: &Call<Member, ModelUsageQuery>,
     model: Option<String>,
@@ -90,7 +91,7 @@ fn few(answer: Option<ModelUsage>) -> Result<Reply<ModelUsage>, Error> {
     Ok(Reply::of(&answer))
 }
 
-/// Of one model of the workspace.
+/// Returns the usage of one model of the workspace.
 pub(crate) async fn of_model(
     call: Call<Member, ModelUsageQuery>,
 ) -> Result<Reply<ModelUsage>, Error> {
@@ -103,7 +104,7 @@ pub(crate) async fn of_model(
     few(call.app.store.read(work).await?)
 }
 
-/// Of all models of the workspace, also of those that are gone.
+/// Returns the usage of all models of the workspace, including deleted ones.
 pub(crate) async fn of_all(
     call: Call<Member, ModelUsageQuery>,
 ) -> Result<Reply<ModelUsage>, Error> {

@@ -1,4 +1,4 @@
-//! Policies: how many resources name one, and which.
+//! Policies: the resources that name one.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -10,7 +10,7 @@ use types::KindName;
 use types::kinds::Policy;
 use types::wire::{PolicyUsages, PolicyUser};
 
-/// The names of the resources under a policy, by kind.
+/// Lists the names of the resources under a policy, by kind.
 pub(crate) async fn usages(call: Call<Member>) -> Result<Reply<PolicyUsages>, Error> {
     let (context, name) = (call.context(), call.path.name().to_owned());
     let work = move |tx: &mut Tx<'_>| {

@@ -14,12 +14,12 @@ use types::wire::Message;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Force {
-    /// Takes the address over from the preview that has it.
+    /// Whether to take the address over from the preview that has it.
     #[serde(default)]
     pub force: Flag,
 }
 
-/// Makes a preview. Its host must be free, unless the caller takes it over.
+/// Creates a preview. Its host must be free, unless the caller takes it over.
 pub(crate) async fn create(
     call: Call<Member, Force, Wish<Preview>>,
 ) -> Result<Reply<Preview>, Error> {
@@ -34,8 +34,8 @@ pub(crate) async fn create(
     .await
 }
 
-/// Revokes the token that a caller shows, or all of a name: names may be made from a clock that two
-/// callers share.
+/// Revokes the token given by its value, or all tokens with a name: names may be generated from a
+/// clock, so two callers may have used the same one.
 pub(crate) async fn revoke_token(call: Call<Member>) -> Result<Reply<Message>, Error> {
     let (context, parents, called) =
         (call.context(), call.path.parents(), call.path.name().to_owned());

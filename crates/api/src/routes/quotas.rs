@@ -1,4 +1,4 @@
-//! Quotas, to be read before they refuse.
+//! Quotas, so that callers can read them before a request is refused.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -9,12 +9,12 @@ use serde::Serialize;
 use store::resources::counts;
 use types::KindName;
 
-/// How many objects of a kind there are and may be.
+/// How many objects of a kind exist and are allowed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Quota {
     kind: String,
     used: i64,
-    /// Absent when the number is not limited.
+    /// Absent if the number is not limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! Requests to deployments: how many, how many failed, how long they took.
+//! Statistics of requests to deployments: their number, failures and durations.
 
 use super::logs::{names, time};
 use crate::http::call::Call;
@@ -24,10 +24,10 @@ pub(crate) struct RequestQuery {
     pub resource_type: Option<String>,
     /// Names of workloads, separated by commas. Required.
     pub workload_ids: Option<String>,
-    /// First moment that counts. Minutes count as a whole, as far back as the server keeps them;
-    /// without `start` and `end`, all that there was since it started.
+    /// Start of the window, inclusive. Minutes count as a whole, as far back as the server keeps
+    /// them. Without `start` and `end`, everything since the server started.
     pub start: Option<String>,
-    /// Moment before which they count. Now otherwise.
+    /// End of the window, exclusive. Default: now.
     pub end: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl RequestQuery {
         if start.is_none() && end.is_none() {
             return Ok(None);
         }
-        // Now counts as well.
+        // Requests at this very moment count too.
         let (start, end) = (start.unwrap_or_default(), end.unwrap_or_else(|| now.plus_ms(1)));
         if start < end {
             return Ok(Some(Window { start, end }));

@@ -1,4 +1,4 @@
-//! The operations that every kind has.
+//! The operations that all kinds have.
 
 use crate::http::call::{Call, Guarded, Wish};
 use crate::http::error::Error;
@@ -20,7 +20,7 @@ use types::parts::{RevisionMetadata, Status};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Upload {
-    /// Asks for an address to upload sources to, from which the image is built.
+    /// Whether to ask for an upload address; the image is then built from the uploaded sources.
     #[serde(default)]
     pub upload: Flag,
 }
@@ -148,12 +148,12 @@ pub(crate) async fn revisions<K: Managed>(
     call: Call<Member>,
 ) -> Result<Reply<Vec<RevisionMetadata>>, Error> {
     let (context, name) = (call.context(), call.path.name().to_owned());
-    // The name stands before `/revisions`, and is the only value of the path.
+    // The name comes before `/revisions`, and is the only value in the path.
     let kept = call.app.store.read(move |tx| engine::revisions::<K>(&context, tx, &name)).await?;
     Ok(Reply::of(&kept))
 }
 
-/// The revisions of an application, as the interface has them: what each one runs.
+/// Lists the revisions of an application in the form of the interface: what each of them runs.
 pub(crate) async fn application_revisions(
     call: Call<Member>,
 ) -> Result<Reply<Vec<AppRevision>>, Error> {

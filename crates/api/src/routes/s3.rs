@@ -1,8 +1,8 @@
-//! The S3 view of drives, below `/s3/`. It is no operation of the table: its addresses, errors and
-//! credentials are those of that protocol, which the crate `s3` speaks.
+//! Drives as S3 clients see them, below `/s3/`. It is not an operation of the table, because its
+//! addresses, errors and credentials are those of the S3 protocol, which the crate `s3` implements.
 //!
-//! A key id is that of an API key of a service account, and the key signs. What the permissions of
-//! drives say of labels does not count here.
+//! The key id is that of an API key of a service account, and the key itself signs requests.
+//! Permissions of drives that depend on labels are ignored here.
 
 use crate::app::App;
 use crate::http::limits::Limits;
@@ -21,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use store::Tx;
 
-/// What is answered here.
+/// The addresses that are served here.
 #[rustfmt::skip]
 pub(crate) const ADDRESSES: [(Method, &str); 9] = [
     (Method::GET, "/s3/"),
@@ -56,7 +56,7 @@ pub(crate) async fn answer(State(app): State<App>, mut request: Request) -> Resp
     let long = request.extensions().get::<LongRequest>().cloned();
     let connection = request.extensions().get::<Connection>().cloned();
     request.extensions_mut().insert(Signed(Arc::new(move |key_id| {
-        // Bodies are as long as objects are, and are bound by how long they may stand still.
+        // Bodies are as long as objects; the limit is how long they may pause.
         if let Some(long) = &long {
             long.announce();
         }
@@ -67,13 +67,13 @@ pub(crate) async fn answer(State(app): State<App>, mut request: Request) -> Resp
     app.s3.handle(request).await.map(Body::new)
 }
 
-/// What the protocol asks of keys.
+/// Looks up keys for the protocol.
 struct Access {
     control: Control,
     limits: Arc<Limits>,
 }
 
-/// Whoever has a key of a service account.
+/// The holder of a key of a service account.
 struct Caller {
     control: Control,
     limits: Arc<Limits>,
@@ -83,7 +83,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// The workspace of the service account that the key belongs to.
+    /// Returns the service account as a member of the workspace that its key belongs to.
     fn member(&self) -> Result<Member, Refused> {
         self.control.auth.enter(&self.identity, None).map_err(refused)
     }
@@ -133,8 +133,8 @@ impl s3::Caller for Caller {
         &self.secret
     }
 
-    /// Counted here, where the signature was right: ids of keys are no secret, and whoever knows one
-    /// must use up neither its rate nor the share of its workspace.
+    /// Counts the request only after its signature was verified: key ids are not secret, and
+    /// somebody who only knows an id must not use up the rate of the key or of its workspace.
     fn enter(&self) -> Result<String, Refused> {
         self.limits.take_key(self.identity.holder()).map_err(|_| too_fast())?;
         let workspace = self.member()?.workspace.to_string();
@@ -143,7 +143,7 @@ impl s3::Caller for Caller {
     }
 
     fn outlived(&self) -> Wait<'static, ()> {
-        // Whoever has the key itself is known by it, as everywhere.
+        // Here the key itself identifies the caller, as everywhere else.
         let (auth, key, id) = (self.control.auth.clone(), self.secret.clone(), self.id.clone());
         Box::pin(async move {
             let Ok(identity) = auth.identify(key.as_str()).await else { return };
@@ -164,7 +164,7 @@ impl s3::Caller for Caller {
                 NoBucket::Files(error) => Refused::Broken(error),
                 NoBucket::Rules(error) => Refused::Broken(io::Error::other(error)),
             })?;
-            // Mounts in sandboxes shift owners: there, these are the ids of root.
+            // Mounts in sandboxes shift owners; these ids are root there.
             let owner = Owner { user: 0, group: 0 };
             let (id, files) = (drive.id.to_string(), Arc::new(drive.root));
             Ok(Bucket { id, files, owner, may_write: true })

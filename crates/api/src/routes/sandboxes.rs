@@ -1,4 +1,5 @@
-//! Sandboxes: conflicts of names, volumes they hold, and what needs the sandbox engine.
+//! Sandboxes: name conflicts, the volumes that they hold, and everything that needs the sandbox
+//! engine.
 
 use crate::http::call::{Body, Call, Wish};
 use crate::http::error::Error;
@@ -22,10 +23,10 @@ use types::{Kind, KindName, Scope};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CreateQuery {
-    /// Answers the sandbox of this name if there is one that lives.
+    /// Whether to return the existing sandbox with this name, if it is alive.
     #[serde(default)]
     pub create_if_not_exist: Flag,
-    /// Asks for an address to upload sources to, from which the image is built.
+    /// Whether to ask for an upload address; the image is then built from the uploaded sources.
     #[serde(default)]
     pub upload: Flag,
 }
@@ -46,8 +47,7 @@ pub(crate) async fn create(
     Ok(create::create(new).await?.into())
 }
 
-/// Replaces a sandbox. When this answers, its instance keeps to the rules of its network as they are
-/// now.
+/// Replaces a sandbox. When this answers, the new network rules apply to its instance.
 pub(crate) async fn replace(
     call: Call<Member, resources::Upload, Wish<Sandbox>>,
 ) -> Result<Reply<Sandbox>, Error> {
@@ -58,7 +58,8 @@ pub(crate) async fn replace(
     Ok(egress::replace(&call.context(), name, call.body.0, call.if_match).await?.into())
 }
 
-/// As [`create`] from uploaded sources. One that lives and may be reused gets the new image.
+/// Like [`create`], but from uploaded sources. A living sandbox that may be reused gets the new
+/// image.
 async fn create_built(
     call: Call<Member, CreateQuery, Wish<Sandbox>>,
 ) -> Result<Reply<Sandbox>, Error> {
@@ -77,14 +78,14 @@ async fn create_built(
 pub(crate) async fn fork(
     call: Call<Member, NoQuery, Body<SandboxForkRequest>>,
 ) -> Result<Reply<SandboxForkResponse>, Error> {
-    // It takes a snapshot first, of however much the sandbox has written.
+    // This first takes a snapshot, whose duration depends on how much the sandbox has written.
     call.long.announce();
     let source = Source::Sandbox(call.path.name().to_owned());
     may_deploy(&call)?;
     Ok(forks::fork(call.context(), source, call.body.0, call.key).await?.into())
 }
 
-/// Whoever makes an application of a sandbox must be allowed to make applications.
+/// Checks that a caller who makes an application out of a sandbox may make applications.
 pub(crate) fn may_deploy(
     call: &Call<Member, NoQuery, Body<SandboxForkRequest>>,
 ) -> Result<(), Error> {

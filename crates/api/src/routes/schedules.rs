@@ -1,4 +1,4 @@
-//! Schedules of sandboxes and the history of their firings.
+//! Schedules of sandboxes, and the history of their executions.
 
 use crate::http::call::Call;
 use crate::http::error::Error;
@@ -22,7 +22,7 @@ use types::wire::SandboxScheduleExecution;
 pub(crate) enum TypeFilter {
     Cron,
     At,
-    /// The interface ignores a type that it does not know.
+    /// The interface ignores unknown types.
     #[serde(other)]
     #[schemars(skip)]
     Any,
@@ -30,14 +30,14 @@ pub(crate) enum TypeFilter {
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ScheduleQuery {
-    /// Items of a page.
+    /// Number of items per page.
     #[schemars(range(min = 1))]
     pub limit: Option<i64>,
-    /// Where to go on: `meta.nextCursor` of the page before.
+    /// Where to continue: `meta.nextCursor` of the previous page.
     pub cursor: Option<String>,
     #[serde(default)]
     pub sort: Sort,
-    /// Text that ids contain.
+    /// Text that the id must contain.
     #[schemars(length(max = 200))]
     pub q: Option<String>,
     /// Only schedules of this type.
@@ -68,7 +68,7 @@ pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Sc
             engine::list(&context, tx, &parents, &query.common(), version)
         }
         Some(_) => {
-            // A sandbox has few: all are read, and the type is told apart here.
+            // A sandbox has few schedules, so all are read and filtered by type here.
             let whole =
                 ListQuery { limit: Some(schedule::SCHEDULES_MAX), cursor: None, ..query.common() };
             let mut all = match engine::list::<Schedule>(&context, tx, &parents, &whole, version)? {
@@ -86,7 +86,7 @@ pub(crate) async fn list(call: Call<Member, ScheduleQuery>) -> Result<Listing<Sc
     Ok(call.app.store.read(work).await?)
 }
 
-/// The page that a query asks for, out of all matches. Its cursor counts matches.
+/// Returns the requested page of all matches. Its cursor counts matches.
 fn cut(
     context: &Context,
     parents: &[String],
@@ -104,7 +104,7 @@ fn cut(
     Ok(Page { data: all.into_iter().skip(start).take(size).collect(), meta })
 }
 
-/// What schedules did, newest first.
+/// Lists the executions of schedules, newest first.
 pub(crate) async fn executions(
     call: Call<Member, ListQuery>,
 ) -> Result<Reply<Page<SandboxScheduleExecution>>, Error> {
@@ -117,7 +117,7 @@ pub(crate) async fn executions(
         let pager = Pager::new(&context, list);
         let after: Option<TimePosition> = pager.after(cursor.as_deref())?;
         let after = after.as_ref().map(|after| (after.at, after.id.as_str()));
-        // One more than asked for tells whether there is another page.
+        // One more than requested, to know whether there is another page.
         let found = firings::list(tx, &sandbox, after, size + 1)?;
         let total = firings::count(tx, &sandbox)?;
         let at = |one: &Firing| TimePosition { at: one.created_at, id: one.id.clone() };

@@ -1,4 +1,4 @@
-//! The keys that seal secrets in the database.
+//! The keys that encrypt secrets in the database.
 
 use crate::http::call::{Call, Person};
 use crate::http::error::Error;
@@ -7,17 +7,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use store::identity::accounts;
 
-/// What a rotation did.
+/// The result of a rotation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Rotated {
-    /// Id of the key that seals from now on.
+    /// Id of the key that is used from now on.
     key: String,
-    /// Rows that were sealed anew.
+    /// Number of rows that were sealed again.
     rows: u64,
 }
 
-/// Makes a new key and brings every stored secret under it, while the server goes on. It is work on
-/// what all accounts keep, so it is for those who run the server: administrators of the account of the first start.
+/// Makes a new key and seals every stored secret with it, while the server keeps running. It
+/// affects the data of all accounts, so it is reserved for the people who run the server:
+/// administrators of the account that the first start created.
 pub(crate) async fn rotate(call: Call<Person>) -> Result<Reply<Rotated>, Error> {
     let first = call.app.store.read(accounts::first).await?;
     if !first.is_some_and(|account| call.who.0.administers(&account.id)) {

@@ -1,4 +1,4 @@
-//! Secrets of a workspace: written by name, never read back.
+//! Secrets of a workspace: set by name, never returned.
 
 use crate::http::call::{Call, Wish};
 use crate::http::error::Error;
@@ -13,7 +13,7 @@ use store::Tx;
 use types::KindName;
 use types::kinds::Secret;
 
-/// Makes a secret, or gives it a new value.
+/// Creates a secret, or gives it a new value.
 pub(crate) async fn upsert(
     call: Call<Member, NoQuery, Wish<Secret>>,
 ) -> Result<Reply<Secret>, Error> {
@@ -29,11 +29,11 @@ pub(crate) async fn upsert(
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct NameQuery {
-    /// Which secret. Required.
+    /// Name of the secret. Required.
     pub name: Option<String>,
 }
 
-/// Removes the secret that the query names: some names do not fit into a path.
+/// Removes the secret named in the query, because some names do not fit in a path.
 pub(crate) async fn remove_by_query(call: Call<Member, NameQuery>) -> Result<Reply<Secret>, Error> {
     let name = call.query.name.clone().ok_or(Malformed::Required("name"))?;
     let context = call.context();

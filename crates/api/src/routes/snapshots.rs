@@ -1,4 +1,4 @@
-//! Snapshots of sandboxes: of one, and of all in the workspace.
+//! Snapshots of one sandbox, and of all sandboxes in the workspace.
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;
@@ -16,7 +16,7 @@ use types::wire::{
 };
 
 pub(crate) async fn list(call: Call<Member, ListQuery>) -> Result<Listing<Snapshot>, Error> {
-    // The statuses of snapshots are other words, for which there is no filter.
+    // Snapshots have statuses of their own, for which there is no filter.
     let query = ListQuery { status: None, ..call.query.clone() };
     resources::list(Call { query, ..call }).await
 }
@@ -55,7 +55,7 @@ async fn taken(
     call: Call<Member, NoQuery, Body<SandboxSnapshotRequest>>,
     sandbox: String,
 ) -> Result<Reply<Snapshot>, Error> {
-    // It takes as long as the sandbox has written much.
+    // How long this takes depends on how much the sandbox has written.
     call.long.announce();
     let (context, name) = (call.context(), call.body.0.name);
     let (snapshot, replayed) = snapshots::create(context, sandbox, name, call.key).await?;

@@ -1,7 +1,7 @@
-//! Triggers that requests fire: where they answer, and what they answer.
+//! Triggers that are fired by requests: where they answer, and what they answer.
 //!
-//! They have addresses of their own below the workspace's, so they are credentials for when no operation
-//! has taken a request.
+//! Their addresses are below that of the workspace, so they are only tried after no operation has
+//! taken a request.
 
 use crate::app::App;
 use crate::http::bodies::gather;
@@ -36,22 +36,25 @@ use types::parts::TriggerType;
 use types::wire::Free;
 use types::{KindName, Scope};
 
-/// How long a caller waits for the end of an execution at most.
+/// Longest time that a caller waits for the end of an execution.
 const WAIT_MAX: Duration = Duration::from_secs(900);
-/// What callers without a name of their own do is done in the name of the workspace.
+/// Scopes that a caller needs for each kind. A caller without an identity acts in the name of the
+/// workspace.
 const FOR_JOBS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
 const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::AgentsGet]);
 const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::FunctionsGet]);
-/// First parts of paths that are no workspaces.
+/// First parts of paths that cannot be workspaces.
 const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
-/// What is not kept of the request that called a workload without waiting: who keeps it is no
-/// browser, and reads the answer as it is. The edge drops what concerns itself and one connection.
+/// Headers that are not kept when a workload is called without waiting: the recorder is not a
+/// browser, and reads the answer uncompressed. The edge drops headers that concern itself and
+/// single connections.
 const NOT_KEPT: [HeaderName; 2] = [header::COOKIE, header::ACCEPT_ENCODING];
-/// How a deployment is asked at its own address not to be waited for.
+/// Query parameter by which a caller asks a deployment, at its own address, not to wait for the
+/// result.
 const LATER: &str = "async=true";
 const OTHER_BASE: &str = "/run";
 
-/// Answers what no operation has taken: perhaps a trigger does.
+/// Answers a request that no operation has taken, because a trigger may match it.
 pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response {
     match Box::pin(fire(app, request)).await {
         Ok(response) => response,
@@ -61,7 +64,7 @@ pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response
 
 async fn fire(app: App, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
-    // Before they call across origins, browsers ask whether they may. That is no call.
+    // A browser's preflight request for a call across origins is not a call.
     let asked = place(parts.uri.path()).filter(|_| parts.method != Method::OPTIONS);
     let Some((workspace, address)) = asked else {
         return Err(Error::NoRoute);
@@ -108,17 +111,17 @@ async fn fire(app: App, request: Request) -> Result<Response, Error> {
     }
 }
 
-/// Who calls a trigger, and in whose name.
+/// The caller of a trigger, and in whose name it acts.
 struct Admitted {
     member: Member,
     caller: Caller,
-    /// Whose the wait for the end is.
+    /// Whom the wait for the end is counted for.
     holder: String,
-    /// For as long as it is good, there may be a wait.
+    /// The wait lasts only as long as this is valid.
     ticket: Option<Ticket>,
 }
 
-/// Admits whoever has credentials, and everybody where the trigger is `public`.
+/// Admits callers with valid credentials, and everybody if the trigger is `public`.
 async fn admit(
     app: &App,
     (workspace, address): (&str, &str),
@@ -136,8 +139,8 @@ async fn admit(
                 ticket: None,
             })
         }
-        // Who shows no credentials is not told whether there is something to show them for: by POST
-        // they are missing everywhere, and by other methods there is nothing anywhere.
+        // A caller without credentials must not learn whether there is anything here: with POST,
+        // credentials are always missing, and with other methods there is never anything.
         (Err(_), None) if parts.method != Method::POST => Err(Error::NoRoute),
         (member, _) => {
             let member = member?;
@@ -149,7 +152,7 @@ async fn admit(
     }
 }
 
-/// The member who calls, by the credentials that were shown.
+/// Identifies the member who calls by their credentials.
 async fn admitted(
     app: &App,
     workspace: &str,
@@ -163,13 +166,13 @@ async fn admitted(
     Ok(member)
 }
 
-/// A deployment that is asked at its own address not to be waited for.
+/// A deployment that is called at its own address without waiting for the result.
 struct Later {
     called: Option<triggers::Called>,
     kind: KindName,
     workspace: String,
     address: String,
-    /// Path and query as the deployment reads them.
+    /// Path and query as the deployment sees them.
     target: String,
 }
 
@@ -198,7 +201,7 @@ async fn later(
     }))
 }
 
-/// Who shows no credentials is not told whether there is something to show them for.
+/// Calls a deployment. A caller without credentials must not learn whether it exists.
 async fn call_deployment(
     app: &App,
     later: Later,
@@ -225,7 +228,7 @@ async fn call_deployment(
 }
 
 fn asked(parts: &Parts, target: String, body: &[u8]) -> Call {
-    // A token is for this server, whether it was good here or not.
+    // A token is meant for this server, whether it was valid here or not.
     let token = headers::bearer(&parts.headers);
     let is_token = |value: &str| {
         token.is_some() && value.split_once(' ').map(|(_, shown)| shown.trim()) == token
@@ -244,8 +247,8 @@ fn asked(parts: &Parts, target: String, body: &[u8]) -> Call {
     }
 }
 
-/// The trigger of a workload for whose answer nobody waits. Those that wait for it go by the data
-/// plane.
+/// Fires the trigger of a workload without waiting for the answer. Calls that wait go through the
+/// data plane.
 async fn call(
     context: &Context,
     address: &str,
@@ -264,7 +267,7 @@ async fn call(
     Ok(Reply::of(&json!({"success": true})).into_response())
 }
 
-/// What a caller must be allowed to do who fires the triggers of a kind.
+/// Returns what a caller needs to fire the triggers of a kind.
 const fn needs(kind: KindName) -> Needs {
     match kind {
         KindName::Agent => FOR_AGENTS,
@@ -273,7 +276,7 @@ const fn needs(kind: KindName) -> Needs {
     }
 }
 
-/// Whoever waits with credentials waits no longer than they are good.
+/// Waits until the caller's credentials are no longer valid.
 async fn outlived(app: &App, ticket: Option<&Ticket>) -> Denied {
     match ticket {
         Some(ticket) => app.auth.outlived(ticket).await,
@@ -281,7 +284,7 @@ async fn outlived(app: &App, ticket: Option<&Ticket>) -> Denied {
     }
 }
 
-/// Workspace and address of a path of the inference base.
+/// Splits a path of the inference base into workspace and address.
 fn place(path: &str) -> Option<(&str, &str)> {
     let path = path.strip_prefix(OTHER_BASE).filter(|rest| rest.starts_with('/')).unwrap_or(path);
     let (workspace, address) = path.strip_prefix('/')?.split_once('/')?;
@@ -289,7 +292,7 @@ fn place(path: &str) -> Option<(&str, &str)> {
         .then_some((workspace, address))
 }
 
-/// The body is the arguments of the one task.
+/// Parses the body as the arguments of the only task.
 fn arguments(raw: &[u8]) -> Result<Free, Error> {
     if raw.is_empty() {
         return Ok(Free::new());
@@ -300,7 +303,8 @@ fn arguments(raw: &[u8]) -> Result<Free, Error> {
     }
 }
 
-/// The execution when it has ended, or as it is when the caller has waited for too long.
+/// Returns the execution when it has ended, or its current state when the caller has waited too
+/// long.
 async fn ended(app: &App, id: ExecutionId) -> Result<Response, Error> {
     let deadline = Instant::now() + WAIT_MAX;
     loop {

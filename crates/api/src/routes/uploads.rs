@@ -1,4 +1,4 @@
-//! Uploads: asking for an address, and taking in what is sent there.
+//! Uploads: requesting an address, and receiving what is sent there.
 
 use crate::app::App;
 use crate::http::call::{Call, Input, Query};
@@ -19,17 +19,17 @@ use std::io;
 use std::time::Duration;
 use store::Tx;
 
-/// The neutral name and that of the published clients, as everywhere.
+/// The neutral header name and that of the published clients.
 const UPLOAD_URL: [HeaderName; 2] = [
     HeaderName::from_static("x-blaxel-upload-url"),
     HeaderName::from_static("x-service-upload-url"),
 ];
 
-/// How long the rest of an upload that is refused is read. Of bytes, it is as much as anybody may send.
+/// How long the rest of a refused upload is still read. The limit in bytes is that of any body.
 const PASS_OVER_MAX: Duration = Duration::from_secs(2);
 
-/// Runs what asks for an upload, once under an idempotency key, and says in a header where to
-/// upload.
+/// Runs an operation that requests an upload, only once for each idempotency key, and returns the
+/// upload address in a header.
 pub(crate) async fn asked<T, Q: Query, B: Input>(
     call: &Call<Member, Q, B>,
     ask: impl FnMut(&mut Tx<'_>) -> Result<Asked, control::Error> + Send + 'static,
@@ -49,7 +49,7 @@ pub(crate) async fn asked<T, Q: Query, B: Input>(
     Ok(reply)
 }
 
-/// Takes sources: `PUT /v0/uploads/{secret}`. The secret in the address is all that is asked for,
+/// Receives sources: `PUT /v0/uploads/{secret}`. The secret in the address is the only credential,
 /// and it works once.
 pub(crate) async fn take(
     State(app): State<App>,
@@ -74,7 +74,8 @@ async fn receive(app: &App, secret: &str, request: Request) -> Result<(), Error>
             return Err(error.into());
         }
     };
-    // An upload bounds its own time, and its connection does not make room for a stranger's.
+    // An upload limits its own time, and its connection must not be ended to make room for unknown
+    // callers.
     if let Some(request) = parts.extensions.get::<LongRequest>() {
         request.announce();
     }
@@ -88,7 +89,8 @@ async fn receive(app: &App, secret: &str, request: Request) -> Result<(), Error>
     Ok(taken?)
 }
 
-/// Reads on for a little: whoever still sends when the connection closes does not hear why.
+/// Reads a little more: a client that is still sending when the connection closes would not see the
+/// reason.
 async fn pass_over(mut pieces: Pieces, most: usize) {
     let read = async {
         let mut left = most;

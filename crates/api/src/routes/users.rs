@@ -1,4 +1,4 @@
-//! The people of a workspace.
+//! The members of a workspace.
 
 use crate::http::call::{Body, Call};
 use crate::http::error::Error;

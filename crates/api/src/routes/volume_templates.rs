@@ -17,15 +17,15 @@ use types::wire::TemplateVersionDeleted;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(crate) struct Version {
-    /// Asks for an address to upload the content to.
+    /// Whether to ask for an upload address for the content.
     #[serde(default)]
     pub upload: Flag,
-    /// Name of the uploaded version; counted up when absent.
+    /// Name of the uploaded version. Default: a number, one higher than the last.
     pub version: Option<String>,
 }
 
 impl Version {
-    /// Without a name the version is counted.
+    /// Returns the name of the version; without one, the version is numbered.
     fn name(&self) -> Option<String> {
         self.version.clone().filter(|name| !name.is_empty())
     }
@@ -46,7 +46,7 @@ pub(crate) async fn create(
     uploads::asked(&call, ask).await
 }
 
-/// Replaces a template, or makes it when there is none.
+/// Replaces a template, or creates it if it does not exist.
 pub(crate) async fn upsert(
     call: Call<Member, Version, Wish<VolumeTemplate>>,
 ) -> Result<Reply<VolumeTemplate>, Error> {
@@ -73,7 +73,7 @@ pub(crate) async fn upsert(
     uploads::asked(&call, ask).await
 }
 
-/// Removes one version; the last one stays.
+/// Removes one version; the last one cannot be removed.
 pub(crate) async fn remove_version(
     call: Call<Member>,
 ) -> Result<Reply<TemplateVersionDeleted>, Error> {

@@ -1,4 +1,4 @@
-//! Volumes: what is made and grown on a machine besides the row.
+//! Volumes, which are also created and grown on a machine, besides their row.
 
 use crate::http::call::{Call, Wish};
 use crate::http::error::Error;

@@ -1,5 +1,5 @@
-//! Webhooks of a code host, for the workspaces that have runners for it. There are no credentials
-//! of ours on them: each is signed with a secret that the workspace shares with the code host.
+//! Webhooks of a code host, for workspaces that have runners for it. They carry no credentials of
+//! ours: each is signed with a secret that the workspace shares with the code host.
 
 use crate::http::bodies::{Bodies, gather};
 use crate::http::error::Error;
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
 
-/// Takes what a workflow tells of a job: `POST /v0/webhooks/github/{workspace}`.
+/// Receives what a workflow reports about a job: `POST /v0/webhooks/github/{workspace}`.
 pub(crate) async fn take(
     State(runners): State<Runners>,
     Path(workspace): Path<String>,
@@ -29,7 +29,7 @@ pub(crate) async fn take(
     };
     match runners.take(&workspace, webhook).await {
         Ok(()) => StatusCode::OK.into_response(),
-        // Nothing is said of what was missing: not even whether there is such a workspace.
+        // The answer does not say what was wrong, not even whether the workspace exists.
         Err(WebhookRefused::Unsigned) => StatusCode::UNAUTHORIZED.into_response(),
         Err(WebhookRefused::Busy) => {
             let later = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];

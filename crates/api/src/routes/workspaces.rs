@@ -78,12 +78,12 @@ pub(crate) async fn create(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AvailabilityQuery {
-    /// Answers an object with the reason.
+    /// Whether to answer with an object that contains the reason.
     #[serde(default)]
     pub with_reason: Flag,
 }
 
-/// A bare yes or no, or why.
+/// Either just whether the name is free, or also the reason.
 pub(crate) enum Availability {
     Bare(bool),
     Reasoned(WorkspaceAvailability),
@@ -118,11 +118,12 @@ pub(crate) async fn availability(
     })
 }
 
-/// The caller in the workspace that the path names; its needs are checked there.
+/// Returns the caller as a member of the workspace in the path. Only here are the needed scopes
+/// checked.
 fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
     let member =
         call.app.auth.enter(&call.who.0, Some(call.path.at(0))).map_err(|denied| match denied {
-            // A stranger's workspace does not exist.
+            // The workspace of a stranger counts as missing.
             auth::Denied::NotMember { workspace } => {
                 Error::from(Absent::Workspace { name: workspace })
             }
@@ -135,7 +136,7 @@ fn enter<Q, B>(call: &Call<Person, Q, B>) -> Result<Member, Error> {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CountQuery {
-    /// Adds how many objects of each kind there are.
+    /// Whether to add the number of objects of each kind.
     #[serde(default)]
     pub count_resources: Flag,
 }

@@ -1,5 +1,5 @@
-//! What is served beside the operations: OAuth and its pages, webhooks, uploads, the document, and
-//! the addresses of triggers.
+//! The addresses that are not operations: OAuth with its pages, webhooks, uploads, the OpenAPI
+//! document, and triggers.
 
 use crate::app::App;
 use crate::http::listed::Listed;
@@ -10,10 +10,10 @@ use ::jobs::runners::Runners;
 use auth::Auth;
 use control::builds::UPLOADS_PATH;
 
-/// Where triggers answer: which `trigger` a path names, only the store knows.
+/// The addresses of triggers. Only the store knows which `trigger` a path names.
 pub(crate) const TRIGGERS: [&str; 2] = ["/{workspace}/{trigger}", "/run/{workspace}/{trigger}"];
 
-/// The OpenAPI document and the page to try it.
+/// The OpenAPI document, and the page to try it out.
 pub(crate) fn documents() -> Listed<()> {
     Listed::new()
         .get("/v0/openapi.json", openapi::served)
@@ -22,12 +22,12 @@ pub(crate) fn documents() -> Listed<()> {
         .get("/v0/docs/page.css", openapi::style)
 }
 
-/// Where sources are uploaded to. The secret in the address is the only credential.
+/// The address for uploading sources. The secret in it is the only credential.
 pub(crate) fn uploads() -> Listed<App> {
     Listed::new().put(format!("{UPLOADS_PATH}/{{secret}}"), uploads::take)
 }
 
-/// Where code hosts tell of the jobs of workflows.
+/// The address where code hosts report on the jobs of workflows.
 pub(crate) fn webhooks() -> Listed<Runners> {
     Listed::new().post("/v0/webhooks/github/{workspace}", webhooks::take)
 }

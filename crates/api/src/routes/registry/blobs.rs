@@ -1,4 +1,4 @@
-//! Reading blobs, whole or in part.
+//! Reads blobs, whole or in part.
 
 use super::error::Refusal;
 use super::{DIGEST, Session, empty, header_of};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 
-/// What is read from the disk at once.
+/// Bytes that are read from disk at once.
 const PIECE: usize = 256 << 10;
 
 pub(super) async fn get(
@@ -69,8 +69,8 @@ fn unreadable(error: io::Error) -> Refusal {
     Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "UNKNOWN", "the blob cannot be read now")
 }
 
-/// First and last byte of the one range that is asked for; `None` for the whole. Several ranges, and
-/// what is none, are as if nothing was said.
+/// Returns the first and last byte of the requested range; `None` means the whole blob. Several
+/// ranges, and anything that is not a range, are ignored.
 fn range(headers: &HeaderMap, size: u64) -> Result<Option<(u64, u64)>, ()> {
     let text = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
     let Some((from, to)) =
@@ -88,7 +88,7 @@ fn range(headers: &HeaderMap, size: u64) -> Result<Option<(u64, u64)>, ()> {
     if from > last || from > to { Err(()) } else { Ok(Some((from, to))) }
 }
 
-/// A blob on its way to the caller.
+/// A blob that is being sent to the caller.
 struct Reading {
     file: File,
     left: u64,
@@ -129,7 +129,7 @@ async fn next(mut reading: Reading) -> Option<(io::Result<Bytes>, Option<Reading
     }
 }
 
-/// Waits until what a request was made with is no longer good.
+/// Waits until the credentials of a request are no longer valid.
 pub(super) async fn outlived(session: &Session, ticket: &Ticket) -> Denied {
     session.caller.app.auth.outlived(ticket).await
 }

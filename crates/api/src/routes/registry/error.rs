@@ -1,4 +1,4 @@
-//! Refusals in the words of the protocol of registries.
+//! Refusals in the format of the registry protocol.
 
 use crate::http::error::Error;
 use axum::body::Body;
@@ -14,9 +14,9 @@ pub(super) struct Refusal {
     code: &'static str,
     message: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// For the log: what the caller may not have.
+    /// The refusal to be logged, if the caller lacks the right.
     noted: Option<Box<types::error::Refusal>>,
-    /// What is wrong with the token that was shown, in the word of its protocol.
+    /// What is wrong with the token, in the terms of the token protocol.
     pub(super) token_fault: Option<&'static str>,
 }
 
@@ -26,14 +26,14 @@ impl Refusal {
         Self { status, code, message, headers: Vec::new(), noted: None, token_fault: None }
     }
 
-    /// The token was given for something else. A program asks for another one then.
+    /// The token was issued for something else. The program then asks for another one.
     pub(super) fn beyond_token() -> Self {
         let why = "the token was not given for this";
         let refusal = Self::new(StatusCode::UNAUTHORIZED, "UNAUTHORIZED", why);
         Self { token_fault: Some("insufficient_scope"), ..refusal }
     }
 
-    /// A token of the registry that is no longer good.
+    /// A registry token that is no longer valid.
     pub(super) fn bad_token(denied: auth::Denied) -> Self {
         Self { token_fault: Some("invalid_token"), ..Self::from(denied) }
     }
@@ -47,7 +47,7 @@ impl Refusal {
         self
     }
 
-    /// Nothing has a tag there, or never had.
+    /// No tag exists there, or ever has.
     pub(super) fn no_name() -> Self {
         Self::new(StatusCode::NOT_FOUND, "NAME_UNKNOWN", "the workspace has no such repository")
     }
@@ -91,7 +91,7 @@ impl From<RegistryFault> for Refusal {
             Fault::NoPart(_) => (StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN"),
             Fault::WrongSize(_) => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Fault::Malformed(_) => (StatusCode::BAD_REQUEST, "MANIFEST_INVALID"),
-            // No client tries again by itself: only its user can make room.
+            // No client should retry by itself: only its user can make room.
             Fault::Needed | Fault::Full(admission::Refused::Share { .. }) => {
                 (StatusCode::FORBIDDEN, "DENIED")
             }
@@ -110,13 +110,14 @@ impl From<RegistryFault> for Refusal {
     }
 }
 
-/// How much of an upload is there, as the protocol writes it: the last byte counts.
+/// Returns how much of an upload has arrived, in the format of the protocol: the position of the
+/// last byte.
 pub(super) fn range(size: u64) -> HeaderValue {
     let text = format!("0-{}", size.saturating_sub(1));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("0-0"))
 }
 
-/// Everything that is decided as for any other request.
+/// Converts everything that is decided as for any other request.
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let (status, name) = error.case();

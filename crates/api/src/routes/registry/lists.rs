@@ -1,4 +1,5 @@
-//! Lists: tags, repositories, and what speaks of a manifest. Long ones come in pages.
+//! Lists of tags, of repositories, and of manifests that refer to another one. Long lists come in
+//! pages.
 
 use super::error::Refusal;
 use super::{Caller, Session, Shown, header_of, parameter};
@@ -24,7 +25,7 @@ fn answer(body: &Value, kind: &'static str) -> Response {
     response
 }
 
-/// A page of names in their order, and where the next one is.
+/// Returns one page of the sorted names, and a link to the next page.
 fn page(
     parts: &Parts,
     mut names: Vec<String>,
@@ -57,7 +58,7 @@ pub(super) fn tags(session: &Session, parts: &Parts) -> Result<Response, Refusal
     Ok(response)
 }
 
-/// Repositories of all workspaces in which the caller may list them.
+/// Lists the repositories of all workspaces in which the caller may list them.
 pub(super) async fn catalog(caller: &Caller, parts: &Parts) -> Result<Response, Refusal> {
     if let Shown::Token { access, .. } = &caller.shown
         && !access.contains(&Access::Catalog)

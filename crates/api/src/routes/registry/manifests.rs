@@ -1,4 +1,4 @@
-//! Manifests, by their tags and digests.
+//! Manifests by tag and digest.
 
 use super::error::Refusal;
 use super::{DIGEST, Session, empty, header_of};
@@ -13,7 +13,7 @@ use types::own_image::ImageAt;
 
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
-/// What has a colon can only be a digest: no tag has one.
+/// Parses a tag or digest. No tag contains a colon, so a text with one can only be a digest.
 fn reference(session: &Session, text: &str) -> Result<ImageAt, Refusal> {
     let repository = &session.repository;
     let image = match text.contains(':') {

@@ -1,10 +1,11 @@
-//! The registry of the workspaces' own images: the protocol that `docker`, `podman`, `buildah` and
-//! `skopeo` speak, below `/v2/`. It is no operation of the table: its addresses, errors and
+//! The registry of the workspaces' own images: the protocol of `docker`, `podman`, `buildah` and
+//! `skopeo`, below `/v2/`. It is not an operation of the table, because its addresses, errors and
 //! credentials are those of that protocol.
 //!
-//! Whoever asks shows an API key or an access token as the password of any user name, or as a bearer
-//! token, or a token that was given for the one repository ([`token`]). Content is read and
-//! written through repositories only: a digest that another workspace has opens nothing.
+//! Callers authenticate with an API key or an access token, either as the password of any user name
+//! or as a bearer token, or with a registry token for one repository ([`token`]). Content can only
+//! be read and written through repositories: the digest of another workspace's content gives no
+//! access to it.
 
 mod blobs;
 mod error;
@@ -43,7 +44,7 @@ const BASE: &str = "/v2/";
 const VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 const DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// What is answered here. `type` may be left out.
+/// The addresses that are served here. `type` may be omitted.
 #[rustfmt::skip]
 pub(crate) const ADDRESSES: [(Method, &str); 17] = [
     (Method::GET, "/v2/"),
@@ -85,7 +86,7 @@ pub(crate) async fn answer(State(app): State<App>, request: Request) -> Response
 async fn serve(app: App, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let caller = Caller::of(app, &parts).await?;
-    // Whoever is let in learns whether the address is one; a stranger nothing.
+    // Only callers that are admitted learn whether the address is valid.
     let path = parts.uri.path().strip_prefix(BASE).unwrap_or_default();
     match path::parse(path).ok_or_else(Refusal::no_route)? {
         Wanted::Base => reads(&parts.method).map(|()| empty(StatusCode::OK)),
@@ -105,7 +106,7 @@ async fn serve(app: App, request: Request) -> Result<Response, Refusal> {
     }
 }
 
-/// What an act needs, and whether there is such an act.
+/// Returns the scopes that an act needs, or a refusal if there is no such act.
 fn scopes(method: &Method, act: &Act) -> Result<&'static [Scope], Refusal> {
     Ok(match (act, method.as_str()) {
         (Act::Tags, "GET" | "HEAD") => &[Scope::ImagesList],
@@ -124,7 +125,7 @@ fn reads(method: &Method) -> Result<(), Refusal> {
     if matches!(*method, Method::GET | Method::HEAD) { Ok(()) } else { Err(Refusal::no_method()) }
 }
 
-/// The password beside any user name.
+/// Returns the password of Basic authentication, whatever the user name.
 fn password(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = value.split_once(' ')?;
@@ -142,11 +143,11 @@ struct Caller {
     shown: Shown,
 }
 
-/// With what a caller came.
+/// The credentials that the caller presented.
 enum Shown {
-    /// A key or an access token: all that its holder may do.
+    /// A key or an access token, valid for everything that its holder may do.
     Credential(String),
-    /// A token of the registry: what it was given for.
+    /// A registry token, valid for what it was issued for.
     Token { access: Vec<Access>, bond: Bond },
 }
 
@@ -178,8 +179,8 @@ impl Caller {
         Ok(member)
     }
 
-    /// As [`member`](Self::member), of whoever may do this with a repository: a token of the
-    /// registry must have been given for it.
+    /// Like [`member`](Self::member), for something done in a repository: a registry token must
+    /// have been issued for it.
     fn member_at(&self, name: &Name, scopes: &'static [Scope]) -> Result<Member, Refusal> {
         let given = match &self.shown {
             Shown::Credential(_) => None,
@@ -189,7 +190,7 @@ impl Caller {
             }
         };
         let member = self.member(&name.workspace, scopes)?;
-        // Another workspace may have got the name.
+        // Another workspace may have taken over the name.
         if given.is_some_and(|given| *given != member.workspace) {
             return Err(Refusal::beyond_token());
         }
@@ -222,7 +223,8 @@ impl Caller {
     }
 }
 
-/// The workspace of the repository for which a token was given, if it was for this action there.
+/// Returns the workspace of the repository that a token was issued for, if it covers this action
+/// there.
 fn given_for<'a>(access: &'a [Access], name: &Name, action: Action) -> Option<&'a WorkspaceId> {
     let name = name.to_string();
     access.iter().find_map(|access| match access {
@@ -233,7 +235,7 @@ fn given_for<'a>(access: &'a [Access], name: &Name, action: Action) -> Option<&'
     })
 }
 
-/// The repository that a name means in the workspace, and where its content is.
+/// Finds the repository that a name means in the workspace, and where its content is.
 async fn locate(context: &Context, name: &Name) -> Result<(OwnRepository, Located), Refusal> {
     let (of, name) = (context.clone(), name.clone());
     let work = move |tx: &mut Tx<'_>| {
@@ -252,7 +254,7 @@ async fn locate(context: &Context, name: &Name) -> Result<(OwnRepository, Locate
     }
 }
 
-/// A request to a repository that the caller may make.
+/// A request to a repository that the caller is allowed to make.
 struct Session {
     caller: Caller,
     context: Context,
@@ -261,7 +263,7 @@ struct Session {
     name: Name,
     repository: OwnRepository,
     located: Located,
-    /// With what it was asked: content flows no longer than that is good.
+    /// The credentials of the request: content is sent only as long as they are valid.
     ticket: Arc<Ticket>,
     long: LongRequest,
 }
@@ -284,7 +286,7 @@ impl Session {
         }
     }
 
-    /// Refuses to change what another workspace shares.
+    /// Fails if the image is shared by another workspace, which alone can change it.
     fn require_own(&self) -> Result<(), Refusal> {
         if self.located.is_shared(&self.context) {
             let why = "another workspace shares this image, and alone can change it";
@@ -304,7 +306,7 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// Texts of this kind have only been put together of what was in a path, or of digits.
+/// Builds a header value. Such texts consist only of parts of a path and of digits.
 fn header_of(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or_else(|error| {
         tracing::error!(%error, text, "a header of the registry cannot be written");
@@ -312,7 +314,7 @@ fn header_of(text: &str) -> HeaderValue {
     })
 }
 
-/// One parameter of the query.
+/// Returns one parameter of the query.
 fn parameter(parts: &Parts, name: &str) -> Option<String> {
     let query = parts.uri.query().unwrap_or_default().as_bytes();
     let found = form_urlencoded::parse(query).find(|(known, _)| known == name);

@@ -1,20 +1,20 @@
-//! What the path of a request to the registry names. Paths are taken as they were sent: no name that
-//! is taken has a character that would be written otherwise.
+//! Parses the path of a request to the registry. Paths are not decoded: no valid name has a
+//! character that would have to be encoded.
 
 use std::fmt;
 use types::own_image::{BadImageName, OwnRepository};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Whether there is a registry, and whether it lets the caller in.
+    /// Whether there is a registry, and whether it admits the caller.
     Base,
-    /// A token for what comes next.
+    /// A token for the next requests.
     Token,
     Catalog,
     In(Name, Act),
 }
 
-/// What is wanted of a repository.
+/// What is done with a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Act {
     Tags,
@@ -57,13 +57,13 @@ impl Name {
         })
     }
 
-    /// `None`: the caller does not say for what kind of workload.
+    /// Returns the repository; `None` if the caller does not state the kind of workload.
     pub(super) fn repository(&self) -> Option<Result<OwnRepository, BadImageName>> {
         self.resource_type.as_deref().map(|kind| OwnRepository::new(kind, &self.name))
     }
 }
 
-/// Reads what follows `/v2/`.
+/// Parses what follows `/v2/`.
 pub(super) fn parse(path: &str) -> Option<Wanted> {
     match path {
         "" => return Some(Wanted::Base),

@@ -1,6 +1,6 @@
-//! Tokens in place of keys, as programs that push and pull expect them: an answer without
-//! credentials says where tokens are given and for what (`WWW-Authenticate: Bearer`), they ask
-//! there with the key as a password, and show the token from then on.
+//! Registry tokens in place of keys, as clients that push and pull expect them: an answer without
+//! credentials says where tokens are issued and for what (`WWW-Authenticate: Bearer`), the client
+//! asks there with the key as its password, and uses the token from then on.
 
 use super::error::Refusal;
 use super::path::{self, Name, Wanted};
@@ -16,13 +16,14 @@ use types::Scope;
 
 const REPOSITORY: &str = "repository";
 const CATALOG: &str = "registry:catalog:*";
-/// Repositories for which one token may be asked: the one, and those whose blobs it takes over.
+/// How many repositories one token may be requested for: the repository itself, and those whose
+/// blobs it mounts.
 const SCOPES_MAX: usize = 16;
 
-/// Gives a token for as much of what is asked as the caller may do. What the caller may not do is
-/// left out without a word: a stranger learns no names.
+/// Issues a token for those of the requested actions that the caller is allowed. The others are
+/// silently left out, so that strangers learn no names.
 pub(super) async fn give(caller: &Caller, parts: &Parts) -> Result<Response, Refusal> {
-    // One that was given for a little must not become one for more.
+    // A limited token must not be exchanged for one with more rights.
     let Shown::Credential(credential) = &caller.shown else { return Err(Refusal::beyond_token()) };
     let mut access = Vec::new();
     for scope in scopes(parts)? {
@@ -30,7 +31,7 @@ pub(super) async fn give(caller: &Caller, parts: &Parts) -> Result<Response, Ref
     }
     let given = caller.app.auth.registry_token(&caller.identity, credential, access).await?;
     let body = json!({
-        // Programs read one of the two.
+        // Clients read one of the two.
         "token": given.token,
         "access_token": given.token,
         "expires_in": LIFE_S,
@@ -43,7 +44,7 @@ pub(super) async fn give(caller: &Caller, parts: &Parts) -> Result<Response, Ref
     Ok(response)
 }
 
-/// What a token is asked for: several parameters, or several words of one.
+/// Returns the scopes that a token is requested for: several parameters, or several words in one.
 fn scopes(parts: &Parts) -> Result<Vec<String>, Refusal> {
     let query = parts.uri.query().unwrap_or_default().as_bytes();
     let asked = form_urlencoded::parse(query).filter(|(name, _)| name == "scope");
@@ -60,7 +61,7 @@ fn scopes(parts: &Parts) -> Result<Vec<String>, Refusal> {
     Ok(scopes)
 }
 
-/// As much of a scope as the caller may do now.
+/// Returns the part of a scope that the caller is allowed now.
 fn granted(caller: &Caller, scope: &str) -> Option<Access> {
     if scope == CATALOG {
         return Some(Access::Catalog);
@@ -77,11 +78,11 @@ fn granted(caller: &Caller, scope: &str) -> Option<Access> {
     Some(Access::Repository { name: name.to_string(), workspace: place?, actions })
 }
 
-/// The parts of `repository:{name}:{actions}`.
+/// Parses `repository:{name}:{actions}`.
 fn wanted(scope: &str) -> Option<(Name, Vec<Action>)> {
     let (kind, rest) = scope.split_once(':')?;
     let (name, actions) = rest.rsplit_once(':')?;
-    // Docker writes `repository(plugin)` for what is none here.
+    // Docker writes `repository(plugin)` for plugins, which we do not have.
     let name = Name::parse(name).filter(|_| kind == REPOSITORY)?;
     let mut wanted = Vec::new();
     for action in actions.split(',') {
@@ -106,7 +107,7 @@ fn needed(action: Action) -> &'static [Scope] {
     }
 }
 
-/// The action that an act with these scopes is, in the words of tokens.
+/// Returns the token action for an act with these scopes.
 pub(super) fn action(scopes: &[Scope]) -> Action {
     match scopes {
         [Scope::ImagesCreate] => Action::Push,
@@ -115,7 +116,7 @@ pub(super) fn action(scopes: &[Scope]) -> Action {
     }
 }
 
-/// Where and for what a caller without credentials, or without enough of them, gets a token.
+/// Tells a caller without sufficient credentials where to get a token, and for what.
 pub(super) fn challenge(
     public_url: &str,
     (method, uri): (&Method, &Uri),
@@ -143,11 +144,11 @@ fn scope_of(wanted: &Wanted, method: &Method) -> Option<String> {
         Wanted::Catalog => return Some(CATALOG.to_owned()),
         Wanted::In(name, act) => (name.to_string(), act),
     };
-    // Whatever else a path may hold has no place between quotes.
+    // Other characters that a path may contain have no place between quotes.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
     let actions = match action(super::scopes(method, act).ok()?) {
         Action::Pull => "pull",
-        // Who pushes looks first at what is there.
+        // A client that pushes first checks what exists.
         Action::Push => "pull,push",
         Action::Delete => "delete",
     };

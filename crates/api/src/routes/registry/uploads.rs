@@ -1,4 +1,4 @@
-//! Uploads of blobs: in one request, in pieces, or by taking over what another repository has.
+//! Uploads of blobs: in one request, in pieces, or by mounting a blob of another repository.
 
 use super::blobs::outlived;
 use super::error::{Refusal, range};
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use types::Scope;
 
 const UPLOAD: HeaderName = HeaderName::from_static("docker-upload-uuid");
-/// Pieces between the network and the disk.
+/// Pieces buffered between the network and the disk.
 const PIECES: usize = 16;
 
 pub(super) async fn begin(
@@ -42,7 +42,7 @@ pub(super) async fn begin(
         Ok::<_, Refusal>(finished.await?)
     };
     if let Err(refusal) = whole.await {
-        // Nobody was told its name. Where it is gone already, there is nothing to cancel.
+        // Nobody was told the upload's id. If it is already gone, there is nothing to cancel.
         return match session.registry.cancel_upload(place, id.clone()).await {
             Ok(()) | Err(RegistryFault::NoUpload) => Err(refusal),
             Err(fault) => Err(fault.into()),
@@ -51,8 +51,8 @@ pub(super) async fn begin(
     Ok(created(session, &digest))
 }
 
-/// Takes a blob over from another repository that the caller may read. What it may not read is as if
-/// it was not there.
+/// Mounts a blob of another repository that the caller may read. A repository that the caller may
+/// not read counts as missing.
 async fn mount(session: &Session, parts: &Parts, digest: &str) -> Result<bool, Refusal> {
     let Some(from) = parameter(parts, "from").and_then(|from| Name::parse(&from)) else {
         return Ok(false);
@@ -103,7 +103,7 @@ pub(super) async fn cancel(session: &Session, id: String) -> Result<Response, Re
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-/// Where a piece says that it begins.
+/// Returns the position at which a piece claims to begin.
 fn first_byte(parts: &Parts) -> Result<Option<u64>, Refusal> {
     let Some(range) = parts.headers.get(header::CONTENT_RANGE) else { return Ok(None) };
     let text = range.to_str().unwrap_or_default().trim_start_matches("bytes ");
@@ -112,8 +112,8 @@ fn first_byte(parts: &Parts) -> Result<Option<u64>, Refusal> {
     first.map(Some).ok_or_else(bad)
 }
 
-/// Hands a body over to the disk as it comes. It may take long, but not be silent for long, nor go
-/// on when the caller has lost the right.
+/// Streams a body to disk. This may take long, but the caller must not pause for too long, and it
+/// stops when the caller loses the right.
 async fn receive(
     session: &Session,
     id: &str,
@@ -150,7 +150,7 @@ async fn forward(session: &Session, mut body: Body, send: mpsc::Sender<io::Resul
             None => return,
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(bytes) => Ok(bytes),
-                // Trailers say nothing here.
+                // Trailers have no meaning here.
                 Err(_) => continue,
             },
             Some(Err(error)) => Err(error),
