@@ -1,5 +1,5 @@
-//! Whatever is sent, the answer is one that the interface knows: never a failure of the server,
-//! never its insides.
+//! Whatever is sent, the answer is one that the interface defines: never a failure of the server,
+//! and never its internals.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -14,7 +14,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-/// Texts that break what is careless: quoting, patterns, logs, terminals, limits.
+/// Texts that break careless code: quoting, patterns, logs, terminals, limits.
 const HOSTILE: [&str; 14] = [
     "'; DROP TABLE resources; --",
     "\" OR \"1\"=\"1",
@@ -32,8 +32,8 @@ const HOSTILE: [&str; 14] = [
     "𝕏\u{fe0f}\u{200d}e\u{301}",
 ];
 
-/// The answer is a success, or a refusal of the caller in the shape of all refusals, or an act that
-/// is missing.
+/// Checks that the answer is a success, a refusal in the usual form, or says that something is not
+/// implemented.
 #[track_caller]
 fn sound(answer: &Answer, what: &str) {
     let status = answer.status.as_u16();
@@ -58,8 +58,8 @@ fn refused(answer: &Answer, what: &str) {
     assert!(answer.status.is_client_error(), "{what}: {} {}", answer.status, answer.body);
 }
 
-/// Every operation of the document with this method, with names in its path; and whether it takes a
-/// body.
+/// Returns every operation of the document with this method, with names filled into its path, and
+/// whether it takes a body.
 fn operations(method: &Method) -> Vec<(String, bool)> {
     let document = api::document();
     let mut found = Vec::new();
@@ -167,7 +167,7 @@ async fn an_object_as_text_is_read_whatever_the_content_type_says() {
     }
 }
 
-/// Every place in a value where something is.
+/// Collects the paths of all places in a value.
 fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
@@ -366,7 +366,7 @@ async fn odd_headers_are_refused_or_ignored() {
     }
 }
 
-/// Any JSON value, not too large.
+/// Any JSON value that is not too large.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -387,8 +387,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Random values at random places of every kind's sample; the runner's fixed seed makes a failure
-/// come again.
+/// Random values at random places of every kind's sample; the fixed seed of the runner makes
+/// failures reproducible.
 #[tokio::test]
 async fn any_value_anywhere_gets_a_sound_answer() {
     const TRIES: usize = 60;

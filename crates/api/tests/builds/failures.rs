@@ -1,4 +1,4 @@
-//! Restarts in the middle, machines that fail, and limits.
+//! Restarts during builds, failing machines, and limits.
 
 use crate::common::Cloud;
 use crate::uploads::slow_upload;
@@ -15,7 +15,7 @@ async fn a_restart_in_the_middle_loses_and_doubles_nothing() {
     stage.builder.until_began(2).await;
     let path = address(&stage.cloud.post("/v0/jobs?upload=true", job()).await);
     stage.cloud.restart_on(stage.machine.clone()).await;
-    // Both begin anew, and the address is good still.
+    // Both start again, and the address still works.
     stage.builder.until_began(4).await;
     stage.builder.open();
     for path in ["/v0/agents/a", "/v0/functions/f"] {
@@ -37,7 +37,7 @@ async fn an_upload_that_a_restart_cut_off_says_so() {
     stage.cloud.restart_on(stage.machine.clone()).await;
     let agent = stage.until("/v0/agents/a", &["FAILED"]).await;
     assert!(agent["events"].to_string().contains("the server was stopped"), "{agent}");
-    // What the server of before receives still counts for nothing.
+    // Uploads that the previous server still receives no longer count.
     end.send(()).expect("it waits");
     assert_eq!(answer.await.expect("an end"), 410);
     assert!(stage.builder.began.borrow().is_empty());
@@ -48,7 +48,7 @@ async fn an_image_that_was_made_before_a_restart_is_not_made_again() {
     let mut stage = stage().await;
     stage.deploy("/v0/agents/a", agent(), "an app").await;
     stage.builder.until_began(1).await;
-    // It is made, and nobody has looked at it yet.
+    // The build is finished, but nobody has looked at it yet.
     let version = [("blaxel-version", "2026-04-16")];
     let listed = |body: Value| body[0]["status"].as_str().map(str::to_owned);
     let list = async |cloud: &Cloud| {
@@ -71,7 +71,7 @@ async fn an_image_that_nobody_wants_any_more_is_let_go() {
     let mut stage = stage().await;
     for kill in [false, true] {
         stage.deploy("/v0/agents/a", agent(), "an app").await;
-        // It is made, and nobody has looked at it yet.
+        // The build is finished, but nobody has looked at it yet.
         while stage.builder.images.lock().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -90,7 +90,7 @@ async fn a_machine_that_fails_tries_again_and_gives_up() {
     stage.deploy("/v0/agents/a", agent(), "broken").await;
     for count in 1..=3 {
         stage.builder.until_began(count).await;
-        // Each try waits for its time.
+        // Each attempt waits for its time.
         while stage.builder.began.borrow().len() == count && count < 3 {
             stage.cloud.clock.advance_s(1);
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -126,7 +126,7 @@ async fn a_hundred_builds_of_one_workspace_leave_the_neighbour_a_slot() {
         }
         tokio::task::yield_now().await;
     }
-    // The share of the first workspace is two of the four slots.
+    // The first workspace gets two of the four slots.
     assert_eq!(stage.builder.began.borrow().len(), 3);
     let theirs = stage.builder.began.borrow()[2].clone();
     assert!(theirs.own_images.is_empty(), "{theirs:?}");
@@ -148,12 +148,12 @@ async fn builds_and_uploads_are_limited() {
     let message = stage.cloud.post("/v0/agents?upload=true", named("three")).await.refused(429);
     assert!(message.contains("2 builds that have not ended"), "{message}");
     assert_eq!(stage.cloud.get("/v0/agents/three").await.status, 404);
-    // Replacing one of them is no more of them.
+    // Replacing one of them does not add another.
     let two_again = stage.cloud.put("/v0/agents/two?upload=true", named("two")).await;
     stage.upload(&two, "an app").await.refused(410);
     let waits = format!("waits {}", "x".repeat(60));
     assert_eq!(stage.upload(&one, &waits).await.status, 200);
-    // Its room is taken until it is built, and the address stays good.
+    // It takes room until it is built, and the address keeps working.
     let two = address(&two_again);
     let message = stage
         .cloud

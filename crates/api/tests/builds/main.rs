@@ -1,4 +1,5 @@
-//! From `upload=true` to a deployed resource: addresses, statuses, logs, and what follows a build.
+//! From `upload=true` to a deployed resource: addresses, statuses, logs, and what happens after a
+//! build.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -52,7 +53,7 @@ fn job() -> Value {
     json!({"metadata": {"name": "j"}, "spec": {"runtime": {"memory": 256}}})
 }
 
-/// The path of the address that an answer gives.
+/// Returns the path of the upload address in an answer.
 #[track_caller]
 fn address(answer: &Answer) -> String {
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -62,7 +63,7 @@ fn address(answer: &Answer) -> String {
 }
 
 impl Stage {
-    /// As the published clients do: no credentials.
+    /// Uploads as published clients do: without credentials.
     async fn upload(&self, path: &str, sources: &str) -> Answer {
         let headers = [("content-type", "application/zip")];
         self.cloud.raw(Method::PUT, path, &headers, sources.as_bytes().to_vec()).await
@@ -105,7 +106,7 @@ impl Stage {
     }
 }
 
-/// What an object that is deployed may be called, whether or not something runs it by then.
+/// Statuses of a deployed object, whether or not it is already running.
 const DEPLOYED: [&str; 2] = ["DEPLOYING", "DEPLOYED"];
 
 fn statuses(object: &Value) -> Vec<&str> {
@@ -126,7 +127,7 @@ async fn an_agent_goes_from_an_upload_to_its_first_revision() {
         assert_eq!(stage.cloud.get(revisions).await.ok(), json!([]));
         let answer = stage.upload(&path, "an app").await;
         assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, ""));
-        // The clock stands, so it is shown as being built until somebody has looked.
+        // The clock stands still, so it is shown as building until somebody has looked.
         stage.until("/v0/agents/a", &["BUILDING"]).await;
         let agent = stage.until("/v0/agents/a", &DEPLOYED).await;
         let wanted = ["UPLOADING", "BUILDING", "DEPLOYING"];
@@ -158,7 +159,7 @@ async fn what_nobody_looks_at_is_shown_for_a_while() {
     stage.builder.until_began(1).await;
     let listed = |now: &Value| now[0]["status"] == "BUILDING";
     let version = [("blaxel-version", "2026-04-16")];
-    // A list is no look at the object.
+    // A list does not count as looking at the object.
     while !listed(&stage.cloud.call_with(Method::GET, "/v0/agents", &version, None).await.ok()) {
         tokio::task::yield_now().await;
     }
@@ -207,7 +208,7 @@ async fn each_build_is_a_revision_and_masks_keep_what_is_stored() {
     let stage = stage().await;
     stage.deploy("/v0/agents/a", agent(), "an app").await;
     let first = stage.until("/v0/agents/a", &DEPLOYED).await;
-    // The whole object back, with its mask, and the same folder.
+    // The whole object is sent back, with its masked values, and the same folder.
     stage.deploy("/v0/agents/a", first.clone(), "an app").await;
     stage.until("/v0/agents/a", &["BUILDING"]).await;
     let second = stage.until("/v0/agents/a", &DEPLOYED).await;
@@ -217,7 +218,7 @@ async fn each_build_is_a_revision_and_masks_keep_what_is_stored() {
     assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "s3cret");
     let revisions = stage.cloud.get("/v0/agents/a/revisions").await.ok();
     assert_eq!(revisions.as_array().expect("a list").len(), 2);
-    // The way back needs no build.
+    // Going back needs no build.
     let mut back = second.clone();
     back["spec"]["revision"]["active"] = first["spec"]["revision"]["active"].clone();
     stage.cloud.put("/v0/agents/a", back).await.ok();
@@ -230,7 +231,7 @@ async fn what_is_asked_for_last_counts() {
     stage.deploy("/v0/agents/a", agent(), "waits").await;
     stage.builder.until_began(1).await;
     stage.until("/v0/agents/a", &["BUILDING"]).await;
-    // Another upload: the first build ends, whatever it does.
+    // With another upload, the first build ends, whatever it is doing.
     stage.deploy("/v0/agents/a", agent(), "an app").await;
     stage.until("/v0/agents/a", &DEPLOYED).await;
     stage.until_nothing_is_kept().await;
@@ -245,7 +246,7 @@ async fn what_is_asked_for_last_counts() {
     let put = stage.cloud.put("/v0/agents/a", written).await.ok();
     assert!(DEPLOYED.contains(&put["status"].as_str().expect("a status")), "{put}");
     stage.until_nothing_is_kept().await;
-    // What the metadata became while a build was waited for stays.
+    // Changes of metadata during a build are kept.
     stage.deploy("/v0/agents/a", agent(), "waits").await;
     stage.builder.until_began(4).await;
     let mut written = stage.cloud.get("/v0/agents/a").await.ok();
@@ -270,7 +271,7 @@ async fn deleting_an_object_ends_its_build_and_its_upload() {
     stage.cloud.delete("/v0/agents/a").await.ok();
     stage.upload(&path, "an app").await.refused(410);
     assert_eq!(stage.cloud.get("/v0/images").await.ok(), json!([]));
-    // One that is under way when the object goes has nowhere to go.
+    // An upload in progress has nowhere to go when the object is removed.
     let path = address(&stage.cloud.post("/v0/agents?upload=true", agent()).await);
     let (answer, end) = slow_upload(&stage, &path).await;
     stage.cloud.delete("/v0/agents/a").await.ok();
@@ -298,7 +299,7 @@ async fn an_image_is_built_without_anything_that_runs_it() {
     let lines = stage.lines("sandboxes", "tool").await;
     assert!(lines.iter().any(|line| line == "Step 1: a tool"), "{lines:?}");
     stage.cloud.get("/v0/sandboxes/tool").await.refused(404);
-    // Whoever it is shared with runs it, and does not make it.
+    // A workspace that it is shared with can run it, but not build it.
     stage.cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
     let at_home = |path: &str| format!("{path}?workspace=main");
     let share = format!("{path}/share");
@@ -325,7 +326,7 @@ async fn a_sandbox_starts_from_its_own_image() {
     let image = made["spec"]["runtime"]["image"].as_str().expect("an image").to_owned();
     assert!(image.starts_with("sandbox/s:b0b0"), "{image}");
     assert_eq!(stage.machine.launched.borrow()[0].image, image);
-    // A failed build leaves it running; the same image again does not start it anew.
+    // A failed build leaves it running; the same image again does not restart it.
     stage.deploy("/v0/sandboxes/s", sandbox.clone(), "fails").await;
     stage.until("/v0/sandboxes/s", &["FAILED"]).await;
     stage.deploy("/v0/sandboxes/s", sandbox.clone(), "waits").await;
@@ -333,7 +334,7 @@ async fn a_sandbox_starts_from_its_own_image() {
     stage.until("/v0/sandboxes/s", &["DEPLOYED"]).await;
     assert_eq!(stage.machine.launched.borrow().len(), 1);
     assert!(stage.machine.retired.borrow().is_empty());
-    // Another one replaces it.
+    // A different image replaces it.
     stage.deploy("/v0/sandboxes/s", sandbox, "another app").await;
     let other = |now: &Value| {
         now["status"] == "DEPLOYED" && now["spec"]["runtime"]["image"] != image.as_str()

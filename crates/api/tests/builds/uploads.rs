@@ -1,4 +1,4 @@
-//! Addresses for uploads: whose they are, how long, and what is sent there.
+//! Upload addresses: who owns them, how long they work, and what is sent there.
 
 use crate::{DEPLOYED, Stage, address, agent, stage};
 use axum::body::Body;
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::io;
 use tower::ServiceExt;
 
-/// An upload of which half was sent, and what sends the rest.
+/// Starts an upload and sends half of it; returns the answer and a way to send the rest.
 pub(crate) async fn slow_upload(
     stage: &Stage,
     path: &str,

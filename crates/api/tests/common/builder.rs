@@ -1,4 +1,4 @@
-//! A builder that only pretends to build: what it does, the sources say.
+//! A builder that only pretends to build; the sources say what it should do.
 
 use super::volumes::PretendedVolumes;
 use bytes::Bytes;
@@ -15,19 +15,19 @@ use types::Timestamp;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{Printed, Stream};
 
-/// How digests of what it made begin: the pretended machine has such images.
+/// Start of the digests of images that it has made; the pretended machine has such images.
 pub const DIGEST_PREFIX: &str = "sha256:b0b0";
 
 #[derive(Default)]
 pub struct PretendedBuilder {
     sources: Mutex<BTreeMap<String, Vec<u8>>>,
-    /// Whether builds that wait may go on.
+    /// Whether waiting builds may continue.
     gate: watch::Sender<bool>,
     pub began: watch::Sender<Vec<BuildOrder>>,
     pub forgot: watch::Sender<Vec<String>>,
     /// Images that are kept for a build.
     pub images: Mutex<BTreeMap<String, String>>,
-    /// Where it unpacks what volumes begin with.
+    /// Where it unpacks the initial contents of volumes.
     pub volumes: Mutex<Option<PretendedVolumes>>,
 }
 
@@ -40,7 +40,7 @@ impl PretendedBuilder {
         self.gate.send_replace(false);
     }
 
-    /// Builds whose sources are here.
+    /// Counts the builds whose sources are here.
     pub fn kept(&self) -> usize {
         self.sources.lock().len()
     }

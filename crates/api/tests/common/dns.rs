@@ -1,4 +1,4 @@
-//! What a test lets the DNS say.
+//! DNS records that a test controls.
 
 use control::domains::{Leads, Lookup, NoAnswer};
 use control::machine::Wait;

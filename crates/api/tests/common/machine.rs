@@ -26,7 +26,7 @@ use types::instance::{Fact, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::own_image::is_own_image;
 
 pub const IMAGE: &str = "holm/python:latest";
-/// In a registry that lets those have it whose configuration says [`PASSWORD`].
+/// An image in a registry that hands it out only to configurations with [`PASSWORD`].
 pub const PRIVATE: &str = "registry.example/team/app:v1";
 pub const PASSWORD: &str = "open sesame";
 const DIGEST: &str = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef";
@@ -37,11 +37,11 @@ pub struct Pretended {
     script: Box<Script>,
     name: &'static str,
     instances: Mutex<BTreeMap<InstanceName, Option<Outcome>>>,
-    /// How replicas have ended. Those that are not there run.
+    /// Outcomes of replicas that have ended; all others are running.
     ended: watch::Sender<BTreeMap<InstanceName, Outcome>>,
     /// Whether the private image is on the machine.
     fetched: AtomicBool,
-    /// The workspaces' own registry, which is no pretence.
+    /// The workspaces' own registry, which is real.
     kept: Option<(images::Store, LocalRegistry)>,
     volumes: Option<PretendedVolumes>,
     snapshots: Option<PretendedSnapshots>,
@@ -51,9 +51,9 @@ pub struct Pretended {
     gate: watch::Sender<bool>,
     pub launched: watch::Sender<Vec<Launch>>,
     pub retired: watch::Sender<Vec<String>>,
-    /// What instances were told, in this order.
+    /// The rules that instances were told, in order.
     pub told: watch::Sender<Vec<(InstanceName, EgressRules)>>,
-    /// Whether it fails to be told.
+    /// Whether telling it rules fails.
     deaf: AtomicBool,
     /// Whether launches wait.
     held: watch::Sender<bool>,
@@ -85,32 +85,32 @@ impl Pretended {
         }
     }
 
-    /// Under another name than all others.
+    /// Gives it a name of its own.
     pub fn named(self, name: &'static str) -> Self {
         Self { name, ..self }
     }
 
-    /// With the workspaces' own registry.
+    /// Adds the workspaces' own registry.
     pub fn keeping(self, store: images::Store, registry: LocalRegistry) -> Self {
         Self { kept: Some((store, registry)), ..self }
     }
 
-    /// With tunnels.
+    /// Adds tunnels.
     pub fn with_tunnels(self, tunnels: &PretendedTunnels) -> Self {
         Self { tunnels: Some(tunnels.clone()), ..self }
     }
 
-    /// With volumes.
+    /// Adds volumes.
     pub fn with_volumes(self, volumes: &PretendedVolumes) -> Self {
         Self { volumes: Some(volumes.clone()), ..self }
     }
 
-    /// With snapshots.
+    /// Adds snapshots.
     pub fn with_snapshots(self, snapshots: &PretendedSnapshots) -> Self {
         Self { snapshots: Some(snapshots.clone()), ..self }
     }
 
-    /// As if an earlier run of the program had left an instance.
+    /// Adds an instance that an earlier run of the program has left.
     pub fn left(self, instance: InstanceName) -> Self {
         self.instances.lock().insert(instance, Some(Outcome::Exited(0)));
         self
@@ -124,12 +124,12 @@ impl Pretended {
         self.instances.lock().remove(instance);
     }
 
-    /// The program of a replica ends by itself.
+    /// Ends the program of a replica.
     pub fn end(&self, instance: &InstanceName, outcome: Outcome) {
         self.ended.send_modify(|ended| drop(ended.insert(instance.clone(), outcome)));
     }
 
-    /// Waits until so many instances were launched in all. Answers them.
+    /// Waits until `count` instances were launched in all. Returns them.
     pub async fn until_launched(&self, count: usize) -> Vec<Launch> {
         let mut launched = self.launched.subscribe();
         let all = launched.wait_for(|launched| launched.len() >= count);
@@ -137,7 +137,7 @@ impl Pretended {
         all.expect("in time").expect("a machine").clone()
     }
 
-    /// Waits until what was launched is as wanted. Answers it.
+    /// Waits until the launches are as wanted. Returns them.
     pub async fn until(&self, wanted: impl Fn(&[Launch]) -> bool) -> Vec<Launch> {
         let mut launched = self.launched.subscribe();
         let all = launched.wait_for(|launched| wanted(launched));
@@ -153,7 +153,7 @@ impl Pretended {
         drop(gone.expect("in time").expect("a machine"));
     }
 
-    /// Waits until instances were told rules so many times in all. Answers them.
+    /// Waits until rules were told `count` times in all. Returns them.
     pub async fn until_told(&self, count: usize) -> Vec<(InstanceName, EgressRules)> {
         let mut told = self.told.subscribe();
         let all = told.wait_for(|told| told.len() >= count);
@@ -161,22 +161,22 @@ impl Pretended {
         all.expect("in time").expect("a machine").clone()
     }
 
-    /// From now on launches wait, or go on.
+    /// Makes launches wait from now on, or continue.
     pub fn set_held(&self, held: bool) {
         self.held.send_replace(held);
     }
 
-    /// From now on it cannot be told rules, or can be again.
+    /// Makes telling it rules fail from now on, or work again.
     pub fn set_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::SeqCst);
     }
 
-    /// Rules of an instance did something.
+    /// Reports an event of an instance's rules.
     pub fn happened(&self, event: EgressEvent) {
         self.events.send_modify(|events| events.push(event));
     }
 
-    /// The names of the instances that there are.
+    /// Returns the names of the existing instances.
     pub fn names(&self) -> Vec<String> {
         self.instances.lock().keys().map(ToString::to_string).collect()
     }
@@ -205,7 +205,7 @@ impl Pretended {
         Ok(WorkEnd { outcome, started_at: Some(at), ended_at: at })
     }
 
-    /// How often all instances were listed.
+    /// Returns how often all instances were listed.
     pub fn listed(&self) -> usize {
         self.listed.load(Ordering::SeqCst)
     }
@@ -219,7 +219,7 @@ impl Pretended {
     }
 }
 
-/// A variable of the environment that something is launched with.
+/// Returns a variable of the environment of a launch.
 pub fn variable(launch: &Launch, name: &str) -> Option<String> {
     let found = launch.environment.iter().rev().find(|(known, _)| known == name);
     found.map(|(_, value)| value.clone())
@@ -265,7 +265,7 @@ impl Machine for Pretended {
         })
     }
 
-    /// The content of another registry comes from an archive that the test has imported.
+    /// The content of the other registry comes from an archive that the test has imported.
     fn fetch_for<'a>(
         &'a self,
         _: &'a WorkspaceId,
@@ -381,7 +381,7 @@ impl Machine for Pretended {
         Box::pin(async { Ok(()) })
     }
 
-    /// What is to be silent says so in its environment.
+    /// An instance that must appear unresponsive says so in its environment.
     fn probe<'a>(&'a self, instance: &'a InstanceName, port: u16) -> Wait<'a, bool> {
         let launched = self.launched.borrow();
         let listens =

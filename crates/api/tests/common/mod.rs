@@ -1,5 +1,5 @@
-//! A whole control plane in one process: real router, real store; time and randomness of the test's
-//! own.
+//! A whole control plane in one process: real router and real store, with time and randomness
+//! controlled by the test.
 
 #![expect(
     clippy::expect_used,
@@ -41,7 +41,7 @@ use types::parts::Status;
 use types::wire::Region;
 use types::{KindName, Timestamp, World};
 
-/// Time stands still until a test moves it; randomness counts up from the seed of the test.
+/// Time stands still until a test moves it; random numbers count up from the test's seed.
 #[derive(Clone)]
 pub struct Clock(Arc<AtomicI64>);
 
@@ -54,7 +54,7 @@ impl Clock {
 pub fn test_world() -> (World, Clock) {
     let clock = Clock(Arc::new(AtomicI64::new(1_776_300_000_000)));
     let now = clock.clone();
-    // Each world of a test draws other numbers: several servers write to one database.
+    // Each world in a test draws different numbers, because several servers write to one database.
     static WORLDS: AtomicU64 = AtomicU64::new(1);
     let state = AtomicU64::new(WORLDS.fetch_add(1, Ordering::SeqCst) << 56 | 0x37_79B9_7F4A_7C15);
     let fill = move |bytes: &mut [u8]| {
@@ -66,11 +66,11 @@ pub fn test_world() -> (World, Clock) {
             *byte = (z ^ (z >> 31)) as u8;
         }
     };
-    // Each reading is a millisecond later, so that what happens later is also dated later.
+    // Each reading is a millisecond later, so that later events also have later times.
     (World::new(move || Timestamp::from_ms(now.0.fetch_add(1, Ordering::SeqCst)), fill), clock)
 }
 
-/// Short enough for tests to wait for.
+/// Returns settings short enough for tests to wait for.
 fn deployments() -> control::Deployments {
     control::Deployments {
         start_timeout: Duration::from_secs(1),
@@ -89,7 +89,7 @@ pub struct Cloud {
     pub clock: Clock,
     pub first: FirstStart,
     pub dns: Arc<Zone>,
-    /// Empty without a machine.
+    /// Empty if there is no machine.
     pub routes: Arc<Routes>,
     builder: Option<Arc<dyn Builder>>,
     settings: Settings,
@@ -97,7 +97,7 @@ pub struct Cloud {
     _running: Option<tokio_util::sync::DropGuard>,
 }
 
-/// What a server has of its own.
+/// The parts that belong to one server.
 #[derive(Default)]
 struct Local {
     machine: Option<Arc<dyn control::machine::Machine>>,
@@ -108,7 +108,7 @@ struct Local {
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Null for what is no JSON.
+    /// Null if the answer is not JSON.
     pub body: Value,
     pub text: String,
 }
@@ -120,7 +120,7 @@ impl Answer {
         self.body
     }
 
-    /// The refusal's message, after a look at its shape.
+    /// Checks the form of a refusal and returns its message.
     #[track_caller]
     pub fn refused(self, status: u16) -> String {
         assert_eq!(self.status.as_u16(), status, "{}", self.body);
@@ -189,14 +189,14 @@ impl Cloud {
         Self::start_on(target, folder, settings, Local::default()).await
     }
 
-    /// One control plane on each database.
+    /// Starts one control plane on each database.
     pub async fn on_both() -> [Self; 2] {
         let folder = tempfile::tempdir().expect("a folder");
         let target = Target::Postgres { url: testing::postgres() };
         [Self::start().await, Self::start_on(target, folder, settings(), Local::default()).await]
     }
 
-    /// One with a machine, which runs what its rows ask for.
+    /// Starts one with a machine, which runs what its rows ask for.
     pub async fn start_on_machine(
         machine: Arc<dyn control::machine::Machine>,
         settings: Settings,
@@ -207,7 +207,7 @@ impl Cloud {
             .await
     }
 
-    /// The same, on each database, with a machine of its own.
+    /// Starts one on each database, each with a machine of its own.
     pub async fn start_on_machines(
         machine: impl Fn() -> Arc<dyn control::machine::Machine>,
     ) -> [Self; 2] {
@@ -218,7 +218,7 @@ impl Cloud {
         [Self::start_on_machine(machine(), settings()).await, second]
     }
 
-    /// One with a machine that also builds, on SQLite or on PostgreSQL.
+    /// Starts one with a machine that also builds, on SQLite or PostgreSQL.
     pub async fn start_building(
         machine: Arc<dyn control::machine::Machine>,
         builder: Arc<dyn Builder>,
@@ -298,12 +298,12 @@ impl Cloud {
         }
     }
 
-    /// The same again, as after a restart without a machine.
+    /// Restarts it without a machine.
     pub async fn restart(&mut self) {
         self.restart_with(None).await;
     }
 
-    /// The same again, with the machine that it had.
+    /// Restarts it with the machine that it had.
     pub async fn restart_on(&mut self, machine: Arc<dyn control::machine::Machine>) {
         self.restart_with(Some(machine)).await;
         let ending = tokio_util::sync::CancellationToken::new();
@@ -329,13 +329,13 @@ impl Cloud {
         self.router = api::router(api::App::new(self.control.clone()));
     }
 
-    /// The id of a workspace.
+    /// Returns the id of a workspace.
     pub async fn workspace(&self, name: &'static str) -> types::ids::WorkspaceId {
         let find = move |tx: &mut store::Tx<'_>| workspaces::find_by_name(tx, name);
         self.store.read(find).await.expect("an answer").expect("the workspace").id
     }
 
-    /// Changes the spec of an object of the first workspace behind everybody's back.
+    /// Changes the spec of an object in the first workspace without anybody noticing.
     pub async fn tell_wish(&self, kind: KindName, name: &'static str, spec: Value) {
         let workspace = self.workspace("main").await;
         let work = move |tx: &mut store::Tx<'_>| {
@@ -350,7 +350,7 @@ impl Cloud {
         self.store.write(work).await.expect("it is written");
     }
 
-    /// Changes what the server knows of an object of the first workspace, as an engine will.
+    /// Changes what the server knows of an object in the first workspace, as an engine would.
     pub async fn tell(
         &self,
         kind: KindName,

@@ -1,4 +1,4 @@
-//! People beside the first one, and requests of theirs.
+//! People besides the first one, and requests by them.
 
 use super::{Answer, Cloud};
 use auth::api_keys::NewKey;
@@ -10,7 +10,7 @@ use store::identity::accounts::{self, Account};
 use store::identity::users::{self, Address, User};
 use types::ids::{AccountId, UserId};
 
-/// Somebody with a key of their own.
+/// A person with a key of their own.
 pub struct Guest<'c> {
     cloud: &'c Cloud,
     pub email: &'static str,
@@ -19,7 +19,7 @@ pub struct Guest<'c> {
 }
 
 impl Cloud {
-    /// A person who belongs nowhere yet.
+    /// Creates a person who does not belong to any workspace yet.
     pub async fn guest(&self, email: &'static str) -> Guest<'_> {
         let work = move |tx: &mut Tx<'_>| {
             let user = User {
@@ -47,7 +47,7 @@ impl Cloud {
         Guest { cloud: self, email, id, key }
     }
 
-    /// An admin of the first workspace who administers no account.
+    /// Creates an admin of the first workspace who administers no account.
     pub async fn admin_of_main(&self, email: &'static str) -> Guest<'_> {
         let guest = self.guest(email).await;
         self.post("/v0/users", json!({"email": email, "role": "admin"})).await.ok();
@@ -60,7 +60,7 @@ impl Cloud {
         guest
     }
 
-    /// A person with an account of their own, and its id.
+    /// Creates a person with an account of their own; also returns its id.
     pub async fn stranger(&self, email: &'static str) -> (Guest<'_>, String) {
         let guest = self.guest(email).await;
         let user = guest.id.clone();

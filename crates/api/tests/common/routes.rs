@@ -1,4 +1,4 @@
-//! An edge that only notes what it is told.
+//! An edge that only records what it is told.
 
 use control::machine::{Edge, MachineFault, Wait};
 use jobs::{Call, CallAnswer};
@@ -10,16 +10,16 @@ use types::instance::InstanceName;
 use types::models::{ModelLogEntry, ModelRoute, OutsideAnswer, OutsideRequest};
 use types::parts::Sensitive;
 
-/// Every route that was told, and what an edge asks for and knows.
+/// Every route that it was told, and what an edge asks for and knows.
 #[derive(Default)]
 pub struct Routes {
     told: watch::Sender<Vec<RouteChange>>,
     wanted: watch::Sender<Vec<Demand>>,
     /// Every call that was made to a workload.
     pub calls: parking_lot::Mutex<Vec<Call>>,
-    /// The load of all instances; unknown while there is none.
+    /// The load of all instances; `None` means unknown.
     load: parking_lot::Mutex<Option<Load>>,
-    /// Every question to a service out there, and what answers them.
+    /// Every request to an outside service, and the function that answers them.
     pub questions: parking_lot::Mutex<Vec<OutsideRequest>>,
     outside: parking_lot::Mutex<Option<Box<Outside>>>,
     model_log: watch::Sender<Vec<ModelLogEntry>>,
@@ -69,7 +69,7 @@ impl Edge for Routes {
         *self.load.lock()
     }
 
-    /// A workload answers with its call's path, and fails where that says so.
+    /// Answers with the path of the call, and fails if the path says so.
     fn call<'a>(
         &'a self,
         _: &'a ResourceId,
@@ -83,12 +83,12 @@ impl Edge for Routes {
 }
 
 impl Routes {
-    /// How often anything was told.
+    /// Returns how often it was told anything.
     pub fn count(&self) -> usize {
         self.told.borrow().len()
     }
 
-    /// What was told of workloads after so much else.
+    /// Returns the workload routes that it was told after the first `count` changes.
     pub fn since(&self, count: usize) -> Vec<WorkloadRoute> {
         let told = self.told.borrow();
         let workloads = told[count..].iter().filter_map(|change| match change {
@@ -98,12 +98,12 @@ impl Routes {
         workloads.collect()
     }
 
-    /// What was told of a sandbox last.
+    /// Returns the last route that it was told of a sandbox.
     pub fn sandbox(&self, workspace: &str, name: &str) -> WorkloadRoute {
         last(&self.told.borrow(), workspace, name).expect("a route")
     }
 
-    /// Waits until what was told last of a workload of the first workspace is as wanted.
+    /// Waits until the last route of a workload in the first workspace is as wanted.
     pub async fn until(
         &self,
         name: &str,
@@ -119,7 +119,7 @@ impl Routes {
         last(&told, "main", name).expect("a route")
     }
 
-    /// Services out there answer so from now on.
+    /// Sets how outside services answer from now on.
     pub fn answer(
         &self,
         outside: impl Fn(&OutsideRequest) -> Result<(u16, String), String> + Send + Sync + 'static,
@@ -127,12 +127,12 @@ impl Routes {
         *self.outside.lock() = Some(Box::new(outside));
     }
 
-    /// A request to a model whose log is on.
+    /// Records a request to a model whose log is enabled.
     pub fn requested(&self, entry: ModelLogEntry) {
         self.model_log.send_modify(|entries| entries.push(entry));
     }
 
-    /// Waits until what was told last of a model of the first workspace is as wanted.
+    /// Waits until the last route of a model in the first workspace is as wanted.
     pub async fn until_model(
         &self,
         name: &str,
@@ -153,7 +153,7 @@ impl Routes {
         last(&told).expect("a route")
     }
 
-    /// Waits until what was told last of a domain is as wanted.
+    /// Waits until the last route of a domain is as wanted.
     pub async fn until_domain(&self, name: &str, wanted: impl Fn(&DomainRoute) -> bool) {
         let mut told = self.told.subscribe();
         let fits = |told: &Vec<RouteChange>| {
@@ -171,13 +171,13 @@ impl Routes {
         self.told.borrow().last() == Some(&RouteChange::Gone(id.clone()))
     }
 
-    /// Requests want replicas of a revision.
+    /// Asks for replicas of a revision, as requests would.
     pub fn demand(&self, route: &WorkloadRoute, revision: &str, requests: u32) {
         let demand = Demand { workload: route.id.clone(), revision: revision.to_owned(), requests };
         self.wanted.send_modify(|wanted| wanted.push(demand));
     }
 
-    /// What all instances have to do from now on.
+    /// Sets the load of all instances from now on.
     pub fn set_load(&self, load: Load) {
         *self.load.lock() = Some(load);
     }

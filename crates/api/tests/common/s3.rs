@@ -1,4 +1,4 @@
-//! Requests as S3 clients sign them.
+//! Requests signed as S3 clients do.
 
 use super::{Answer, Cloud};
 use axum::body::Body;
@@ -7,7 +7,7 @@ use http::{Method, Request, StatusCode};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// When the clock of tests begins.
+/// Time at which the clock of tests starts.
 pub const DATE: &str = "20260416T004000Z";
 const HOST: &str = "localhost:8080";
 const SCOPE: &str = "any/s3/aws4_request";
@@ -36,7 +36,8 @@ fn signature(request: &str, key: &str) -> String {
     hex(&hmac(&signing, &text))
 }
 
-/// The fields of a signed request. The query of `path` is as it is signed: sorted, with `=`.
+/// Returns the headers of a signed request. The query in `path` is in its signed form: sorted, with
+/// `=`.
 pub fn fields(
     method: &Method,
     path: &str,
@@ -63,7 +64,7 @@ pub fn fields(
     fields
 }
 
-/// An address that reads an object without more credentials.
+/// Returns an address that reads an object without further credentials.
 pub fn presigned(path: &str, (id, key): Key<'_>) -> String {
     let day = &DATE[..8];
     let query = format!(
@@ -81,7 +82,7 @@ pub fn code(answer: &Answer) -> (u16, &str) {
 }
 
 impl Cloud {
-    /// Sends a request that is signed with a key.
+    /// Sends a request signed with a key.
     pub async fn s3(
         &self,
         method: Method,
@@ -100,12 +101,12 @@ impl Cloud {
         self.raw(method, path, &all, body.as_bytes().to_vec()).await
     }
 
-    /// Follows an address that was signed.
+    /// Follows a presigned address.
     pub async fn follow(&self, address: &str) -> Answer {
         self.raw(Method::GET, address, &[("host", HOST)], Vec::new()).await
     }
 
-    /// Sends a put whose content does not come.
+    /// Sends a PUT whose body never arrives.
     pub async fn hanging_put(&self, path: &str, key: Key<'_>) -> StatusCode {
         use tower::ServiceExt;
         let mut request = Request::builder().method(Method::PUT).uri(path);
@@ -118,7 +119,7 @@ impl Cloud {
         self.router.clone().oneshot(request).await.expect("an answer").status()
     }
 
-    /// Makes a key that signs, of a service account of a workspace.
+    /// Makes a key that can sign, for a service account of a workspace.
     pub async fn signing_key(&self, workspace: &str) -> (String, String) {
         let within = [("x-blaxel-workspace", workspace)];
         let post = async |path: &str, body| {

@@ -1,5 +1,5 @@
-//! One object of each kind that callers make, with much said about it. What holds others stands
-//! before them.
+//! One object of each kind that callers make, with many members set. Objects that contain others
+//! come before them.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 pub const NAME: &str = "one";
 
 pub struct Sample {
-    /// The collection.
+    /// Path of the collection.
     pub path: &'static str,
     pub item: String,
-    /// Where a text is that may be changed; `None` for what cannot be replaced.
+    /// Place of a text that may be changed; `None` if the object cannot be replaced.
     pub text: Option<&'static str>,
     pub body: Value,
 }

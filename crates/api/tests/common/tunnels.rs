@@ -1,4 +1,4 @@
-//! Tunnels that are only noted.
+//! Tunnels that are only recorded.
 
 use control::machine::Wait;
 use control::tunnel_maker::{TunnelFault, TunnelMaker};
