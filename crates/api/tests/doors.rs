@@ -1,5 +1,5 @@
-//! Every operation is closed to those who may not use it. The list of operations is the published
-//! document itself, so none is left out.
+//! Every operation is closed to callers who may not use it. The list of operations is the published
+//! document itself, so that none is left out.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -15,20 +15,20 @@ use types::Scope;
 
 /// Operations that anybody may call.
 const PUBLIC: [&str; 2] = ["GetChangelog", "GetDriveJWKS"];
-/// Written into everything that the first workspace has.
+/// Text in everything that the first workspace has.
 const MARK: &str = "only-for-main";
-/// The name of everything that the first workspace has.
+/// Name of everything that the first workspace has.
 const NAME: &str = "doors";
 
 struct Door {
     id: String,
     method: Method,
     path: String,
-    /// `None`: any valid credential will do.
+    /// `None` means that any valid credential will do.
     scopes: Option<Vec<Scope>>,
 }
 
-/// All operations, with names filled into their paths.
+/// Returns all operations, with names filled into their paths.
 fn doors() -> Vec<Door> {
     let document = api::document();
     let mut doors = Vec::new();
@@ -76,7 +76,7 @@ async fn knock(cloud: &Cloud, door: &Door, token: &str, more: &[(&str, &str)]) -
     cloud.raw(door.method.clone(), &door.path, &headers, b"{}".to_vec()).await
 }
 
-/// A service account of a workspace: its id and its secret.
+/// Makes a service account of a workspace; returns its id and its secret.
 async fn service_account(cloud: &Cloud, workspace: &str, role: &str) -> (String, String) {
     let here = [("x-blaxel-workspace", workspace)];
     let made = cloud
@@ -106,7 +106,7 @@ async fn key(
     (made["id"].as_str().unwrap().to_owned(), made["apiKey"].as_str().unwrap().to_owned())
 }
 
-/// An access token of a service account, for some scopes.
+/// Issues an access token of a service account with the given scopes.
 async fn token(cloud: &Cloud, account: &(String, String), scopes: &[Scope]) -> String {
     let scope = scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(" ");
     let body = json!({"grant_type": "client_credentials", "client_id": account.0, "client_secret": account.1, "scope": scope});
@@ -121,7 +121,7 @@ async fn token(cloud: &Cloud, account: &(String, String), scopes: &[Scope]) -> S
     answer.ok()["access_token"].as_str().unwrap().to_owned()
 }
 
-/// The token with one part of its claims or head replaced.
+/// Returns the token with one member of its header or claims replaced.
 fn forged(token: &str, part: usize, member: &str, value: Value) -> String {
     let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
     let mut json: Value =
@@ -191,8 +191,8 @@ async fn a_token_opens_only_what_its_scopes_name() {
     assert!(tokens.len() > 70, "only {} scopes are in use", tokens.len());
 }
 
-/// What a person does about workspaces is checked against the role in that workspace, or needs
-/// none.
+/// Operations of a person on workspaces: they are checked against the role in that workspace, or
+/// need no role.
 const PERSONAL: [&str; 6] = [
     "/v0/workspaces",
     "/v0/accounts",
@@ -235,7 +235,7 @@ async fn a_member_may_not_do_what_is_for_admins() {
     knock(&cloud, &show, &key, &[]).await.refused(403);
 }
 
-/// One object of each kind in the first workspace, each carrying the mark.
+/// Creates one object of each kind in the first workspace, each containing the mark.
 async fn furnish(cloud: &Cloud) {
     let metadata = json!({"name": NAME, "displayName": MARK});
     for (path, spec) in [
@@ -293,7 +293,7 @@ async fn another_workspace_does_not_exist() {
             door.id,
             answer.body
         );
-        // A change of something is refused for its body first, or because there is no such thing; a
+        // A change is refused because of its body first, or because the object does not exist; a
         // list is empty.
         if about_an_object && door.method == Method::GET {
             assert!(

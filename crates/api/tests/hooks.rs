@@ -1,4 +1,4 @@
-//! Triggers of jobs that requests fire, and what is told of their ends.
+//! Triggers of jobs that are fired by requests, and the callbacks about their ends.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use types::World;
 use types::instance::{AttemptId, Outcome, WorkEnd};
 
-/// A machine whose tasks fail when they are asked to.
+/// A machine whose tasks fail when asked to.
 struct Workers(World);
 
 impl TaskRunner<Assignment> for Workers {
@@ -71,7 +71,7 @@ impl Drop for Works {
     }
 }
 
-/// Whom callbacks reach, at a name that only the test's sender knows.
+/// The receiver of callbacks, at a name that only the test's sender knows.
 #[derive(Clone)]
 struct Receiver {
     address: SocketAddr,
@@ -92,7 +92,7 @@ impl Receiver {
         format!("http://hooks.example:{}/done?key=hunter2", self.address.port())
     }
 
-    /// The one call, once it was made.
+    /// Waits for the only callback and returns it.
     async fn told(&self, store: &Store) -> (String, HeaderMap, Bytes) {
         let settings = deliveries::Settings {
             attempts_max: 3,
@@ -241,7 +241,7 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
     cloud.post("/run/main/agents/a/deep/path?x=1&async=true", json!({})).await.ok();
     eventually(|| cloud.routes.calls.lock().iter().any(|call| call.target == "/deep/path?x=1"))
         .await;
-    // With any method, as whoever waits for the answer may use any.
+    // With any method, because callers who wait for the answer may use any, too.
     let key_only = [("authorization", key.as_str())];
     let path = "/main/agents/a/status?async=true";
     for method in [Method::GET, Method::DELETE] {
@@ -265,20 +265,20 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
             calls.iter().any(|call| call.target == target && call.method == method.as_str())
         })
         .await;
-        // By these methods a stranger finds nothing, whether there is something or not.
+        // With these methods, a stranger finds nothing, whether there is something or not.
         let closed = cloud.raw(method.clone(), path, &[], Vec::new()).await.refused(404);
         let wrong = [("authorization", "Bearer no")];
         assert_eq!(cloud.raw(method.clone(), path, &wrong, Vec::new()).await.refused(404), closed);
         assert_eq!(cloud.raw(method, "/main/none", &[], Vec::new()).await.refused(404), closed);
     }
-    // A question of a browser before a call is no call.
+    // A browser's preflight request is not a call.
     let before = cloud.routes.calls.lock().len();
     cloud.raw(Method::OPTIONS, "/main/x", &key_only, Vec::new()).await;
     assert_eq!(cloud.routes.calls.lock().len(), before);
     let unknown = anonymous(&cloud, "/main/agents/none?async=true").await.refused(401);
     assert_eq!(anonymous(&cloud, "/main/agents/a?async=true").await.refused(401), unknown);
     cloud.post("/main/agents/none?async=true", json!({})).await.refused(404);
-    // A call is no execution of a job that has the same name.
+    // A call is not an execution of a job with the same name.
     cloud.post("/v0/jobs", job("a", json!([]))).await.ok();
     let executions = cloud.get("/v0/jobs/a/executions").await.ok();
     assert_eq!(executions["meta"]["total"], 0, "{executions}");
@@ -294,7 +294,7 @@ async fn a_call_to_an_agent_is_made_later_and_told_of() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_at_what_is_public_leave_its_owner_room() {
-    // Nothing is executed here, so that what is accepted stays open.
+    // Nothing is executed here, so that accepted executions stay open.
     let mut few = settings();
     (few.jobs.open_max, few.jobs.open_public_max) = (4, 2);
     let cloud = Cloud::start_with(few).await;
@@ -309,7 +309,7 @@ async fn strangers_at_what_is_public_leave_its_owner_room() {
     for path in ["/main/agents/a?async=true", "/main/open"] {
         let why = anonymous(&cloud, path).await.refused(429);
         assert!(why.contains("executions that have not ended"), "{why}");
-        // The same of somebody who shows who they are.
+        // The same request with credentials is accepted.
         cloud.post(path, json!({})).await.ok();
     }
     cloud.post("/main/open", json!({})).await.refused(429);
@@ -362,7 +362,7 @@ async fn only_members_call_a_trigger_unless_it_is_public() {
     assert!(refused.headers.contains_key("retry-after"));
     refused.refused(429);
     cloud.post("/main/shut", json!({})).await.ok();
-    // Whoever shows nothing learns nothing of what there is.
+    // A caller without credentials learns nothing about what exists.
     let closed = anonymous(&cloud, "/main/shut").await.refused(401);
     for path in ["/main/none", "/none/open", "/none/shut"] {
         assert_eq!(anonymous(&cloud, path).await.refused(401), closed, "{path}");
@@ -418,7 +418,7 @@ async fn an_address_has_one_trigger_and_follows_the_job() {
         cloud.put("/v0/jobs/one", job("one", at("z"))).await.ok();
         cloud.post("/main/x", json!({})).await.refused(404);
         cloud.post("/main/z", json!({})).await.ok();
-        // Back to the first revision, and its address with it.
+        // Back to the first revision, and to its address.
         let mut back = cloud.get("/v0/jobs/one").await.ok();
         back["spec"]["revision"] = json!({"active": first});
         cloud.put("/v0/jobs/one", back).await.ok();
@@ -447,7 +447,7 @@ async fn a_callback_that_leads_inside_is_refused_when_it_is_written() {
     }
 }
 
-/// Waits until something is so, or fails.
+/// Waits until a condition holds, or fails.
 async fn eventually(done: impl Fn() -> bool) {
     let end = tokio::time::Instant::now() + Duration::from_secs(20);
     while !done() {

@@ -1,4 +1,4 @@
-//! The management tools: every operation, with the caller's own rights.
+//! Management tools: every operation, with the caller's own rights.
 
 mod common;
 
@@ -46,7 +46,7 @@ async fn every_operation_is_a_tool_that_can_be_called() {
     );
     let page = speak(&cloud, &key, call("ListAgents", json!({"limit": 1}))).await.ok();
     assert_eq!(page["result"]["structuredContent"]["meta"]["total"], 1);
-    // Clients take nothing but objects.
+    // Clients accept only objects.
     let bare = speak(&cloud, &key, call("ListWorkspaces", json!({}))).await.ok();
     assert_eq!(bare["result"]["structuredContent"]["data"][0]["name"], "main", "{bare}");
 }

@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 const WINDOW: &str = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-08T00:00:00Z";
-/// A full hour after the clock of the tests.
+/// A full hour after the time of the test's clock.
 const LATER: &str = "2026-05-01T00:00:00.000Z";
 
 fn account(cloud: &Cloud) -> String {
@@ -142,7 +142,7 @@ async fn prices_are_for_what_is_to_come() {
         let both = json!({"versions": [seeded, coming]});
         assert_eq!(cloud.put(&path, both.clone()).await.ok(), both);
         assert_eq!(cloud.get(&path).await.ok(), both, "what was read can be written back");
-        // Left out: what has begun stays, what has not goes.
+        // In a partial update, versions that have begun stay, and those that have not are removed.
         let soon = cloud
             .put(&path, json!({"versions": [{"prices": {"volume_storage_gbs": "1"}}]}))
             .await
@@ -302,7 +302,7 @@ async fn budgets_that_cannot_be_are_refused() {
         .await
         .refused(404);
     let own = format!("/v0/accounts/{own}/budgets/team");
-    // The workspace of another account is none of this one.
+    // A workspace of another account does not exist for this one.
     stranger
         .call(Method::PUT, &own, Some(json!({"amount": "1", "workspace": "main"})))
         .await

@@ -1,4 +1,4 @@
-//! Drives as S3 clients reach them: whose key signs, and whose buckets there are.
+//! Drives as S3 clients reach them: whose key can sign, and which buckets a caller sees.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -46,7 +46,7 @@ async fn keys_of_service_accounts_sign_for_the_drives_of_their_workspace() {
     assert_eq!(listed.text.matches("<Name>").count(), 1);
     assert!(listed.text.contains(&format!("<Name>{bucket}</Name>")), "{}", listed.text);
 
-    // There is no machine here that keeps it, and there are no others.
+    // No machine here keeps it, and there are no other machines.
     let object = format!("/s3/{bucket}/a");
     let get = async |path: &str, id: &str, key: &str| {
         let answer = signed(&cloud, Method::GET, path, (id, key)).await;
@@ -61,7 +61,7 @@ async fn keys_of_service_accounts_sign_for_the_drives_of_their_workspace() {
     assert_eq!(get(&object, &id, "wrong").await, "403 SignatureDoesNotMatch");
     assert_eq!(get(&object, "ak_none", &key).await, "403 InvalidAccessKeyId");
 
-    // A person's key is kept as a digest only.
+    // Of a person's key, only a digest is kept.
     let persons = cloud.post("/v0/api_keys", json!({"name": "mine"})).await.ok();
     let (persons_id, persons) =
         (persons["id"].as_str().unwrap(), persons["apiKey"].as_str().unwrap());
@@ -92,13 +92,13 @@ async fn what_signs_goes_with_its_service_account() {
     assert_eq!(code(&answer), (403, "InvalidAccessKeyId"));
 }
 
-/// On a machine that keeps drives, with one in each of two workspaces.
+/// Starts a machine that keeps drives, with one in each of two workspaces.
 async fn two_workspaces(limits: control::S3Limits) -> (Cloud, [String; 2]) {
     let volumes = PretendedVolumes::new(10_000);
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
     let settings = control::Settings { s3: limits, ..settings() };
     let cloud = Cloud::start_on_machine(machine, settings).await;
-    // Before there is another workspace, so that nobody has to be told which.
+    // Done while there is only one workspace, so that it need not be named.
     drive(&cloud).await;
     cloud.post("/v0/workspaces", json!({"name": "near"})).await.ok();
     let near = [("x-blaxel-workspace", "near")];
@@ -109,7 +109,7 @@ async fn two_workspaces(limits: control::S3Limits) -> (Cloud, [String; 2]) {
     (cloud, paths)
 }
 
-/// Asks again and again until the answer is as wanted.
+/// Repeats a request until the answer is as wanted.
 async fn until_code(cloud: &Cloud, path: &str, key: (&str, &str), wanted: (u16, &str)) {
     let asked = async {
         loop {
@@ -134,7 +134,7 @@ async fn all_keys_of_a_workspace_have_one_share_of_the_requests() {
     let other = cloud.signing_key("near").await;
     let other = (&*other.0, &*other.1);
 
-    // Whoever knows the id of a key and not the key takes nothing.
+    // Somebody who knows the id of a key but not the key uses up nothing.
     for _ in 0..8 {
         let forged = cloud.hanging_put(&format!("{main}/forged"), (first.0, "wrong")).await;
         assert_eq!(forged, 403);
@@ -142,7 +142,7 @@ async fn all_keys_of_a_workspace_have_one_share_of_the_requests() {
     let hang = |name: &str, (id, key): (&str, &str)| {
         let (cloud, path) = (Arc::clone(&cloud), format!("{main}/{name}"));
         let key = (id.to_owned(), key.to_owned());
-        // Until it is let in: what asks below takes a place for a moment, too.
+        // Repeated until it is admitted, because the requests below also take a place for a moment.
         tokio::spawn(async move {
             while cloud.hanging_put(&path, (&key.0, &key.1)).await == 503 {
                 tokio::task::yield_now().await;
@@ -204,7 +204,7 @@ async fn no_key_opens_the_bucket_of_another_workspace() {
         };
         assert_eq!(ask(&main).await, ask(&absent).await, "{method} {key} tells of a bucket");
     }
-    // With an upload of another workspace in a bucket of one's own, and a copy from there.
+    // With an upload of another workspace in one's own bucket, and a copy from there.
     let elsewhere = cloud.s3(Method::PUT, &format!("{near}/{part}"), &[], theirs, "x").await;
     assert_eq!(code(&elsewhere), (404, "NoSuchUpload"));
     for source in [&object, &absent] {
@@ -217,7 +217,7 @@ async fn no_key_opens_the_bucket_of_another_workspace() {
     let listed = cloud.s3(Method::GET, "/s3/", &[], theirs, "").await;
     assert!(!listed.text.contains(main.strip_prefix("/s3/").unwrap()), "{}", listed.text);
 
-    // Addresses that somebody signed.
+    // Presigned addresses.
     let good = common::s3::presigned(&object, mine);
     assert_eq!(cloud.follow(&good).await.text, "only mine");
     let theirs_for_mine = common::s3::presigned(&object, theirs);
@@ -233,7 +233,7 @@ async fn no_key_opens_the_bucket_of_another_workspace() {
     cloud.clock.advance_s(61);
     assert_eq!(code(&cloud.follow(&good).await), (403, "AccessDenied"));
     cloud.clock.advance_s(-61);
-    // All is as it was.
+    // Everything is unchanged.
     let list = cloud.s3(Method::GET, &main, &[], mine, "").await;
     assert_eq!(list.text.matches("<Key>").count(), 1, "{}", list.text);
     let parts = cloud.s3(Method::GET, &format!("{main}/{of_upload}"), &[], mine, "").await;

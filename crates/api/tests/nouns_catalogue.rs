@@ -1,4 +1,4 @@
-//! What the operator offers, what is known of providers, logs, and what is not there yet.
+//! The operator's offers, known providers, logs, and what is not implemented yet.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -125,7 +125,7 @@ async fn logs_answer_in_the_shape_that_the_command_line_reads() {
     cloud.get("/v0/observability/logs?resourceType=agents").await.refused(400);
 }
 
-/// A request that meets each missing act.
+/// Returns a request for each thing that is not implemented.
 fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
     let post = |path: &str, body: Value| (Method::POST, path.to_owned(), body);
     let named = json!({"metadata": {"name": "new"}, "spec": {}});
@@ -133,7 +133,7 @@ fn missing_acts() -> BTreeMap<&'static str, (Method, String, Value)> {
         Some(match missing {
             Missing::Build => post("/v0/agents?upload=true", named.clone()),
             Missing::ReceiveTemplate => post("/v0/volume_templates?upload=true", named.clone()),
-            // Only a server that runs sandboxes refuses it: the tests of the program try it.
+            // Only a server that runs sandboxes refuses this; the tests of the program cover it.
             Missing::MountVolume => return None,
             Missing::Snapshot => post("/v0/sandboxes/one/snapshots", json!({})),
             Missing::Fork => {

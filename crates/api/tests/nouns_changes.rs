@@ -1,4 +1,4 @@
-//! The change stream: nothing is missed, and nothing is told to those who may not know it.
+//! The change stream: nothing is missed, and nothing is sent to callers who may not know it.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tower::ServiceExt;
 
-/// Longer than any test machine takes; it only ends a test that would hang.
+/// Longer than any test machine needs; it only ends a test that would hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An open stream, read line by line.
 struct Watch {
     body: BodyDataStream,
     text: String,
-    /// The id of the last event.
+    /// Id of the last event.
     last: String,
 }
 
@@ -53,7 +53,7 @@ impl Watch {
         tokio::time::timeout(PATIENCE, end).await.expect("the stream ends");
     }
 
-    /// The data of the next event; `None` when it has none.
+    /// Returns the data of the next event; `None` if it has none.
     async fn event(&mut self) -> Option<Value> {
         while !self.text.contains("\n\n") {
             let chunk =
@@ -74,7 +74,7 @@ impl Watch {
         field("data: ").map(|data| serde_json::from_str(&data).unwrap())
     }
 
-    /// What happened to what, of the next event that says so.
+    /// Returns what happened to which object in the next event that has data.
     async fn change(&mut self) -> String {
         loop {
             if let Some(event) = self.event().await {
@@ -97,8 +97,8 @@ async fn a_watcher_that_comes_back_misses_nothing() {
     for cloud in Cloud::on_both().await {
         let mut watch = Watch::open(&cloud, "", None).await;
         make(&cloud, "one").await;
-        // PostgreSQL may begin a little earlier than now: as long as an older transaction of the
-        // cluster is at work.
+        // PostgreSQL may begin a little earlier than now, while an older transaction of the cluster
+        // is running.
         while watch.change().await != "created agent one" {}
         let last = watch.last.clone();
         drop(watch);
@@ -165,7 +165,7 @@ async fn a_stream_ends_with_the_right_to_it_and_frees_its_place() {
     watch.end().await;
 }
 
-/// A key of the first person: its id and value.
+/// Makes a key for the first person; returns its id and value.
 async fn new_key(cloud: &Cloud) -> (String, String) {
     let made = cloud.post("/v0/api_keys", json!({"name": "more"})).await.ok();
     (made["id"].as_str().unwrap().to_owned(), made["apiKey"].as_str().unwrap().to_owned())
@@ -178,7 +178,7 @@ async fn a_stream_ends_with_its_key_though_nothing_happens_in_its_workspace() {
     cloud.post("/v0/workspaces", json!({"name": "quiet"})).await.ok();
     let watch = Watch::open_with(&cloud, &key, "?workspace=quiet", None).await;
     cloud.delete(&format!("/v0/api_keys/{id}")).await.ok();
-    // Sooner than the stream would look by itself, to say that it is still there.
+    // Sooner than the stream would check by itself for its keepalive.
     tokio::time::timeout(Duration::from_secs(10), watch.end()).await.expect("soon");
 }
 

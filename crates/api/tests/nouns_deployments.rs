@@ -41,7 +41,7 @@ fn targets(route: &WorkloadRoute) -> &[Target] {
     }
 }
 
-/// Names of the replicas that take requests.
+/// Returns the names of the replicas that take requests.
 fn replicas(route: &WorkloadRoute) -> Vec<String> {
     let replicas = targets(route).iter().flat_map(|target| &target.replicas);
     replicas.map(|replica| replica.instance.clone()).collect()
@@ -51,7 +51,7 @@ fn is(status: &'static str) -> impl Fn(&Value) -> bool {
     move |object| object["status"] == status
 }
 
-/// Makes an agent, and answers it once it serves.
+/// Creates an agent, and returns it once it serves.
 async fn deployed(cloud: &Cloud, body: Value) -> Value {
     cloud.post("/v0/agents", body).await.ok();
     cloud.until("/v0/agents/a", is("DEPLOYED")).await
@@ -137,7 +137,7 @@ async fn what_does_not_become_ready_leaves_the_old_revision_serving() {
         ("DEPLOYED".into(), "FAILED".into())
     );
 
-    // Back to what serves: nothing has to start for it.
+    // Back to the serving revision, for which nothing has to start.
     let mut back = failed.clone();
     back["spec"]["revision"]["active"] = json!(active(&first));
     cloud.put("/v0/agents/a", back).await.ok();
@@ -145,7 +145,7 @@ async fn what_does_not_become_ready_leaves_the_old_revision_serving() {
     assert_eq!(active(&again), active(&first));
     assert_eq!(machine.until_launched(2).await.len(), 2);
 
-    // What is deployed while an older revision serves takes nothing until it is asked to.
+    // A deployment while an older revision serves takes no requests until told to.
     cloud.put("/v0/agents/a", agent(&env("V", "3"))).await.ok();
     let mut third = cloud.until("/v0/agents/a", is("DEPLOYED")).await;
     assert_eq!(active(&third), active(&first));
@@ -315,7 +315,7 @@ async fn replicas_follow_requests_down_to_none_and_back() {
     cloud.routes.demand(&route, &revision, 25);
     cloud.routes.until("a", |route| replicas(route).len() == 3).await;
     cloud.routes.demand(&route, &revision, 1000);
-    // Nothing more may come: a later demand is seen after this one.
+    // Nothing more may start: a later demand is seen after this one.
     cloud.routes.set_load(Load { requests: 0, idle: Some(Duration::from_secs(60)) });
     cloud.routes.until("a", |route| replicas(route).is_empty()).await;
     assert_eq!(machine.until_launched(3).await.len(), 3);
@@ -435,7 +435,7 @@ async fn an_application_stands_for_a_port_of_a_sandbox() {
     assert_eq!(cloud.routes.until("shop", stands).await.port, Some(3000));
     assert_eq!(machine.until_launched(1).await.len(), 1, "the sandbox alone");
 
-    // Without it, its own program serves, once that listens.
+    // Without it, its own program serves, as soon as that listens.
     let own = json!({"metadata": {"name": "shop"}, "spec": {"image": IMAGE, "port": 9000}});
     cloud.put("/v0/applications/shop", own).await.ok();
     let route = cloud.routes.until("shop", |route| replicas(route).len() == 1).await;
@@ -473,7 +473,7 @@ async fn what_an_application_cannot_stand_for_is_refused() {
         assert!(answer.text.contains(why), "{body}: {}", answer.text);
     }
     cloud.get("/v0/applications/shop").await.refused(404);
-    // The sandbox of another workspace is not there.
+    // A sandbox of another workspace does not exist here.
     cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
     cloud.post("/v0/applications?workspace=team", bound("box", 3000)).await.refused(400);
 }

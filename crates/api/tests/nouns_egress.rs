@@ -1,4 +1,4 @@
-//! What workloads may reach: rules on their way to the machine, gateways with addresses, the log.
+//! What workloads may reach: how rules get to the machine, gateways with addresses, and the log.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -38,7 +38,7 @@ fn with_network(network: Value) -> Value {
     sandbox("one", json!({"network": network}))
 }
 
-/// Rules that inject a secret.
+/// Returns rules that inject a secret.
 fn routing(secret: Option<&str>) -> Value {
     let mut rule =
         json!({"destinations": ["api.example"], "headers": {"Authorization": "{{SECRET:key}}"}});
@@ -83,7 +83,8 @@ async fn rules_go_with_the_launch_and_change_while_it_runs() {
     assert_eq!(launch.egress, wanted("x.example"));
     assert!(!format!("{launch:?} {:?}", launch.egress).contains("s3cret"));
 
-    // Told when the change is answered, with the secrets that it left out, and by no new instance.
+    // The machine has been told by the time the change is answered, including the secrets that the
+    // change left out, and no new instance was launched.
     let answered = cloud.put(ONE, with_network(network("y.example", None))).await;
     let version = answered.headers["etag"].to_str().unwrap().to_owned();
     let answered = answered.ok();
@@ -93,7 +94,8 @@ async fn rules_go_with_the_launch_and_change_while_it_runs() {
     assert!(answered.get("errors").is_none(), "{answered}");
     assert_eq!(cloud.get(ONE).await.headers["etag"].to_str().unwrap(), version);
 
-    // What changes nothing tells nobody; the version that was answered is the one to change.
+    // A write that changes nothing tells the machine nothing; the version in the answer is the one
+    // to change.
     let same = with_network(network("y.example", None));
     let held = [("if-match", version.as_str())];
     cloud.call_with(Method::PUT, ONE, &held, Some(same)).await.ok();
@@ -121,7 +123,7 @@ async fn a_machine_that_cannot_is_no_success_and_is_told_again() {
     assert!(told[0].1.proxy_only);
     cloud.until(ONE, |_| true).await;
 
-    // An end of the program in between is as well.
+    // The same holds if the program ends in between.
     machine.set_deaf(true);
     cloud.put(ONE, with_network(json!({}))).await.refused(500);
     let before = machine.told.borrow().len();
@@ -131,7 +133,7 @@ async fn a_machine_that_cannot_is_no_success_and_is_told_again() {
     assert_eq!(told.last().unwrap().1, EgressRules::default(), "it was opened, and is open");
 }
 
-/// Its row is read by the background while the caller still waits for its instance.
+/// The background reads the row while the caller still waits for the instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_launched_with_its_rules_is_not_told_them_again() {
     let (cloud, machine) = cloud().await;
@@ -140,7 +142,7 @@ async fn what_was_launched_with_its_rules_is_not_told_them_again() {
     let others = async {
         let [launch] = &machine.until_launched(1).await[..] else { panic!("one is enough") };
         let instance = launch.instance.clone();
-        // What is launched by the background shows that it has read the rows before.
+        // A launch by the background shows that it has read the rows before.
         let runtime = json!({"image": IMAGE, "minScale": 1});
         let agent = json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime}});
         cloud.post("/v0/agents", agent).await.ok();
@@ -150,7 +152,7 @@ async fn what_was_launched_with_its_rules_is_not_told_them_again() {
     };
     let (made, instance) = tokio::join!(made, others);
     made.ok();
-    // This waits for whoever has the sandbox in hand.
+    // This waits until nobody is working on the sandbox.
     cloud.put(ONE, with_network(json!({"allowedDomains": ["b.example"]}))).await.ok();
     let told = machine.told.borrow().clone();
     let lists = told.iter().map(|(who, rules)| (who, rules.allowed_domains.concat()));
@@ -209,7 +211,7 @@ async fn every_kind_that_runs_keeps_to_rules() {
         let launch = launched.iter().rev().find(|launch| launch.work.is_some()).unwrap();
         assert_eq!(launch.egress.allowed_domains, ["a.example"], "{path}");
         assert_eq!(launch.egress.routing, [target("s3cret")], "{path}");
-        // Another network is another revision; one that says the same is not.
+        // Another network means another revision; the same network does not.
         let revision = |object: &Value| object["spec"]["revision"]["active"].clone();
         let same = cloud.put(&item, cloud.get(&item).await.ok()).await.ok();
         assert_eq!(revision(&same), revision(&made), "{path}");
@@ -254,7 +256,8 @@ async fn a_sandbox_leaves_with_the_addresses_of_its_gateway() {
     let launched = machine.until_launched(1).await;
     assert_eq!(source(&launched[0].egress), ["192.0.2.16"]);
 
-    // A second one of the family changes nothing of what runs; the first of another is used.
+    // A second address of a family changes nothing for running instances; the first of another
+    // family is used.
     cloud.post(&ips, ip("b", "IPv4")).await.ok();
     cloud.post(&ips, ip("c", "IPv6")).await.ok();
     let told = machine.until_told(1).await;
@@ -268,7 +271,7 @@ async fn a_sandbox_leaves_with_the_addresses_of_its_gateway() {
     let noted = out["events"].as_array().unwrap().iter().filter(|it| it["type"] == "address");
     assert_eq!(noted.count(), 4, "{out}");
 
-    // It is fixed: left out it stays, and another is refused.
+    // The gateway is fixed: if omitted it stays, and another one is refused.
     let kept = cloud.put(ONE, with_network(json!({"allowedDomains": ["a.example"]}))).await.ok();
     assert_eq!(kept["spec"]["network"]["egress"]["gateway"], "out");
     let told = machine.until_told(2).await;
@@ -292,7 +295,7 @@ async fn an_address_has_one_holder_and_rests_before_another_workspace_gets_it() 
         let shown = |made: Value| made["spec"]["publicIp"].as_str().unwrap().to_owned();
         assert_eq!(shown(cloud.post(&ips, ip("a", "IPv4")).await.ok()), "192.0.2.16");
         assert_eq!(shown(other.post(&ips, ip("a", "IPv4")).await.ok()), "192.0.2.17");
-        // A name that is taken takes no address.
+        // A taken name uses up no address.
         other.post(&ips, ip("a", "IPv4")).await.refused(409);
         cloud.delete(&format!("{ips}/a")).await.ok();
         assert_eq!(shown(other.post(&ips, ip("b", "IPv4")).await.ok()), "192.0.2.18");
@@ -305,7 +308,7 @@ async fn an_address_has_one_holder_and_rests_before_another_workspace_gets_it() 
         }
         let message = cloud.post(&ips, ip("i", "IPv4")).await.refused(409);
         assert!(message.contains("egress.addresses"), "{message}");
-        // A gateway that goes gives all of its addresses back, and so does a VPC.
+        // A gateway that is removed gives back all of its addresses, and so does a VPC.
         cloud.delete(&format!("{GATEWAYS}/out")).await.ok();
         cloud.clock.advance_s(61);
         assert_eq!(shown(other.post(&ips, ip("i", "IPv4")).await.ok()), "192.0.2.19");
@@ -412,7 +415,7 @@ async fn what_rules_did_is_a_log_of_the_workload() {
         )
     };
     cloud.until(&logs(""), |answer| answer["one"]["totalCount"] == 3).await;
-    // A second batch goes on where the first has ended.
+    // A second batch continues where the first has ended.
     machine.happened(event(EgressDecision::Blocked, "worse.example", "allowedDomains"));
     cloud.until(&logs(""), |answer| answer["one"]["totalCount"] == 4).await;
     for (query, host, severity) in [
@@ -453,13 +456,13 @@ async fn public_addresses_are_those_that_the_operator_has() {
     let cloud = Cloud::start_with(none).await;
     assert_eq!(cloud.get("/v0/publicIps").await.ok(), json!({}));
     gateway(&cloud, "out").await;
-    // Where there are none to give, the row says so.
+    // If there are no addresses to give, the row says so.
     let made = cloud.post(&format!("{GATEWAYS}/out/ips"), ip("a", "IPv6")).await.ok();
     assert_eq!((&made["status"], &made["spec"]["publicIp"]), (&json!("FAILED"), &Value::Null));
     assert!(made["events"].to_string().contains("`egress.addresses`"), "{made}");
 }
 
-/// What has the files of a sandbox may not reach more than it.
+/// Whatever has the files of a sandbox may not reach more than the sandbox.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_takes_the_rules_along() {
     let snapshots = common::snapshots::PretendedSnapshots::new(1000);

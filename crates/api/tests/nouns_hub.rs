@@ -1,4 +1,4 @@
-//! MCP servers of the hub: what runs for a connection, and who sees what of it.
+//! MCP servers of the hub: what runs for a connection, and who can see what of it.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -70,7 +70,7 @@ async fn a_server_of_the_hub_runs_with_the_secrets_of_its_connection() {
     let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
     assert_eq!(last_message(&failed), "its connection `k` lacks `spec.secret.URL`");
 
-    // With its secret it is tried again, without another word.
+    // Once it has its secret, it is tried again without further requests.
     let path = &format!("{CONNECTIONS}/k");
     let shown = cloud.put(path, connection(&json!({"URL": "first", "MORE": "unasked"}))).await.ok();
     let first = cloud.until("/v0/functions/f", is("DEPLOYED")).await;
@@ -86,7 +86,7 @@ async fn a_server_of_the_hub_runs_with_the_secrets_of_its_connection() {
         assert!(!seen.contains("first") && !seen.contains("unasked"), "{seen}");
     }
 
-    // What says nothing new starts nothing; another secret starts a revision of its own.
+    // A write without changes starts nothing; another secret starts a new revision.
     let masked = connection(&json!({"URL": "***", "MORE": "***"}));
     cloud.put(path, masked.clone()).await.ok();
     let mut titled = masked;
@@ -110,7 +110,7 @@ async fn a_server_of_the_hub_runs_with_the_secrets_of_its_connection() {
 async fn only_a_server_of_the_hub_is_given_a_secret() {
     let (cloud, machine) = cloud().await;
     cloud.post(CONNECTIONS, connection(&json!({"URL": "hidden"}))).await.ok();
-    // An image of the user's own, who may use the connection and not read it.
+    // An image of the user's own, who may use the connection but not read it.
     cloud.post("/v0/functions", function(&json!({"image": IMAGE}))).await.ok();
     cloud.until("/v0/functions/f", is("DEPLOYED")).await;
     let launched = machine.until_launched(1).await;
@@ -119,7 +119,7 @@ async fn only_a_server_of_the_hub_is_given_a_secret() {
     let path = &format!("{CONNECTIONS}/k");
     cloud.put(path, connection(&json!({"URL": "hidden too"}))).await.ok();
 
-    // A variable could have it sent elsewhere.
+    // This variable could redirect the secret.
     let envs = json!({"envs": [{"name": "HTTPS_PROXY", "value": "http://elsewhere"}]});
     cloud.put("/v0/functions/f", function(&envs)).await.ok();
     let failed = cloud.until("/v0/functions/f", is("FAILED")).await;
@@ -128,7 +128,7 @@ async fn only_a_server_of_the_hub_is_given_a_secret() {
     assert_eq!(machine.until_launched(1).await.len(), 1, "only what has an image has run");
     cloud.delete("/v0/functions/f").await.ok();
 
-    // A connection that the hub has nothing for.
+    // A connection for which the hub has nothing.
     let model = json!({"metadata": {"name": "m"}, "spec": {"integration": "openai"}});
     cloud.post(CONNECTIONS, model).await.ok();
     let wish = json!({"metadata": {"name": "f"}, "spec": {"integrationConnections": ["m", "k"]}});
@@ -151,14 +151,14 @@ async fn a_connection_of_another_workspace_is_nobody_elses() {
     };
     let message = post("/v0/functions", function(&json!({}))).await.refused(400);
     assert!(message.contains("does not exist"), "{message}");
-    // One of the same name is another one.
+    // One with the same name in another workspace is a different one.
     post(CONNECTIONS, connection(&json!({"URL": "theirs"}))).await.ok();
     post("/v0/functions", function(&json!({}))).await.ok();
     let launched = machine.until_launched(1).await;
     assert_eq!(variable(&launched[0], "DATABASE_URL").as_deref(), Some("theirs"));
 }
 
-/// A server that is given the token that its connection is given, and neither of its secrets.
+/// The server gets the access token of the connection, and neither of its secrets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_of_the_hub_finds_an_access_token() {
     let secrets = json!({"CLIENT_ID": {}, "CLIENT_SECRET": {}, "REFRESH_TOKEN": {}});

@@ -1,4 +1,4 @@
-//! Executions of jobs: how they are asked for, what is told of them, and what runs.
+//! Executions of jobs: how they are requested, what is reported about them, and what runs.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ async fn cloud_with(job: Value) -> Cloud {
     cloud
 }
 
-/// A cloud whose machine does what the script says.
+/// Starts a cloud whose machine does what the script says.
 async fn cloud_on(
     script: impl Fn(&Launch) -> Result<Outcome, LaunchFault> + Send + Sync + 'static,
 ) -> (Cloud, Arc<Pretended>) {
@@ -184,8 +184,8 @@ async fn tasks_tell_how_they_failed() {
     assert_eq!(done["tasks"][0]["conditions"][0]["executionReason"], "3");
     assert_eq!(done["tasks"][0]["conditions"][0]["message"], "attempt 2 exited with code 3");
     assert_eq!(done["tasks"][6]["conditions"][0]["state"], "Succeeded");
-    // Two tries each of four, one of what cannot be mended and of what went well, and six of what
-    // was lost.
+    // Two attempts for each of four tasks, one for the task that cannot succeed and for the one
+    // that did, and six for the one whose instances were lost.
     assert_eq!(machine.launched.borrow().len(), 4 * 2 + 2 + 6);
 }
 
@@ -439,7 +439,7 @@ async fn the_events_of_a_sandbox_are_in_the_order_of_their_times() {
         let mut events = made["events"].as_array().unwrap().clone();
         let told: Vec<_> = events.iter().map(|event| event["status"].clone()).collect();
         assert_eq!(told, ["DEPLOYING", "DEPLOYED"]);
-        // As readers do that show the newest first.
+        // Sorted as readers do that show the newest event first.
         events.sort_by(|a, b| b["time"].as_str().cmp(&a["time"].as_str()));
         assert_eq!(events[0]["status"], "DEPLOYED", "{made}");
         assert_eq!(made["events"].to_string().contains("mk3"), name == "micro", "{made}");

@@ -1,4 +1,4 @@
-//! What tasks have printed, as callers read it.
+//! Output of tasks, as callers read it.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -79,7 +79,7 @@ async fn lines_of_tasks_are_found_by_what_they_are() {
             found(&["there", "Hello"], 2)
         );
         assert_eq!(messages(&cloud, "search=hELLO").await, found(&["Hello"], 1));
-        // A sign that databases take for anything is only itself.
+        // A wildcard of the database stands only for itself.
         assert_eq!(messages(&cloud, "search=50%25").await, found(&["50% done"], 1));
         assert_eq!(messages(&cloud, "search=_").await, found(&[], 0));
         assert_eq!(messages(&cloud, "traceId=abc").await, found(&["50% done"], 1));

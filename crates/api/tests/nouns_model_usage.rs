@@ -1,4 +1,4 @@
-//! What models were used: questions, their rules, and whose answers they are.
+//! Usage of models: queries, their rules, and who may see which answers.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -12,7 +12,7 @@ use types::ids::ResourceId;
 use types::kinds::model::{ModelFailure, ModelType};
 use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
-/// The clock of the test stands at 2026-04-16T00:40:00Z.
+/// Time of the test's clock: 2026-04-16T00:40:00Z.
 const NOW: i64 = 1_776_300_000_000;
 const HOUR_MS: i64 = 3_600_000;
 
@@ -40,7 +40,7 @@ fn call(workspace: &types::ids::WorkspaceId, model: &str, at: i64) -> ModelCall 
     }
 }
 
-/// Meters calls as the gateway does.
+/// Meters calls like the gateway does.
 async fn meter(cloud: &Cloud, calls: Vec<ModelCall>) {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings::new(folder.path().join("journal"), "boot".into());

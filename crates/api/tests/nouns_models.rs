@@ -1,4 +1,4 @@
-//! Models: what the edge is told of them, what they may be, and keys that are for them alone.
+//! Models: what the edge is told about them, which ones are valid, and keys for models only.
 
 mod common;
 
@@ -58,7 +58,7 @@ async fn the_edge_is_told_of_what_serves_with_secrets_open() {
     assert_eq!(made["spec"]["revision"]["active"], route.revision);
     assert!(!format!("{route:?}").contains("sk-1"), "no secret is in what is logged");
 
-    // Another key counts at once, and the model has no new revision for it.
+    // Another key applies at once, without a new revision of the model.
     cloud.put(&format!("{CONNECTIONS}/k"), connection("k", "sk-2")).await.ok();
     let next = cloud.routes.until_model("m", |route| key_of(route) == Some("sk-2")).await;
     assert_eq!(next.revision, route.revision);
@@ -75,7 +75,8 @@ async fn the_edge_is_told_of_what_serves_with_secrets_open() {
     let route = cloud.routes.until_model("m", |now| now.revision == route.revision).await;
     assert_eq!(route.off, None, "the earlier revision serves again");
 
-    // Taking the connection away is the way to delete it; the model says what it lacks.
+    // A connection can only be deleted after the model no longer names it; the model then says what
+    // it lacks.
     cloud.delete(&format!("{CONNECTIONS}/k")).await.refused(409);
     let mut bare = made.clone();
     bare["spec"]["integrationConnections"] = json!([]);
@@ -266,7 +267,7 @@ async fn policies_of_places_and_flavors_decide_what_is_deployed() {
                 assert!(why.contains("spec.policies"), "{kind} {policies}: {why}");
             }
         }
-        // What was deployed stays; the next deployment is held to what the policy says then.
+        // What is deployed stays; the next deployment is checked against the policy as it is then.
         let agent = cloud.post("/v0/agents", object("a", json!({"policies": ["eu"]}))).await.ok();
         cloud.put("/v0/policies/eu", location("eu", "as", json!({}))).await.ok();
         cloud.get("/v0/agents/a").await.ok();
@@ -379,7 +380,7 @@ async fn a_provider_is_asked_for_its_models_once_in_a_while() {
     cloud.get(path).await.ok();
     assert_eq!(cloud.routes.questions.lock().len(), 2);
 
-    // Whose fault it is, in the contract's shape, without what the provider repeats.
+    // Whose fault it is, in the form of the contract, without what the provider repeats.
     for (key, status, why) in [
         ("sk-bad", 502, "refuses the credentials of the connection `k`"),
         ("sk-down", 502, "cannot be reached: it refuses connections"),
@@ -414,7 +415,7 @@ async fn access_tokens_are_fetched_ahead_of_their_end_and_refresh_tokens_turn() 
     cloud.routes.answer(move |request| {
         let body = String::from_utf8_lossy(&request.body.0).into_owned();
         let at = counted.load(Ordering::SeqCst);
-        // Each refresh token counts once.
+        // Each refresh token is valid once.
         if !body.contains(&format!("refresh_token=turn-{at}")) {
             return Ok((400, r#"{"error": "invalid_grant", "error_description": "turn-0"}"#.into()));
         }
@@ -443,7 +444,7 @@ async fn access_tokens_are_fetched_ahead_of_their_end_and_refresh_tokens_turn() 
         assert!(!row.wish.contains("turn-") && !row.wish.contains("at-"), "it is sealed");
     }
 
-    // What was taken back gives no token, and the model says so.
+    // A revoked connection gives no token, and the model says so.
     cloud.put(&format!("{CONNECTIONS}/k"), oauth("k", "taken-back")).await.ok();
     let off =
         |route: &ModelRoute| route.off.as_deref().is_some_and(|off| off.contains("invalid_grant"));

@@ -13,7 +13,7 @@ fn domain(spec: Value) -> Value {
     json!({"metadata": {"name": "example.com"}, "spec": spec})
 }
 
-/// Two workspaces, `main` with a domain.
+/// Sets up two workspaces, of which `main` has a domain.
 async fn two_workspaces(cloud: &Cloud) {
     cloud.post("/v0/customdomains", domain(json!({"domainType": "previews"}))).await.ok();
     cloud.post("/v0/workspaces", json!({"name": "team"})).await.ok();
@@ -55,8 +55,8 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
 }
 
-/// Of whoever has proven it. To register one shows nothing, so it keeps nobody out and is told to
-/// nobody.
+/// The domain belongs to whoever has proven it. Registration proves nothing, so it keeps nobody out
+/// and is not revealed to anybody.
 #[tokio::test]
 async fn a_domain_is_of_the_workspace_that_proves_it() {
     for cloud in Cloud::on_both().await {
@@ -84,7 +84,7 @@ async fn a_domain_is_of_the_workspace_that_proves_it() {
         other.delete(DOMAIN).await.ok();
         let message = other.post("/v0/customdomains", domain(json!({}))).await.refused(409);
         assert!(!message.contains("main") && message.contains("another workspace"), "{message}");
-        // Registered before, and with a record of its own: the first to be verified keeps it.
+        // It was registered before, and has a record of its own: the first to be verified keeps it.
         let registered = records(cloud.get(&format!("{DOMAIN}?workspace=team")).await.ok());
         let verify_team = format!("{DOMAIN}/verify?workspace=team");
         cloud.dns.set_text("_holm-challenge.example.com", registered.as_str().unwrap_or_default());
@@ -114,7 +114,7 @@ async fn what_is_only_registered_makes_room_for_what_is_shared() {
     );
 }
 
-/// A domain that went to other people takes its hosts along.
+/// A domain that moves to other people takes its hosts along.
 #[tokio::test]
 async fn a_host_goes_with_its_domain() {
     let cloud = Cloud::start().await;
@@ -136,11 +136,11 @@ async fn a_host_goes_with_its_domain() {
     cloud.dns.set_text("_holm-challenge.example.com", &record);
     cloud.call(Method::POST, &format!("{DOMAIN}/verify?workspace=team"), None).await.ok();
     cloud.post("/v0/sandboxes/one/previews?workspace=team", preview.clone()).await.ok();
-    // The one before stays without its host, and gets it back from nobody.
+    // The earlier preview stays without its host, and cannot take it back.
     cloud.put("/v0/sandboxes/one/previews/web?workspace=main", preview).await.refused(409);
 }
 
-/// Makes the record that proves the domain, and asks for a look at it.
+/// Sets the record that proves the domain, and requests verification.
 async fn prove(cloud: &Cloud) -> Value {
     let made = cloud.get(&format!("{DOMAIN}?workspace=main")).await.ok();
     for (name, text) in made["spec"]["txtRecords"].as_object().into_iter().flatten() {

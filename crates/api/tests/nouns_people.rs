@@ -257,7 +257,7 @@ async fn quotas_are_readable_and_refuse() {
         cloud.delete(&format!("{path}/one")).await.ok();
         cloud.post(path, body("two")).await.ok();
     }
-    // Of all sandboxes of the workspace together.
+    // Counted over all sandboxes of the workspace.
     let previews = "/v0/sandboxes/two/previews";
     let preview =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"port": 3000, "public": true}});

@@ -38,8 +38,8 @@ async fn an_address_belongs_to_one_preview_unless_it_is_taken_over() {
         .refused(400);
 }
 
-/// A workspace of the same account beside the first.
-/// Prefix and workspace may both hold hyphens, so that two workspaces may want the same host.
+/// A second workspace of the same account. Prefix and workspace may both contain hyphens, so two
+/// workspaces may want the same host.
 #[tokio::test]
 async fn the_host_of_a_preview_is_nobody_elses() {
     for cloud in Cloud::on_both().await {
@@ -67,7 +67,7 @@ async fn the_host_of_a_preview_is_nobody_elses() {
         cloud.delete(moved).await.ok();
         let kept = "/v0/sandboxes/box/previews/web?workspace=acme-dev";
         assert_eq!(cloud.get(kept).await.ok()["spec"]["url"], made["spec"]["url"]);
-        // What is given up is free: by another prefix, and with the preview.
+        // An address that is given up is free: by changing the prefix, or with the preview.
         cloud.put(kept, preview("store")).await.ok();
         cloud.post(thief, preview("shop-acme")).await.ok();
         cloud.put(kept, preview("shop")).await.refused(409);
@@ -76,7 +76,7 @@ async fn the_host_of_a_preview_is_nobody_elses() {
     }
 }
 
-/// What an earlier release left: addresses that nobody noted, some of them twice.
+/// Addresses from an earlier release: recorded nowhere, and some of them given twice.
 #[tokio::test]
 async fn the_first_keeps_an_address_that_an_earlier_release_gave_twice() {
     for mut cloud in Cloud::on_both().await {
@@ -121,7 +121,7 @@ async fn the_first_keeps_an_address_that_an_earlier_release_gave_twice() {
     }
 }
 
-/// Writes rows as the earlier release did. Answers the label that the preview `plain` had then.
+/// Writes rows as the earlier release did. Returns the label that the preview `plain` had then.
 fn forget_addresses(tx: &mut Tx<'_>) -> Result<String, store::Error> {
     let mut plain = String::new();
     for kind in [KindName::Sandbox, KindName::Preview] {

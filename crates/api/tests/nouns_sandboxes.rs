@@ -20,7 +20,7 @@ async fn workspace(cloud: &Cloud, name: &str) {
     cloud.post("/v0/workspaces", json!({"name": name})).await.ok();
 }
 
-/// The state of something that came to this status.
+/// Returns the state of an object that has reached this status.
 fn came_to(status: &str) -> Value {
     json!({"events": [{"type": "deployment", "status": status, "time": "2026-04-16T00:00:00Z"}]})
 }
@@ -201,7 +201,7 @@ async fn secrets_of_the_proxy_are_shown_when_they_are_made_and_never_again() {
             .await
             .ok();
         assert_eq!(made["spec"]["network"]["proxy"]["routing"][1], secret);
-        // A caller that changes something else sends back what it read.
+        // A caller that changes something else sends back what it has read.
         let mut read = cloud.get("/v0/sandboxes/one?show_secrets=true").await.ok();
         read["metadata"]["labels"]["a"] = json!("2");
         let put = cloud.put("/v0/sandboxes/one", read.clone()).await.ok();
@@ -308,8 +308,8 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
         "nobody is kept from a name"
     );
     assert_eq!((label("c", "a-b").as_deref(), label("b-c", "a")), (Some("a-b-c"), None));
-    // A label that is free again goes to no sandbox that went without: callers of the first would
-    // meet it.
+    // A label that becomes free is not given to a sandbox that went without one: callers of the
+    // first would reach it.
     cloud.delete("/v0/sandboxes/a-b?workspace=c").await.ok();
     cloud.put("/v0/sandboxes/a?workspace=b-c", sandbox("a")).await.ok();
     assert_eq!(label("b-c", "a"), None);
@@ -319,7 +319,7 @@ async fn the_label_of_a_sandbox_is_nobody_elses() {
     assert_eq!(label("c", "a-b").as_deref(), Some("a-b-c"));
 }
 
-/// Releases that did not put the kind into names called the instance after the sandbox alone.
+/// Releases that did not put the kind into names named the instance after the sandbox alone.
 #[tokio::test]
 async fn an_instance_that_an_earlier_release_launched_is_kept() {
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
@@ -332,7 +332,7 @@ async fn an_instance_that_an_earlier_release_launched_is_kept() {
     let serves = |instance: &InstanceName| {
         cloud.routes.sandbox("main", "box").serving == Serving::by("pretended", instance.as_str())
     };
-    // Both for a moment, so that nothing is missing whenever the server looks.
+    // Both exist for a moment, so that nothing is missing whenever the server looks.
     machine.add(&old);
     cloud.tell(KindName::Sandbox, "", "box", row.clone()).await;
     eventually(|| serves(&old)).await;
@@ -383,7 +383,7 @@ async fn an_image_that_one_workspace_was_let_have_is_no_other_ones() {
         "DEPLOYED",
         "what a workspace was let have is its own"
     );
-    // The machine has it by now, and the neighbour nothing of it.
+    // The machine has the image by now, but the neighbour gets nothing of it.
     assert_eq!(came("team", "thief", None).await, "FAILED");
     assert_eq!(came("team", "guesser", Some("wrong")).await, "FAILED");
     let refused = async |workspace: &str| {
@@ -397,7 +397,7 @@ async fn an_image_that_one_workspace_was_let_have_is_no_other_ones() {
     assert!(!other.body.to_string().contains(PRIVATE), "{}", other.body);
     assert_eq!(came("team", "member", Some(PASSWORD)).await, "DEPLOYED");
     assert_eq!(came("team", "later", None).await, "DEPLOYED");
-    // A workspace that is made again under the name of another has nothing of it.
+    // A new workspace with the name of a deleted one inherits nothing.
     cloud.delete("/v0/workspaces/team").await.ok();
     workspace(&cloud, "team").await;
     assert_eq!(came("team", "heir", None).await, "FAILED");
@@ -445,7 +445,8 @@ async fn a_start_lists_what_runs_once_however_many_there_are() {
     assert_eq!(machine.launched.borrow().len(), 30, "nothing is started again");
 }
 
-/// The reconciliation of each change tells the route, too, and may have read the row before the next.
+/// The reconciliation of each change also sends the route, and may have read the row before the
+/// next change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_route_of_before_a_change_is_told_after_it() {
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));

@@ -65,7 +65,7 @@ impl Stage {
         self.cloud.put(&format!("{PATH}?upload=true{query}"), template(None)).await
     }
 
-    /// As the published tools do: no credentials.
+    /// Sends content as published tools do: without credentials.
     async fn send(&self, address: &str, content: &str) {
         let headers = [("content-type", "application/x-tar")];
         let answer = self.cloud.raw(Method::PUT, address, &headers, content.into()).await;
@@ -81,7 +81,7 @@ impl Stage {
         self.cloud.until(PATH, |template| status_of(template, version) == status).await
     }
 
-    /// Waits until so many are kept, of so many megabytes.
+    /// Waits until volumes of these sizes, in megabytes, are kept.
     async fn until_kept(&self, wanted: &[u32]) {
         let kept = async {
             loop {
@@ -203,7 +203,7 @@ async fn another_upload_takes_the_place_of_the_one_before() {
     stage.send(&third, "data 200").await;
     stage.until("1", "READY").await;
     stage.until_kept(&[200]).await;
-    // Deleted while something is unpacked for it.
+    // Deleted while content is being unpacked for it.
     stage.builder.close();
     stage.upload("", "waits 300").await;
     stage.cloud.delete(PATH).await.ok();

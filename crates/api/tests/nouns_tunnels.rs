@@ -1,4 +1,5 @@
-//! Tunnels of sandboxes: what is kept of them, when they come back, and with which rules they go.
+//! Tunnels of sandboxes: what is stored of them, when they come back, and how the egress rules
+//! apply to them.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -44,7 +45,7 @@ impl Cloud {
         self.store.read(find).await.unwrap().unwrap().id
     }
 
-    /// What the database has of the tunnel.
+    /// Returns what the database has of the tunnel.
     async fn kept(&self, id: &ResourceId) -> Option<String> {
         let name = format!("tunnels/{id}");
         self.store.read(move |tx| settings::get(tx, &name)).await.unwrap()
@@ -88,7 +89,7 @@ async fn a_sandbox_has_its_tunnel_until_it_is_taken_down() {
         let kept = cloud.kept(&id).await.unwrap();
         assert!(kept.starts_with("sealed:"), "{kept}");
 
-        // Another instance of it gets what the one before had.
+        // A new instance of the sandbox gets the tunnel of the previous one.
         made.lose_all();
         cloud.put("/v0/sandboxes/one", wish(1024, &open)).await.ok();
         until(&made, &["vpn"]).await;

@@ -311,7 +311,7 @@ async fn an_object_that_names_no_region_is_shown_in_the_first() {
         ] {
             assert!(kinds.iter().any(|path| path.ends_with(kind)), "{kind} of {kinds:?}");
         }
-        // Any region is the first one, and what is shown may be sent back.
+        // `auto` means the first region, and what is shown may be sent back.
         let volume = |region: &str| json!({"metadata": {"name": "two"}, "spec": {"size": 1024, "region": region}});
         for region in ["auto", "", "local"] {
             cloud.delete("/v0/volumes/two").await;

@@ -1,4 +1,4 @@
-//! OAuth over HTTP: what programs and browsers see. The decisions themselves are tested in the
+//! OAuth over HTTP, as programs and browsers see it. The decisions themselves are tested in the
 //! crate `auth`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
@@ -34,7 +34,7 @@ impl Page {
         self.headers[header::LOCATION].to_str().unwrap()
     }
 
-    /// The proof that its form carries.
+    /// Returns the proof in its form.
     fn proof(&self) -> String {
         let (_, rest) = self
             .text
@@ -44,7 +44,7 @@ impl Page {
     }
 }
 
-/// A browser: keeps cookies, follows nothing by itself.
+/// A browser that keeps cookies but follows no redirects by itself.
 struct Browser<'c> {
     cloud: &'c Cloud,
     cookies: BTreeMap<String, String>,
@@ -190,8 +190,8 @@ async fn a_form_of_another_site_is_refused() {
         .header("sec-fetch-site", "cross-site");
     let page = browser.send(cross, form(&[("decision", "allow"), ("proof", &*proof)])).await;
     assert_eq!(page.status, StatusCode::FORBIDDEN);
-    // Browsers that say no more: another port of our host is another origin, though it shares our
-    // cookies.
+    // Browsers that send only this: another port of our host is another origin, although it shares
+    // our cookies.
     let host = |from: &str| {
         Request::post(&*start).header("host", "localhost:8080").header("origin", from.to_owned())
     };
@@ -205,7 +205,7 @@ async fn a_form_of_another_site_is_refused() {
         let page = browser.send(post, form(&[("decision", "allow"), ("proof", &*proof)])).await;
         assert_eq!(page.status, wanted, "{origin}");
     }
-    // The proof of one browser is none in another.
+    // The proof of one browser is not valid in another.
     let mut other = Browser::new(&cloud);
     other.sign_in(&start).await;
     let page = other.post(&start, &[("decision", "allow"), ("proof", &*proof)]).await;

@@ -1,12 +1,12 @@
-//! The published document: equal to the code, and no less than the interface.
+//! The published document: it matches the code, and has everything that the interface has.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Where ours differs from the structure of the interface, and why. An entry that is no longer
-/// needed fails.
+/// Differences between our document and the interface, with reasons. An entry that is no longer
+/// needed fails the test.
 const DIFFERENCES: &[(&str, &str)] = &[
     (FORK_NAME, "the published command line writes `target_name`; one of the two is required"),
     (FORK_TYPE, "the published command line writes `type`; one of the two is required"),
@@ -201,9 +201,9 @@ impl Comparison<'_> {
         }
     }
 
-    /// Records what `theirs` has and none of the forms that `ours` offers does.
+    /// Records what `theirs` has but none of the alternatives of `ours` has.
     fn schema(&mut self, at: &str, theirs: &Value, ours: &Value, depth: usize) {
-        // Deeper than any schema of the interface is nested.
+        // Deeper than any schema of the interface.
         if depth > 12 {
             return;
         }
@@ -262,7 +262,7 @@ impl Comparison<'_> {
         let own = match ours.get("type") {
             Some(Value::Array(kinds)) => kinds.clone(),
             Some(kind) => vec![kind.clone()],
-            // Without a type anything goes, unless the values are listed.
+            // Without a type anything is allowed, unless the values are listed.
             None => values(ours)
                 .iter()
                 .map(|value| Value::from(if value.is_string() { "string" } else { "other" }))
@@ -275,12 +275,12 @@ impl Comparison<'_> {
     }
 }
 
-/// The alternatives that a schema of ours offers, without the one that only says "or null".
+/// Returns the alternatives in one of our schemas, without the one that only means "or null".
 fn forms(document: &Value, schema: &Value) -> Vec<Value> {
     let schema = Value::Object(merged(document, schema));
     let choices = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
     match choices {
-        // Values with a description each are listed as choices.
+        // Values that each have a description are listed as choices.
         Some(choices) if choices.iter().all(|choice| choice.get("const").is_some()) => vec![schema],
         Some(choices) => {
             let real =
@@ -292,7 +292,7 @@ fn forms(document: &Value, schema: &Value) -> Vec<Value> {
     }
 }
 
-/// A schema with its references followed and its `allOf` joined.
+/// Returns a schema with its references followed and its `allOf` merged.
 fn merged(document: &Value, schema: &Value) -> Map<String, Value> {
     let Some(members) = resolve(document, schema).as_object() else { return Map::new() };
     let mut whole = members.clone();
@@ -311,7 +311,7 @@ fn merged(document: &Value, schema: &Value) -> Map<String, Value> {
     whole
 }
 
-/// The values that a schema lists.
+/// Returns the values that a schema lists.
 fn values(schema: &Value) -> Vec<Value> {
     let choices = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
     let mut values: Vec<Value> =

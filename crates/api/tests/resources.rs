@@ -1,4 +1,4 @@
-//! What every kind promises: whole objects in, whole objects out, and nothing lost.
+//! Promises of every kind: whole objects in, whole objects out, and nothing lost.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Runners for the workflows of a code host, from the webhook to the execution, with a stand-in for
-//! the code host.
+//! Runners for workflows of a code host, from the webhook to the execution, with a stand-in for the
+//! code host.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicI64;
 const SECRET: &str = "hook secret";
 const PATH: &str = "/v0/webhooks/github/main";
 
-/// A control plane with a runner job and a connection to the code host.
+/// Starts a control plane with a runner job and a connection to the code host.
 async fn start() -> (Cloud, Runners, CodeHost) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut cloud = Cloud::start().await;

@@ -1,4 +1,4 @@
-//! What was used, what it cost, and what budgets make of it.
+//! What was used, what it cost, and how budgets react.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -15,14 +15,14 @@ use types::ids::WorkspaceId;
 use types::usage::Dimension;
 
 const APRIL: &str = "startTime=2026-04-01T00:00:00Z&endTime=2026-04-16T00:00:00Z";
-/// Of a sandbox with 4 GB in an hour, at the first price of the tests.
+/// Cost of a sandbox with 4 GB for one hour, at the first price of the tests.
 const HOUR: f64 = 0.1656;
 
 fn account(cloud: &Cloud) -> String {
     format!("/v0/accounts/{}", cloud.first.account)
 }
 
-/// A sandbox with 4 GB ran from a time on, for some hours.
+/// Records that a sandbox with 4 GB ran for some hours from a given time.
 async fn ran(cloud: &Cloud, workspace: &str, name: &str, from: &str, hours: i64) {
     let (account, from) = (cloud.first.account.clone(), from.parse::<Timestamp>().unwrap());
     let (subject, owner) =
@@ -148,7 +148,7 @@ async fn only_admins_of_the_account_are_told_of_workspaces_that_they_are_not_in(
                 guest.get(&format!("{metrics}?{APRIL}&{query}&groupBy=resource_name")).await.ok();
             assert_eq!(answer["data"], json!([]), "{query}");
         }
-        // A cursor of somebody who sees more goes on for nobody else.
+        // A cursor of somebody who sees more does not work for anybody else.
         let page = ask(&cloud, "groupBy=resource_name&limit=1").await;
         let cursor = page["meta"]["nextCursor"].as_str().unwrap();
         let stolen = format!("{metrics}?{APRIL}&groupBy=resource_name&limit=1&cursor={cursor}");
@@ -192,7 +192,7 @@ async fn pages_follow_their_own_question_only() {
     }
     assert_eq!(names, ["box-0", "box-1", "box-2", "box-3", "box-4"]);
     assert!((sum - 5.0 * HOUR).abs() < 1e-9);
-    // The same dimensions in another order are the same question.
+    // The same dimensions in another order are the same query.
     let first = ask(&cloud, "groupBy=resource_name,workspace&limit=2").await;
     let cursor = first["meta"]["nextCursor"].as_str().unwrap();
     ask(&cloud, &format!("groupBy=workspace,resource_name&limit=2&cursor={cursor}")).await;
@@ -242,8 +242,8 @@ async fn a_threshold_is_told_of_once_by_all_servers_together() {
         look().await.unwrap();
         look().await.unwrap();
         assert_eq!(calls(&cloud, "team").await.len(), 2);
-        // More money: what was told of the smaller amount is told again when the larger one comes
-        // to it.
+        // With a larger amount, alerts that were sent for the smaller one are sent again when usage
+        // reaches it.
         cloud.put(&path, wish("0.8")).await.ok();
         assert_eq!(cloud.get(&path).await.ok()["alerts"], json!([]));
         ran(&cloud, "main", "three", "2026-04-15T14:00:00Z", 1).await;
@@ -279,7 +279,7 @@ async fn a_hard_limit_refuses_new_work_while_the_money_is_spent() {
     let refused = make("b").await;
     assert_eq!(refused.body["error"], "USAGE_LIMIT_EXCEEDED");
     assert!(refused.refused(403).contains("`team`"));
-    // What is there goes on.
+    // What exists continues.
     cloud.get("/v0/sandboxes/a").await.ok();
     cloud
         .post("/v0/sandboxes?createIfNotExist=true", json!({"metadata": {"name": "a"}, "spec": {}}))
@@ -290,7 +290,7 @@ async fn a_hard_limit_refuses_new_work_while_the_money_is_spent() {
     make("b").await.ok();
     assert_eq!(put("0.1656").await.ok()["exhausted"], true, "it is judged at once");
     make("c").await.refused(403);
-    // No server has looked since, and yet the next month is free.
+    // No server has checked since, but the next month is not limited.
     cloud.clock.advance_s(16 * 86_400);
     make("c").await.ok();
 }

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use types::instance::InstanceName;
 use types::tunnel::TunnelSettings;
 
-/// An other end that the machine does not let anybody reach.
+/// A tunnel endpoint that the machine does not let anybody reach.
 pub const INSIDE: &str = "inside.example.com";
 
 #[derive(Clone, Default)]
 pub struct PretendedTunnels(Arc<Mutex<BTreeMap<InstanceName, TunnelSettings>>>);
 
 impl PretendedTunnels {
-    /// The names of their interfaces.
+    /// Returns the names of their interfaces.
     pub fn interfaces(&self) -> Vec<String> {
         self.0.lock().values().map(|settings| settings.interface.clone()).collect()
     }
 
-    /// As when the program that has them ends.
+    /// Loses all tunnels, as when the program that has them ends.
     pub fn lose_all(&self) {
         self.0.lock().clear();
     }

@@ -1,4 +1,4 @@
-//! A store of volumes and drives that only pretends to keep them, with as much room as a test says.
+//! A store of volumes and drives that only pretends to keep them, with as much room as a test sets.
 
 use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
 use control::machine::{MachineFault, Wait};
@@ -13,15 +13,15 @@ pub struct PretendedVolumes {
     room_mb: u32,
     kept: Arc<Mutex<BTreeMap<VolumeName, u32>>>,
     origins: Arc<Mutex<BTreeMap<VolumeName, VolumeName>>>,
-    /// Drives in instances.
+    /// Drives mounted in instances.
     pub mounted: Arc<Mutex<Vec<(InstanceName, DriveMount)>>>,
     /// The files of drives that were opened.
     folders: Arc<Mutex<BTreeMap<VolumeName, tempfile::TempDir>>>,
 }
 
-/// Of each drive.
+/// Size of each drive.
 pub const DRIVE_MB: u32 = 100;
-/// A place where nothing can be mounted, and one from which nothing can be taken.
+/// A path where nothing can be mounted, and one from which nothing can be unmounted.
 pub const REFUSED: &str = "/mnt/refused";
 pub const BUSY: &str = "/mnt/busy";
 
@@ -36,7 +36,7 @@ impl PretendedVolumes {
         }
     }
 
-    /// Megabytes of each.
+    /// Returns the size of each volume in megabytes.
     pub fn sizes(&self) -> Vec<u32> {
         self.kept.lock().values().copied().collect()
     }
@@ -45,17 +45,17 @@ impl PretendedVolumes {
         self.kept.lock().keys().cloned().collect()
     }
 
-    /// As a kill leaves one whose row was not written.
+    /// Leaves a volume without a row, as a killed server would.
     pub fn leave(&self, name: &VolumeName) {
         self.kept.lock().insert(name.clone(), 1);
     }
 
-    /// As a builder makes one that others begin with.
+    /// Makes a volume that others begin with, as a builder does.
     pub fn fill(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeFault> {
         self.put(name, size_mb)
     }
 
-    /// What each began with.
+    /// Returns what each volume began with.
     pub fn origins(&self) -> BTreeMap<VolumeName, VolumeName> {
         self.origins.lock().clone()
     }

@@ -1,9 +1,9 @@
-//! Two hostile tenants and an honest one, over every address that this crate serves: no byte, no
-//! effect, and no difference in an answer that tells whether a thing of somebody else's is there.
+//! Two hostile tenants and an honest one, at every address that this crate serves: they get no
+//! byte, have no effect, and see no difference in any answer that reveals whether somebody else's
+//! object exists.
 //!
 //! Operations come from the published document and everything else from [`api::addresses`], so a
-//! route that is added is tried here without being named, or fails
-//! [`plain::every_address_is_tried`].
+//! new route is tried here without being named, or makes [`plain::every_address_is_tried`] fail.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 

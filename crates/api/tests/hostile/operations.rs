@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 struct Operation {
     id: String,
     method: Method,
-    /// With its parameters.
+    /// Including its parameters.
     path: String,
 }
 
@@ -18,7 +18,7 @@ impl Operation {
         self.path.contains('{')
     }
 
-    /// A body that would do something if the object were the caller's.
+    /// Returns a body that would have an effect if the object belonged to the caller.
     fn body(&self, bodies: &BTreeMap<&str, Value>) -> Option<Value> {
         if self.method == Method::GET || self.method == Method::DELETE {
             return None;
@@ -57,7 +57,7 @@ fn bodies() -> BTreeMap<&'static str, Value> {
     objects().into_iter().chain(of_snapshots).collect()
 }
 
-/// The stream has no end.
+/// Returns whether the answer ends; the stream does not.
 fn ends(operation: &Operation) -> bool {
     operation.id != "StreamChanges"
 }
@@ -73,15 +73,15 @@ async fn what_is_somebody_elses_answers_as_what_is_not_there() {
     assert_same(&before, &stage.seen().await);
 }
 
-/// Tries every operation that names something on what is the honest tenant's, and on what is not
-/// there: nobody can tell the two apart. Answers how many were tried.
+/// Tries every operation that names something, on objects of the honest tenant and on missing ones:
+/// nobody can tell the two apart. Returns how many were tried.
 pub(crate) async fn reach(stage: &Stage<'_>, attackers: &[Attacker<'_>]) -> usize {
     let (bodies, mut tried) = (bodies(), 0);
     for attacker in attackers {
         for operation in
             operations().iter().filter(|operation| operation.has_parameters() && ends(operation))
         {
-            // Who has a workspace of an account knows that there is such an account.
+            // A caller with a workspace in an account knows that the account exists.
             if operation.path.contains("{accountId}")
                 && matches!(attacker, Attacker::Neighbour { .. })
             {
@@ -134,7 +134,7 @@ async fn no_answer_carries_a_byte_of_somebody_elses() {
                 let answer = attacker.call(Method::GET, &path, None).await;
                 let text = answer.body.to_string();
                 for word in [MARK, HONEST, HOME, "invited@example.com"] {
-                    // What the caller has written comes back in a refusal.
+                    // A refusal repeats what the caller has sent.
                     let echoed = query.contains(word) && answer.status.is_client_error();
                     assert!(
                         echoed || !text.contains(word),
@@ -148,7 +148,7 @@ async fn no_answer_carries_a_byte_of_somebody_elses() {
     }
 }
 
-/// Every parameter by which somebody may reach for more than theirs.
+/// Every parameter by which a caller may reach for more than is theirs.
 const QUERY: &str = "?workspace=honest-home&show_secrets=true&showTerminated=true&limit=100&q=honest&externalId=honest-thing\
     &groupBy=resource_name&resourceName=honest-thing&startTime=2026-04-01T00:00:00Z&endTime=2026-05-01T00:00:00Z\
     &workloadIds=honest-thing&resourceType=sandbox&direction=incoming";
@@ -159,7 +159,7 @@ async fn a_workspace_of_somebody_elses_is_as_one_that_is_not_there() {
     let stage = Stage::furnished(&cloud).await;
     let bodies = bodies();
     for attacker in &Attacker::both(&cloud).await {
-        // Names of workspaces belong to the whole server, so a second one of the same name is
+        // Names of workspaces are unique on the whole server, so a second one with the same name is
         // refused.
         for operation in operations().iter().filter(|it| ends(it) && it.id != "CreateWorkspace") {
             let path = stage.absent.fill(&operation.path);
@@ -176,7 +176,7 @@ async fn a_workspace_of_somebody_elses_is_as_one_that_is_not_there() {
     }
 }
 
-/// Names belong to workspaces: one that somebody else has is free.
+/// Names belong to workspaces: a name that somebody else uses is free.
 #[tokio::test]
 async fn names_of_others_are_free_and_their_owner_is_not_touched() {
     let cloud = Cloud::start().await;
@@ -202,7 +202,7 @@ async fn names_of_others_are_free_and_their_owner_is_not_touched() {
     }
 }
 
-/// Members of a body that name something else: what is somebody else's is as what is not there.
+/// Members of a body that name something else: somebody else's object counts as missing.
 #[tokio::test]
 async fn references_do_not_reach_into_another_workspace() {
     let cloud = Cloud::start().await;
@@ -245,7 +245,7 @@ fn references() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// A position in somebody else's list is worth nothing.
+/// A position in somebody else's list is useless.
 #[tokio::test]
 async fn a_cursor_of_somebody_elses_is_refused_as_one_that_was_made_up() {
     let cloud = Cloud::start().await;

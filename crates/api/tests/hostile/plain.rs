@@ -1,12 +1,12 @@
-//! Addresses outside the table: OAuth, webhooks, triggers, pages.
+//! Addresses outside the table: OAuth, webhooks, triggers and pages.
 
 use crate::common::{Answer, Cloud};
 use crate::stage::{ABSENT, HOME, HONEST, MARK, NOWHERE, Stage};
 use http::Method;
 use std::collections::BTreeSet;
 
-/// What somebody without rights sends there, with something of the honest tenant's and with
-/// something made up.
+/// A request by somebody without rights, made once with something of the honest tenant's and once
+/// with something invented.
 struct Case {
     path: &'static str,
     method: Method,
@@ -21,7 +21,8 @@ fn case(method: Method, path: &'static str, kind: &'static str, body: &'static s
     Case { path, method, kind, body }
 }
 
-/// `{client}`, `{secret}`, `{token}`, `{email}`, `{name}` and `{workspace}` are filled in.
+/// In these, `{client}`, `{secret}`, `{token}`, `{email}`, `{name}` and `{workspace}` are filled
+/// in.
 fn cases() -> Vec<Case> {
     let mut all = oauth();
     all.extend(registry());
@@ -133,7 +134,7 @@ fn others() -> Vec<Case> {
     ]
 }
 
-/// What fills the places of a case.
+/// Values for the placeholders of a case.
 struct Filling<'f> {
     client: &'f str,
     token: &'f str,
@@ -156,7 +157,7 @@ impl Filling<'_> {
         for word in [self.client, self.token, self.email, self.name, self.workspace] {
             text = text.replace(word, "<it>").replace(&word.replace('@', "%40"), "<it>");
         }
-        // Each page has a proof of its own, each device a code, each answer of S3 an id.
+        // Each page has its own proof, each device a code, each answer of S3 an id.
         let random =
             regex::Regex::new(r#"(value="|_code":"|user_code=|<RequestId>)[^"&<]+"#).unwrap();
         random.replace_all(&text, "$1<random>").into_owned()
@@ -164,7 +165,7 @@ impl Filling<'_> {
 }
 
 async fn send(cloud: &Cloud, case: &Case, filling: &Filling<'_>) -> String {
-    // Endpoints of OAuth stand under both bases.
+    // Endpoints of OAuth exist under both bases.
     let path = filling.fill(case.path);
     let headers = [("content-type", case.kind)];
     let answer =
@@ -190,8 +191,8 @@ async fn without_credentials_nothing_is_told_of_anybody() {
     let no_email = format!("x{}", &cloud.first.email[1..]);
     let before = stage.seen().await;
     for case in cases() {
-        // A valid key is a token that this caller does not have: nothing takes it where it is no
-        // bearer token.
+        // A valid key is a token that this caller does not have: nothing accepts it where it is not
+        // a bearer token.
         let honest = Filling {
             client: &client,
             token: key,
@@ -213,7 +214,7 @@ async fn without_credentials_nothing_is_told_of_anybody() {
     assert_eq!(before, stage.seen().await);
 }
 
-/// A route that is added is tried above, or is an operation of the table.
+/// A new route is tried above, or is an operation of the table.
 #[test]
 fn every_address_is_tried() {
     let document = api::document();

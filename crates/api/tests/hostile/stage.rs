@@ -7,27 +7,27 @@ use regex::Regex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Written into everything that the honest tenant has.
+/// Text in everything that the honest tenant has.
 pub(crate) const MARK: &str = "only-for-the-honest";
-/// The name of everything that the honest tenant has, and one of the same length that nobody has.
+/// Name of everything that the honest tenant has, and a name of the same length that nobody uses.
 pub(crate) const HONEST: &str = "honest-thing";
 pub(crate) const ABSENT: &str = "absent-thing";
-/// The honest tenant's workspace, and none.
+/// The honest tenant's workspace, and one that does not exist.
 pub(crate) const HOME: &str = "honest-home";
 pub(crate) const NOWHERE: &str = "absent-home";
 
-/// No name of anybody's.
+/// Nobody's name.
 const RESOURCE_TYPE: &str = "sandbox";
 
-/// What stands in a path for a parameter: something of the honest tenant's, or something that is
-/// not there.
+/// Values for parameters in a path: those of the honest tenant, or values of things that do not
+/// exist.
 pub(crate) struct Names {
     pub(crate) special: BTreeMap<&'static str, String>,
     pub(crate) other: &'static str,
 }
 
 impl Names {
-    /// A body that says of its own things what these names say.
+    /// Changes a body so that it names what these names stand for.
     pub(crate) fn rename(&self, body: &Value) -> Value {
         let home = if self.other == HONEST { HOME } else { NOWHERE };
         serde_json::from_str(&body.to_string().replace(HONEST, self.other).replace(HOME, home))
@@ -43,7 +43,8 @@ impl Names {
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// The answer without what was asked for, and without what differs between any two answers.
+    /// Returns the answer without the requested names, and without anything that differs between
+    /// any two answers.
     pub(crate) fn forget(&self, answer: &Answer) -> String {
         let mut names: Vec<&str> =
             self.special.values().map(String::as_str).chain([self.other]).collect();
@@ -70,7 +71,8 @@ pub(crate) struct Stage<'c> {
     pub(crate) absent: Names,
 }
 
-/// One object of each kind, by the path of its collection; what holds others stands before them.
+/// Returns one object of each kind, by the path of its collection; objects that contain others come
+/// first.
 pub(crate) fn objects() -> Vec<(&'static str, Value)> {
     let named = |spec: Value| json!({"metadata": {"name": HONEST, "displayName": MARK, "externalId": HONEST}, "spec": spec});
     let bare =
@@ -172,14 +174,13 @@ impl<'c> Stage<'c> {
         Self { cloud, honest, absent: Names { special: absent, other: ABSENT } }
     }
 
-    /// All that the honest tenant sees of what is theirs.
+    /// Returns everything that the honest tenant sees of their own objects.
     pub(crate) async fn seen(&self) -> BTreeMap<String, Value> {
         let document = api::document();
         let mut seen = BTreeMap::new();
         for path in document["paths"].as_object().unwrap().keys() {
             let plain = !path.contains('?') && document["paths"][path].get("get").is_some();
-            // The stream has no end, and what the caller is told of a provider comes from
-            // elsewhere.
+            // The stream has no end, and what a caller is told of a provider comes from elsewhere.
             if plain && !["/changes", "/observability/logs"].contains(&path.as_str()) {
                 let path_filled = format!("/v0{}", self.honest.fill(path));
                 let answer = at_home(self.cloud, Method::GET, &path_filled, None).await;
@@ -190,7 +191,7 @@ impl<'c> Stage<'c> {
     }
 }
 
-/// As an admin of the honest tenant's workspace.
+/// Sends a request as an admin of the honest tenant's workspace.
 pub(crate) async fn at_home(
     cloud: &Cloud,
     method: Method,
@@ -204,14 +205,14 @@ fn domain_of(name: &str) -> BTreeMap<&'static str, String> {
     [("domainName", format!("{name}.example.com"))].into()
 }
 
-/// Something of the same shape that nobody has.
+/// Returns a value of the same form that nobody has.
 pub(crate) fn missing(parameter: &str, value: &str) -> String {
     match parameter {
         "resourceType" => value.to_owned(),
         "workspace" | "workspaceName" | "targetWorkspace" => NOWHERE.into(),
         "subOrEmail" => value.replace("invited", "uninvit"),
         "domainName" => value.replace(HONEST, ABSENT),
-        // The end of an id is what is random.
+        // The end of an id is its random part.
         _ => {
             let (kept, changed) = value.split_at(value.len() - 6);
             let turn = |letter: char| if letter.is_ascii_digit() { '7' } else { 'k' };
@@ -225,11 +226,11 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("not a text: {value}")).to_owned()
 }
 
-/// Somebody who wants what is not theirs.
+/// A caller who wants what is not theirs.
 pub(crate) enum Attacker<'c> {
     /// Has an account and a workspace of their own.
     Stranger(Guest<'c>),
-    /// Administers another workspace of the same account, and not the account.
+    /// Administers another workspace of the same account, but not the account.
     Neighbour { cloud: &'c Cloud, key: String },
 }
 
@@ -263,7 +264,7 @@ impl<'c> Attacker<'c> {
         self.call_in(None, method, path, body).await
     }
 
-    /// Asks with the name of a workspace.
+    /// Sends a request that names a workspace.
     pub(crate) async fn call_in(
         &self,
         workspace: Option<&str>,

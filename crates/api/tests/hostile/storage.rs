@@ -1,6 +1,5 @@
-//! What is kept on a machine, as it is there: a drive that is mounted, a volume, a template with a
-//! version, snapshots, an archive. Nobody of another workspace reaches any of it, by its name or by
-//! its id.
+//! Objects on a machine in real use: a mounted drive, a volume, a template with a version,
+//! snapshots and an archive. Nobody from another workspace can reach any of them, by name or by id.
 
 use crate::common::builder::PretendedBuilder;
 use crate::common::machine::{IMAGE, Pretended};
@@ -20,7 +19,7 @@ use types::drive_mounts::DriveOrder;
 use types::ids::ResourceId;
 use types::instance::Outcome;
 
-/// What an attacker has.
+/// Name of what an attacker has.
 const MINE: &str = "mine-alone";
 
 async fn cloud() -> Cloud {
@@ -112,7 +111,7 @@ async fn what_a_machine_keeps_is_nobody_elses() {
     }
     let before = by_name.seen().await;
     assert!(reach(&by_name, &attackers).await > 200);
-    // The same with the ids of rows, and with the id of the snapshot where a name may stand.
+    // The same with ids of rows, and with the id of the snapshot where a name may be used.
     for kind in [KindName::Sandbox, KindName::Drive, KindName::Volume, KindName::VolumeTemplate] {
         let id = id_of(&cloud, HOME, kind, HONEST).await.to_string();
         try_words(&cloud, &attackers, &id).await;
@@ -122,8 +121,8 @@ async fn what_a_machine_keeps_is_nobody_elses() {
     assert_same(&before, &by_name.seen().await);
 }
 
-/// Uses a word of the honest tenant's wherever a request of an attacker names something, beside one of
-/// the same shape that means nothing.
+/// Uses a word of the honest tenant's wherever a request of an attacker names something, and
+/// compares that with a word of the same form that means nothing.
 async fn try_words(cloud: &Cloud, attackers: &[Attacker<'_>], word: &str) {
     let nothing = if word == HONEST { ABSENT.to_owned() } else { missing("id", word) };
     for attacker in attackers {
@@ -168,7 +167,7 @@ async fn try_words(cloud: &Cloud, attackers: &[Attacker<'_>], word: &str) {
     }
 }
 
-/// What an attacker asks for with what is their own, and with `WORD`.
+/// Returns an attacker's requests about what is their own, with `WORD`.
 fn requests() -> Vec<(Method, String, Option<Value>)> {
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     let mine = format!("/v0/sandboxes/{MINE}");

@@ -1,4 +1,4 @@
-//! The registry of the workspaces' own images, as its clients use it and as hostile ones do.
+//! The registry of the workspaces' own images, as its clients and hostile ones use it.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
@@ -41,7 +41,7 @@ fn limits() -> RegistrySettings {
     }
 }
 
-/// A cloud with a registry, and where its content is.
+/// A cloud with a registry, and the places of its content.
 struct Town {
     cloud: Cloud,
     machine: Arc<Pretended>,
@@ -57,7 +57,7 @@ fn open(images: &images::Store) -> LocalRegistry {
     LocalRegistry::open(images.clone(), limits(), common::test_world().0).unwrap()
 }
 
-/// A machine with a registry of its own.
+/// Returns a machine with a registry of its own.
 fn keeper(name: &'static str) -> (Arc<Pretended>, images::Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let images = images::Store::open(folder.path(), images::Settings::default()).unwrap();
@@ -114,7 +114,7 @@ impl Town {
         self.send(&self.cloud.first.api_key, "PUT", &path, &[("content-type", kind)], &body).await
     }
 
-    /// Pushes a little image; answers its manifest.
+    /// Pushes a small image; returns its manifest.
     async fn push(&self, repository: &str, tag: &str, content: &str) -> Value {
         let config = json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [digest(content.as_bytes())]}}).to_string();
         self.upload(repository, config.as_bytes()).await;
@@ -350,7 +350,7 @@ async fn an_upload_survives_a_restart_and_goes_when_nobody_goes_on() {
     clock.advance_s(3700);
     again.tidy().await.unwrap();
     assert!(again.uploaded(at.clone(), left).await.is_err());
-    // What no manifest needs goes in the same way.
+    // Blobs that no manifest needs are removed in the same way.
     let keep = control::registry::Keep::default();
     assert_eq!(again.prune(at.clone(), keep).await.unwrap(), Vec::<String>::new());
     assert!(again.blob(at, wanted).await.is_err());
@@ -404,7 +404,7 @@ async fn an_image_of_another_registry_is_registered() {
     town.cloud.post(path, local).await.refused(400);
 }
 
-/// An archive of one file.
+/// Returns an archive of one file.
 fn tar(content: &[u8]) -> Vec<u8> {
     let mut header = [0u8; 512];
     header[..4].copy_from_slice(b"file");

@@ -1,4 +1,4 @@
-//! Another server of the same database, on a machine of its own: what it does not have it says.
+//! Another server on the same database, with a machine of its own: it says what it does not have.
 
 use crate::{Town, digest, keeper, refused};
 use serde_json::{Value, json};
@@ -39,8 +39,8 @@ async fn another_server_says_what_is_on_another_machine() {
     let agent = town.cloud.until("/v0/agents/there", failed).await;
     assert!(agent["events"].to_string().contains(ELSEWHERE), "{agent}");
 
-    // What the first server runs goes on there, and is neither launched here nor broken by
-    // questions.
+    // What the first server runs continues there, and is neither launched here nor disturbed by
+    // requests.
     let off = Serving::Off { why: "runs on another machine of this installation".into() };
     town.cloud.routes.until("here", |route| route.serving == off).await;
     for path in [

@@ -1,5 +1,5 @@
-//! Tokens in place of keys, as docker and containerd ask for them: by the challenge, for one
-//! repository, and no longer than the key is good.
+//! Tokens in place of keys, as docker and containerd request them: following the challenge, for one
+//! repository, and only as long as the key is valid.
 
 use crate::common::Answer;
 use crate::{MANIFEST, Town, digest, header, link, refused};
@@ -12,7 +12,7 @@ use serde_json::json;
 const SCOPE: &str = "repository:main/job/a:pull,push";
 
 impl Town {
-    /// Asks for a token as programs do, with the key as a password.
+    /// Requests a token as clients do, with the key as the password.
     async fn ask_token(&self, key: &str, scopes: &[&str]) -> Answer {
         let basic = format!("Basic {}", STANDARD.encode(format!("me:{key}")));
         let mut query = form_urlencoded::Serializer::new(String::from("service=localhost:8080"));
@@ -31,7 +31,7 @@ impl Town {
         answer.body["token"].as_str().unwrap().to_owned()
     }
 
-    /// A request with a bearer token.
+    /// Sends a request with a bearer token.
     async fn with(&self, token: &str, method: &str, path: &str, body: &[u8]) -> Answer {
         let bearer = format!("Bearer {token}");
         let headers = [("authorization", bearer.as_str()), ("content-type", MANIFEST)];
@@ -44,7 +44,7 @@ impl Town {
     }
 }
 
-/// The value of one part of a challenge.
+/// Returns the value of one part of a challenge.
 fn part<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
     let (_, behind) = challenge.split_once(&format!("{name}=\""))?;
     Some(behind.split_once('"')?.0)
@@ -60,7 +60,7 @@ fn beyond(answer: &Answer) {
 #[tokio::test]
 async fn a_program_follows_the_challenge_and_pushes_and_pulls() {
     let town = Town::start().await;
-    // As docker does it: what is refused says where a token is given, and for what.
+    // Like docker: the refusal says where a token is issued, and for what.
     let path = "main/job/a/blobs/uploads/";
     let stranger = town.cloud.raw(Method::POST, &format!("/v2/{path}"), &[], vec![]).await;
     refused(&stranger, 401, "UNAUTHORIZED");
@@ -90,7 +90,7 @@ async fn a_program_follows_the_challenge_and_pushes_and_pulls() {
         town.with(&token, "GET", "main/job/a/tags/list", b"").await.body["tags"],
         json!(["v1"])
     );
-    // A key does as well as before, and each in its own way.
+    // A key still works, both ways.
     assert_eq!(town.call("GET", at, b"").await.body, manifest);
     let nobody = town.cloud.raw(Method::GET, "/v2/token", &[], vec![]).await;
     refused(&nobody, 401, "UNAUTHORIZED");
@@ -110,16 +110,16 @@ async fn a_token_opens_what_was_asked_for_and_nothing_else() {
     beyond(&town.with(&pull, "POST", "main/job/a/blobs/uploads/", b"").await);
     beyond(&town.with(&pull, "DELETE", "main/job/a/manifests/v1", b"").await);
     beyond(&town.with(&pull, "GET", "_catalog", b"").await);
-    // Nor does it become one for more.
+    // Nor can it be exchanged for a token with more rights.
     let more = town.with(&pull, "GET", "token?scope=repository:main/job/b:pull", b"").await;
     refused(&more, 401, "UNAUTHORIZED");
-    // Nothing else on this server takes it, in any way in which keys are shown.
+    // Nothing else on this server accepts it, in any form in which keys are sent.
     town.cloud
         .raw(Method::GET, "/v0/images", &[("authorization", &format!("Bearer {pull}"))], vec![])
         .await
         .refused(401);
     refused(&town.send(&pull, "GET", "", &[], b"").await, 401, "UNAUTHORIZED");
-    // A blob of another repository is taken over where the token is for both.
+    // A blob of another repository can be mounted if the token covers both.
     let mount = format!("main/job/a/blobs/uploads/?mount={}&from=main/job/b", digest(b"two"));
     let push = town.token(town.key(), &[SCOPE]).await;
     assert_eq!(town.with(&push, "POST", &mount, b"").await.status, 202, "an upload as any other");
@@ -140,7 +140,7 @@ async fn a_token_gives_no_more_than_its_key() {
     town.push("main/job/a", "v1", "secret").await;
     let (guest, account) = town.cloud.stranger("guest@example.com").await;
     guest.post("/v0/workspaces", json!({"name": "theirs", "accountId": account})).await.ok();
-    // A stranger gets a token that opens nothing, whether or not the name is there.
+    // A stranger gets a token that gives access to nothing, whether or not the name exists.
     for name in ["main/job/a", "main/job/none", "nomn/job/a"] {
         let token = town.token(guest.key(), &[&format!("repository:{name}:pull,push")]).await;
         assert_eq!(town.with(&token, "GET", "", b"").await.status, 200);
@@ -177,7 +177,7 @@ async fn no_scope_breaks_anything_or_opens_what_it_does_not_name() {
     let texts = "(repository:)?(main/job/[ab/.*]{0,3}|\\PC{0,20}):?(pull|push|,|\\*){0,3}";
     for _ in 0..200 {
         let scope = texts.new_tree(&mut runner).unwrap().current();
-        // Words of one parameter are scopes of their own.
+        // Words of one parameter are separate scopes.
         let names_it = scope.split(' ').any(|word| word.starts_with("repository:main/job/a:"));
         let answer = town.ask_token(town.key(), &[&scope]).await;
         assert_eq!(answer.status, 200, "{scope}: {}", answer.text);

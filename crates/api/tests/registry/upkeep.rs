@@ -1,4 +1,4 @@
-//! What becomes of tags with time: which stay, and what they cost.
+//! What happens to tags over time: which stay, and what they cost.
 
 use crate::{Town, settings};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Workspaces beside each other: what one of them has and takes, and what the other sees of it.
+//! Neighbouring workspaces: what one has and uses, and what the other sees of it.
 
 use crate::{BLOB_MAX, MANIFEST, Town, digest, header, link, refused};
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn a_second_workspace_learns_nothing() {
         let nothing = town.send(key, "GET", &path.replace("main", "nomn"), &[], b"").await;
         assert_eq!(theirs.text.replace("main", "nomn"), nothing.text);
     }
-    // A digest that is known opens nothing: neither to read, nor to mount, nor in a manifest.
+    // Knowing a digest gives no access: not to read, not to mount, and not in a manifest.
     let own = format!("theirs/job/a/blobs/{secret}");
     refused(&town.send(key, "GET", &own, &[], b"").await, 404, "BLOB_UNKNOWN");
     for from in ["main/job/a", "theirs/job/b", "main/a", "..", ""] {
@@ -38,7 +38,7 @@ async fn a_second_workspace_learns_nothing() {
     let body = manifest.to_string().into_bytes();
     refused(&town.send(key, "PUT", path, &[], &body).await, 404, "MANIFEST_BLOB_UNKNOWN");
     assert_eq!(town.send(key, "GET", "_catalog", &[], b"").await.body, json!({"repositories": []}));
-    // Between repositories that one may read, nothing is sent again.
+    // Between repositories that the caller may read, nothing is sent again.
     let path = format!("main/job/b/blobs/uploads/?mount={secret}&from=main/job/a");
     assert_eq!(town.call("POST", &path, b"").await.status, 201);
     assert_eq!(town.call("GET", &format!("main/job/b/blobs/{secret}"), b"").await.text, "secret");
@@ -55,13 +55,13 @@ async fn one_workspace_leaves_room_for_others() {
     let more = town.call("POST", "main/job/a/blobs/uploads/", b"").await;
     refused(&more, 429, "TOOMANYREQUESTS");
     assert_eq!(header(&more, "retry-after"), "1");
-    // Nobody goes on with them.
+    // Nobody continues with them.
     town.registry().tidy().await.unwrap();
     assert_eq!(town.call("GET", &open[0], b"").await.status, 204);
     for path in &open {
         assert_eq!(town.call("DELETE", path, b"").await.status, 204);
     }
-    // A half of 16 MB is for one workspace, whatever it takes out before it is collected.
+    // One workspace gets half of 16 MB, whatever it removes before the collection.
     let blob = |number: u8| vec![number; usize::try_from(BLOB_MAX).unwrap()];
     let mut kept = 0;
     let full = loop {

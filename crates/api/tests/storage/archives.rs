@@ -1,4 +1,4 @@
-//! Archives, restores, and what they begin over.
+//! Archives and restores, and the images that they start from.
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::snapshots::PretendedSnapshots;
@@ -158,7 +158,7 @@ async fn an_archive_comes_back_on_the_machine_that_keeps_it() {
     cloud.restart_on(other.clone()).await;
     let asked = cloud.post("/v0/sandboxes/one/unarchive", Value::Null).await.ok();
     assert_eq!(asked["status"], "UNARCHIVING", "{asked}");
-    // It looks at the row once more, and leaves it alone again.
+    // It looks at the row once more, and again leaves it alone.
     cloud.restart_on(other.clone()).await;
     cloud.post("/v0/sandboxes", sandbox("two")).await.ok();
     cloud.until("/v0/sandboxes/two", |it| it["status"] == "DEPLOYED").await;

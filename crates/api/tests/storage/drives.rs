@@ -106,7 +106,7 @@ async fn a_sandbox_keeps_its_drives_until_they_are_unmounted_or_it_is_gone() {
             let refused = cloud.mount("one", "more", place).await.unwrap_err();
             assert!(matches!(refused, DriveRefusal::Bad(_)), "{place}: {refused}");
         }
-        // What the machine refuses is not remembered; what it cannot take back is.
+        // A mount that the machine refuses is not recorded; one that it cannot undo is.
         let refused = cloud.mount("one", "more", REFUSED).await.unwrap_err();
         assert_eq!(refused, DriveRefusal::Bad("not there".into()));
         cloud.mount("one", "more", BUSY).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_folder_that_a_sandbox_has_mounted_is_not_removed() {
         drive_path: Some(folder.into()),
         ..DriveOrder::default()
     };
-    // All of the drive is not this folder, and one of another drive is none of this one.
+    // The whole drive is not this folder, and a folder of another drive is unrelated.
     cloud.mount("one", "files", "/data").await.unwrap();
     let one = cloud.id_of("one").await;
     drives::mount(&cloud.control, &one, part("other", "/there")).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_folder_that_a_sandbox_has_mounted_is_not_removed() {
         let message = remove(path).await.refused(409);
         assert!(message.contains("`two`"), "{message}");
     }
-    // A folder beside it that begins alike, and one below it.
+    // A folder next to it whose name begins alike, and one below it.
     for path in ["/ther", "/there/i", "/there/in/side"] {
         remove(path).await.refused(404);
     }

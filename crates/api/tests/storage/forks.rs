@@ -1,4 +1,4 @@
-//! What begins with a snapshot.
+//! Forks: objects that begin with a snapshot.
 
 use crate::common::Answer;
 use crate::common::machine::{IMAGE, variable};
@@ -39,7 +39,7 @@ async fn a_fork_begins_with_the_files_of_a_sandbox_and_is_itself() {
     assert_eq!((launch.memory_mb, launch.snapshot), (1024, Some(row(&json!({"id": snapshot})))));
     let three = cloud.get("/v0/sandboxes/three").await.ok();
     assert_eq!(three["spec"]["runtime"]["ports"].as_array().unwrap().len(), 2, "{three}");
-    // Of another sandbox.
+    // A snapshot of another sandbox.
     let mut other = body;
     other["target_name"] = json!("four");
     cloud.post("/v0/sandboxes/two/fork", other).await.refused(404);
@@ -120,7 +120,7 @@ async fn a_fork_to_an_application_is_a_revision_that_begins_with_a_snapshot() {
     assert_ne!(app["spec"]["revision"]["active"], app["spec"]["revision"]["canary"]);
     let launch = machine.until_launched(3).await.remove(2);
     assert_eq!((launch.snapshot, launch.serves), (Some(row(&json!({"id": second}))), Some(4000)));
-    // What a revision begins with stays, though its row was deleted.
+    // The snapshot that a revision begins with stays, although its row was deleted.
     assert_eq!(cloud.delete(&format!("/v0/snapshots/{first}")).await.status, 204);
     cloud.get(&format!("/v0/snapshots/{first}")).await.refused(404);
     let mut wish = cloud.get("/v0/applications/app").await.ok();
@@ -181,7 +181,7 @@ async fn another_workspace_sees_and_forks_nothing() {
     assert_eq!(mine["id"], id);
 }
 
-/// Bodies out of the members that the calls know, with any values.
+/// Generates bodies from the members that the calls know, with any values.
 fn any_body() -> impl Strategy<Value = Value> {
     let value = prop_oneof![
         Just(Value::Null),

@@ -8,7 +8,7 @@ use types::ids::ResourceId;
 use types::{KindName, Timestamp};
 
 impl Cloud {
-    /// An image with two tags, as a build leaves it.
+    /// Makes an image with two tags, as a build leaves it.
     async fn image(&self, name: &'static str) {
         let workspace = self.workspace("main").await;
         let work = move |tx: &mut store::Tx<'_>| {
@@ -86,7 +86,7 @@ async fn an_image_is_shared_within_the_account_at_once() {
         .await;
     again.refused(400);
     cloud.delete(&path("")).await.refused(400);
-    // Who has deleted the copy may get it again.
+    // Somebody who has deleted the copy can get it again.
     cloud.delete("/v0/images/agent/bot?workspace=team").await.ok();
     cloud.post(&path("/share"), json!({"targetWorkspace": "team"})).await.ok();
     cloud.get("/v0/images/agent/bot?workspace=team").await.ok();

@@ -1,4 +1,4 @@
-//! What the interface says of volumes, drives, images, snapshots, forks and archives.
+//! The interface of volumes, drives, images, snapshots, forks and archives.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 

@@ -1,4 +1,4 @@
-//! Snapshots of sandboxes, on a machine that pretends.
+//! Snapshots of sandboxes, on a pretended machine.
 
 use crate::common::machine::{IMAGE, Pretended};
 use crate::common::snapshots::PretendedSnapshots;
@@ -14,7 +14,7 @@ use types::KindName;
 use types::ids::ResourceId;
 use types::instance::Outcome;
 
-/// A machine that keeps as many snapshots as a test needs.
+/// Returns a machine that keeps as many snapshots as a test needs.
 pub(crate) fn kept() -> (PretendedSnapshots, Arc<Pretended>) {
     let snapshots = PretendedSnapshots::new(1000);
     let volumes = PretendedVolumes::new(10_000);
@@ -47,14 +47,15 @@ pub(crate) fn last_message(object: &Value) -> String {
     events.last().unwrap()["message"].as_str().unwrap().to_owned()
 }
 
-/// The row of a snapshot.
+/// Returns the id of a snapshot's row.
 pub(crate) fn row(snapshot: &Value) -> ResourceId {
     ResourceId::known(snapshot["id"].as_str().unwrap().replace("snap_", "res_"))
 }
 
 #[tokio::test]
 async fn a_snapshot_is_ready_when_it_is_answered_and_outlives_its_sandbox() {
-    // Each has its own: a control plane ends what is on its machine and not in its store.
+    // Each has its own machine: a control plane removes what is on its machine but not in its
+    // store.
     let own = RefCell::new(Vec::new());
     let machine = || {
         let (snapshots, machine) = kept();
@@ -62,7 +63,7 @@ async fn a_snapshot_is_ready_when_it_is_answered_and_outlives_its_sandbox() {
         machine as Arc<dyn Machine>
     };
     let clouds = Cloud::start_on_machines(machine).await;
-    // The second is made first.
+    // The second machine is made first.
     for (cloud, snapshots) in clouds.into_iter().zip(own.into_inner()) {
         cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
         let made = cloud.post("/v0/sandboxes/one/snapshots", json!({"name": "before"})).await.ok();
@@ -89,7 +90,7 @@ async fn a_snapshot_is_ready_when_it_is_answered_and_outlives_its_sandbox() {
         let id = made["id"].as_str().unwrap();
         assert_eq!(cloud.get(&format!("/v0/snapshots/{id}")).await.ok()["id"], id);
         assert_eq!(cloud.get("/v0/snapshots/before").await.ok()["id"], id);
-        // The sandbox of that name now is another one.
+        // The sandbox that has this name now is another one.
         cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
         assert_eq!(cloud.get("/v0/sandboxes/one/snapshots").await.ok(), json!([]));
         cloud.delete(&format!("/v0/sandboxes/one/snapshots/{id}")).await.refused(404);
@@ -231,7 +232,7 @@ async fn a_key_takes_one_snapshot_and_makes_one_fork() {
         snapshots.until_taken(1).await;
         snapshots.open();
     };
-    // Both at once, and once more afterwards.
+    // Both at the same time, and once more afterwards.
     let (first, second, ()) =
         tokio::join!(with(path, "k1", json!({})), with(path, "k1", json!({})), opened);
     let third = with(path, "k1", json!({})).await;

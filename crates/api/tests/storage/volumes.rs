@@ -194,7 +194,7 @@ async fn a_volume_is_billed_for_its_size_as_long_as_it_is_there() {
     let billed = &answer["data"][0];
     assert_eq!(billed["billingDimension"], "volume_storage_gbs", "{answer}");
     let usage = billed["summary"]["usage"].as_f64().unwrap();
-    // The clock of a test also goes on by itself.
+    // The clock of a test also advances by itself.
     assert!((30.0..45.0).contains(&usage), "10 s of 1 GB and 10 s of 2 GB: {answer}");
 }
 
@@ -212,12 +212,12 @@ async fn the_next_start_removes_what_has_no_row_and_makes_what_has_none() {
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
     cloud.restart_on(machine).await;
     until_kept(&volumes, &[700]).await;
-    // As a kill after a change of the row leaves it.
+    // As after a kill that followed a change of the row.
     cloud.tell_wish(KindName::Volume, "early", json!({"size": 900})).await;
     until_kept(&volumes, &[900]).await;
 }
 
-/// An agent that mounts a volume.
+/// Returns an agent that mounts a volume.
 fn agent(volume: &str, runtime: Value) -> Value {
     let mut agent = json!({"metadata": {"name": "bot"}, "spec": {"region": "local",
         "volumes": [{"name": volume, "mountPath": "/memory"}], "runtime": runtime}});
