@@ -142,7 +142,7 @@ async fn prices_are_for_what_is_to_come() {
         let both = json!({"versions": [seeded, coming]});
         assert_eq!(cloud.put(&path, both.clone()).await.ok(), both);
         assert_eq!(cloud.get(&path).await.ok(), both, "what was read can be written back");
-        // In a partial update, versions that have begun stay, and those that have not are removed.
+        // Of the versions left out, those that have begun stay and the others are removed.
         let soon = cloud
             .put(&path, json!({"versions": [{"prices": {"volume_storage_gbs": "1"}}]}))
             .await

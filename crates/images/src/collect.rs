@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::leases::{Counts, Held};
 use crate::store::{Parts, Store};
 
-/// What [`Store::collect`] has removed.
+/// The result of [`Store::collect`]: what was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     pub blobs: usize,

@@ -1,4 +1,4 @@
-/// What a store accepts and how it unpacks.
+/// Settings of a store: what it accepts and how it unpacks.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub limits: Limits,
@@ -87,7 +87,7 @@ pub struct Rules {
     pub owner: Option<(u32, u32)>,
 }
 
-/// What the names in an archive mean.
+/// How the names in an archive are interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Names {
     /// The archive is a layer: some names hide what is below. A leading slash has no meaning.

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use types::Scope;
 use types::schema::Checker;
 
-/// What a caller must be allowed to do.
+/// The rights that an operation requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// Anyone may call, without credentials.

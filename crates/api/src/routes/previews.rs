@@ -1,4 +1,4 @@
-//! Previews of sandboxes, and the tokens that open private ones.
+//! Previews of sandboxes, and the tokens for access to private ones.
 
 use crate::http::call::{Call, Wish};
 use crate::http::error::Error;

@@ -1,4 +1,4 @@
-//! A store of snapshots that only pretends to keep them, and that a test can hold up.
+//! A snapshot store that only pretends to keep snapshots, and that a test can block.
 
 use control::machine::{MachineFault, Wait};
 use control::snapshot_store::{
@@ -18,11 +18,11 @@ pub const SIZE_BYTES: u64 = 1 << 30;
 pub struct PretendedSnapshots {
     room: Arc<AtomicUsize>,
     kept: Arc<Mutex<BTreeMap<String, ResourceId>>>,
-    /// Every one that was asked for.
+    /// Every snapshot that was requested.
     pub taken: watch::Sender<Vec<NewSnapshot>>,
     gate: watch::Sender<bool>,
     service: Arc<Mutex<Service>>,
-    /// What there is of the images below.
+    /// The state of the base images.
     base: Arc<Mutex<Base>>,
 }
 
@@ -35,7 +35,7 @@ struct Service {
 }
 
 impl PretendedSnapshots {
-    /// With room for so many.
+    /// Creates one with room for `room` snapshots.
     pub fn new(room: usize) -> Self {
         Self {
             room: Arc::new(AtomicUsize::new(room)),
@@ -63,22 +63,22 @@ impl PretendedSnapshots {
         }
     }
 
-    /// As a kill leaves one whose row was not written.
+    /// Leaves a snapshot without a row, as a killed server would.
     pub fn leave(&self, id: &ResourceId) {
         self.kept.lock().insert(id.to_string(), id.clone());
     }
 
-    /// There is room for so many from now on.
+    /// Sets the room for snapshots from now on.
     pub fn allow(&self, room: usize) {
         self.room.store(room, Ordering::SeqCst);
     }
 
-    /// The images below all of them are lost.
+    /// Loses the base images of all snapshots.
     pub fn lose_images(&self) {
         *self.base.lock() = Base::Lost;
     }
 
-    /// Those that are asked for from now on wait.
+    /// Makes snapshots that are requested from now on wait.
     pub fn close(&self) {
         self.gate.send_replace(false);
     }
@@ -87,7 +87,7 @@ impl PretendedSnapshots {
         self.gate.send_replace(true);
     }
 
-    /// Waits until so many were asked for in all.
+    /// Waits until `count` snapshots were requested in all.
     pub async fn until_taken(&self, count: usize) {
         let mut taken = self.taken.subscribe();
         let all = taken.wait_for(|taken| taken.len() >= count);
@@ -95,7 +95,7 @@ impl PretendedSnapshots {
         drop(all.expect("in time").expect("a machine"));
     }
 
-    /// Waits until so many are kept.
+    /// Waits until `count` snapshots are kept.
     pub async fn until_kept(&self, count: usize) {
         let kept = async {
             while self.kept.lock().len() != count {

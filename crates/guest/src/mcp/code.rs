@@ -1,4 +1,4 @@
-//! The tools that agents use on code.
+//! MCP tools that agents use on code.
 
 use super::files::{argument, ask, directory, file};
 use crate::guest::Guest;

@@ -1,4 +1,4 @@
-//! The tools on files.
+//! MCP tools for files.
 
 use crate::files::{Replacement, handle, replace};
 use crate::guest::Guest;

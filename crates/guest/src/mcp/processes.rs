@@ -1,4 +1,4 @@
-//! The tools on processes.
+//! MCP tools for processes.
 
 use crate::guest::Guest;
 use crate::http::Error;

@@ -1,4 +1,4 @@
-//! The table of tools.
+//! The table of MCP tools.
 
 use super::{code, files, processes};
 use crate::files::offered;

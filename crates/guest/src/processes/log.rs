@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use types::instance::Stream;
 
-/// Size of one generation. Two of them keep the last 32 MiB of each stream.
+/// Size of one generation. With two of them, the last 32 to 64 MiB of output are kept.
 pub(crate) const GENERATION_BYTES_MAX: usize = 32 << 20;
 /// Size of one generation if output must not be kept in files.
 const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;

@@ -1,4 +1,4 @@
-//! The tools over MCP.
+//! The MCP tools.
 
 use crate::common::{Guest, Response};
 use serde_json::{Value, json};
