@@ -1,5 +1,5 @@
-//! Tunnels of sandboxes: what is stored of them, when they come back, and how the egress rules
-//! apply to them.
+//! Tunnels of sandboxes: what is stored of them, when they come back, and which network settings
+//! exclude them.
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 

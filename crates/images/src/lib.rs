@@ -1,5 +1,6 @@
 //! The image store of this machine: content-addressed layers, unpacked once and shared, and the
 //! ways to bring images in and out.
+//!
 //! - Import: OCI layouts, `docker save` archives and plain root filesystems
 //!   ([`Store::import_folder`], [`Store::import_archive`], [`Store::import_rootfs`]).
 //! - Pull from a registry: [`Puller::pull`]. Build here: [`Store::make`] for recipes, and [`build`]

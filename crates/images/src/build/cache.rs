@@ -1,7 +1,7 @@
 //! Cache of build steps: maps a key made of everything that a step depends on to the layer it gave.
 //!
 //! ```text
-//! builds/<workspace>/<key> the layer of one step
+//! builds/<workspace>/<key>   the layer of one step
 //! ```
 //!
 //! A workspace finds only its own steps: it can neither learn what a neighbour has built nor get

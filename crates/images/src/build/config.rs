@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const PORTS_MAX: usize = 1_024;
-/// For the names and values of labels, variables and ONBUILD instructions together.
+/// Most bytes of the names and values of labels, variables and ONBUILD instructions together.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// The configuration as it is stored, with the members that other programs read.

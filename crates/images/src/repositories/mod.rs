@@ -163,7 +163,7 @@ impl Repository {
         Ok(Some(size))
     }
 
-    /// Returns every blob and manifest with its size, for billing and quotas.
+    /// Returns every blob and manifest with its size, to count what a workspace stores.
     pub fn contents(&self) -> Result<Vec<(Digest, u64)>, Error> {
         let parts = self.parts();
         let found: HashSet<Digest> = self.blobs()?.into_iter().chain(self.digests()?).collect();
