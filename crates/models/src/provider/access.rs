@@ -20,6 +20,10 @@ pub const ACCESS_TOKEN: &str = "accessToken";
 const ASSERTION_S: i64 = 3600;
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
+/// A secret that looks like the key file of a service account and is none, with the reason. It is
+/// never sent as a key, because it may hold a private one.
+struct BadAccount(String);
+
 /// The proof that a connection may ask for tokens.
 enum Grant<'s> {
     Refresh { id: &'s str, secret: &'s str, token: &'s str },
@@ -39,14 +43,20 @@ pub(super) fn held(secrets: &TextMap) -> Option<&str> {
     find(secrets, &[ACCESS_TOKEN, "ACCESS_TOKEN"])
 }
 
-/// Returns whether these secrets have to be exchanged for a token instead of being sent.
+/// Returns whether these secrets have to be exchanged for a token instead of being sent. A key file
+/// that cannot be read has to be, too: [`token_request`] says what is wrong with it.
 pub fn is_exchanged(secrets: &TextMap) -> bool {
-    grant(secrets).is_some()
+    !matches!(grant(secrets), Ok(None))
+}
+
+/// Returns what is wrong with the key file in these secrets, if anything is.
+pub(super) fn fault(secrets: &TextMap) -> Option<String> {
+    grant(secrets).err().map(|BadAccount(what)| what)
 }
 
 /// Returns the project that a service account belongs to.
 pub(super) fn project(secrets: &TextMap) -> Option<String> {
-    match grant(secrets)? {
+    match grant(secrets).ok()?? {
         Grant::Account(account) => account.project_id,
         Grant::Refresh { .. } => None,
     }
@@ -60,17 +70,31 @@ fn find<'s>(secrets: &'s TextMap, names: &[&str]) -> Option<&'s str> {
         .filter(|text| !text.is_empty())
 }
 
-fn grant(secrets: &TextMap) -> Option<Grant<'_>> {
+fn grant(secrets: &TextMap) -> Result<Option<Grant<'_>>, BadAccount> {
     let id = find(secrets, &["CLIENT_ID", "clientId", "client_id"]);
     let secret = find(secrets, &["CLIENT_SECRET", "clientSecret", "client_secret"]);
     let token = find(secrets, &["REFRESH_TOKEN", "refreshToken", "refresh_token"]);
     if let (Some(id), Some(secret), Some(token)) = (id, secret, token) {
-        return Some(Grant::Refresh { id, secret, token });
+        return Ok(Some(Grant::Refresh { id, secret, token }));
     }
     let is_account =
         |text: &&String| text.trim_start().starts_with('{') && text.contains("private_key");
-    let account = secrets.values().find(is_account)?;
-    serde_json::from_str(account).ok().map(|account| Grant::Account(Box::new(account)))
+    let Some(account) = secrets.values().find(is_account) else { return Ok(None) };
+    let account = serde_json::from_str(account).map_err(|error| bad_account(&error))?;
+    Ok(Some(Grant::Account(Box::new(account))))
+}
+
+/// Says what is wrong with a key file. Of serde's words only those about a missing field are used,
+/// because the others may repeat what is in the file.
+fn bad_account(error: &serde_json::Error) -> BadAccount {
+    let told = error.to_string();
+    let missing = |field: &&str| told.starts_with(&format!("missing field `{field}`"));
+    let why = match (["client_email", "private_key"].iter().find(|field| missing(field)), error) {
+        (Some(field), _) => format!("lacks `{field}`"),
+        (None, error) if error.is_data() => "has a field of the wrong type".to_owned(),
+        (None, error) => format!("is no JSON: see line {}", error.line()),
+    };
+    BadAccount(format!("a service account whose key file {why}"))
 }
 
 /// Builds the request for a token from what a connection of this type holds. Returns `None` if it
@@ -81,7 +105,7 @@ pub fn token_request(
     secrets: &TextMap,
     now: Timestamp,
 ) -> Option<Result<OutsideRequest, BadProvider>> {
-    let grant = grant(secrets)?;
+    let grant = grant(secrets).transpose()?;
     let (provider, service) = match catalogue().of_integration(integration) {
         Some((_, entry)) => (entry.display_name.as_str(), entry.token.as_ref()),
         None => match catalogue().service(integration) {
@@ -89,7 +113,10 @@ pub fn token_request(
             None => ("this service", None),
         },
     };
-    Some(asked(provider, service, config, &grant, now))
+    Some(match grant {
+        Ok(grant) => asked(provider, service, config, &grant, now),
+        Err(BadAccount(what)) => Err(BadProvider::Wrong { provider, what }),
+    })
 }
 
 fn asked(

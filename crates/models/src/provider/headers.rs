@@ -103,6 +103,9 @@ fn credential(
     if let Some(token) = access::held(secrets) {
         return made(AUTHORIZATION.as_str(), format!("Bearer {token}"));
     }
+    if let Some(what) = access::fault(secrets) {
+        return Err(BadProvider::Wrong { provider, what });
+    }
     if access::is_exchanged(secrets) {
         return Err(BadProvider::NoToken { provider });
     }

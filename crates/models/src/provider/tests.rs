@@ -343,3 +343,23 @@ fn a_service_account_shows_what_its_key_signed() {
     let told = refused.unwrap_err().to_string();
     assert!(told.contains("private key") && !told.contains("BEGIN"), "{told}");
 }
+
+#[test]
+fn a_key_file_that_cannot_be_read_is_refused_and_never_sent_as_a_key() {
+    for (file, why) in [
+        (r#"{"type":"service_account","private_key":"hush"}"#, "lacks `client_email`"),
+        (r#"{"client_email":"a@b.example","private_key_id":"hush"}"#, "lacks `private_key`"),
+        (r#"{"client_email":7,"private_key":"hush"}"#, "wrong type"),
+        ("{\"client_email\":\"a@b.example\",\n\"private_key\":\"hush\"", "line 2"),
+    ] {
+        let secrets = [("key", file)];
+        for kind in [ModelType::Gemini, ModelType::Openai] {
+            let told = Provider::new(&of(kind, &[], &secrets)).unwrap_err().to_string();
+            assert!(told.contains(why) && !told.contains("hush"), "{told}");
+        }
+        assert!(is_exchanged(&map(&secrets)), "so that it is asked for, and the reason is told");
+        let asked = token_request("vertexai", &map(&[]), &map(&secrets), Timestamp::from_ms(0));
+        let told = asked.unwrap().unwrap_err().to_string();
+        assert!(told.contains(why) && !told.contains("hush"), "{told}");
+    }
+}
