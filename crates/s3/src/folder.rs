@@ -257,6 +257,7 @@ mod tests {
         FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount,
         fsopen,
     };
+    use std::io::Write as _;
     use std::time::Duration;
     use types::Timestamp;
 
@@ -309,6 +310,27 @@ mod tests {
         assert!(folder.remove(&gone, |_| Ok(())).unwrap());
         assert!(folder.remove(&Key::new("file2").unwrap(), |_| Ok(())).unwrap());
         assert!(folder.draft().is_ok());
+    }
+
+    /// Between the moment a draft gets its name and the next look at it, a sandbox can write it.
+    #[test]
+    fn what_a_sandbox_writes_gets_no_etag_and_checksum_of_a_client() {
+        let folder = folder(small("100"));
+        let checksum = ("x-amz-checksum-crc32".to_owned(), "AAAAAA==".to_owned());
+        let mut sheet = Sheet::new(Vec::new()).with_checksum(Some(checksum));
+        let mut draft = folder.draft().unwrap();
+        draft.write_all(b"of the client").unwrap();
+        folder.finish(&draft, &mut sheet, "etag").unwrap();
+        let files = open_folder(&*folder.files, "").unwrap();
+        folder.place(&draft, &files, "name", true).unwrap();
+        let facts = folder.keep_sealed(&draft, &mut sheet).unwrap();
+        assert!(sheet.etag(&facts) == "etag" && sheet.checksum(&facts).is_some());
+        let by_name = rustix::fs::openat(&files, "name", OFlags::WRONLY, Mode::empty()).unwrap();
+        rustix::io::write(&by_name, b"of a sandbox!").unwrap();
+        folder.keep_sealed(&draft, &mut sheet).unwrap();
+        let found = folder.find(&Key::new("name").unwrap()).unwrap().unwrap();
+        assert!(found.etag().ends_with("-0"), "{}", found.etag());
+        assert_eq!(found.sheet.checksum(&found.facts), None);
     }
 
     #[tokio::test]

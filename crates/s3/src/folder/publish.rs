@@ -49,22 +49,16 @@ impl Folder {
             rustix::fs::fdatasync(draft)?;
         }
         rustix::fs::futimens(draft, &Timestamps { last_access: time, last_modification: time })?;
-        self.seal(draft, sheet, etag)?;
-        Ok(rustix::fs::fsync(draft)?)
-    }
-
-    fn seal(&self, draft: &File, sheet: &mut Sheet, etag: &str) -> Result<Facts, Error> {
-        let facts = Facts::of(&rustix::fs::fstat(draft)?);
-        sheet.seal(etag, &facts);
+        sheet.seal(etag, &Facts::of(&rustix::fs::fstat(draft)?));
         sheet.write(&proc_path(draft))?;
-        Ok(facts)
+        Ok(rustix::fs::fsync(draft)?)
     }
 
     /// Gives a finished draft the name of `key`, if `condition` accepts the object that has it now.
     /// With `exclusive`, nothing may have the name. Returns once the name is on disk.
     pub(crate) fn publish(
         &self,
-        (draft, mut sheet, etag): (&File, Sheet, &str),
+        (draft, mut sheet): (&File, Sheet),
         key: &Key,
         exclusive: bool,
         condition: impl Fn(Option<&Object>) -> Result<(), Error>,
@@ -85,28 +79,21 @@ impl Folder {
                 result => result?,
             }
             drop(held);
-            let facts = self.keep_sealed(draft, &mut sheet, etag)?;
+            let facts = self.keep_sealed(draft, &mut sheet)?;
             rustix::fs::fsync(&folder)?;
             return Ok(facts);
         }
         Err(Error::broken(Errno::AGAIN))
     }
 
-    /// Must be called when a draft has its name: seals it again if the seal no longer holds by
-    /// then.
-    pub(crate) fn keep_sealed(
-        &self,
-        draft: &File,
-        sheet: &mut Sheet,
-        etag: &str,
-    ) -> Result<Facts, Error> {
+    /// Must be called when a draft has its name: seals it again if that took so long that the seal
+    /// no longer holds. A file that a sandbox has written since is left as the sandbox's own.
+    pub(crate) fn keep_sealed(&self, draft: &File, sheet: &mut Sheet) -> Result<Facts, Error> {
         let facts = Facts::of(&rustix::fs::fstat(draft)?);
-        if sheet.is_sealed(&facts) {
+        if sheet.is_sealed(&facts) || !sheet.renew(&facts) {
             return Ok(facts);
         }
-        // Naming it took too long, so it is sealed again. A write by a sandbox would lead here too,
-        // but is assumed not to happen in the moment since it got its name.
-        self.seal(draft, sheet, etag)?;
+        sheet.write(&proc_path(draft))?;
         rustix::fs::fsync(draft)?;
         Ok(Facts::of(&rustix::fs::fstat(draft)?))
     }

@@ -65,6 +65,19 @@ pub(crate) struct Sheet {
     checksum: Option<(String, String)>,
 }
 
+impl Seal {
+    /// Returns whether the file has the content that was sealed, as far as its facts tell.
+    fn is_of(&self, facts: &Facts) -> bool {
+        self.inode == facts.inode
+            && self.size == facts.size
+            && self.modified_ns == facts.modified_ns
+    }
+
+    fn renew(&mut self, facts: &Facts) {
+        self.changed_until_ns = facts.changed_ns.saturating_add(NAMED_WITHIN_NS);
+    }
+}
+
 impl Sheet {
     pub(crate) fn new(headers: Vec<(String, String)>) -> Self {
         Self { headers, ..Self::default() }
@@ -100,6 +113,13 @@ impl Sheet {
         });
     }
 
+    /// Renews a seal that no longer holds only because naming the file took long. Returns `false`
+    /// if the file was written since: its content is not what was sealed.
+    pub(super) fn renew(&mut self, facts: &Facts) -> bool {
+        let seal = self.seal.as_mut().filter(|seal| seal.is_of(facts));
+        seal.map(|seal| seal.renew(facts)).is_some()
+    }
+
     pub(super) fn write(&self, path: &str) -> Result<(), Error> {
         let too_large = || {
             let message = "The metadata of the object is larger than what can be kept.";
@@ -116,12 +136,9 @@ impl Sheet {
     }
 
     fn holds(&self, facts: &Facts) -> Option<&Seal> {
-        self.seal.as_ref().filter(|seal| {
-            seal.inode == facts.inode
-                && seal.size == facts.size
-                && seal.modified_ns == facts.modified_ns
-                && seal.changed_until_ns >= facts.changed_ns
-        })
+        self.seal
+            .as_ref()
+            .filter(|seal| seal.is_of(facts) && seal.changed_until_ns >= facts.changed_ns)
     }
 
     /// Returns whether the file is still in the state it was sealed in.

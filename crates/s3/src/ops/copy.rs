@@ -137,7 +137,7 @@ fn write(
     };
     let (etag, mut sheet) = (hex(&md5), sheet);
     call.folder.finish(&draft, &mut sheet, &etag)?;
-    let draft = (&draft, sheet, etag.as_str());
+    let draft = (&draft, sheet);
     let facts = call.folder.publish(draft, key, conditions.is_exclusive(), holding(conditions))?;
     Ok((etag, facts.modified_at()))
 }

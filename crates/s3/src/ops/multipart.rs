@@ -111,7 +111,7 @@ pub(super) async fn complete(
         let mut sheet = Sheet::new(upload.begin.headers);
         call.folder.finish(&draft, &mut sheet, &etag)?;
         let conditions = Conditions::read(&call.parts.headers);
-        let draft = (&draft, sheet, etag.as_str());
+        let draft = (&draft, sheet);
         call.folder.publish(draft, &target, conditions.is_exclusive(), holding(&conditions))?;
         // If the server is killed here, the object is complete, and the upload can be completed
         // again.

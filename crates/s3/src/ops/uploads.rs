@@ -152,7 +152,7 @@ impl Upload {
             Err(Errno::NOENT) => return Err(no_upload()),
             placed => placed?,
         }
-        let facts = folder.keep_sealed(draft, &mut sheet, etag)?;
+        let facts = folder.keep_sealed(draft, &mut sheet)?;
         rustix::fs::fsync(&self.folder)?;
         Ok(facts)
     }

@@ -108,8 +108,7 @@ pub(super) async fn put(call: Call, key: Key, payload: Payload) -> Result<Respon
         let mut sheet = sheet.with_checksum(received.checksum.clone());
         folder.finish(&received.draft, &mut sheet, &etag)?;
         let exclusive = conditions.is_exclusive();
-        let draft = (&received.draft, sheet, etag.as_str());
-        folder.publish(draft, &key, exclusive, holding(&conditions))?;
+        folder.publish((&received.draft, sheet), &key, exclusive, holding(&conditions))?;
         Ok((etag, received.checksum))
     })
     .await?;
@@ -132,10 +131,13 @@ async fn put_folder(
     conditions: Conditions,
     payload: Payload,
 ) -> Result<Response<Body>, Error> {
-    let body = payload.collect(1).await;
-    if !body.is_ok_and(|body| body.is_empty()) {
-        let message = "A key that ends in a slash is a folder, which has no content.";
-        return Err(Error::argument(message));
+    match payload.collect(1).await {
+        Ok(body) if body.is_empty() => {}
+        Ok(_) | Err(Error { code: Code::EntityTooLarge, .. }) => {
+            let message = "A key that ends in a slash is a folder, which has no content.";
+            return Err(Error::argument(message));
+        }
+        Err(error) => return Err(error),
     }
     blocking(move || call.folder.put_folder(&key, sheet, holding(&conditions))).await?;
     Ok(stored(&hex(&crate::payload::md5_of(b""))))

@@ -94,6 +94,8 @@ def objects():
     assert get("sum") == data
     refused("BadDigest", 400, s3.put_object, Bucket=bucket, Key="sum", Body=b"y", ContentMD5="1B2M2Y8AsgTpgAmY7PhCfg==")
     refused("InvalidDigest", 400, s3.put_object, Bucket=bucket, Key="sum", Body=b"y", ContentMD5="short")
+    refused("BadDigest", 400, s3.put_object, Bucket=bucket, Key="sum/", Body=b"", ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")
+    refused("InvalidArgument", 400, s3.put_object, Bucket=bucket, Key="sum/", Body=b"yy")
     refused("BadDigest", 400, s3.put_object, Bucket=bucket, Key="sum", Body=b"y", ChecksumCRC32="AAAAAA==")
     assert get("sum") == data
 
