@@ -88,6 +88,7 @@ fn of_requests(limits: &Limits) -> intercept::Limits {
         streams_max: limits.requests,
         upstreams_max: limits.upstreams,
         bodies_max: limits.bodies,
+        bodies_shared: limits.bodies_shared,
         linger: Linger::new(limits.linger, limits.lingering),
     }
 }

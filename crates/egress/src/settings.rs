@@ -68,6 +68,8 @@ pub struct Limits {
     /// Request bodies of one instance that are held in memory, up to a mebibyte each, because
     /// something is injected into them.
     pub bodies: usize,
+    /// The same of one owner, and of all together.
+    pub bodies_shared: admission::Limits,
     /// Concurrent requests on one intercepted connection.
     pub requests: u32,
     /// Connections to hosts that one connection of an instance may use at the same time.
@@ -114,6 +116,7 @@ impl Default for Limits {
             cached_names: 4096,
             head_bytes: 64 << 10,
             bodies: 16,
+            bodies_shared: admission::Limits { total: 512, share: 64 },
             requests: 100,
             upstreams: 16,
             certificates: 1024,

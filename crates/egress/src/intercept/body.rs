@@ -1,5 +1,6 @@
 //! Bodies that are passed on piece by piece.
 
+use super::places::Place;
 use super::progress::{Leash, UnderWay};
 use super::upstream::Return;
 use bytes::Bytes;
@@ -10,7 +11,6 @@ use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
@@ -25,7 +25,7 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
 }
 
 /// Wraps a body in memory, whose place is freed when it has been sent.
-pub(super) fn held(bytes: Bytes, place: OwnedSemaphorePermit) -> Body {
+pub(super) fn held(bytes: Bytes, place: Place) -> Body {
     Full::new(bytes)
         .map_frame(move |frame| {
             let _held = &place;

@@ -143,9 +143,10 @@ impl Exchange {
         if !injector.wants_body(parts, length) {
             return Ok(passing.boxed_unsync());
         }
-        let places = self.shared.bodies_of(&self.client.instance);
+        let Client { instance, owner, .. } = &*self.client;
         let read = async {
-            let place = places.acquire_owned().await.map_err(|error| error.to_string())?;
+            let place = self.shared.bodies.take(instance, owner).await;
+            let place = place.map_err(|error| error.to_string())?;
             let limit = usize::try_from(inject::BODY_BYTES_MAX).unwrap_or(usize::MAX);
             let whole = Limited::new(passing, limit).collect().await;
             whole.map(|whole| (whole.to_bytes(), place)).map_err(|error| error.to_string())

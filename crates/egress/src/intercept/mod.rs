@@ -10,6 +10,7 @@
 mod body;
 mod exchange;
 mod headers;
+mod places;
 mod progress;
 mod refusal;
 mod target;
@@ -37,21 +38,18 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use parking_lot::Mutex;
+use places::Places;
 use progress::Progress;
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use types::World;
 use types::egress::EgressDecision;
-use types::instance::InstanceName;
 use types::parts::hosts::Host;
 
 /// What all opened connections of this machine share.
@@ -62,7 +60,7 @@ pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) events: Arc<Events>,
     pub(crate) limits: Limits,
-    bodies: Mutex<HashMap<InstanceName, Weak<Semaphore>>>,
+    bodies: Places,
 }
 
 /// Limits and timeouts for a request, a connection or an instance.
@@ -87,6 +85,8 @@ pub(crate) struct Limits {
     /// Request bodies of one instance that are held in memory, up to a mebibyte each, because
     /// something is injected into them.
     pub(crate) bodies_max: usize,
+    /// The same of one owner, and of all together.
+    pub(crate) bodies_shared: admission::Limits,
     /// Reads the rest of requests that were refused.
     pub(crate) linger: Linger,
 }
@@ -102,6 +102,7 @@ impl Default for Limits {
             streams_max: 100,
             upstreams_max: 16,
             bodies_max: 16,
+            bodies_shared: admission::Limits { total: 512, share: 64 },
             linger: Linger::new(Duration::from_secs(5), 256),
         }
     }
@@ -119,24 +120,12 @@ impl Shared {
         events: Arc<Events>,
         limits: Limits,
     ) -> Self {
-        let bodies = Mutex::default();
+        let bodies = Places::new(limits.bodies_max, limits.bodies_shared);
         Self { authority, dial, upstream_tls, world, events, limits, bodies }
     }
 
     fn head_bytes_max(&self) -> usize {
         self.limits.head_bytes_max.max(HEAD_BYTES_MIN)
-    }
-
-    /// Returns the semaphore that limits an instance's bodies in memory.
-    fn bodies_of(&self, instance: &InstanceName) -> Arc<Semaphore> {
-        let mut bodies = self.bodies.lock();
-        if let Some(places) = bodies.get(instance).and_then(Weak::upgrade) {
-            return places;
-        }
-        bodies.retain(|_, places| places.strong_count() > 0);
-        let places = Arc::new(Semaphore::new(self.limits.bodies_max.max(1)));
-        bodies.insert(instance.clone(), Arc::downgrade(&places));
-        places
     }
 }
 

@@ -206,6 +206,8 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         ("egress.head_bytes_max", config.egress.head_bytes_max as u64),
         ("egress.events_max", config.egress.events_max as u64),
         ("egress.bodies_max", config.egress.bodies_max as u64),
+        ("egress.bodies_workspace_max", config.egress.bodies_workspace_max as u64),
+        ("egress.bodies_total_max", config.egress.bodies_total_max as u64),
         ("s3.requests_max", config.s3.requests_max.into()),
         ("s3.requests_workspace_max", config.s3.requests_workspace_max.into()),
         ("s3.put_mb_max", config.s3.put_mb_max.into()),

@@ -9,8 +9,10 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::collections::HashMap;
 use std::time::SystemTime;
 use tokio::io::{DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +22,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use types::Timestamp;
 use types::egress::{EgressEvent, EgressRules};
+use types::instance::InstanceName;
 
 pub(super) struct Lab {
     pub(super) shared: Arc<Shared>,
