@@ -13,8 +13,9 @@ use types::parts::hosts::Places;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BadUpstream {
-    #[error("`{0}` is no address of a proxy: `http://HOST:PORT`")]
-    Url(String),
+    /// Does not repeat the address, which may hold a password.
+    #[error("the address of the organisation's proxy must be `http://HOST:PORT`, without a user")]
+    Url,
     #[error("the proxy of the organisation is asked over http:// only, not over `{0}`")]
     Scheme(String),
     #[error(transparent)]
@@ -35,7 +36,7 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 
 impl Way {
     pub(super) fn new(upstream: &Upstream) -> Result<Self, BadUpstream> {
-        let bad = || BadUpstream::Url(upstream.url.clone());
+        let bad = || BadUpstream::Url;
         let uri: http::Uri = upstream.url.parse().map_err(|_| bad())?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -105,4 +106,19 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<String> {
         head.push(stream.read_u8().await?);
     }
     String::from_utf8(head).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_the_address_is_refused_and_not_repeated() {
+        for url in ["http://user:hush@proxy:3128", "http://user:hush@pro xy:3128", "user:hush@"] {
+            let (user, password, no_proxy) = (None, None, Vec::new());
+            let upstream = Upstream { url: url.to_owned(), user, password, no_proxy };
+            let why = Way::new(&upstream).unwrap_err();
+            assert!(!format!("{why} {why:?}").contains("hush"), "{why:?}");
+        }
+    }
 }
