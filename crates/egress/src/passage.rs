@@ -17,7 +17,7 @@ use crate::service::{Blocked, Service};
 use bytes::BytesMut;
 use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use types::parts::hosts::Host;
 
@@ -309,8 +309,8 @@ impl Passage {
                 }
                 read = server.read(&mut buffer) => {
                     let count = read?;
-                    let writing = stream.write_all(&buffer[..count]);
-                    tokio::time::timeout(limits.idle, writing).await??;
+                    let passing = pass_on(stream, &buffer[..count]);
+                    tokio::time::timeout(limits.idle, passing).await??;
                     spoke = true;
                     count == 0
                 }
@@ -328,5 +328,28 @@ impl Passage {
         let blocked = Blocked { host, port: self.aim.port, rule };
         self.service.note_blocked(&self.client, &blocked);
         stream.reset();
+    }
+}
+
+/// Writes what the server said, and flushes it: TLS may keep it back otherwise, while the client
+/// waits for it before it speaks.
+async fn pass_on(stream: &mut (impl AsyncWrite + Unpin), said: &[u8]) -> io::Result<()> {
+    stream.write_all(said).await?;
+    stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+    use tokio::io::{BufWriter, duplex};
+
+    #[tokio::test]
+    async fn what_a_server_says_first_is_not_kept_back() {
+        let (mut client, proxy) = duplex(64);
+        pass_on(&mut BufWriter::new(proxy), b"220 ready").await.unwrap();
+        let mut heard = [0; 9];
+        client.read_exact(&mut heard).now_or_never().unwrap().unwrap();
+        assert_eq!(&heard, b"220 ready");
     }
 }
