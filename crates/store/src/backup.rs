@@ -61,7 +61,7 @@ fn write(
         made_at: tx.world().now().ms(),
         revision: feed::highest(tx)?,
         seal_keys: rotation::used_keys(tx)?,
-        keys: with_keys.then(|| tx.shared().keyring.read().export().to_string()),
+        keys: with_keys.then(|| tx.shared().keyring.export()).transpose()?,
     };
     let mut writer = Writer::create(file, &header)?;
     for table in tables(tx)? {

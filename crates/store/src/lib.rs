@@ -37,7 +37,7 @@ mod value;
 
 pub use db::{Replication, Settings, Store, Target, Tx, replication};
 pub use error::Error;
-pub use seal::{Keyring, Rotation};
+pub use seal::{KeyFile, Keyring, Rotation};
 pub use tidy::Tidied;
 pub use value::{Row, Value};
 

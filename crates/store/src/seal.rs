@@ -5,9 +5,11 @@
 //! it cannot be moved to another row. Rows name the key of their secrets in a column `seal_key`;
 //! with it, [`rotation`] finds what to reseal without knowing what the rows mean.
 
+mod key_file;
 mod keyring;
 pub(crate) mod rotation;
 
+pub use key_file::KeyFile;
 pub use keyring::Keyring;
 pub use rotation::Rotation;
 

@@ -14,6 +14,15 @@ on_both!(
     a_key_is_forgotten_only_when_nothing_needs_it,
 );
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_another_server_sealed_under_a_new_key_opens_at_once() {
+    let place = Place::postgres();
+    let (store, other) = (place.open().await, place.open().await);
+    insert(&store, "a".into()).await;
+    other.rotate_keys().await.unwrap();
+    all(&store).await.iter().for_each(|stored| check(&store, stored));
+}
+
 fn sealed_agent(tx: &Tx<'_>, store: &Store, name: &str) -> Result<Stored, Error> {
     let made = agent(tx.world(), name);
     let (keyring, context) = (store.keyring(), format!("resources/{}", made.id));

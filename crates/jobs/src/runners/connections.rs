@@ -1,9 +1,8 @@
 //! The connections of a workspace to the code host, and what each of them allows us to do.
 
-use parking_lot::RwLock;
 use std::fmt;
 use store::resources::{self, Query, Stored};
-use store::{Error, Keyring, Tx};
+use store::{Error, KeyFile, Keyring, Tx};
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::IntegrationConnection;
 use types::parts::{Sensitive, TextMap};
@@ -45,7 +44,7 @@ impl fmt::Debug for Connection {
 /// secrets cannot be opened.
 pub(super) fn all(
     tx: &mut Tx<'_>,
-    keyring: &RwLock<Keyring>,
+    keyring: &KeyFile,
     workspace: &WorkspaceId,
 ) -> Result<Vec<Connection>, Error> {
     let order = resources::Order::CreatedAsc;

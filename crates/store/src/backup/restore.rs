@@ -30,10 +30,10 @@ impl Store {
     /// Makes sure that every secret of the archive can be opened.
     fn take_keys(&self, header: &Header) -> Result<(), Error> {
         let keyring = self.keyring();
-        let mut keyring = keyring.write();
         if let Some(keys) = &header.keys {
             keyring.absorb(keys)?;
         }
+        let keyring = keyring.read();
         match header.seal_keys.iter().find(|needed| keyring.ids().all(|id| id != needed.as_str())) {
             None => Ok(()),
             Some(missing) => Err(Error::Unusable(format!(

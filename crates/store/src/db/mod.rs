@@ -11,8 +11,7 @@ pub use settings::{Settings, Target};
 pub use tx::Tx;
 
 use crate::feed::Recent;
-use crate::{Error, Keyring};
-use parking_lot::RwLock;
+use crate::{Error, KeyFile};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use types::World;
@@ -29,7 +28,7 @@ pub struct Store {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) world: World,
-    pub(crate) keyring: Arc<RwLock<Keyring>>,
+    pub(crate) keyring: KeyFile,
     pub(crate) recent: Arc<Recent>,
     committed: watch::Sender<i64>,
 }
@@ -58,10 +57,9 @@ impl Store {
     }
 
     fn open_blocking(settings: &Settings, world: World) -> Result<Self, Error> {
-        let keyring = Keyring::open_or_create(&settings.key_file, &world)?;
         let shared = Shared {
+            keyring: KeyFile::open_or_create(&settings.key_file, &world)?,
             world,
-            keyring: Arc::new(RwLock::new(keyring)),
             recent: Arc::new(Recent::new(settings.recent_changes_max)),
             committed: watch::Sender::new(0),
         };
@@ -81,7 +79,7 @@ impl Store {
     }
 
     /// The keys that seal secrets.
-    pub fn keyring(&self) -> Arc<RwLock<Keyring>> {
+    pub fn keyring(&self) -> KeyFile {
         self.shared.keyring.clone()
     }
 

@@ -84,13 +84,7 @@ pub struct Rotation {
 impl Store {
     /// Makes a new key and reseals all secrets under it.
     pub async fn rotate_keys(&self) -> Result<Rotation, Error> {
-        let keyring = self.keyring();
-        let active = {
-            let mut keyring = keyring.write();
-            keyring.reload()?;
-            keyring.rotate()?;
-            keyring.active_id().to_owned()
-        };
+        let active = self.keyring().rotate()?;
         Ok(Rotation { active, rows: self.reseal_all().await? })
     }
 
@@ -116,14 +110,14 @@ impl Store {
     /// Reads the key file again, and removes keys that were retired long ago and seal nothing.
     pub(crate) async fn tidy_keys(&self) -> Result<(), Error> {
         let keyring = self.keyring();
-        keyring.write().reload()?;
+        keyring.reload()?;
         self.reseal_all().await?;
         let used = self.read(used_keys).await?;
         let now = self.world().now();
         let idle = |id: &str, retired_at: Timestamp| {
             now.since(retired_at) > RETIRED_KEPT_MS && !used.iter().any(|key| key == id)
         };
-        keyring.write().forget(idle)
+        keyring.forget(idle)
     }
 }
 
