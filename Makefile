@@ -3,7 +3,7 @@
 # make test           runs everything that must pass before a change goes in
 # make test-fresh     the same in a clean clone with empty caches, as on a machine that never ran it
 # make bench NAME=api measures, compares with alternatives; also sandbox, gateway, density, wakes,
-#                     jobs, metrics, serve, build, storage, models
+#                     jobs, metrics, serve, build, storage, egress, models
 
 SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
@@ -30,6 +30,7 @@ BENCH_NEEDS_jobs := $(NODE_NEEDS) postgres=postgresql busybox=busybox-static run
 BENCH_NEEDS_build := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux pkill=procps busybox=busybox-static buildah=buildah
 BENCH_NEEDS_storage := $(NODE_NEEDS) $(IMAGE_NEEDS) python3=python3 python3-venv=python3-venv mkfs.xfs=xfsprogs ip=iproute2 ganesha.nfsd=nfs-ganesha-vfs rpcbind=rpcbind nfs-ls=libnfs-utils
 BENCH_NEEDS_models := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light setpriv=util-linux python3-venv=python3-venv
+BENCH_NEEDS_egress := $(NODE_NEEDS) $(IMAGE_NEEDS) setpriv=util-linux ip=iproute2 python3-venv=python3-venv
 BENCH_NEEDS_metrics := postgres=postgresql python3-venv=python3-venv
 
 section = @printf '\n== %s\n' "$(1)"
