@@ -11,8 +11,11 @@ use std::collections::BTreeMap;
 
 const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const PORTS_MAX: usize = 1_024;
-/// Most bytes of the names and values of labels, variables and ONBUILD instructions together.
-const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of the names and values of labels, variables and ONBUILD instructions together, and
+/// of the arguments of a stage, counting [`ENTRY_BYTES`] for each.
+pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
+/// What an entry costs besides its text. It keeps them to a number that can be searched one by one.
+pub(super) const ENTRY_BYTES: usize = 64;
 
 /// The configuration as it is stored, with the members that other programs read.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -142,13 +145,14 @@ pub(super) struct Change<'a> {
     pub(super) document: &'a mut Document,
     pub(super) arguments: &'a BTreeMap<String, String>,
     pub(super) escape: char,
+    pub(super) budget: words::Budget,
     /// Whether this stage has set a command of its own, which a new entry point then leaves alone.
     pub(super) has_cmd: &'a mut bool,
 }
 
 impl Change<'_> {
     fn value(&self, text: &str) -> Result<String, String> {
-        words::value(text, self.escape, &self.scope())
+        words::value(text, self.escape, &self.scope(), &self.budget)
     }
 
     fn scope(&self) -> Scope<'_> {
@@ -227,7 +231,7 @@ impl Change<'_> {
     }
 
     fn expose(&mut self, text: &str) -> Result<(), String> {
-        for port in words::values(text, self.escape, &self.scope())? {
+        for port in words::values(text, self.escape, &self.scope(), &self.budget)? {
             let (numbers, protocol) = port.split_once('/').unwrap_or((&port, "tcp"));
             let protocol = protocol.to_ascii_lowercase();
             let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
@@ -290,9 +294,13 @@ impl Change<'_> {
     fn check_size(&self) -> Result<(), String> {
         let config = &self.document.config;
         let labels = config.labels.iter().map(|(name, value)| name.len() + value.len());
+        let volumes = config.volumes.keys().map(String::len);
         let lists = [&config.env, &config.on_build].into_iter().flatten().map(String::len);
-        match labels.chain(lists).sum::<usize>() > TEXT_BYTES_MAX {
-            true => Err(format!("variables and labels have more than {TEXT_BYTES_MAX} bytes")),
+        let all = labels.chain(volumes).chain(lists);
+        match all.map(|bytes| bytes + ENTRY_BYTES).sum::<usize>() > TEXT_BYTES_MAX {
+            true => {
+                Err(format!("variables, labels and volumes have more than {TEXT_BYTES_MAX} bytes"))
+            }
             false => Ok(()),
         }
     }
@@ -344,6 +352,7 @@ mod tests {
                 document: &mut document,
                 arguments: &arguments,
                 escape: '\\',
+                budget: words::Budget::default(),
                 has_cmd: &mut has_cmd,
             };
             change.apply(&step.instruction)?;
@@ -376,6 +385,18 @@ mod tests {
         for bad in ["EXPOSE x", "EXPOSE 0", "EXPOSE 70000", "EXPOSE 9-8", "EXPOSE 1-65535"] {
             assert!(applied(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn many_copies_of_a_large_value_are_refused() {
+        let large = "x".repeat(1 << 16);
+        for name in ["ENV", "LABEL"] {
+            let pairs: String = (0..1 << 10).map(|number| format!(" A{number}=$L")).collect();
+            let why = applied(&format!("ENV L={large}\n{name}{pairs}")).unwrap_err();
+            assert!(why.contains("of one instruction"), "{why}");
+        }
+        let many: String = (0..1 << 15).map(|number| format!(" A{number}=")).collect();
+        assert!(applied(&format!("LABEL{many}")).is_err());
     }
 
     #[test]

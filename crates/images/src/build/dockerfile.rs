@@ -3,7 +3,7 @@
 use super::Mistake;
 use super::instruction::{self, From, Instruction, Step};
 use super::lines::{self, Statement};
-use super::scope::{Arguments, PLATFORM_ARGUMENTS, platform_argument};
+use super::scope::{self, Arguments, PLATFORM_ARGUMENTS, platform_argument};
 use super::words;
 use crate::manifest::Platform;
 use std::collections::BTreeMap;
@@ -106,18 +106,20 @@ impl Dockerfile {
         let mut globals = BTreeMap::new();
         for step in &self.globals {
             let Instruction::Arg(arguments) = &step.instruction else { continue };
+            let wrong = |why| Mistake::new(step.statement.line, why);
+            let budget = words::Budget::default();
             for (name, default) in arguments {
                 let known = Arguments { all: &globals };
                 let value = match (given.get(name), default) {
                     (Some(value), _) => Some(value.clone()),
-                    (None, Some(text)) => Some(
-                        words::value(text, self.escape, &known)
-                            .map_err(|why| Mistake::new(step.statement.line, why))?,
-                    ),
+                    (None, Some(text)) => {
+                        Some(words::value(text, self.escape, &known, &budget).map_err(wrong)?)
+                    }
                     (None, None) => platform_argument(name),
                 };
                 globals.extend(value.map(|value| (name.clone(), value)));
             }
+            scope::check_arguments(&globals).map_err(wrong)?;
         }
         Ok(globals)
     }
@@ -133,13 +135,13 @@ impl Dockerfile {
                 plan.globals.get(*name).cloned().or_else(|| platform_argument(name))?,
             ))
         }));
-        let known = Arguments { all: &known };
-        let image = words::value(&from.image, self.escape, &known).map_err(wrong)?;
+        let (known, budget) = (Arguments { all: &known }, words::Budget::default());
+        let image = words::value(&from.image, self.escape, &known, &budget).map_err(wrong)?;
         if image.is_empty() {
             return Err(wrong(format!("`{}` names no image: an argument is not set", from.image)));
         }
         if let Some(platform) = &from.platform {
-            let platform = words::value(platform, self.escape, &known).map_err(wrong)?;
+            let platform = words::value(platform, self.escape, &known, &budget).map_err(wrong)?;
             check_platform(&platform).map_err(wrong)?;
         }
         // Stage names ignore case, image names do not.
@@ -288,6 +290,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_its_line() {
+        // Each argument is short enough, but all of them together are not.
+        let large = "x".repeat(1 << 16);
+        let more: String = (0..40).map(|number| format!("ARG A{number}=$A\n")).collect();
+        let doubled = format!("ARG A={large}\n{more}FROM x");
         for (text, line) in [
             ("", 1),
             ("RUN x", 1),
@@ -297,6 +303,7 @@ mod tests {
             ("FROM x\nCOPY --from=3 a b", 2),
             ("FROM x as a\nCOPY --from=a b c", 2),
             ("FROM --platform=windows/amd64 x", 1),
+            (&doubled, 16),
         ] {
             let found = plan(text, &[]);
             match line {

@@ -7,7 +7,7 @@ use super::instruction::{Instruction, Step, Transfer};
 use super::layers::{Written, tidy};
 use super::project::{Given, Project};
 use super::run::RunOrder;
-use super::scope::{PLATFORM_ARGUMENTS, platform_argument};
+use super::scope::{self, PLATFORM_ARGUMENTS, platform_argument};
 use super::sources::{SourceLimits, read_project, unpack_archive};
 use super::stage::{Layer, State};
 use super::transfer::{From, Supplies, Supply};
@@ -216,9 +216,11 @@ impl Build {
         let by = step.statement.text.as_str();
         match &step.instruction {
             Instruction::Arg(arguments) => {
+                let budget = words::Budget::default();
                 for (name, default) in arguments {
-                    self.declare(site.plan, state, name, default.as_deref())?;
+                    self.declare(site.plan, state, name, default.as_deref(), &budget)?;
                 }
+                scope::check_arguments(&state.arguments).map_err(Fault::Sources)?;
                 state.note(&self.order.now, by);
                 Ok(Outcome::Noted)
             }
@@ -228,7 +230,8 @@ impl Build {
             Instruction::Run(run) => self.prepare_run(site, state, run, by),
             other => {
                 let State { document, arguments, has_cmd, escape, .. } = state;
-                let mut change = Change { document, arguments, escape: *escape, has_cmd };
+                let budget = words::Budget::default();
+                let mut change = Change { document, arguments, escape: *escape, budget, has_cmd };
                 change.apply(other).map_err(Fault::Sources)?;
                 state.note(&self.order.now, by);
                 Ok(Outcome::Noted)
@@ -242,10 +245,12 @@ impl Build {
         state: &mut State,
         name: &str,
         default: Option<&str>,
+        budget: &words::Budget,
     ) -> Result<(), Fault> {
         let default = match default {
             Some(text) => {
-                Some(words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?)
+                let value = words::value(text, state.escape, &state.scope(), budget);
+                Some(value.map_err(Fault::Sources)?)
             }
             None => plan.globals.get(name).cloned(),
         };
@@ -259,7 +264,8 @@ impl Build {
     }
 
     fn workdir(&self, state: &mut State, path: &str, by: &str) -> Result<Outcome, Fault> {
-        let path = words::value(path, state.escape, &state.scope()).map_err(Fault::Sources)?;
+        let path = words::value(path, state.escape, &state.scope(), &words::Budget::default());
+        let path = path.map_err(Fault::Sources)?;
         if path.is_empty() || path.contains('\0') {
             return Err(Fault::Sources("WORKDIR names no folder".to_owned()));
         }

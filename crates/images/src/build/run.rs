@@ -82,8 +82,9 @@ impl Build {
             }
         }
         let mut mounts = Vec::new();
+        let budget = words::Budget::default();
         for text in &run.mounts {
-            let options = options(text, state).map_err(Fault::Sources)?;
+            let options = options(text, state, &budget).map_err(Fault::Sources)?;
             self.mount(state, options, sources, &mut hasher, &mut mounts, &mut environment)?;
         }
         if mounts.len() > MOUNTS_MAX {
@@ -258,11 +259,11 @@ impl Build {
     }
 }
 
-fn options(text: &str, state: &State) -> Result<Options, String> {
+fn options(text: &str, state: &State, budget: &words::Budget) -> Result<Options, String> {
     let mut options = Options { kind: "bind".to_owned(), ..Options::default() };
     for part in text.split(',') {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let value = words::value(value.trim(), state.escape, &state.scope())?;
+        let value = words::value(value.trim(), state.escape, &state.scope(), budget)?;
         let wrong = || format!("RUN --mount: `{part}` means nothing here");
         let number = |radix| u32::from_str_radix(&value, radix).map_err(|_| wrong());
         let truth = || match value.as_str() {

@@ -1,6 +1,7 @@
 //! The variables that an instruction sees: the environment of the image, then the arguments of the
 //! build.
 
+use super::config::{ENTRY_BYTES, TEXT_BYTES_MAX};
 use super::words::Variables;
 use crate::manifest::Platform;
 use std::collections::BTreeMap;
@@ -49,6 +50,15 @@ pub(super) struct Arguments<'a> {
 impl Variables for Arguments<'_> {
     fn get(&self, name: &str) -> Option<&str> {
         self.all.get(name).map(String::as_str)
+    }
+}
+
+/// Fails if arguments have become too many or too large to be kept for every stage.
+pub(super) fn check_arguments(all: &BTreeMap<String, String>) -> Result<(), String> {
+    let bytes = all.iter().map(|(name, value)| name.len() + value.len() + ENTRY_BYTES);
+    match bytes.sum::<usize>() > TEXT_BYTES_MAX {
+        true => Err(format!("the arguments have more than {TEXT_BYTES_MAX} bytes")),
+        false => Ok(()),
     }
 }
 

@@ -79,11 +79,11 @@ impl Build {
         state: &State,
         transfer: &Transfer,
     ) -> Result<Vec<String>, Fault> {
-        let mut all = Vec::new();
+        let (mut all, budget) = (Vec::new(), words::Budget::default());
         for source in &transfer.sources {
             if let Source::Path(text) = source {
-                let text =
-                    words::value(text, state.escape, &state.scope()).map_err(Fault::Sources)?;
+                let text = words::value(text, state.escape, &state.scope(), &budget)
+                    .map_err(Fault::Sources)?;
                 if text.starts_with("http://") || text.starts_with("https://") {
                     all.push(text);
                 } else if text.starts_with("git@") || text.starts_with("git://") {
@@ -105,8 +105,10 @@ impl Build {
         downloads: &BTreeMap<String, Download>,
         unpacks: bool,
     ) -> Result<Prepared, Fault> {
-        let value =
-            |text: &str| words::value(text, state.escape, &state.scope()).map_err(Fault::Sources);
+        let budget = words::Budget::default();
+        let value = |text: &str| {
+            words::value(text, state.escape, &state.scope(), &budget).map_err(Fault::Sources)
+        };
         let target = value(&transfer.target)?;
         let excludes = transfer.excludes.iter().map(|text| {
             Pattern::new(value(text)?.trim_start_matches('/'), Kind::Tree).map_err(Fault::Sources)
@@ -115,7 +117,7 @@ impl Build {
         let mut parts = Vec::new();
         for source in &transfer.sources {
             match source {
-                Source::Text(heredoc) => parts.push(text_of(heredoc, state)?),
+                Source::Text(heredoc) => parts.push(text_of(heredoc, state, &budget)?),
                 Source::Path(text) => {
                     let address = value(text)?;
                     match downloads.get(&address).filter(|_| unpacks) {
@@ -192,11 +194,10 @@ struct Found<'f> {
     unpacks: bool,
 }
 
-fn text_of(heredoc: &Heredoc, state: &State) -> Result<Part, Fault> {
+fn text_of(heredoc: &Heredoc, state: &State, budget: &words::Budget) -> Result<Part, Fault> {
     let text = match heredoc.expands {
-        true => {
-            words::text(&heredoc.content, state.escape, &state.scope()).map_err(Fault::Sources)?
-        }
+        true => words::text(&heredoc.content, state.escape, &state.scope(), budget)
+            .map_err(Fault::Sources)?,
         false => heredoc.content.clone(),
     };
     Ok(Part::Text { name: heredoc.name.clone(), bytes: text.into_bytes(), mode: TEXT_MODE })

@@ -1,6 +1,7 @@
 //! Words of an instruction: quotes, escapes and variables, by the rules of Docker.
 
 use super::pattern;
+use std::cell::Cell;
 
 /// Longest value after variables are expanded, so that a few lines cannot fill the memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -9,6 +10,31 @@ const DEPTH_MAX: usize = 16;
 /// the other.
 const CUT_BYTES_MAX: usize = 1_024;
 const CUT_PATTERN_BYTES_MAX: usize = 64;
+
+/// Most bytes that the variables of one instruction expand to, counting [`WORD_BYTES`] for each.
+const EXPANDED_BYTES_MAX: usize = 4 << 20;
+/// What a word costs besides its text: most of a split value can be words of a single letter.
+const WORD_BYTES: usize = 32;
+
+/// What the variables of one instruction may still expand to. All values of an instruction share
+/// one, because each of them could otherwise repeat a large variable.
+pub(super) struct Budget(Cell<usize>);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(EXPANDED_BYTES_MAX))
+    }
+}
+
+impl Budget {
+    fn spend(&self, text: &str) -> Result<(), String> {
+        let left = self.0.get().checked_sub(text.len() + WORD_BYTES).ok_or_else(|| {
+            format!("the variables of one instruction become more than {EXPANDED_BYTES_MAX} bytes")
+        })?;
+        self.0.set(left);
+        Ok(())
+    }
+}
 
 /// A source of variables.
 pub(super) trait Variables {
@@ -26,8 +52,9 @@ pub(super) fn value(
     text: &str,
     escape: char,
     variables: &impl Variables,
+    budget: &Budget,
 ) -> Result<String, String> {
-    let mut words = expand(text, escape, variables, false)?;
+    let mut words = expand(text, escape, variables, budget, false)?;
     Ok(words.pop().unwrap_or_default())
 }
 
@@ -36,19 +63,20 @@ pub(super) fn values(
     text: &str,
     escape: char,
     variables: &impl Variables,
+    budget: &Budget,
 ) -> Result<Vec<String>, String> {
-    expand(text, escape, variables, true)
+    expand(text, escape, variables, budget, true)
 }
 
 fn expand(
     text: &str,
     escape: char,
     variables: &impl Variables,
+    budget: &Budget,
     splits: bool,
 ) -> Result<Vec<String>, String> {
-    let mut lexer =
-        Lexer { signs: text.chars().collect(), at: 0, escape, variables, depth: 0, keeps: false };
-    let mut out = Words { all: Vec::new(), now: String::new(), begun: false, splits };
+    let mut lexer = Lexer::new(text, escape, variables, budget, false);
+    let mut out = Words::new(budget, splits);
     lexer.words(&mut out)?;
     if out.begun || !splits {
         out.all.push(out.now);
@@ -57,10 +85,14 @@ fn expand(
 }
 
 /// Expands the variables in a text in which quotes have no meaning, such as a heredoc.
-pub(super) fn text(text: &str, escape: char, variables: &impl Variables) -> Result<String, String> {
-    let mut lexer =
-        Lexer { signs: text.chars().collect(), at: 0, escape, variables, depth: 0, keeps: true };
-    let mut out = Words { all: Vec::new(), now: String::new(), begun: false, splits: false };
+pub(super) fn text(
+    text: &str,
+    escape: char,
+    variables: &impl Variables,
+    budget: &Budget,
+) -> Result<String, String> {
+    let mut lexer = Lexer::new(text, escape, variables, budget, true);
+    let mut out = Words::new(budget, false);
     lexer.words(&mut out)?;
     Ok(out.now)
 }
@@ -93,14 +125,19 @@ pub(super) fn split(text: &str, escape: char) -> Vec<String> {
     words
 }
 
-struct Words {
+struct Words<'b> {
     all: Vec<String>,
     now: String,
     begun: bool,
     splits: bool,
+    budget: &'b Budget,
 }
 
-impl Words {
+impl<'b> Words<'b> {
+    fn new(budget: &'b Budget, splits: bool) -> Self {
+        Self { all: Vec::new(), now: String::new(), begun: false, splits, budget }
+    }
+
     fn push(&mut self, sign: char) -> Result<(), String> {
         self.begun = true;
         self.now.push(sign);
@@ -114,15 +151,18 @@ impl Words {
             return self.check();
         }
         for sign in text.chars() {
-            if sign.is_whitespace() { self.end() } else { self.push(sign)? }
+            if sign.is_whitespace() { self.end()? } else { self.push(sign)? }
         }
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.begun) {
-            self.all.push(std::mem::take(&mut self.now));
+            let word = std::mem::take(&mut self.now);
+            self.budget.spend(&word)?;
+            self.all.push(word);
         }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), String> {
@@ -138,12 +178,17 @@ struct Lexer<'v, V> {
     at: usize,
     escape: char,
     variables: &'v V,
+    budget: &'v Budget,
     depth: usize,
     /// Whether quotes are ordinary text.
     keeps: bool,
 }
 
-impl<V: Variables> Lexer<'_, V> {
+impl<'v, V: Variables> Lexer<'v, V> {
+    fn new(text: &str, escape: char, variables: &'v V, budget: &'v Budget, keeps: bool) -> Self {
+        Self { signs: text.chars().collect(), at: 0, escape, variables, budget, depth: 0, keeps }
+    }
+
     fn peek(&self) -> Option<char> {
         self.signs.get(self.at).copied()
     }
@@ -154,7 +199,7 @@ impl<V: Variables> Lexer<'_, V> {
         Some(sign)
     }
 
-    fn words(&mut self, out: &mut Words) -> Result<(), String> {
+    fn words(&mut self, out: &mut Words<'_>) -> Result<(), String> {
         while let Some(sign) = self.take() {
             match sign {
                 '\'' if !self.keeps => self.single_quoted(out)?,
@@ -175,14 +220,14 @@ impl<V: Variables> Lexer<'_, V> {
                     }
                     (true, _) => out.push(sign)?,
                 },
-                sign if out.splits && sign.is_whitespace() => out.end(),
+                sign if out.splits && sign.is_whitespace() => out.end()?,
                 sign => out.push(sign)?,
             }
         }
         Ok(())
     }
 
-    fn single_quoted(&mut self, out: &mut Words) -> Result<(), String> {
+    fn single_quoted(&mut self, out: &mut Words<'_>) -> Result<(), String> {
         out.begun = true;
         loop {
             match self.take() {
@@ -193,7 +238,7 @@ impl<V: Variables> Lexer<'_, V> {
         }
     }
 
-    fn double_quoted(&mut self, out: &mut Words) -> Result<(), String> {
+    fn double_quoted(&mut self, out: &mut Words<'_>) -> Result<(), String> {
         out.begun = true;
         loop {
             match self.take() {
@@ -215,8 +260,14 @@ impl<V: Variables> Lexer<'_, V> {
         }
     }
 
-    /// Reads what follows a `$`.
+    /// Reads what follows a `$`, and expands it within the budget.
     fn dollar(&mut self) -> Result<String, String> {
+        let value = self.expansion()?;
+        self.budget.spend(&value)?;
+        Ok(value)
+    }
+
+    fn expansion(&mut self) -> Result<String, String> {
         if self.peek() != Some('{') {
             let name = self.name();
             if name.is_empty() {
@@ -286,7 +337,7 @@ impl<V: Variables> Lexer<'_, V> {
         if self.depth == DEPTH_MAX {
             return Err(format!("variables are nested more than {DEPTH_MAX} deep"));
         }
-        let mut out = Words { all: Vec::new(), now: String::new(), begun: false, splits: false };
+        let mut out = Words::new(self.budget, false);
         self.depth += 1;
         loop {
             match self.take() {
@@ -356,7 +407,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, wanted: &str) {
-        assert_eq!(value(text, '\\', &known).as_deref(), Ok(wanted), "{text}");
+        assert_eq!(value(text, '\\', &known, &Budget::default()).as_deref(), Ok(wanted), "{text}");
     }
 
     #[test]
@@ -398,13 +449,13 @@ mod tests {
             check(text, wanted);
         }
         for bad in ["${", "${}", "${HOME", "${HOME:x}", "${A!b}", "'x", "\"x", "${MISSING:?gone}"] {
-            assert!(value(bad, '\\', &known).is_err(), "{bad}");
+            assert!(value(bad, '\\', &known, &Budget::default()).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn words_are_split_at_blanks_outside_of_quotes() {
-        let split = |text| values(text, '\\', &known).unwrap();
+        let split = |text| values(text, '\\', &known, &Budget::default()).unwrap();
         assert_eq!(
             split(" a  'b c' \"d e\"f $TWO \"$TWO\" $EMPTY \"\" x\\ y "),
             ["a", "b c", "d ef", "one", "two", "one two", "", "x y"]
@@ -414,22 +465,38 @@ mod tests {
 
     #[test]
     fn quotes_stay_where_only_variables_count() {
-        let found = text("say \"$HOME\" it's \\$HOME \\n", '\\', &known);
+        let found = text("say \"$HOME\" it's \\$HOME \\n", '\\', &known, &Budget::default());
         assert_eq!(found.as_deref(), Ok("say \"/root\" it's $HOME \\n"));
+    }
+
+    #[test]
+    fn the_values_of_one_instruction_share_a_limit() {
+        let words: &'static str = "x ".repeat(1 << 10).leak();
+        let large = |name: &str| (name == "A").then_some(words);
+        let times = |count: usize| "$A ".repeat(count);
+        assert_eq!(values("$A $A", '\\', &large, &Budget::default()).unwrap().len(), 2 << 10);
+        assert!(values(&times(1 << 10), '\\', &large, &Budget::default()).is_err());
+        // What is expanded costs as much if nothing of it stays.
+        let nothing = "${B:+$A}".repeat(1 << 12);
+        assert!(value(&nothing, '\\', &large, &Budget::default()).is_err());
+        let budget = Budget::default();
+        let mut pairs = (0..1 << 12).map(|_| value("$A", '\\', &large, &budget));
+        assert!(pairs.any(|value| value.is_err()));
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "(\\$|\\{|\\}|[:+?#%/-]|'|\"|\\\\|[A-Z]| |é|\\*){0,40}") {
-            let _ = value(&text, '\\', &known);
-            let _ = values(&text, '`', &known);
-            let _ = super::text(&text, '\\', &known);
+            let budget = Budget::default();
+            let _ = value(&text, '\\', &known, &budget);
+            let _ = values(&text, '`', &known, &budget);
+            let _ = super::text(&text, '\\', &known, &budget);
             let _ = super::split(&text, '\\');
         }
 
         #[test]
         fn what_has_no_special_sign_stays_as_it_is(text in "[a-z0-9 /.,:=_-]{0,40}") {
-            prop_assert_eq!(value(&text, '\\', &known), Ok(text));
+            prop_assert_eq!(value(&text, '\\', &known, &Budget::default()), Ok(text));
         }
     }
 }
