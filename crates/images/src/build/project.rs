@@ -15,6 +15,7 @@ pub struct Project {
     pub(super) secrets: Option<String>,
     /// Registry credentials, in the format of a Docker client's configuration file.
     pub registries: Option<String>,
+    /// Names at the top, and paths such as `src/main.py` of what is directly in `src`.
     pub(super) files: Vec<String>,
     pub(super) package: Option<String>,
     pub(super) requirements: Option<String>,
@@ -170,7 +171,7 @@ impl Project {
         };
         let program = ["main.py", "app.py", "src/main.py", "src/app.py", "src/server.py"]
             .into_iter()
-            .find(|name| self.has(name.split('/').next().unwrap_or(name)))
+            .find(|name| self.has(name))
             .unwrap_or("main.py");
         let start = given.entry.clone().unwrap_or_else(|| format!("python {program}"));
         format!(
@@ -300,6 +301,20 @@ mod tests {
             r#"{"workspaces": ["packages/*"]}"#,
         ] {
             assert!(early(&[("package.json", local)]), "{local}");
+        }
+    }
+
+    #[test]
+    fn the_program_that_is_there_is_started() {
+        for (program, started) in [
+            ("main.py", "main.py"),
+            ("src/main.py", "src/main.py"),
+            ("src/app.py", "src/app.py"),
+            ("src/server.py", "src/server.py"),
+            ("src/other.py", "main.py"),
+        ] {
+            let text = made(&[("requirements.txt", ""), ("src", ""), (program, "")]);
+            assert!(text.contains(&format!("exec python {started}\"")), "{program}: {text}");
         }
     }
 

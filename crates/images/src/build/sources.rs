@@ -100,9 +100,7 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
         settings: text("blaxel.toml")?,
         secrets: text(".env.build")?,
         registries: text(".docker/config.json")?,
-        files: tree
-            .names(Path::new(""))
-            .map(|names| names.into_iter().filter_map(|name| name.into_string().ok()).collect())?,
+        files: listing(&tree)?,
         package: text("package.json")?,
         requirements: text("requirements.txt")?,
     };
@@ -115,6 +113,17 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
         leave_out(&tree, folder, Path::new(""), &rules)?;
     }
     Ok(project)
+}
+
+/// Lists the top of the sources, and the folder `src`, in which a program may be.
+fn listing(tree: &Tree) -> Result<Vec<String>, Fault> {
+    let text = |name: std::ffi::OsString| name.into_string().ok();
+    let mut files: Vec<String> = tree.names(Path::new(""))?.into_iter().filter_map(text).collect();
+    if tree.look(Path::new("src"), true).is_ok_and(|stat| is_folder(&stat)) {
+        let inside = tree.names(Path::new("src"))?.into_iter().filter_map(text);
+        files.extend(inside.map(|name| format!("src/{name}")));
+    }
+    Ok(files)
 }
 
 /// Reads a small text file of the sources if it exists.
@@ -170,4 +179,19 @@ fn remove(folder: &Path, path: &Path) -> Result<(), Fault> {
     let tree = Tree::open(folder)?;
     let place = tree.place(path)?;
     Ok(place.remove()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_in_src_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("src")).unwrap();
+        std::fs::write(folder.path().join("src/app.py"), "").unwrap();
+        let mut files = read_project(folder.path()).unwrap().files;
+        files.sort();
+        assert_eq!(files, ["src", "src/app.py"]);
+    }
 }
