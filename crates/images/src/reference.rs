@@ -52,10 +52,20 @@ impl Reference {
 
     /// Returns host and path, which all tags of one image share.
     pub fn repository(&self) -> String {
-        match &self.host {
+        match self.shown_host() {
             Some(host) => format!("{host}/{}", self.path),
             None => self.path.clone(),
         }
+    }
+
+    /// Returns the host to write before the path. A path on the default registry that begins like a
+    /// host would read back as an image of that host, so the default is written out.
+    fn shown_host(&self) -> Option<&str> {
+        let misread = || match self.path.split_once('/') {
+            Some((first, _)) if is_like_host(first) => Some(DEFAULT_HOST),
+            _ => None,
+        };
+        self.host.as_deref().or_else(misread)
     }
 
     /// Returns the name for a digest in the same repository, whatever its tags mean.
@@ -100,7 +110,7 @@ impl FromStr for Reference {
 /// none.
 fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
     let Some((first, rest)) = text.split_once('/') else { return Ok((None, text)) };
-    if first != "localhost" && !first.contains(['.', ':']) {
+    if !is_like_host(first) {
         return Ok((None, text));
     }
     check_host(first)?;
@@ -108,6 +118,10 @@ fn split_host(text: &str) -> Result<(Option<String>, &str), InvalidReference> {
     let is_default =
         matches!(host.as_str(), DEFAULT_HOST | "index.docker.io" | "registry-1.docker.io");
     Ok(((!is_default).then_some(host), rest))
+}
+
+fn is_like_host(part: &str) -> bool {
+    part == "localhost" || part.contains(['.', ':'])
 }
 
 fn check_host(host: &str) -> Result<(), InvalidReference> {
@@ -191,10 +205,7 @@ impl From<Reference> for String {
 
 impl fmt::Display for Reference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(host) = &self.host {
-            write!(f, "{host}/")?;
-        }
-        f.write_str(&self.path)?;
+        f.write_str(&self.repository())?;
         if let Some(tag) = &self.tag {
             write!(f, ":{tag}")?;
         }
@@ -275,9 +286,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_path_that_looks_like_a_host_stays_on_its_registry() {
+        for text in ["docker.io/ghcr.io/x", "docker.io/localhost/x", "docker.io/docker.io/x"] {
+            let found = parse(text);
+            assert_eq!((found.host(), found.repository().as_str()), (None, text));
+            assert_eq!(parse(&found.to_string()), found);
+        }
+    }
+
     proptest! {
         #[test]
-        fn what_is_written_reads_back(text in "([a-z]{1,5}(\\.[a-z]{1,5}|:[1-9]{1,3})/)?[a-z0-9]{1,4}((_|__|-{1,3})[a-z0-9]{1,4}){0,2}(/[a-z0-9]{1,4}(\\.[a-z0-9]{1,4})?){0,2}(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,9})?(@sha256:[0-9a-f]{64})?") {
+        fn what_is_written_reads_back(text in "((docker\\.io/)?[a-z]{1,5}\\.[a-z]{1,5}/|[a-z]{1,5}:[1-9]{1,3}/)?[a-z0-9]{1,4}((_|__|-{1,3})[a-z0-9]{1,4}){0,2}(/[a-z0-9]{1,4}(\\.[a-z0-9]{1,4})?){0,2}(:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,9})?(@sha256:[0-9a-f]{64})?") {
             let reference: Reference = text.parse().map_err(|error| TestCaseError::fail(format!("{text}: {error}")))?;
             prop_assert_eq!(reference.to_string().parse::<Reference>(), Ok(reference));
         }
