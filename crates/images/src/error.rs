@@ -34,6 +34,20 @@ impl Error {
         Self::Malformed { what, why: why.to_string() }
     }
 
+    /// Returns whether trying again later gives the same error, because the data itself is missing
+    /// or wrong. A disk that cannot be read now says nothing about what is on it.
+    pub(crate) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Read(_) | Self::InUse(_) => false,
+            Self::Limit { .. }
+            | Self::Digest { .. }
+            | Self::Hostile { .. }
+            | Self::Malformed { .. }
+            | Self::NoPlatform(_) => true,
+        }
+    }
+
     pub(crate) fn hostile(entry: &[u8], why: &'static str) -> Self {
         Self::Hostile { entry: entry.escape_ascii().to_string(), why }
     }

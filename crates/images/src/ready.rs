@@ -74,6 +74,7 @@ impl Parts {
     }
 
     /// Adds the layers of those prepared images whose manifests are needed, and forgets the others.
+    /// Fails if one cannot be read now, because its layers are needed as well.
     pub(crate) fn add_ready(
         &self,
         blobs: &HashSet<Digest>,
@@ -83,11 +84,43 @@ impl Parts {
         disk::make_folder(&folder)?;
         for image in disk::digests_in(&folder)? {
             // A manifest that is needed only as a blob is no longer an image.
-            match self.documents(&image).ok().filter(|_| blobs.contains(&image)) {
-                Some((_, setup)) => layers.extend(setup.rootfs.diff_ids),
-                None => disk::remove_file(&self.ready_path(&image))?,
+            let found = match blobs.contains(&image) {
+                true => self.documents(&image),
+                false => Err(Error::malformed("image", "nothing needs it")),
+            };
+            match found {
+                Ok((_, setup)) => layers.extend(setup.rootfs.diff_ids),
+                Err(error) if error.is_lasting() => disk::remove_file(&self.ready_path(&image))?,
+                Err(error) => return Err(error),
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn only_what_is_known_to_be_broken_is_no_longer_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = Store::open(folder.path(), Settings::default()).unwrap().0;
+        let [unreadable, broken, gone, unneeded] =
+            ["a manifest", "{}", "gone", "unneeded"].map(|text| Digest::of(text.as_bytes()));
+        disk::make_folder(&parts.folder.join("ready")).unwrap();
+        for image in [unreadable, broken, gone, unneeded] {
+            std::fs::write(parts.ready_path(&image), "").unwrap();
+        }
+        // Reading a folder fails like reading a damaged disk.
+        std::fs::create_dir(parts.blobs.path(&unreadable)).unwrap();
+        std::fs::write(parts.blobs.path(&broken), "{}").unwrap();
+        let mut layers = HashSet::new();
+        parts.add_ready(&HashSet::from([broken, gone]), &mut layers).unwrap();
+        std::fs::write(parts.ready_path(&unreadable), "").unwrap();
+        let needed = HashSet::from([unreadable]);
+        assert!(parts.add_ready(&needed, &mut layers).is_err());
+        assert_eq!(disk::digests_in(&parts.folder.join("ready")).unwrap(), [unreadable]);
     }
 }

@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Lists the uploads that earlier runs have left behind, and removes those that have no
-    /// description.
+    /// description. Fails if a description cannot be read now.
     pub fn left_uploads(&self) -> Result<Vec<LeftUpload>, Error> {
         let all = self.0.folder.join("uploads");
         disk::make_folder(&all)?;
@@ -59,13 +59,17 @@ impl Store {
         for entry in entries {
             let folder = entry.map_err(Error::io("list", &all))?.path();
             let name = folder.file_name().and_then(|name| name.to_str());
-            let about = fs::read(folder.join("about"));
-            match (name.filter(|name| is_id(name)), about) {
-                (Some(id), Ok(about)) => {
+            let path = folder.join("about");
+            let about = match fs::read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                about => Some(about.map_err(Error::io("read", &path))?),
+            };
+            match name.filter(|name| is_id(name)).zip(about) {
+                Some((id, about)) => {
                     let size = fs::metadata(folder.join("data")).map_or(0, |data| data.len());
                     found.push(LeftUpload { id: id.to_owned(), about, size });
                 }
-                _ => disk::remove_tree(&folder)?,
+                None => disk::remove_tree(&folder)?,
             }
         }
         Ok(found)
@@ -147,5 +151,27 @@ impl Upload {
             bytes = &bytes[written..];
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn an_upload_stays_when_its_description_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path(), Settings::default()).unwrap();
+        let uploads = folder.path().join("uploads");
+        fs::create_dir_all(uploads.join("nothing")).unwrap();
+        // Reading a folder fails like reading a damaged disk.
+        fs::create_dir_all(uploads.join("one/about")).unwrap();
+        fs::write(uploads.join("one/data"), "arrived").unwrap();
+        assert!(store.left_uploads().is_err());
+        assert_eq!(fs::read(uploads.join("one/data")).unwrap(), b"arrived");
+        fs::remove_dir(uploads.join("one/about")).unwrap();
+        assert_eq!(store.left_uploads().unwrap(), []);
+        assert_eq!(fs::read_dir(&uploads).unwrap().count(), 0);
     }
 }
