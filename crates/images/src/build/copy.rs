@@ -31,7 +31,8 @@ pub(super) struct Copying<'a> {
     pub(super) target: &'a Tree,
     pub(super) how: As,
     pub(super) bytes_left: u64,
-    /// Files with several names (hard links), and the path of their first copy.
+    /// Files of the current source with several names (hard links), and the path of their first
+    /// copy. The next source may write over it, so it begins without any.
     links: HashMap<(u64, u64), PathBuf>,
     /// Times of folders, set once nothing changes in them any more.
     times: Vec<(PathBuf, Timestamps)>,
@@ -46,6 +47,7 @@ impl<'a> Copying<'a> {
     pub(super) fn all(&mut self, items: &[Item], place: &Path) -> Result<(), Fault> {
         let top = place.parent().unwrap_or(Path::new(""));
         make_folders(self.target, top, self.how.folders)?;
+        self.links.clear();
         for (number, item) in items.iter().enumerate() {
             let path = match item.to.as_os_str().is_empty() {
                 true => place.to_owned(),
@@ -270,4 +272,34 @@ fn in_the_way(path: &Path) -> Fault {
 
 fn too_much() -> Fault {
     Fault::Sources("it is more than a step of a build may copy".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::items::Bounds;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_is_never_linked_to_what_replaced_its_first_copy() {
+        let (source, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for name in ["one", "two"] {
+            fs::create_dir(source.path().join(name)).unwrap();
+        }
+        fs::write(source.path().join("one/a"), "linked").unwrap();
+        fs::hard_link(source.path().join("one/a"), source.path().join("two/b")).unwrap();
+        fs::write(source.path().join("two/a"), "other").unwrap();
+        let trees = [&source, &target].map(|folder| Tree::open(folder.path()).unwrap());
+        let how = As { owner: None, mode: None, folders: (0, 0) };
+        let mut copying = Copying::new(&trees[0], &trees[1], how, 100);
+        let bounds = Bounds { excludes: &[], entries: 10, bytes: 100 };
+        for name in ["one", "two"] {
+            let mut items = Vec::new();
+            bounds.gather(&trees[0], Path::new(name), Path::new(""), &mut items).unwrap();
+            items.sort_by(|left, right| left.to.cmp(&right.to));
+            copying.all(&items, Path::new("x")).unwrap();
+        }
+        assert_eq!(fs::read(target.path().join("x/a")).unwrap(), b"other");
+        assert_eq!(fs::read(target.path().join("x/b")).unwrap(), b"linked");
+    }
 }
