@@ -32,6 +32,8 @@ pub struct Capacity {
     pub instances: Limits,
     /// Memory that is really used, which the kernel limits.
     pub memory_mb: Limits,
+    /// Swap, into which the memory of instances that sleep is pushed out. None on many machines.
+    pub swap_mb: Limits,
     /// Memory promised to instances that are awake.
     pub promised_mb: Limits,
     /// The most memory that one instance may have. This machine never has more for one.
@@ -62,6 +64,7 @@ impl Capacity {
         Ok(Self {
             instances: divided(limits.instances.into()),
             memory_mb: divided(memory_mb),
+            swap_mb: divided(swap_mb()?),
             promised_mb: divided(memory_mb.saturating_mul(limits.memory_promises.into())),
             instance_mb: limits.memory_mb.unwrap_or_else(|| whole_mb.next_multiple_of(NOMINAL_MB)),
             processes: divided(processes),
@@ -91,13 +94,23 @@ fn without_reserve(whole: u64, (least, most): (u64, u64)) -> u64 {
 
 /// Returns the memory of the machine, or of the control group that it is in itself.
 fn memory_mb() -> io::Result<u64> {
-    let text = read_to_string("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    let whole = kib.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidData, "/proc/meminfo has no MemTotal")
-    })? * 1_024;
+    let whole = memory_bytes("MemTotal")?;
     Ok(crate::cgroup::limits_of_machine("memory").fold(whole, u64::min) / MIB)
+}
+
+/// Returns the swap that the machine has now. What is added later counts from the next start.
+fn swap_mb() -> io::Result<u64> {
+    Ok(memory_bytes("SwapTotal")? / MIB)
+}
+
+/// Returns what the kernel says of the machine's memory under this name.
+fn memory_bytes(name: &str) -> io::Result<u64> {
+    let text = read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let missing =
+        || io::Error::new(io::ErrorKind::InvalidData, format!("/proc/meminfo has no {name}"));
+    Ok(kib.ok_or_else(missing)?.saturating_mul(1_024))
 }
 
 fn processes() -> io::Result<u64> {

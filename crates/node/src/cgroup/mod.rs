@@ -58,6 +58,7 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     memory_mb: Limits,
+    swap_mb: Limits,
     processes: Limits,
 }
 
@@ -101,10 +102,23 @@ impl Groups {
                 "no control groups with memory, cpu, pids and freezer",
             )
         })?;
-        let bounds = Bounds { memory_mb: capacity.memory_mb, processes: capacity.processes };
+        let bounds = Bounds {
+            memory_mb: capacity.memory_mb,
+            swap_mb: capacity.swap_mb,
+            processes: capacity.processes,
+        };
         match version {
             Version::V1 => v1::prepare(name, bodies.extra_device_rules(), &bounds)?,
             Version::V2 => v2::prepare(name, &bounds)?,
+        }
+        let limits_swap = match version {
+            Version::V1 => v1::limits_swap(name),
+            Version::V2 => v2::limits_swap(name),
+        };
+        if !limits_swap {
+            tracing::warn!(
+                "this kernel does not count swap (swapaccount=0): instances share it without limits"
+            );
         }
         let owners = Arc::new(Owners::new(version, name, bounds));
         Ok(Self { version, name: name.to_owned(), owners })
@@ -349,6 +363,11 @@ fn set_bound(file: &Path, bound: u64) -> io::Result<()> {
         Err(error) => Err(on(&format!("write {}", file.display()), error)),
         Ok(()) => Ok(()),
     }
+}
+
+/// Sets a limit of swap, if the kernel counts swap at all: that can be turned off.
+fn set_swap(file: &Path, bytes: u64) -> io::Result<()> {
+    if file.exists() { set_bound(file, bytes) } else { Ok(()) }
 }
 
 fn on(what: &str, error: io::Error) -> io::Error {

@@ -2,7 +2,7 @@
 
 use super::{
     Bounds, KERNEL_TIMEOUT, MOUNT, PAUSE, Usage, make_folder, open_for_writing, read_field,
-    read_number, remove_folder, set_bound, wait_at_most,
+    read_number, remove_folder, set_bound, set_swap, wait_at_most,
 };
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
@@ -32,6 +32,9 @@ const DEVICE_RULES: [&str; 9] = [
 /// What a new group permits.
 const EVERYTHING: &str = "a *:* rwm";
 const PERIOD_US: u64 = 100_000;
+const MEMORY: &str = "memory.limit_in_bytes";
+/// Limits memory and swap together, and is never lower than the limit of memory.
+const MEMORY_AND_SWAP: &str = "memory.memsw.limit_in_bytes";
 
 pub(super) fn offered(root: &Path) -> bool {
     CONTROLLERS.iter().all(|controller| root.join(controller).join("tasks").exists())
@@ -57,7 +60,8 @@ pub(super) fn folders_everywhere(name: &Path) -> io::Result<Vec<PathBuf>> {
 
 pub(super) fn prepare(name: &str, extra_device_rules: &[&str], bounds: &Bounds) -> io::Result<()> {
     let name = Path::new(name);
-    make_parent(name, bounds.memory_mb.total, bounds.processes.total)?;
+    let Bounds { memory_mb, swap_mb, processes } = bounds;
+    make_parent(name, memory_mb.total, swap_mb.total, processes.total)?;
     if !Path::new(MOUNT).join(DEVICES).join("tasks").exists() {
         return Ok(());
     }
@@ -75,18 +79,33 @@ pub(super) fn prepare(name: &str, extra_device_rules: &[&str], bounds: &Bounds) 
 }
 
 pub(super) fn make_owner(name: &Path, bounds: &Bounds) -> io::Result<()> {
-    make_parent(name, bounds.memory_mb.share, bounds.processes.share)
+    let Bounds { memory_mb, swap_mb, processes } = bounds;
+    make_parent(name, memory_mb.share, swap_mb.share, processes.share)
+}
+
+/// Returns true if the kernel limits the swap of the node's group.
+pub(super) fn limits_swap(name: &str) -> bool {
+    folder("memory", Path::new(name)).join(MEMORY_AND_SWAP).exists()
 }
 
 /// Makes a group that contains other groups, unless it exists. It keeps the processor weight that
 /// every new group has.
-fn make_parent(name: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
+fn make_parent(name: &Path, memory_mb: u64, swap_mb: u64, processes: u64) -> io::Result<()> {
     folders(name).iter().try_for_each(|folder| make_folder(folder))?;
-    set_bound(
-        &folder("memory", name).join("memory.limit_in_bytes"),
-        memory_mb.saturating_mul(1 << 20),
-    )?;
+    let [memory, swap] = [memory_mb, swap_mb].map(|mb| mb.saturating_mul(1 << 20));
+    limit_parent(&folder("memory", name), memory, swap)?;
     set_bound(&folder("pids", name).join("pids.max"), processes)
+}
+
+/// Sets the limits of a group that may have others already.
+fn limit_parent(folder: &Path, memory_bytes: u64, swap_bytes: u64) -> io::Result<()> {
+    let (memory, both) = (folder.join(MEMORY), folder.join(MEMORY_AND_SWAP));
+    // The old limit of both may be lower than the new one of memory.
+    set_swap(&both, i64::MAX.unsigned_abs())?;
+    set_bound(&memory, memory_bytes)?;
+    // The limit of memory stays as it was if more is in use.
+    let memory_bytes = read_number(&memory)?.max(memory_bytes);
+    set_swap(&both, memory_bytes.saturating_add(swap_bytes))
 }
 
 pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
@@ -96,7 +115,10 @@ pub(super) fn make(name: &Path, spec: &Spec) -> io::Result<()> {
         make_folder(&folder(controller, name))?;
     }
     let bytes = u64::from(spec.memory_mb) << 20;
-    write(folder("memory", name).join("memory.limit_in_bytes"), bytes.to_string())?;
+    let memory = folder("memory", name);
+    write(memory.join(MEMORY), bytes.to_string())?;
+    // Enough to push out all of its memory while it sleeps.
+    set_swap(&memory.join(MEMORY_AND_SWAP), bytes)?;
     limit_cpu(name, spec.cpu_millicores)?;
     write(folder("pids", name).join("pids.max"), spec.pids_max.to_string())
 }

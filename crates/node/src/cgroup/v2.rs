@@ -10,7 +10,7 @@
 
 use super::{
     Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
-    set_bound,
+    set_bound, set_swap,
 };
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const PERIOD_US: u64 = 100_000;
 const CPU: &str = "cpu.max";
+const SWAP: &str = "memory.swap.max";
 
 pub(super) fn offered(root: &Path) -> bool {
     read_to_string(root.join("cgroup.controllers")).is_ok_and(|text| has_all(&text))
@@ -39,7 +40,13 @@ pub(super) fn folder(name: &Path) -> PathBuf {
 pub(super) fn prepare(name: &str, bounds: &Bounds) -> io::Result<()> {
     let (root, folder) = (Path::new(MOUNT), folder(Path::new(name)));
     hand_down(root)?;
-    make_parent(&folder, bounds.memory_mb.total, bounds.processes.total)
+    let Bounds { memory_mb, swap_mb, processes } = bounds;
+    make_parent(&folder, memory_mb.total, swap_mb.total, processes.total)
+}
+
+/// Returns true if the kernel limits the swap of the node's group.
+pub(super) fn limits_swap(name: &str) -> bool {
+    folder(Path::new(name)).join(SWAP).exists()
 }
 
 /// Enables the controllers for the groups below `folder`. They work in a group only if each group
@@ -49,14 +56,16 @@ fn hand_down(folder: &Path) -> io::Result<()> {
 }
 
 pub(super) fn make_owner(folder: &Path, bounds: &Bounds) -> io::Result<()> {
-    make_parent(folder, bounds.memory_mb.share, bounds.processes.share)
+    let Bounds { memory_mb, swap_mb, processes } = bounds;
+    make_parent(folder, memory_mb.share, swap_mb.share, processes.share)
 }
 
 /// Makes a group that contains other groups, unless it exists. It keeps the processor weight that
 /// every new group has.
-fn make_parent(folder: &Path, memory_mb: u64, processes: u64) -> io::Result<()> {
+fn make_parent(folder: &Path, memory_mb: u64, swap_mb: u64, processes: u64) -> io::Result<()> {
     make_folder(folder)?;
     set_bound(&folder.join("memory.max"), memory_mb.saturating_mul(1 << 20))?;
+    set_swap(&folder.join(SWAP), swap_mb.saturating_mul(1 << 20))?;
     set_bound(&folder.join("pids.max"), processes)?;
     hand_down(folder)
 }
@@ -67,12 +76,15 @@ pub(super) fn make(folder: &Path, spec: &Spec) -> io::Result<()> {
 }
 
 fn set_limits(folder: &Path, spec: &Spec) -> io::Result<()> {
-    limits(spec).iter().try_for_each(|(file, text)| write(folder.join(file), text))
+    let memory_bytes = u64::from(spec.memory_mb) << 20;
+    // Enough to push out all of its memory while it sleeps.
+    set_swap(&folder.join(SWAP), memory_bytes)?;
+    limits(spec, memory_bytes).iter().try_for_each(|(file, text)| write(folder.join(file), text))
 }
 
-fn limits(spec: &Spec) -> [(&'static str, String); 3] {
+fn limits(spec: &Spec, memory_bytes: u64) -> [(&'static str, String); 3] {
     [
-        ("memory.max", (u64::from(spec.memory_mb) << 20).to_string()),
+        ("memory.max", memory_bytes.to_string()),
         (CPU, quota(spec.cpu_millicores)),
         ("pids.max", spec.pids_max.to_string()),
     ]
@@ -173,6 +185,7 @@ mod tests {
     fn bounds() -> Bounds {
         Bounds {
             memory_mb: Limits { total: 100, share: 80 },
+            swap_mb: Limits { total: 50, share: 40 },
             processes: Limits { total: 7, share: 5 },
         }
     }
@@ -193,7 +206,7 @@ mod tests {
         let node = root.path().join("holm");
         let owner = node.join("owner.one");
         for _again in 0..2 {
-            make_parent(&node, 100, 7).unwrap();
+            make_parent(&node, 100, 50, 7).unwrap();
             make_owner(&owner, &bounds()).unwrap();
         }
         for level in [root.path(), &node, &owner] {
@@ -213,6 +226,21 @@ mod tests {
         assert_eq!(text(&folder, "cpu.max"), "25000 100000");
         assert_eq!(text(&folder, "pids.max"), "100");
         assert!(make(&folder, &spec()).is_err(), "a group belongs to one instance");
+    }
+
+    #[test]
+    fn swap_is_limited_where_the_kernel_counts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let set = || {
+            make_owner(root.path(), &bounds()).unwrap();
+            let owners = read_to_string(root.path().join(SWAP)).ok();
+            set_limits(root.path(), &spec()).unwrap();
+            (owners, read_to_string(root.path().join(SWAP)).ok())
+        };
+        assert_eq!(set(), (None, None));
+        write(root.path().join(SWAP), "max\n").unwrap();
+        let (owners, instances) = ("41943040".to_owned(), "536870912".to_owned());
+        assert_eq!(set(), (Some(owners), Some(instances)));
     }
 
     #[test]

@@ -25,6 +25,31 @@ fn a_child_without_memory_is_counted_and_the_instance_lives() {
     node.destroy(&spec.id).unwrap();
 }
 
+/// On a machine with swap, one instance that allocates without end would fill what all share.
+#[test]
+fn swap_of_an_instance_and_of_its_owner_is_bounded() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let spec = machine.shell("bounded", "sleep 1000");
+    node.create(&spec).unwrap();
+    let owner = format!("{}/owner.somebody", machine.settings.name);
+    let bound = |group: &str| {
+        let files = [
+            format!("/sys/fs/cgroup/memory/{group}/memory.memsw.limit_in_bytes"),
+            format!("/sys/fs/cgroup/{group}/memory.swap.max"),
+        ];
+        files.iter().find_map(|file| std::fs::read_to_string(file).ok())
+    };
+    let instance = bound(&format!("{owner}/bounded"));
+    // Where swap is not counted, it cannot be limited.
+    if let Some(instance) = instance {
+        assert_eq!(instance.trim(), (64_u64 << 20).to_string());
+        let owner: u64 = bound(&owner).unwrap().trim().parse().unwrap();
+        assert!(owner < 1 << 60, "{owner}");
+    }
+    node.destroy(&spec.id).unwrap();
+}
+
 #[test]
 fn an_instance_killed_by_its_owner_did_not_run_out_of_memory() {
     let machine = Machine::new();
