@@ -21,6 +21,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use types::instance::InstanceName;
 use types::parts::addresses::is_public;
@@ -35,7 +36,15 @@ const MTU_MAX: u16 = 9_000;
 pub(crate) struct Tunnel {
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
-    _permit: Permit<Option<Owner>>,
+    plan: Plan,
+}
+
+/// What a tunnel is made of, so that it can be made again.
+#[derive(Debug, Clone)]
+struct Plan {
+    settings: TunnelSettings,
+    endpoint: SocketAddr,
+    permit: Arc<Permit<Option<Owner>>>,
 }
 
 impl Drop for Tunnel {
@@ -58,7 +67,7 @@ pub(crate) fn pool(limits: &Limits) -> Tunnels {
 impl Node {
     /// Gives an instance a tunnel, replacing the one that it may have. `endpoint` is the current
     /// address of the host in the settings. The tunnel exists when this returns; whether the other
-    /// end answers shows only in use.
+    /// end answers shows only in use. If it cannot be made, the instance has the old one as before.
     pub fn set_tunnel(
         &self,
         id: &InstanceName,
@@ -74,21 +83,42 @@ impl Node {
             return Err(TunnelError::Closed);
         }
         check_endpoint(&self.shared.settings, endpoint)?;
-        // Both would have the same interface name.
-        drop(tunnel.take());
-        let permit = self.tunnels.take(&instance.owner, 1)?;
+        let permit = match tunnel.as_ref() {
+            Some(old) => Arc::clone(&old.plan.permit),
+            None => Arc::new(self.tunnels.take(&instance.owner, 1)?),
+        };
+        let plan = Plan { settings: settings.clone(), endpoint, permit };
         let peer = outer_end(&firewall, endpoint)?;
-        *tunnel = Some(self.begin(process, settings, peer, permit)?);
+        // Both would have the same interface name, so the old one ends first.
+        let old = tunnel.take().map(|old| old.plan.clone());
+        match self.begin(process, plan, peer) {
+            Ok(new) => *tunnel = Some(new),
+            Err(error) => {
+                *tunnel = old.and_then(|old| self.begin_again(id, process, old, &firewall));
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
-    fn begin(
+    /// Makes the tunnel again that another was to replace.
+    fn begin_again(
         &self,
+        id: &InstanceName,
         process: &Process,
-        settings: &TunnelSettings,
-        peer: UdpSocket,
-        permit: Permit<Option<Owner>>,
-    ) -> Result<Tunnel, TunnelError> {
+        plan: Plan,
+        firewall: &Firewall,
+    ) -> Option<Tunnel> {
+        let peer = outer_end(firewall, plan.endpoint).map_err(TunnelError::from);
+        let log = |error: &TunnelError| {
+            let error = types::chain(error);
+            tracing::error!(error, instance = %id, "a tunnel is lost: it could neither be changed nor made again");
+        };
+        peer.and_then(|peer| self.begin(process, plan, peer)).inspect_err(log).ok()
+    }
+
+    fn begin(&self, process: &Process, plan: Plan, peer: UdpSocket) -> Result<Tunnel, TunnelError> {
+        let settings = &plan.settings;
         let mtu = settings.mtu.min(MTU_MAX);
         let kept = kept(&self.shared.settings);
         let home = &self.shared.home;
@@ -117,7 +147,7 @@ impl Node {
         };
         let thread =
             std::thread::Builder::new().name("tunnel".into()).spawn(move || relay.run())?;
-        Ok(Tunnel { end, thread: Some(thread), _permit: permit })
+        Ok(Tunnel { end, thread: Some(thread), plan })
     }
 
     /// Ends the tunnel of an instance. Returns whether it had one.

@@ -196,6 +196,30 @@ fn a_tunnel_takes_what_is_allowed_and_no_more() {
     node.destroy(&spec.id).unwrap();
 }
 
+#[test]
+fn a_change_that_is_refused_leaves_the_tunnel_as_it_was() {
+    let mut machine = machine();
+    machine.settings.limits.tunnels = 1;
+    let internet = make_internet(&machine);
+    let node = machine.open();
+    let _peer = Peer::start(internet.id());
+    let spec = sleeper(&machine, "steady", at(Level::Open));
+    let view = node.create(&spec).unwrap();
+    node.set_tunnel(&spec.id, &settings("10.9.0.0/24", false), endpoint()).unwrap();
+    await_that("a way through", || comes_back(&view, "10.9.0.1:7000"));
+    // No interface has packets this small, and nothing leads from the machine to this address.
+    let unfit = TunnelSettings { mtu: 10, ..settings("10.8.0.0/24", false) };
+    let refused = node.set_tunnel(&spec.id, &unfit, endpoint());
+    assert!(matches!(refused, Err(TunnelError::Unfit(_))), "{refused:?}");
+    let elsewhere = "[2001:4860:4860::8888]:51820".parse().unwrap();
+    let refused = node.set_tunnel(&spec.id, &settings("10.8.0.0/24", false), elsewhere);
+    assert!(matches!(refused, Err(TunnelError::Machine(_))), "{refused:?}");
+    assert!(node.has_tunnel(&spec.id).unwrap() && has_interface(&view));
+    await_that("the old way through", || comes_back(&view, "10.9.0.1:7000"));
+    assert_eq!(ends(), 1);
+    node.destroy(&spec.id).unwrap();
+}
+
 /// Counts the files of this process that are ends of tunnels.
 fn ends() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
