@@ -47,7 +47,10 @@ pub(crate) struct Instance {
     holdings: Mutex<Option<Holdings>>,
     /// The memory promised to it. Changes with the state, under the state's lock.
     promise: Mutex<Option<Promise>>,
+    /// Kept locked while the state is being changed, or must not change.
     state: Mutex<State>,
+    /// The same state, for those who only look. Never kept locked.
+    shown: Mutex<State>,
     changed: Condvar,
     stores: Arc<Stores>,
 }
@@ -76,7 +79,8 @@ impl Instance {
     pub(crate) fn new(origin: Origin, stores: Arc<Stores>) -> Self {
         let Origin { id, slot, memory_mb, body, state, owner, firewall, holdings, promise } =
             origin;
-        let (state, promise, changed) = (Mutex::new(state), Mutex::new(promise), Condvar::new());
+        let (shown, state) = (Mutex::new(state), Mutex::new(state));
+        let (promise, changed) = (Mutex::new(promise), Condvar::new());
         let holdings = Mutex::new(Some(holdings));
         // An instance without a process has no address either.
         let firewall = Mutex::new(body.process().is_some().then_some(firewall));
@@ -91,6 +95,7 @@ impl Instance {
             holdings,
             promise,
             state,
+            shown,
             changed,
             stores,
         }
@@ -138,8 +143,9 @@ impl Instance {
         Ok(())
     }
 
+    /// Returns the state at this moment. Waits for nothing, not even for a snapshot.
     pub(crate) fn state(&self) -> State {
-        *self.state.lock()
+        *self.shown.lock()
     }
 
     pub(crate) fn pause(&self) -> Result<(), Error> {
@@ -279,6 +285,7 @@ impl Instance {
         let now = self.stores.world.now();
         let Some(next) = state.step(event, now)? else { return Ok(()) };
         *state = next;
+        *self.shown.lock() = next;
         self.keep_promise(next);
         self.changed.notify_all();
         match happened {
@@ -313,5 +320,88 @@ impl Instance {
 
     pub(crate) fn usage(&self) -> Result<Usage, Error> {
         self.body.usage().map_err(|attempt| attempt.on(&self.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body_kind::BodyKind;
+    use crate::capacity::Capacity;
+    use crate::cgroup::Group;
+    use crate::records::Record;
+    use std::path::Path;
+    use types::{Timestamp, World};
+
+    fn stores(folder: &Path) -> Arc<Stores> {
+        let world = World::new(|| Timestamp::from_ms(5), |bytes| bytes.fill(7));
+        let capacity = Capacity::of(&crate::settings::Limits::default(), folder).unwrap();
+        let pool = crate::pool::Pool::open(folder, 1_000).unwrap();
+        let volumes = crate::volumes::Volumes::open(folder, capacity.volume_mb, &pool).unwrap();
+        let volumes = Arc::new(volumes);
+        Arc::new(Stores {
+            journal: crate::facts::Journal::open(folder, 10, world.clone()).unwrap(),
+            records: crate::records::Records::open(folder).unwrap(),
+            bundles: crate::oci::Bundles::open(folder).unwrap(),
+            scratches: crate::scratch::Scratches::open(folder).unwrap(),
+            snapshots: crate::snapshots::Snapshots::open(folder, &volumes).unwrap(),
+            volumes,
+            drives: crate::drives::Drives::default(),
+            shares: crate::shares::Shares::new(&capacity),
+            sign: crate::sign::Sign::open(folder).unwrap(),
+            world,
+        })
+    }
+
+    /// An instance without a process, which needs nothing of the kernel.
+    fn ended(stores: &Arc<Stores>, exit: Exit) -> Instance {
+        let at = stores.world.now();
+        let record = Record {
+            boot: String::new(),
+            slot: 0,
+            memory_mb: 64,
+            owner: None,
+            disks: Vec::new(),
+            body: BodyKind::Container,
+            layers: Vec::new(),
+            snapshot: None,
+            kept: None,
+            is_held: false,
+            firewall: Firewall::default(),
+            process: None,
+            end: Some(End { at, exit }),
+        };
+        let id = InstanceName::new("one").unwrap();
+        let group = Group::V2 { folder: "/no/such/group".into() };
+        let origin = Origin {
+            body: Body::adopt(stores, &id, &record, group, None),
+            id,
+            slot: 0,
+            memory_mb: 64,
+            state: State::Exited { at, exit },
+            owner: None,
+            firewall: Firewall::default(),
+            holdings: Holdings {
+                _stake: stores.shares.adopt(&None, &[]),
+                _membership: None,
+                _snapshot: None,
+            },
+            promise: None,
+        };
+        Instance::new(origin, Arc::clone(stores))
+    }
+
+    #[test]
+    fn whoever_looks_at_an_instance_does_not_wait_for_its_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = stores(folder.path());
+        let instance = ended(&stores, Exit::Code(3));
+        let work = || {
+            assert!(instance.state.try_lock().is_none(), "nothing changes it meanwhile");
+            assert!(instance.shown.try_lock().is_some(), "and everybody can see it");
+            assert!(matches!(instance.state(), State::Exited { exit: Exit::Code(3), .. }));
+            Ok::<_, Error>(())
+        };
+        assert_eq!(instance.hold(work).unwrap(), Duration::ZERO);
     }
 }
