@@ -153,15 +153,20 @@ impl Node {
 
     /// Starts an instance. Its first process runs when this returns.
     pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
+        // This comes first: whoever repeats a launch must not take the instance for missing.
+        self.registry.lock().reserve(&spec.id)?;
+        let created = self.create_reserved(spec);
+        self.registry.lock().starting.remove(&spec.id);
+        let instance = created?;
+        Ok(self.view(&instance))
+    }
+
+    fn create_reserved(&self, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
         spec.check()?;
         if let Some(kept) = self.shared.stores.journal.full() {
             return Err(CreateError::Unheard(kept));
         }
-        self.registry.lock().reserve(&spec.id)?;
-        let created = create::create(self, spec);
-        self.registry.lock().starting.remove(&spec.id);
-        let instance = created?;
-        Ok(self.view(&instance))
+        create::create(self, spec)
     }
 
     /// Returns the size of the largest instance that can ever be made here.

@@ -247,3 +247,20 @@ fn a_disk_that_stays_is_made_while_other_programs_are_started() {
         made.unwrap();
     });
 }
+
+#[test]
+fn a_repeated_start_finds_the_instance_whatever_else_is_wrong() {
+    let mut machine = Machine::new();
+    machine.settings.limits.facts_kept = 1;
+    let node = machine.open();
+    let spec = machine.shell("first", "sleep 1000");
+    node.create(&spec).unwrap();
+    // Nobody has read the fact of its start, so there is no room for another.
+    let full = node.create(&machine.shell("second", "true"));
+    assert!(matches!(full, Err(CreateError::Unheard(1))), "{full:?}");
+    let again = node.create(&spec);
+    assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
+    let again = node.create(&Spec { memory_mb: 0, ..spec.clone() });
+    assert!(matches!(again, Err(CreateError::Exists(_))), "{again:?}");
+    node.destroy(&spec.id).unwrap();
+}
