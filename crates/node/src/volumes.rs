@@ -75,6 +75,8 @@ struct Held {
     place: Place,
     /// The first is for its first size, the others for what it grew by.
     permits: Vec<Permit<Owner>>,
+    /// Locked while it grows: it must not get a smaller size after a larger one.
+    growing: Arc<Mutex<()>>,
 }
 
 /// A volume that is being filled. As long as it has no name, it is removed with this value.
@@ -111,7 +113,8 @@ impl Volumes {
             };
             let size_mb = image::size_mb(&path)?;
             let permits = vec![self.room.adopt(&owner, size_mb.into())];
-            self.held.lock().insert(name, Held { owner, size_mb, place, permits });
+            let growing = Arc::default();
+            self.held.lock().insert(name, Held { owner, size_mb, place, permits, growing });
         }
         Ok(())
     }
@@ -200,22 +203,39 @@ impl Volumes {
 
     /// Makes a volume larger, even while it is used.
     pub fn grow(&self, name: &VolumeName, size_mb: u32) -> Result<(), VolumeError> {
-        let mut all = self.held.lock();
+        self.grow_by(name, size_mb, |path| image::grow(path, size_mb))
+    }
+
+    /// Makes a volume larger by `work`, for which the other volumes do not wait.
+    fn grow_by(
+        &self,
+        name: &VolumeName,
+        size_mb: u32,
+        work: impl FnOnce(&Path) -> io::Result<Grown>,
+    ) -> Result<(), VolumeError> {
         let missing = || VolumeError::Missing(name.clone());
-        let held = all.get_mut(name).ok_or_else(missing)?;
-        let more_mb = size_mb.saturating_sub(held.size_mb);
-        if more_mb == 0 {
-            return Ok(());
-        }
-        let permit = self.room.take(&held.owner, more_mb.into())?;
-        let path = self.file(held, name);
-        match image::grow(&path, size_mb)? {
+        let growing = self.held.lock().get(name).map(|held| Arc::clone(&held.growing));
+        let growing = growing.ok_or_else(missing)?;
+        let _alone = growing.lock();
+        let (permit, path) = {
+            let all = self.held.lock();
+            let held = all.get(name).ok_or_else(missing)?;
+            let more_mb = size_mb.saturating_sub(held.size_mb);
+            if more_mb == 0 {
+                return Ok(());
+            }
+            (self.room.take(&held.owner, more_mb.into())?, self.file(held, name))
+        };
+        match work(&path)? {
             Grown::Now => {}
             Grown::Later => tracing::warn!(
                 volume = %name,
                 "it is larger when its instance starts anew: this process lacks CAP_SYS_RESOURCE, and the volume is an ext4"
             ),
         }
+        // It may have been removed meanwhile.
+        let mut all = self.held.lock();
+        let held = all.get_mut(name).ok_or_else(missing)?;
         held.permits.push(permit);
         held.size_mb = size_mb;
         Ok(())
@@ -249,7 +269,7 @@ impl Volumes {
 
     fn take(&self, owner: &Owner, size_mb: u32, place: Place) -> Result<Held, VolumeError> {
         let permits = vec![self.room.take(owner, size_mb.into())?];
-        Ok(Held { owner: owner.clone(), size_mb, place, permits })
+        Ok(Held { owner: owner.clone(), size_mb, place, permits, growing: Arc::default() })
     }
 
     /// Gives a complete image on disk its name. Returns false if somebody else has made one of the
@@ -358,4 +378,34 @@ fn images(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_volumes_do_not_wait_for_one_that_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool::Pool::open(folder.path(), 1_000).unwrap();
+        let room = Limits { total: 1_000, share: 1_000 };
+        let volumes = Volumes::open(folder.path(), room, &pool).unwrap();
+        let name = VolumeName::new("one").unwrap();
+        let owner = Owner::new("somebody").unwrap();
+        volumes.make(&NewVolume { name: name.clone(), owner, size_mb: 8, from: None }).unwrap();
+        let grow = |path: &Path| {
+            assert!(volumes.held.try_lock().is_some(), "whoever lists volumes would wait");
+            image::grow(path, 16)
+        };
+        volumes.grow_by(&name, 16, grow).unwrap();
+        assert_eq!(volumes.size_mb(&name), Some(16));
+        // A volume that is removed while it grows stays removed.
+        let grow = |_: &Path| {
+            volumes.remove(&name).unwrap();
+            Ok(Grown::Now)
+        };
+        let grown = volumes.grow_by(&name, 32, grow);
+        assert!(matches!(grown, Err(VolumeError::Missing(_))), "{grown:?}");
+        assert_eq!(volumes.room().held(), 0);
+    }
 }
