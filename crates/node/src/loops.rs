@@ -22,6 +22,11 @@ const TRIES: usize = 32;
 const SHARED_TIMEOUT: Duration = Duration::from_secs(2);
 const SHARED_PAUSE: Duration = Duration::from_millis(2);
 
+/// How long to wait for the file of an instance that is gone but still holds its file systems: the
+/// kernel takes its mounts down after its last process.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+const RELEASE_PAUSE: Duration = Duration::from_millis(2);
+
 /// Whether the machine caches again what the file system on the device caches already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cache {
@@ -127,5 +132,21 @@ impl Device {
     /// Makes the device notice that the file has grown.
     pub(crate) fn see_size(&self) -> io::Result<()> {
         Ok(sys::see_loop_size(self.fd.as_fd())?)
+    }
+}
+
+/// Locks a file for the only user that it may have. Returns false if somebody else uses it. A
+/// device that is attached to it keeps the lock as long as it exists.
+pub(crate) fn lock_when_released(file: &OwnedFd) -> io::Result<bool> {
+    let deadline = Instant::now() + RELEASE_TIMEOUT;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(RELEASE_PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
     }
 }

@@ -2,21 +2,15 @@
 
 use super::copy::copy_blocks;
 use crate::file_system::{Format, Grown, Purpose};
-use crate::loops::{Cache, Device};
+use crate::loops::{Cache, Device, lock_when_released};
 use crate::pool;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, flock, fstat, fsync, ftruncate, open, unlinkat,
 };
-use rustix::io::Errno;
 use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-/// How long to wait for an instance that is gone but still holds its file systems: the kernel takes
-/// its mounts down after its last process.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
-const RELEASE_PAUSE: Duration = Duration::from_millis(2);
 const MIB: u64 = 1 << 20;
 
 /// A file with a file system, open and locked by this value.
@@ -76,17 +70,7 @@ impl Image {
     /// Opens and locks an existing one. `None` if somebody uses it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = open_to_write(path)?;
-        let deadline = Instant::now() + RELEASE_TIMEOUT;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self { file, device: None })),
-                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                    std::thread::sleep(RELEASE_PAUSE);
-                }
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        Ok(lock_when_released(&file)?.then_some(Self { file, device: None }))
     }
 
     fn new_device(&self, format: Format) -> io::Result<Device> {
