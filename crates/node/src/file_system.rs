@@ -13,8 +13,11 @@ use std::process::{Command, Output, Stdio};
 
 /// Where the system's programs are.
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
-/// How long making, checking or growing a file system may take. Usually it takes milliseconds.
-const TIMEOUT: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
+/// How long making, checking or growing a file system may take: this, and as much again for each
+/// further piece of this size. Usually it takes milliseconds, but a large one that is full takes
+/// minutes, and must not be cut off while it is being resized.
+const TIMEOUT_S: u64 = 60;
+const TIMEOUT_PIECE_BYTES: u64 = 32 << 30;
 /// How much of a failed program's output goes into the error.
 const SAID_CHARS: usize = 300;
 const BLOCK_BYTES: u64 = 4_096;
@@ -137,8 +140,8 @@ impl Format {
             return Ok(());
         }
         // Writes out what a power cut has left in the journal.
-        run("e2fsck", &["-p", &path(file)], &[0, REPAIRED])?;
-        run("resize2fs", &["-f", &path(file)], &[0])
+        run("e2fsck", &["-p", &path(file)], &[0, REPAIRED], timeout(size))?;
+        run("resize2fs", &["-f", &path(file)], &[0], timeout(size))
     }
 
     /// Grows a mounted file system to the size of its device.
@@ -234,7 +237,14 @@ pub(crate) fn lay_out_for_clones(file: &OwnedFd) -> io::Result<()> {
 }
 
 fn make(program: &str, arguments: &[&str], file: &OwnedFd) -> io::Result<()> {
-    run(program, &[arguments, &[&path(file)]].concat(), &[0])
+    let size = fstat(file)?.st_size.unsigned_abs();
+    run(program, &[arguments, &[&path(file)]].concat(), &[0], timeout(size))
+}
+
+/// Returns how long a program may work on a file system of this size.
+fn timeout(bytes: u64) -> Timespec {
+    let seconds = TIMEOUT_S.saturating_mul(1 + bytes / TIMEOUT_PIECE_BYTES);
+    Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: 0 }
 }
 
 /// Returns a path to the file through this process, because the program does not inherit the
@@ -248,17 +258,14 @@ pub(crate) fn find(program: &str) -> Option<String> {
     paths.into_iter().find(|path| Path::new(path).exists())
 }
 
-fn run(program: &str, arguments: &[&str], good: &[i32]) -> io::Result<()> {
-    let missing = || {
-        let why = format!("file systems of limited size need {program}: apt-get install e2fsprogs");
-        io::Error::new(io::ErrorKind::Unsupported, why)
-    };
+fn run(program: &str, arguments: &[&str], good: &[i32], timeout: Timespec) -> io::Result<()> {
     let done = finish(
-        Command::new(find(program).ok_or_else(missing)?)
+        Command::new(find(program).ok_or_else(|| missing(program))?)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped()),
+        timeout,
     )?;
     if done.status.code().is_some_and(|code| good.contains(&code)) {
         return Ok(());
@@ -268,10 +275,16 @@ fn run(program: &str, arguments: &[&str], good: &[i32]) -> io::Result<()> {
     Err(io::Error::other(format!("{program} failed with {}, and said: {said}", done.status)))
 }
 
-fn finish(command: &mut Command) -> io::Result<Output> {
+fn missing(program: &str) -> io::Error {
+    let package = if program.contains("xfs") { "xfsprogs" } else { "e2fsprogs" };
+    let why = format!("file systems of limited size need {program}: apt-get install {package}");
+    io::Error::new(io::ErrorKind::Unsupported, why)
+}
+
+fn finish(command: &mut Command, timeout: Timespec) -> io::Result<Output> {
     let mut child = command.spawn()?;
     let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&TIMEOUT))? == 0 {
+    if poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))? == 0 {
         child.kill()?;
     }
     child.wait_with_output()
@@ -297,7 +310,20 @@ mod tests {
             assert_eq!(Format::Xfs.sector_bytes(&file).unwrap(), 4_096);
             let blocks = std::fs::metadata(&path).unwrap().blocks();
             assert!(blocks < (4 << 20) / 512, "{size_mb} MB have {blocks} blocks");
-            run("xfs_repair", &["-n", "-f", path.to_str().unwrap()], &[0]).unwrap();
+            run("xfs_repair", &["-n", "-f", path.to_str().unwrap()], &[0], timeout(0)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_larger_file_system_may_be_worked_on_for_longer() {
+        let minutes = |gigabytes: u64| timeout(gigabytes << 30).tv_sec / 60;
+        assert_eq!([0, 31, 32, 1_024, 16_384].map(minutes), [1, 1, 2, 33, 513]);
+        assert!(minutes(u64::MAX >> 30) > 0);
+    }
+
+    #[test]
+    fn a_missing_program_is_looked_for_in_the_package_that_has_it() {
+        assert!(missing("mkfs.xfs").to_string().ends_with("apt-get install xfsprogs"));
+        assert!(missing("resize2fs").to_string().ends_with("apt-get install e2fsprogs"));
     }
 }
