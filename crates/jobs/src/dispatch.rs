@@ -390,10 +390,10 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
     async fn assign(&mut self, id: AttemptId, task: Task) {
         let order = match self.orders.get(&id.execution).await {
             Ok(Some(order)) => order,
-            Ok(None) => return self.lose(id, task, "the execution is gone"),
+            Ok(None) => return self.give_up(id, task, "the execution is gone"),
             Err(error) => {
                 tracing::error!(%error, attempt = %id, "an execution cannot be read");
-                return self.lose(id, task, "the server could not read the execution");
+                return self.give_up(id, task, "the server could not read the execution");
             }
         };
         let (memory_mb, slot) = (order.execution.memory_mb, order.execution.slot_kind());
@@ -405,6 +405,19 @@ impl<C: TaskRunner<Assignment>> Dispatcher<C> {
         });
         self.of_running.insert(run.id(), id.clone());
         self.mine.insert(id, Mine { task, memory_mb, slot, stage: Stage::Running(run) });
+    }
+
+    /// Gives back a task that cannot be run, although an earlier run of this program may have begun
+    /// it. What runs of it ends first, because the task may be tried again once it is recorded.
+    fn give_up(&mut self, id: AttemptId, task: Task, why: &str) {
+        let (runner, attempt, end) = (self.runner.clone(), id.clone(), self.lost(why));
+        let removal = self.running.spawn(async move {
+            runner.abandon(&attempt).await;
+            Event::Ended(attempt, end)
+        });
+        self.of_running.insert(removal.id(), id.clone());
+        let (slot, stage) = (SlotKind::Task, Stage::Running(removal));
+        self.mine.insert(id, Mine { task, memory_mb: 0, slot, stage });
     }
 
     /// Starts to remove the leftovers of an attempt.

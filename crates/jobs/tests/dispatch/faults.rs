@@ -1,11 +1,12 @@
 //! Tests with kills, machines that go away, and a slow database.
 
 use super::stage::{Machine, Program, Stage, new, settings};
-use jobs::Settings;
+use jobs::{Settings, TaskRunner as _};
 use std::collections::HashSet;
 use std::time::Duration;
-use store::executions::Phase;
-use store::executions::tasks::State;
+use store::executions::tasks::{self, State};
+use store::executions::{self, Counts, Execution, Order, Phase};
+use types::ids::ExecutionId;
 use types::instance::{AttemptId, Outcome};
 
 crate::on_both!(
@@ -15,6 +16,7 @@ crate::on_both!(
     tasks_of_a_machine_that_went_away_are_run_by_another,
     a_machine_that_cannot_renew_its_lease_ends_its_tasks,
     what_the_machine_lost_is_run_again_but_not_for_ever,
+    what_runs_of_an_unreadable_execution_ends_before_its_task_is_given_back,
 );
 
 async fn two_machines_never_run_one_attempt_twice(stage: Stage) {
@@ -160,4 +162,33 @@ async fn what_the_machine_lost_is_run_again_but_not_for_ever(stage: Stage) {
     assert_eq!((end.phase, end.counts.retried), (Phase::Failed, 2));
     let task = stage.tasks(&id).await.remove(0);
     assert_eq!((task.attempt, task.losses, task.failures), (3, 3, 0));
+}
+
+async fn what_runs_of_an_unreadable_execution_ends_before_its_task_is_given_back(stage: Stage) {
+    let machine = Machine::ready("here");
+    let id = unreadable(&stage, &machine).await;
+    let attempt = AttemptId { execution: id.clone(), task: 0, number: 1 };
+    machine.instances.lock().insert(attempt.clone(), None);
+    machine.at_once.lock().0 += 1;
+    let _program = Program::start(&stage, &machine, settings());
+    let end = stage.end(&id).await;
+    assert_eq!((end.phase, end.counts.failed), (Phase::Failed, 1));
+    assert!(machine.abandoned.borrow().contains(&attempt), "it still runs");
+}
+
+/// Starts an execution whose order cannot be read, and whose only task a machine holds.
+async fn unreadable(stage: &Stage, machine: &Machine) -> ExecutionId {
+    let readable = stage.try_start(settings(), new("readable", 1)).await.unwrap();
+    let id = ExecutionId::new(stage.store.world());
+    let counts = Counts { running: 1, ..Counts::default() };
+    let name = "unreadable".to_owned();
+    let broken = Execution { id: id.clone(), name, next: 1, counts, ready_at: None, ..readable };
+    let holder = machine.name().to_owned();
+    let write = move |tx: &mut store::Tx<'_>| {
+        let order = Order { plan: "?".into(), arguments: "{}".into() };
+        executions::insert(tx, &broken, &order)?;
+        tasks::claim_fresh(tx, &broken.id, 0, 1, &holder, broken.created_at)
+    };
+    stage.store.write(write).await.unwrap();
+    id
 }
