@@ -5,6 +5,7 @@
 
 mod app;
 mod pace;
+mod remembered;
 
 use super::connections::Connection;
 use super::settings::Settings;
@@ -12,7 +13,7 @@ use super::webhooks::{RawJob, Report};
 use app::Tokens;
 use bytes::Bytes;
 use pace::{Pace, Paces};
-use parking_lot::Mutex;
+use remembered::Remembered;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_NONE_MATCH, USER_AGENT,
 };
@@ -20,17 +21,13 @@ use reqwest::{Client, Method, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use tokio::sync::Semaphore;
-use types::ids::ResourceId;
 use types::parts::Sensitive;
 use types::{Timestamp, World};
 
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Characters kept of the code host's message about a refusal.
 const MESSAGE_CHARACTERS_MAX: usize = 200;
-/// Most answers that are kept so that a later request can ask whether they still hold.
-const REMEMBERED_MAX: usize = 1000;
 const PAGE: usize = 100;
 /// The id of the runner group that every repository has.
 const RUNNER_GROUP: i64 = 1;
@@ -99,8 +96,7 @@ pub(super) struct CodeHost {
     tokens: Tokens,
     paces: Paces,
     places: Semaphore,
-    /// Keyed by connection and path, because one connection must not see what another may see.
-    remembered: Mutex<HashMap<(ResourceId, String), (HeaderValue, Bytes)>>,
+    remembered: Remembered,
 }
 
 struct Response {
@@ -122,7 +118,7 @@ impl CodeHost {
             tokens: Tokens::default(),
             paces: Paces::default(),
             places: Semaphore::new(settings.requests_max),
-            remembered: Mutex::default(),
+            remembered: Remembered::new(remembered::BYTES),
         })
     }
 
@@ -263,9 +259,10 @@ impl CodeHost {
     ) -> Result<Response, Fault> {
         self.paces.check(&connection.id, pace, self.world.now())?;
         let token = self.tokens.get(self, connection).await?;
-        let key = (connection.id.clone(), path.to_owned());
-        let known =
-            (method == Method::GET).then(|| self.remembered.lock().get(&key).cloned()).flatten();
+        let known = match method {
+            Method::GET => self.remembered.get(&connection.id, path),
+            _ => None,
+        };
         let tag = known.as_ref().map(|(tag, _)| tag.clone());
         let (mut answer, headers) = self.send(&token, method.clone(), path, tag, body).await?;
         self.paces.note(&connection.id, answer.status, &headers, self.world.now())?;
@@ -277,19 +274,11 @@ impl CodeHost {
                 answer = Response { status: StatusCode::OK, body: kept };
             }
             (_, Some(tag)) if method == Method::GET && answer.status == StatusCode::OK => {
-                self.remember(key, tag.clone(), answer.body.clone());
+                self.remembered.keep(&connection.id, path, (tag.clone(), answer.body.clone()));
             }
             _ => {}
         }
         Ok(answer)
-    }
-
-    fn remember(&self, key: (ResourceId, String), tag: HeaderValue, body: Bytes) {
-        let mut remembered = self.remembered.lock();
-        if remembered.len() >= REMEMBERED_MAX {
-            remembered.clear();
-        }
-        remembered.insert(key, (tag, body));
     }
 
     async fn send(
@@ -330,6 +319,8 @@ impl CodeHost {
                 )));
             }
         }
+        // It may be remembered, which counts its length and not its capacity.
+        body.shrink_to_fit();
         Ok((Response { status, body: body.into() }, headers))
     }
 }
