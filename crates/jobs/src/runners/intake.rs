@@ -2,13 +2,16 @@
 
 use super::webhooks::{Report, Webhook};
 use super::{Runners, connections, rows};
+use admission::Limits;
 use connections::Connection;
 use store::identity::workspaces;
 use store::{Error, Tx, runners};
 use types::ids::WorkspaceId;
 
-/// Most webhooks handled at once. More are refused; polling finds what they would have told.
-pub(super) const AT_ONCE: usize = 32;
+/// Most webhooks handled at once, of all workspaces and of one. More are refused; polling finds what
+/// they would have told. Anybody can send unsigned ones to the address of a workspace, so these
+/// must not take the places of the others.
+pub(super) const AT_ONCE: Limits = Limits { total: 32, share: 8 };
 
 /// Why a webhook was refused.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +29,9 @@ impl Runners {
     /// Takes a webhook for the workspace of this name. A webhook that brings nothing new about a
     /// workflow job changes nothing.
     pub async fn take(&self, workspace: &str, webhook: Webhook<'_>) -> Result<(), WebhookRefused> {
-        let _place = self.0.webhooks.try_acquire().map_err(|_| WebhookRefused::Busy)?;
-        let (of, name) = (self.clone(), workspace.to_owned());
+        let name = workspace.to_owned();
+        let _place = self.0.webhooks.take(&name, 1).map_err(|_| WebhookRefused::Busy)?;
+        let of = self.clone();
         let (workspace, all) = self.0.store.read(move |tx| of.addressee(tx, &name)).await?;
         let signers = signers(&all, &webhook);
         let Some(workspace) = workspace.filter(|_| !signers.is_empty()) else {

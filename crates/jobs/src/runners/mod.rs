@@ -37,13 +37,14 @@ pub use settings::Settings;
 pub use starter::{StartError, Starter};
 pub use webhooks::{WEBHOOK_BYTES_MAX, Webhook};
 
+use admission::Pool;
 use host::{CodeHost, Fault};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use types::Timestamp;
@@ -74,7 +75,8 @@ struct Inner {
     host: CodeHost,
     starter: Arc<dyn Starter>,
     wake: Notify,
-    webhooks: Semaphore,
+    /// Webhooks that are being handled, by the name of the workspace in their address.
+    webhooks: Pool<String>,
     /// When to next check which repositories are served, and to delete old rows.
     survey_at: Mutex<Timestamp>,
 }
@@ -86,7 +88,7 @@ impl Runners {
         starter: Arc<dyn Starter>,
     ) -> Result<Self, NoClient> {
         let host = CodeHost::new(&settings, store.world().clone()).map_err(NoClient)?;
-        let webhooks = Semaphore::new(intake::AT_ONCE);
+        let webhooks = Pool::new("webhooks of the code host", intake::AT_ONCE);
         let (wake, survey_at) = (Notify::new(), Mutex::default());
         Ok(Self(Arc::new(Inner { store, settings, host, starter, wake, webhooks, survey_at })))
     }

@@ -1,6 +1,7 @@
 //! Tests how many runners there may be, for whom, and who may ask for them.
 
 use super::*;
+use std::task::{Context, Poll, Waker};
 
 #[tokio::test]
 async fn a_job_has_no_more_runners_than_it_may() {
@@ -167,4 +168,20 @@ async fn several_servers_start_no_runner_twice() {
     cloud.settle().await;
     assert_eq!(cloud.queue.running().len(), 20);
     assert_eq!(cloud.host.state.lock().registrations, 20);
+}
+
+#[tokio::test]
+async fn unsigned_webhooks_to_one_workspace_take_no_places_of_another() {
+    let cloud = Cloud::start().await;
+    cloud.host.queue(11, &[JOB]);
+    let body = cloud.host.webhook(11);
+    let unsigned = Webhook { event: "workflow_job", delivery: "d", signature: "", body: &body };
+    // Each of these is handled up to its first wait, and stays there.
+    let mut context = Context::from_waker(Waker::noop());
+    let mut held: Vec<_> =
+        (0..100).map(|_| Box::pin(cloud.runners.take("other", unsigned))).collect();
+    let polled = held.iter_mut().map(|one| one.as_mut().poll(&mut context));
+    let busy = polled.filter(|one| matches!(one, Poll::Ready(Err(WebhookRefused::Busy))));
+    assert!(busy.count() > 50, "nothing bounds them");
+    cloud.tell(11).await;
 }
