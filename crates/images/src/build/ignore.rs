@@ -1,10 +1,17 @@
 //! `.dockerignore`: which files of the sources are left out of what can be copied.
 
-use super::pattern::{Kind, Pattern};
+use super::pattern::{Kind, Pattern, Steps};
 
 const PATTERNS_MAX: usize = 2_000;
 
-pub(super) struct Ignore(Vec<Rule>);
+pub(super) struct Ignore {
+    rules: Vec<Rule>,
+    steps: Steps,
+}
+
+/// Which rules match a path or a folder above it. A rule that matches a folder applies to
+/// everything below it, so each path is only compared with the rules that do not apply yet.
+pub(super) struct Matched(Vec<bool>);
 
 struct Rule {
     pattern: Pattern,
@@ -34,29 +41,32 @@ impl Ignore {
             }
             rules.push(Rule { pattern: Pattern::new(&path, Kind::Tree)?, is_exception });
         }
-        Ok(Self(rules))
+        Ok(Self { rules, steps: Steps::default() })
     }
 
-    /// Returns whether a file or folder is left out. A rule that matches a folder applies to
-    /// everything below it, until a later rule says otherwise.
-    pub(super) fn covers(&self, path: &str) -> bool {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        let prefixes: Vec<&str> = ends.map(|end| &path[..end]).collect();
-        self.0.iter().fold(false, |covered, rule| {
-            // Only a rule that would change the answer has to be matched.
-            if covered != rule.is_exception {
-                return covered;
-            }
-            match prefixes.iter().any(|prefix| rule.pattern.matches(prefix)) {
-                true => !rule.is_exception,
-                false => covered,
-            }
-        })
+    /// Returns what matches the top of the sources: nothing.
+    pub(super) fn top(&self) -> Matched {
+        Matched(vec![false; self.rules.len()])
+    }
+
+    /// Returns which rules match a path in a folder. Fails if there are too many rules and files to
+    /// compare all of them.
+    pub(super) fn matched(&self, path: &str, folder: &Matched) -> Result<Matched, String> {
+        let matches = |(rule, above): (&Rule, &bool)| {
+            Ok(*above || rule.pattern.matches_within(path, &self.steps)?)
+        };
+        self.rules.iter().zip(&folder.0).map(matches).collect::<Result<_, _>>().map(Matched)
+    }
+
+    /// Returns whether a file or folder is left out: the last rule that matches decides.
+    pub(super) fn covers(&self, matched: &Matched) -> bool {
+        let mut rules = self.rules.iter().zip(&matched.0).rev();
+        rules.find(|(_, matches)| **matches).is_some_and(|(rule, _)| !rule.is_exception)
     }
 
     /// Returns whether something below a folder that is left out may be brought back.
     pub(super) fn has_exceptions(&self) -> bool {
-        self.0.iter().any(|rule| rule.is_exception)
+        self.rules.iter().any(|rule| rule.is_exception)
     }
 }
 
@@ -77,6 +87,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn covers(ignore: &Ignore, path: &str) -> Result<bool, String> {
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        let matched = ends
+            .map(|end| &path[..end])
+            .try_fold(ignore.top(), |above, prefix| ignore.matched(prefix, &above))?;
+        Ok(ignore.covers(&matched))
+    }
+
+    #[test]
+    fn more_work_than_the_limit_is_refused() {
+        let rules: String = (0..100).map(|number| format!("**/*a*b*{number}*\n")).collect();
+        let mut ignore = Ignore::parse(&rules).unwrap();
+        ignore.steps = Steps::new(100_000);
+        assert_eq!(covers(&ignore, "a"), Ok(false));
+        assert!(covers(&ignore, &"ab/".repeat(100)).unwrap_err().contains("too many patterns"));
+    }
+
+    #[test]
+    fn a_rule_with_plain_text_in_it_costs_little() {
+        let rules: String = (0..1000).map(|number| format!("**/folder/*.{number}\n")).collect();
+        let mut ignore = Ignore::parse(&rules).unwrap();
+        ignore.steps = Steps::new(1_100);
+        assert_eq!(covers(&ignore, &"a".repeat(200)), Ok(false));
+    }
+
     #[test]
     fn the_last_pattern_that_fits_decides() {
         let ignore = Ignore::parse(
@@ -96,18 +131,20 @@ mod tests {
             ("b", true),
             ("# no", false),
         ] {
-            assert_eq!(ignore.covers(path), covered, "{path}");
+            assert_eq!(covers(&ignore, path), Ok(covered), "{path}");
         }
         assert!(ignore.has_exceptions());
         let all = Ignore::parse("*\n!src\n!package.json").unwrap();
-        assert!(all.covers("x") && !all.covers("src/a") && !all.covers("package.json"));
+        for (path, covered) in [("x", true), ("src/a", false), ("package.json", false)] {
+            assert_eq!(covers(&all, path), Ok(covered), "{path}");
+        }
     }
 
     proptest! {
         #[test]
         fn no_text_panics(text in "([!#*?/. a-b\\[\\]\\\\-]|\n){0,40}", path in "[ab./]{1,20}") {
             if let Ok(ignore) = Ignore::parse(&text) {
-                ignore.covers(&path);
+                let _ = covers(&ignore, &path);
             }
         }
     }

@@ -1,8 +1,33 @@
 //! Patterns for names: in `.dockerignore`, in the sources of a copy, and in variables. Every match
 //! takes a number of steps that is bounded by the lengths of pattern and text.
 
+use std::cell::Cell;
+
 /// Longest pattern, in characters.
 const PIECES_MAX: usize = 4_096;
+/// Most steps for comparing patterns with the names of many files: below a minute of work.
+const STEPS_MAX: u64 = 10_000_000_000;
+
+/// The steps that are left for comparing patterns with the names of many files.
+pub(super) struct Steps(Cell<u64>);
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self::new(STEPS_MAX)
+    }
+}
+
+impl Steps {
+    pub(super) fn new(steps: u64) -> Self {
+        Self(Cell::new(steps))
+    }
+
+    fn spend(&self, steps: usize) -> Result<(), String> {
+        let left = self.0.get().checked_sub(steps as u64);
+        self.0.set(left.ok_or("there are too many patterns for so many files")?);
+        Ok(())
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
@@ -21,6 +46,23 @@ enum Piece {
     },
 }
 
+impl Piece {
+    fn sign(&self) -> Option<char> {
+        match self {
+            Self::Sign(sign) => Some(*sign),
+            _ => None,
+        }
+    }
+
+    /// Returns how many comparisons a character takes.
+    fn cost(&self) -> usize {
+        match self {
+            Self::Class { ranges, .. } => ranges.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// What kind of text a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -36,6 +78,11 @@ pub(super) enum Kind {
 pub(super) struct Pattern {
     pieces: Vec<Piece>,
     kind: Kind,
+    /// Plain text at the start and at the end, by which most names are told apart.
+    start: String,
+    end: String,
+    /// Steps for each character of a name.
+    cost: usize,
 }
 
 impl Pattern {
@@ -66,18 +113,40 @@ impl Pattern {
             };
             pieces.push(piece);
         }
-        if pieces.len() > PIECES_MAX {
+        let cost = pieces.iter().map(Piece::cost).sum();
+        if cost > PIECES_MAX {
             return Err(format!("a pattern has more than {PIECES_MAX} characters"));
         }
-        Ok(Self { pieces, kind })
+        let start = pieces.iter().map_while(Piece::sign).collect();
+        let end: Vec<char> = pieces.iter().rev().map_while(Piece::sign).collect();
+        Ok(Self { start, end: end.into_iter().rev().collect(), pieces, kind, cost })
     }
 
     /// Returns whether the pattern matches exactly one name.
     pub(super) fn is_plain(&self) -> bool {
-        self.pieces.iter().all(|piece| matches!(piece, Piece::Sign(_)))
+        self.start.len() == self.end.len() && self.pieces.iter().all(|piece| piece.sign().is_some())
+    }
+
+    /// Like [`Pattern::matches`], but fails if there have been too many steps.
+    pub(super) fn matches_within(&self, text: &str, steps: &Steps) -> Result<bool, String> {
+        steps.spend(1)?;
+        if self.may_match(text) && !self.is_plain() {
+            steps.spend(self.cost * text.len())?;
+        }
+        Ok(self.matches(text))
+    }
+
+    fn may_match(&self, text: &str) -> bool {
+        text.starts_with(&self.start) && text.ends_with(&self.end)
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {
+        if self.is_plain() {
+            return self.start == text;
+        }
+        if !self.may_match(text) {
+            return false;
+        }
         let mut states = States::new(self);
         states.begin();
         for sign in text.chars() {

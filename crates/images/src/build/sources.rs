@@ -1,7 +1,7 @@
 //! Uploaded sources: an archive whose type is detected from its content, and the settings in it.
 
 use super::Fault;
-use super::ignore::Ignore;
+use super::ignore::{Ignore, Matched};
 use super::project::Project;
 use super::zip;
 use crate::error::Error;
@@ -108,9 +108,8 @@ pub(super) fn read_project(folder: &Path) -> Result<Project, Fault> {
         remove(folder, Path::new(name))?;
     }
     if let Some(ignore) = ignore {
-        let rules = Ignore::parse(&ignore)
-            .map_err(|why| Fault::Sources(format!(".dockerignore: {why}")))?;
-        leave_out(&tree, folder, Path::new(""), &rules)?;
+        let rules = Ignore::parse(&ignore).map_err(in_ignore)?;
+        leave_out(&tree, folder, Path::new(""), (&rules, &rules.top()))?;
     }
     Ok(project)
 }
@@ -142,18 +141,27 @@ fn document(tree: &Tree, name: &str) -> Result<Option<String>, Fault> {
     text.map(Some).map_err(|_| Fault::Sources(format!("{name} is not text in UTF-8")))
 }
 
+fn in_ignore(why: String) -> Fault {
+    Fault::Sources(format!(".dockerignore: {why}"))
+}
+
 /// Removes what the rules cover, and returns whether the folder is empty afterwards. The folder is
 /// private to the build, and no link is followed.
-fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<bool, Fault> {
+fn leave_out(
+    tree: &Tree,
+    folder: &Path,
+    path: &Path,
+    (rules, above): (&Ignore, &Matched),
+) -> Result<bool, Fault> {
     let mut empty = true;
     for name in tree.names(path)? {
         let inside = path.join(&name);
         let stat = tree.look(&inside, false)?;
-        let covered = rules.covers(&inside.to_string_lossy());
-        let keeps = match (covered, is_folder(&stat)) {
+        let matched = rules.matched(&inside.to_string_lossy(), above).map_err(in_ignore)?;
+        let keeps = match (rules.covers(&matched), is_folder(&stat)) {
             (true, true) if rules.has_exceptions() => {
                 // The folder stays if something in it is brought back.
-                let emptied = leave_out(tree, folder, &inside, rules)?;
+                let emptied = leave_out(tree, folder, &inside, (rules, &matched))?;
                 if emptied {
                     remove(folder, &inside)?;
                 }
@@ -164,7 +172,7 @@ fn leave_out(tree: &Tree, folder: &Path, path: &Path, rules: &Ignore) -> Result<
                 false
             }
             (false, true) => {
-                leave_out(tree, folder, &inside, rules)?;
+                leave_out(tree, folder, &inside, (rules, &matched))?;
                 true
             }
             (false, false) => true,
