@@ -94,7 +94,7 @@ impl Layers {
             inner: packing::unpacked(packed, &settings.limits)?,
             hasher: Hasher::default(),
         };
-        let bytes = unpack::unpack(&mut hashed, &root, settings)?;
+        let bytes = unpack::unpack(&mut hashed, &root, settings)?.bytes;
         hashed.require(layer)?;
         let size = scratch.join("bytes");
         fs::write(&size, bytes.to_string()).map_err(Error::io("write", &size))?;

@@ -1,6 +1,7 @@
 //! The configuration of an image that is being built, and the instructions that change it without
 //! making files.
 
+use super::budget::Budget;
 use super::instruction::{Command, Healthcheck, Instruction};
 use super::scope::Scope;
 use super::words;
@@ -145,7 +146,7 @@ pub(super) struct Change<'a> {
     pub(super) document: &'a mut Document,
     pub(super) arguments: &'a BTreeMap<String, String>,
     pub(super) escape: char,
-    pub(super) budget: words::Budget,
+    pub(super) budget: Budget,
     /// Whether this stage has set a command of its own, which a new entry point then leaves alone.
     pub(super) has_cmd: &'a mut bool,
 }
@@ -352,7 +353,7 @@ mod tests {
                 document: &mut document,
                 arguments: &arguments,
                 escape: '\\',
-                budget: words::Budget::default(),
+                budget: Budget::default(),
                 has_cmd: &mut has_cmd,
             };
             change.apply(&step.instruction)?;

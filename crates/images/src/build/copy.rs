@@ -110,7 +110,7 @@ impl<'a> Copying<'a> {
         let mut file = place.create_file()?;
         let copied = io::copy(&mut io::Read::take(&mut from, self.bytes_left + 1), &mut file);
         let copied = copied.map_err(Error::io("copy", path))?;
-        self.bytes_left = self.bytes_left.checked_sub(copied).ok_or_else(too_much)?;
+        self.spend(copied)?;
         let (uid, gid) = self.owner(item);
         rustix::fs::fchown(&file, Some(uid), Some(gid))?;
         rustix::fs::fchmod(&file, self.mode(item))?;
@@ -119,6 +119,12 @@ impl<'a> Copying<'a> {
         if let Some(number) = several {
             self.links.insert(number, path.to_owned());
         }
+        Ok(())
+    }
+
+    /// Deducts bytes from what the step may write.
+    pub(super) fn spend(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or_else(too_much)?;
         Ok(())
     }
 
@@ -218,20 +224,22 @@ pub(super) struct About {
     pub(super) modified: i64,
 }
 
+/// Writes a file, and returns its size.
 pub(super) fn write(
     tree: &Tree,
     path: &Path,
     about: &About,
     content: &mut impl io::Read,
-) -> Result<(), Fault> {
+) -> Result<u64, Fault> {
     let mut file: File = free_place(tree, path)?.create_file()?;
-    io::copy(content, &mut file).map_err(Error::io("write", path))?;
+    let bytes = io::copy(content, &mut file).map_err(Error::io("write", path))?;
     let (uid, gid) = about.owner.unwrap_or((0, 0));
     rustix::fs::fchown(&file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(about.mode & 0o7777))?;
     let time = Timespec { tv_sec: about.modified, tv_nsec: 0 };
     let times = Timestamps { last_access: time, last_modification: time };
-    Ok(rustix::fs::futimens(&file, &times)?)
+    rustix::fs::futimens(&file, &times)?;
+    Ok(bytes)
 }
 
 /// Opens a file for reading, in blocking mode.
@@ -270,13 +278,14 @@ fn in_the_way(path: &Path) -> Fault {
     Fault::Sources(format!("there is something else than a folder at /{}", path.display()))
 }
 
-fn too_much() -> Fault {
+pub(super) fn too_much() -> Fault {
     Fault::Sources("it is more than a step of a build may copy".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::items::Bounds;
+    use super::super::pattern::Steps;
     use super::*;
     use std::fs;
 
@@ -292,7 +301,8 @@ mod tests {
         let trees = [&source, &target].map(|folder| Tree::open(folder.path()).unwrap());
         let how = As { owner: None, mode: None, folders: (0, 0) };
         let mut copying = Copying::new(&trees[0], &trees[1], how, 100);
-        let bounds = Bounds { excludes: &[], entries: 10, bytes: 100 };
+        let steps = Steps::default();
+        let bounds = Bounds { excludes: &[], entries: 10, bytes: 100, steps: &steps };
         for name in ["one", "two"] {
             let mut items = Vec::new();
             bounds.gather(&trees[0], Path::new(name), Path::new(""), &mut items).unwrap();

@@ -1,6 +1,7 @@
 //! A whole Dockerfile: its stages, and which of them the image needs.
 
 use super::Mistake;
+use super::budget::Budget;
 use super::instruction::{self, From, Instruction, Step};
 use super::lines::{self, Statement};
 use super::scope::{self, Arguments, PLATFORM_ARGUMENTS, platform_argument};
@@ -107,7 +108,7 @@ impl Dockerfile {
         for step in &self.globals {
             let Instruction::Arg(arguments) = &step.instruction else { continue };
             let wrong = |why| Mistake::new(step.statement.line, why);
-            let budget = words::Budget::default();
+            let budget = Budget::default();
             for (name, default) in arguments {
                 let known = Arguments { all: &globals };
                 let value = match (given.get(name), default) {
@@ -135,7 +136,7 @@ impl Dockerfile {
                 plan.globals.get(*name).cloned().or_else(|| platform_argument(name))?,
             ))
         }));
-        let (known, budget) = (Arguments { all: &known }, words::Budget::default());
+        let (known, budget) = (Arguments { all: &known }, Budget::default());
         let image = words::value(&from.image, self.escape, &known, &budget).map_err(wrong)?;
         if image.is_empty() {
             return Err(wrong(format!("`{}` names no image: an argument is not set", from.image)));

@@ -1,7 +1,7 @@
 //! What a copy instruction copies: the files that its sources name, and a digest of them.
 
 use super::Fault;
-use super::pattern::{Kind as PatternKind, Pattern};
+use super::pattern::{Kind as PatternKind, Pattern, Steps};
 use crate::digest::{Digest, Hasher};
 use crate::unpack::{Tree, is_folder};
 use rustix::fs::{FileType, Stat};
@@ -32,7 +32,12 @@ impl Item {
 
 /// Finds the files that a source names, sorted by name. A plain name, without wildcards, must
 /// exist.
-pub(super) fn find(tree: &Tree, source: &str, bound: usize) -> Result<Vec<PathBuf>, Fault> {
+pub(super) fn find(
+    tree: &Tree,
+    source: &str,
+    bound: usize,
+    steps: &Steps,
+) -> Result<Vec<PathBuf>, Fault> {
     let mut found = vec![PathBuf::new()];
     for part in source.split('/').filter(|part| !part.is_empty() && *part != ".") {
         if part == ".." {
@@ -51,7 +56,8 @@ pub(super) fn find(tree: &Tree, source: &str, bound: usize) -> Result<Vec<PathBu
         let mut next = Vec::new();
         for folder in found {
             for name in names(tree, &folder)? {
-                if name.to_str().is_some_and(|name| pattern.matches(name)) {
+                let Some(text) = name.to_str() else { continue };
+                if pattern.matches_within(text, steps).map_err(Fault::Sources)? {
                     next.push(folder.join(name));
                 }
             }
@@ -81,6 +87,7 @@ pub(super) struct Bounds<'a> {
     pub(super) excludes: &'a [Pattern],
     pub(super) entries: usize,
     pub(super) bytes: u64,
+    pub(super) steps: &'a Steps,
 }
 
 impl Bounds<'_> {
@@ -116,7 +123,7 @@ impl Bounds<'_> {
         for name in tree.names(&from)? {
             let from = from.join(&name);
             let to = to.join(&name);
-            if self.is_excluded(&from, &name) {
+            if self.is_excluded(&from, &name)? {
                 continue;
             }
             let stat = tree.look(&from, false)?;
@@ -134,10 +141,16 @@ impl Bounds<'_> {
         Ok(())
     }
 
-    fn is_excluded(&self, path: &Path, name: &OsStr) -> bool {
-        let text = path.to_string_lossy();
-        let name = name.to_string_lossy();
-        self.excludes.iter().any(|pattern| pattern.matches(&text) || pattern.matches(&name))
+    fn is_excluded(&self, path: &Path, name: &OsStr) -> Result<bool, Fault> {
+        let (path, name) = (path.to_string_lossy(), name.to_string_lossy());
+        for pattern in self.excludes {
+            for text in [&path, &name] {
+                if pattern.matches_within(text, self.steps).map_err(Fault::Sources)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 }
 

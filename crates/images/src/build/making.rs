@@ -1,5 +1,6 @@
 //! One build: its work folder, and what each step does.
 
+use super::budget::Budget;
 use super::config::{Change, Document, absolute};
 use super::copy::make_folders;
 use super::dockerfile::{Base, Dockerfile, Plan, Stage};
@@ -216,7 +217,7 @@ impl Build {
         let by = step.statement.text.as_str();
         match &step.instruction {
             Instruction::Arg(arguments) => {
-                let budget = words::Budget::default();
+                let budget = Budget::default();
                 for (name, default) in arguments {
                     self.declare(site.plan, state, name, default.as_deref(), &budget)?;
                 }
@@ -230,7 +231,7 @@ impl Build {
             Instruction::Run(run) => self.prepare_run(site, state, run, by),
             other => {
                 let State { document, arguments, has_cmd, escape, .. } = state;
-                let budget = words::Budget::default();
+                let budget = Budget::default();
                 let mut change = Change { document, arguments, escape: *escape, budget, has_cmd };
                 change.apply(other).map_err(Fault::Sources)?;
                 state.note(&self.order.now, by);
@@ -245,7 +246,7 @@ impl Build {
         state: &mut State,
         name: &str,
         default: Option<&str>,
-        budget: &words::Budget,
+        budget: &Budget,
     ) -> Result<(), Fault> {
         let default = match default {
             Some(text) => {
@@ -264,7 +265,7 @@ impl Build {
     }
 
     fn workdir(&self, state: &mut State, path: &str, by: &str) -> Result<Outcome, Fault> {
-        let path = words::value(path, state.escape, &state.scope(), &words::Budget::default());
+        let path = words::value(path, state.escape, &state.scope(), &Budget::default());
         let path = path.map_err(Fault::Sources)?;
         if path.is_empty() || path.contains('\0') {
             return Err(Fault::Sources("WORKDIR names no folder".to_owned()));

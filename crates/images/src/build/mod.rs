@@ -13,6 +13,8 @@
 //! is mounted at a path, and all work in progress is in the scratch of the store, so that a killed
 //! process leaves nothing behind.
 
+mod binds;
+mod budget;
 mod cache;
 mod config;
 mod copy;
@@ -30,6 +32,8 @@ mod run;
 mod scope;
 pub(crate) mod sources;
 mod stage;
+#[cfg(test)]
+mod step_tests;
 mod transfer;
 mod users;
 mod words;

@@ -1,12 +1,15 @@
 //! Prepares a RUN: its command, its environment and its mounts.
 
 use super::Fault;
+use super::binds::{Binds, Copied};
+use super::budget::Budget;
 use super::config::shell;
 use super::instruction::{Command, Run};
 use super::lines::{Heredoc, opened_name};
 use super::making::Build;
 use super::scope::{PLATFORM_ARGUMENTS, PROXY_ARGUMENTS};
 use super::stage::State;
+use super::transfer::From;
 use super::{users, words};
 use crate::digest::{Digest, Hasher};
 use std::path::PathBuf;
@@ -29,6 +32,8 @@ pub struct RunOrder {
     pub layers: Vec<PathBuf>,
     pub(super) key: Digest,
     pub(super) by: String,
+    /// What its mounts bind, for as long as the order is there.
+    _copies: Vec<Copied>,
 }
 
 pub struct Mount {
@@ -71,8 +76,11 @@ impl Build {
         state: &State,
         run: &Run,
         by: &str,
-        sources: &dyn Fn(&str) -> Result<super::transfer::From, Fault>,
+        sources: &dyn Fn(&str) -> Result<From, Fault>,
     ) -> Result<RunOrder, Fault> {
+        if run.mounts.len() > MOUNTS_MAX {
+            return Err(Fault::Sources(format!("a RUN has more than {MOUNTS_MAX} mounts")));
+        }
         let mut environment = self.environment(state);
         let mut hasher = Hasher::default();
         hasher.update(self.chain(state, by).to_string().as_bytes());
@@ -82,13 +90,12 @@ impl Build {
             }
         }
         let mut mounts = Vec::new();
-        let budget = words::Budget::default();
+        let budget = Budget::default();
+        let (bytes_left, entries_left) = (self.limits.step_bytes, self.limits.step_entries);
+        let mut binds = Binds { sources, bytes_left, entries_left, copies: Vec::new() };
         for text in &run.mounts {
             let options = options(text, state, &budget).map_err(Fault::Sources)?;
-            self.mount(state, options, sources, &mut hasher, &mut mounts, &mut environment)?;
-        }
-        if mounts.len() > MOUNTS_MAX {
-            return Err(Fault::Sources(format!("a RUN has more than {MOUNTS_MAX} mounts")));
+            self.mount(state, options, &mut binds, &mut hasher, &mut mounts, &mut environment)?;
         }
         let command = self.command(state, run, &mut mounts);
         for word in &command {
@@ -113,6 +120,7 @@ impl Build {
             layers: self.paths(state),
             key: hasher.finish(),
             by: by.to_owned(),
+            _copies: binds.copies,
         })
     }
 
@@ -176,7 +184,7 @@ impl Build {
         &self,
         state: &State,
         options: Options,
-        sources: &dyn Fn(&str) -> Result<super::transfer::From, Fault>,
+        binds: &mut Binds<'_>,
         hasher: &mut Hasher,
         mounts: &mut Vec<Mount>,
         environment: &mut Vec<(String, String)>,
@@ -191,7 +199,7 @@ impl Build {
                 if options.read_only == Some(false) {
                     return Err(wrong("what is bound can be read only"));
                 }
-                let (path, digest) = self.bind(&options, state, sources)?;
+                let (path, digest) = self.bind(&options, binds)?;
                 hasher.update(digest.to_string().as_bytes());
                 What::Bind(path)
             }
@@ -247,19 +255,14 @@ impl Build {
         Ok(())
     }
 
-    fn bind(
-        &self,
-        options: &Options,
-        _state: &State,
-        sources: &dyn Fn(&str) -> Result<super::transfer::From, Fault>,
-    ) -> Result<(PathBuf, Digest), Fault> {
+    fn bind(&self, options: &Options, binds: &mut Binds<'_>) -> Result<(PathBuf, Digest), Fault> {
         let source = options.source.as_deref().unwrap_or("/");
-        let from = sources(options.from.as_deref().unwrap_or_default())?;
-        self.bound(&from, source)
+        let from = (binds.sources)(options.from.as_deref().unwrap_or_default())?;
+        self.bound(&from, source, binds)
     }
 }
 
-fn options(text: &str, state: &State, budget: &words::Budget) -> Result<Options, String> {
+fn options(text: &str, state: &State, budget: &Budget) -> Result<Options, String> {
     let mut options = Options { kind: "bind".to_owned(), ..Options::default() };
     for part in text.split(',') {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));

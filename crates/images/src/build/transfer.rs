@@ -1,19 +1,20 @@
 //! COPY and ADD: the files that are copied, their owner, and their target.
 
+use super::budget::Budget;
 use super::config::absolute;
-use super::copy::{About, As, Copying, make_folders, open_file, write};
+use super::copy::{About, As, Copying, make_folders, open_file, too_much, write};
 use super::instruction::{Source, Transfer};
 use super::items::{Bounds, Item, digest, file_digest, find};
 use super::lines::Heredoc;
 use super::making::Build;
-use super::pattern::{Kind, Pattern};
+use super::pattern::{Kind, Pattern, Steps};
 use super::stage::State;
 use super::{Fault, users, words};
 use crate::digest::{Digest, Hasher};
 use crate::error::Error;
 use crate::packing;
 use crate::settings::{Devices, Names, Overlay, Privileges, Rules, Settings};
-use crate::unpack::{Tree, unpack};
+use crate::unpack::{Tree, Unpacked, unpack};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -72,6 +73,24 @@ enum Part {
     Download { name: String, file: PathBuf, digest: Digest, modified: i64 },
 }
 
+/// The parts of a step that were found so far, and how many entries it may still have.
+struct Parts {
+    all: Vec<Part>,
+    entries_left: usize,
+}
+
+impl Parts {
+    fn push(&mut self, part: Part) -> Result<(), Fault> {
+        let entries = match &part {
+            Part::Items { items, .. } => items.len(),
+            Part::Archive { .. } | Part::Text { .. } | Part::Download { .. } => 1,
+        };
+        self.entries_left = self.entries_left.checked_sub(entries).ok_or_else(too_much)?;
+        self.all.push(part);
+        Ok(())
+    }
+}
+
 impl Build {
     /// Returns the addresses that a step downloads from.
     pub(super) fn addresses(
@@ -79,7 +98,7 @@ impl Build {
         state: &State,
         transfer: &Transfer,
     ) -> Result<Vec<String>, Fault> {
-        let (mut all, budget) = (Vec::new(), words::Budget::default());
+        let (mut all, budget) = (Vec::new(), Budget::default());
         for source in &transfer.sources {
             if let Source::Path(text) = source {
                 let text = words::value(text, state.escape, &state.scope(), &budget)
@@ -105,7 +124,7 @@ impl Build {
         downloads: &BTreeMap<String, Download>,
         unpacks: bool,
     ) -> Result<Prepared, Fault> {
-        let budget = words::Budget::default();
+        let budget = Budget::default();
         let value = |text: &str| {
             words::value(text, state.escape, &state.scope(), &budget).map_err(Fault::Sources)
         };
@@ -114,19 +133,20 @@ impl Build {
             Pattern::new(value(text)?.trim_start_matches('/'), Kind::Tree).map_err(Fault::Sources)
         });
         let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
-        let mut parts = Vec::new();
+        let steps = Steps::default();
+        let mut parts = Parts { all: Vec::new(), entries_left: self.limits.step_entries };
         for source in &transfer.sources {
             match source {
-                Source::Text(heredoc) => parts.push(text_of(heredoc, state, &budget)?),
+                Source::Text(heredoc) => parts.push(text_of(heredoc, state, &budget)?)?,
                 Source::Path(text) => {
                     let address = value(text)?;
                     match downloads.get(&address).filter(|_| unpacks) {
                         Some(download) => {
-                            parts.push(self.downloaded(&address, download, transfer)?);
+                            parts.push(self.downloaded(&address, download, transfer)?)?;
                         }
-                        None if from.is_stand_in => parts.push(stand_in(&address)),
+                        None if from.is_stand_in => parts.push(stand_in(&address))?,
                         None => {
-                            let found = Found { from, excludes: &excludes, unpacks };
+                            let found = Found { from, excludes: &excludes, unpacks, steps: &steps };
                             self.gather(&address, &found, transfer.parents, &mut parts)?;
                         }
                     }
@@ -138,28 +158,29 @@ impl Build {
         }
         let mode = transfer.chmod.as_deref().map(|text| mode(&value(text)?)).transpose()?;
         let owner = transfer.chown.as_deref().map(value).transpose()?;
-        Ok(Prepared { parts, target, mode, owner, parents: transfer.parents })
+        let Parts { all: parts, entries_left } = parts;
+        Ok(Prepared { parts, entries_left, target, mode, owner, parents: transfer.parents })
     }
 
     /// Gathers the files that one source names, each with everything below it.
     fn gather(
         &self,
         source: &str,
-        Found { from, excludes, unpacks }: &Found<'_>,
+        Found { from, excludes, unpacks, steps }: &Found<'_>,
         keeps_parents: bool,
-        parts: &mut Vec<Part>,
+        parts: &mut Parts,
     ) -> Result<(), Fault> {
-        let limits = &self.limits;
-        let bounds = Bounds { excludes, entries: limits.step_entries, bytes: limits.step_bytes };
-        for path in find(&from.tree, source, limits.step_entries)? {
+        for path in find(&from.tree, source, parts.entries_left, steps)? {
             if *unpacks && is_archive(&from.tree, &path)? {
-                parts.push(Part::Archive { path });
+                parts.push(Part::Archive { path })?;
                 continue;
             }
+            let (entries, bytes) = (parts.entries_left, self.limits.step_bytes);
+            let bounds = Bounds { excludes, entries, bytes, steps };
             let to = if keeps_parents { path.clone() } else { PathBuf::new() };
             let mut items = Vec::new();
             bounds.gather(&from.tree, &path, &to, &mut items)?;
-            parts.push(Part::Items { items, path });
+            parts.push(Part::Items { items, path })?;
         }
         Ok(())
     }
@@ -192,9 +213,10 @@ struct Found<'f> {
     from: &'f From,
     excludes: &'f [Pattern],
     unpacks: bool,
+    steps: &'f Steps,
 }
 
-fn text_of(heredoc: &Heredoc, state: &State, budget: &words::Budget) -> Result<Part, Fault> {
+fn text_of(heredoc: &Heredoc, state: &State, budget: &Budget) -> Result<Part, Fault> {
     let text = match heredoc.expands {
         true => words::text(&heredoc.content, state.escape, &state.scope(), budget)
             .map_err(Fault::Sources)?,
@@ -212,6 +234,8 @@ fn stand_in(source: &str) -> Part {
 /// Everything that a step copies, found before anything is written.
 pub(super) struct Prepared {
     parts: Vec<Part>,
+    /// How many entries the archives among them may have.
+    entries_left: usize,
     target: String,
     mode: Option<u32>,
     owner: Option<String>,
@@ -230,7 +254,8 @@ impl Prepared {
                 }
                 Part::Archive { path } => {
                     let mut items = Vec::new();
-                    let bounds = Bounds { excludes: &[], entries: 1, bytes: u64::MAX };
+                    let steps = &Steps::default();
+                    let bounds = Bounds { excludes: &[], entries: 1, bytes: u64::MAX, steps };
                     bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
                     let found = digest(&from.tree, &items, false)?;
                     hasher.update(format!("archive {found}\0").as_bytes());
@@ -268,6 +293,7 @@ impl Prepared {
         let place = Path::new(place.trim_start_matches('/'));
         self.require_folder(tree, place)?;
         let mut copying = Copying::new(&from.tree, tree, how, bytes_max);
+        let mut entries_left = self.entries_left as u64;
         for part in &self.parts {
             match part {
                 Part::Items { items, path } => {
@@ -275,19 +301,22 @@ impl Prepared {
                 }
                 Part::Archive { path } => {
                     make_folders(tree, place, how.folders)?;
-                    extract(from, path, tree, place, owner, copying.bytes_left)?;
+                    let left = Unpacked { bytes: copying.bytes_left, entries: entries_left };
+                    let unpacked = extract(from, path, tree, place, owner, left)?;
+                    copying.spend(unpacked.bytes)?;
+                    entries_left -= unpacked.entries;
                 }
                 Part::Text { name, bytes, mode } => {
                     let about = About { mode: self.mode.unwrap_or(*mode), owner, modified: 0 };
                     let at = self.inside(tree, place, name);
-                    put(tree, &at, &about, how.folders, &mut bytes.as_slice())?;
+                    copying.spend(put(tree, &at, &about, how.folders, &mut bytes.as_slice())?)?;
                 }
                 Part::Download { name, file, modified, .. } => {
                     let mode = self.mode.unwrap_or(DOWNLOAD_MODE);
                     let about = About { mode, owner, modified: *modified };
                     let mut from = File::open(file).map_err(Error::io("open", file))?;
                     let at = self.inside(tree, place, name);
-                    put(tree, &at, &about, how.folders, &mut from)?;
+                    copying.spend(put(tree, &at, &about, how.folders, &mut from)?)?;
                 }
             }
         }
@@ -348,7 +377,7 @@ fn put(
     about: &About,
     folders: (u32, u32),
     content: &mut impl std::io::Read,
-) -> Result<(), Fault> {
+) -> Result<u64, Fault> {
     make_folders(tree, path.parent().unwrap_or(Path::new("")), folders)?;
     write(tree, path, about, content)
 }
@@ -394,71 +423,29 @@ fn is_archive(tree: &Tree, path: &Path) -> Result<bool, Fault> {
     Ok(is_tar)
 }
 
+/// Unpacks an archive within what is left to the step, and returns what that took.
 fn extract(
     from: &From,
     path: &Path,
     tree: &Tree,
     place: &Path,
     owner: Option<(u32, u32)>,
-    bytes_max: u64,
-) -> Result<(), Fault> {
+    left: Unpacked,
+) -> Result<Unpacked, Fault> {
     let folder = tree.folder(place)?;
     let rules =
         Rules { devices: Devices::Skip, privileges: Privileges::Keep, names: Names::Files, owner };
     let mut settings = Settings { rules, overlay: Overlay::User, ..Settings::default() };
-    settings.limits.layer_bytes_max = bytes_max;
+    settings.limits.layer_bytes_max = left.bytes;
+    settings.limits.entries_max = left.entries;
     let archive = packing::unpacked(open_file(&from.tree, path)?, &settings.limits);
     let way = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-    archive
-        .map_err(Error::from)
-        .and_then(|archive| unpack(archive, &way, &settings))
-        .map(drop)
-        .map_err(|error| match error {
+    archive.map_err(Error::from).and_then(|archive| unpack(archive, &way, &settings)).map_err(
+        |error| match error {
             Error::Malformed { .. } | Error::Read(_) => {
                 Fault::Sources(format!("/{} is not a sound tar archive", path.display()))
             }
             other => other.into(),
-        })
-}
-
-impl Build {
-    /// Returns a path of this machine that holds what a mount binds, and a digest of it.
-    pub(super) fn bound(&self, from: &From, source: &str) -> Result<(PathBuf, Digest), Fault> {
-        let paths = find(&from.tree, source, 1)?;
-        let path =
-            paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
-        let bounds = Bounds {
-            excludes: &[],
-            entries: self.limits.step_entries,
-            bytes: self.limits.step_bytes,
-        };
-        let mut items = Vec::new();
-        bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
-        let digest = digest(&from.tree, &items, from.has_owners)?;
-        if let Some(folder) = &from.folder {
-            // Links on the way are resolved within the sources only, so a path with links cannot be
-            // bound.
-            let stat = from.tree.look(path, false)?;
-            let plain =
-                rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink;
-            if plain && no_links(&from.tree, path) {
-                return Ok((folder.join(path), digest));
-            }
-        }
-        let copy = self.next_folder("bind")?;
-        let target = Tree::open(&copy)?;
-        let how = As { owner: None, mode: None, folders: ROOT };
-        let mut copying = Copying::new(&from.tree, &target, how, self.limits.step_bytes);
-        copying.all(&items, Path::new("it"))?;
-        Ok((copy.join("it"), digest))
-    }
-}
-
-fn no_links(tree: &Tree, path: &Path) -> bool {
-    let folder = |path: &Path| {
-        tree.look(path, false).is_ok_and(|stat| {
-            rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Directory
-        })
-    };
-    path.ancestors().skip(1).all(|above| above.as_os_str().is_empty() || folder(above))
+        },
+    )
 }

@@ -1,7 +1,7 @@
 //! Words of an instruction: quotes, escapes and variables, by the rules of Docker.
 
+use super::budget::Budget;
 use super::pattern;
-use std::cell::Cell;
 
 /// Longest value after variables are expanded, so that a few lines cannot fill the memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -10,31 +10,6 @@ const DEPTH_MAX: usize = 16;
 /// the other.
 const CUT_BYTES_MAX: usize = 1_024;
 const CUT_PATTERN_BYTES_MAX: usize = 64;
-
-/// Most bytes that the variables of one instruction expand to, counting [`WORD_BYTES`] for each.
-const EXPANDED_BYTES_MAX: usize = 4 << 20;
-/// What a word costs besides its text: most of a split value can be words of a single letter.
-const WORD_BYTES: usize = 32;
-
-/// What the variables of one instruction may still expand to. All values of an instruction share
-/// one, because each of them could otherwise repeat a large variable.
-pub(super) struct Budget(Cell<usize>);
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self(Cell::new(EXPANDED_BYTES_MAX))
-    }
-}
-
-impl Budget {
-    fn spend(&self, text: &str) -> Result<(), String> {
-        let left = self.0.get().checked_sub(text.len() + WORD_BYTES).ok_or_else(|| {
-            format!("the variables of one instruction become more than {EXPANDED_BYTES_MAX} bytes")
-        })?;
-        self.0.set(left);
-        Ok(())
-    }
-}
 
 /// A source of variables.
 pub(super) trait Variables {

@@ -27,8 +27,21 @@ pub(crate) const OPAQUE: &[u8] = b".wh..wh..opq";
 /// Other names with this prefix are an old file system's notes to itself.
 const WHITEOUT_NOTES: &[u8] = b".wh..wh.";
 
-/// Unpacks a tar archive into `folder` and returns the size of its files in bytes.
-pub(crate) fn unpack(archive: impl Read, folder: &Path, settings: &Settings) -> Result<u64, Error> {
+/// What an archive has unpacked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unpacked {
+    /// Size of its files.
+    pub(crate) bytes: u64,
+    /// Files, folders and links.
+    pub(crate) entries: u64,
+}
+
+/// Unpacks a tar archive into `folder`.
+pub(crate) fn unpack(
+    archive: impl Read,
+    folder: &Path,
+    settings: &Settings,
+) -> Result<Unpacked, Error> {
     let mut layer =
         Layer { tree: Tree::open(folder)?, settings, entries: 0, bytes: 0, times: Vec::new() };
     let mut reader = Reader::new(archive, settings.limits.extension_bytes_max);
@@ -40,7 +53,7 @@ pub(crate) fn unpack(archive: impl Read, folder: &Path, settings: &Settings) -> 
     }
     reader.finish()?;
     layer.set_times()?;
-    Ok(layer.bytes)
+    Ok(Unpacked { bytes: layer.bytes, entries: layer.entries })
 }
 
 struct Layer<'a> {

@@ -1,0 +1,78 @@
+//! What the mounts of a RUN bind: files and folders of the sources, or copies of what is in an image
+//! or a stage.
+
+use super::Fault;
+use super::copy::{As, Copying, too_much};
+use super::items::{Bounds, digest, find};
+use super::making::Build;
+use super::pattern::Steps;
+use super::transfer::From;
+use crate::digest::Digest;
+use crate::disk;
+use crate::unpack::Tree;
+use rustix::fs::FileType;
+use std::path::{Path, PathBuf};
+
+/// The mounts of one RUN. Together they may copy as much as any other step.
+pub(super) struct Binds<'a> {
+    pub(super) sources: &'a dyn Fn(&str) -> Result<From, Fault>,
+    pub(super) bytes_left: u64,
+    pub(super) entries_left: usize,
+    pub(super) copies: Vec<Copied>,
+}
+
+/// A folder with copied files, which is removed when the step is over.
+pub(super) struct Copied(PathBuf);
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        // If this fails, the folder goes together with that of the build.
+        let _ = disk::remove_tree(&self.0);
+    }
+}
+
+impl Build {
+    /// Returns a path of this machine that holds what a mount binds, and a digest of it.
+    pub(super) fn bound(
+        &self,
+        from: &From,
+        source: &str,
+        binds: &mut Binds<'_>,
+    ) -> Result<(PathBuf, Digest), Fault> {
+        let steps = Steps::default();
+        let paths = find(&from.tree, source, 1, &steps)?;
+        let path =
+            paths.first().ok_or_else(|| Fault::Sources(format!("there is no `{source}`")))?;
+        let (entries, bytes) = (binds.entries_left, binds.bytes_left);
+        let bounds = Bounds { excludes: &[], entries, bytes, steps: &steps };
+        let mut items = Vec::new();
+        bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
+        binds.entries_left = entries.checked_sub(items.len()).ok_or_else(too_much)?;
+        let digest = digest(&from.tree, &items, from.has_owners)?;
+        if let Some(folder) = &from.folder {
+            // Links on the way are resolved within the sources only, so a path with links cannot be
+            // bound.
+            let stat = from.tree.look(path, false)?;
+            let plain = FileType::from_raw_mode(stat.st_mode) != FileType::Symlink;
+            if plain && no_links(&from.tree, path) {
+                return Ok((folder.join(path), digest));
+            }
+        }
+        let copy = self.next_folder("bind")?;
+        binds.copies.push(Copied(copy.clone()));
+        let target = Tree::open(&copy)?;
+        let how = As { owner: None, mode: None, folders: (0, 0) };
+        let mut copying = Copying::new(&from.tree, &target, how, bytes);
+        copying.all(&items, Path::new("it"))?;
+        binds.bytes_left = copying.bytes_left;
+        Ok((copy.join("it"), digest))
+    }
+}
+
+fn no_links(tree: &Tree, path: &Path) -> bool {
+    let folder = |path: &Path| {
+        tree.look(path, false)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    };
+    path.ancestors().skip(1).all(|above| above.as_os_str().is_empty() || folder(above))
+}
