@@ -1,13 +1,13 @@
 //! The handle of the control plane: what rules, background work and the API share.
 
-use crate::builds;
+use crate::builds::shared as builds;
 use crate::cursor::CursorKey;
 use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Builder, Edge, Machine};
 use crate::models;
 use crate::settings::Settings;
-use crate::workload_identity::IdentityKey;
+use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
 use auth::Auth;
 use jobs::Queue;
@@ -36,7 +36,7 @@ pub struct Inner {
     pub(crate) machine: Option<Arc<dyn Machine>>,
     pub(crate) edge: Option<Arc<dyn Edge>>,
     pub(crate) builder: Option<Arc<dyn Builder>>,
-    pub(crate) builds: builds::Shared,
+    pub(crate) builds: Arc<builds::Shared>,
     pub(crate) workloads: Shared,
     pub(crate) models: models::Shared,
 }

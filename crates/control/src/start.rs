@@ -7,7 +7,7 @@ use crate::domains::Lookup;
 use crate::drive_key::DriveKey;
 use crate::machine::{Builder, Edge, Machine};
 use crate::settings::Settings;
-use crate::workload_identity::IdentityKey;
+use crate::workload_identity::key::IdentityKey;
 use crate::workloads::shared::Shared;
 use crate::{Error, billing, builds, models, repositories, usage, workloads, workspace_defaults};
 use auth::{Auth, Identity};
@@ -61,7 +61,7 @@ impl Control {
             logs,
             machine,
             edge,
-            builds: builds::Shared::new(&settings.builds),
+            builds: Arc::new(builds::shared::Shared::new(&settings.builds)),
             models: models::Shared::new(&settings.models),
             workloads: Shared::new(&settings),
             settings,

@@ -18,7 +18,7 @@ mod dispatch;
 mod end;
 mod log;
 mod settings;
-mod shared;
+pub(crate) mod shared;
 mod upload;
 
 pub(crate) use ask::await_upload;
@@ -26,5 +26,4 @@ pub use ask::{Asked, UPLOADS_PATH, create, image, replace};
 pub use buildable::Buildable;
 pub(crate) use dispatch::run;
 pub use settings::Settings;
-pub use shared::Shared;
 pub use upload::{Source, Upload, admit};

@@ -1,14 +1,14 @@
 //! What requests and the build loop of this server tell each other.
 
 use super::settings::Settings;
-use crate::control::Control;
 use admission::{Limits, Pool};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use tokio::sync::Notify;
 use types::ids::{BuildId, WorkspaceId};
 
-pub struct Shared {
+pub(crate) struct Shared {
     pub(super) uploads: Pool<WorkspaceId>,
     /// Wakes the loop when there may be something to do.
     pub(super) news: Notify,
@@ -60,20 +60,20 @@ impl Shared {
 
 /// Marks sources as being written. Until this is dropped, leftovers of the build are not removed.
 pub(super) struct Arriving {
-    control: Control,
+    builds: Arc<Shared>,
     build: BuildId,
 }
 
 impl Arriving {
-    pub(super) fn begin(control: &Control, build: &BuildId) -> Self {
-        *control.builds.arriving.lock().entry(build.clone()).or_default() += 1;
-        Self { control: control.clone(), build: build.clone() }
+    pub(super) fn begin(builds: &Arc<Shared>, build: &BuildId) -> Self {
+        *builds.arriving.lock().entry(build.clone()).or_default() += 1;
+        Self { builds: Arc::clone(builds), build: build.clone() }
     }
 }
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        let mut arriving = self.control.builds.arriving.lock();
+        let mut arriving = self.builds.arriving.lock();
         if let Some(requests) = arriving.get_mut(&self.build) {
             *requests -= 1;
             if *requests == 0 {
@@ -81,6 +81,6 @@ impl Drop for Arriving {
             }
         }
         drop(arriving);
-        self.control.builds.news.notify_one();
+        self.builds.news.notify_one();
     }
 }

@@ -55,7 +55,7 @@ pub async fn admit(control: &Control, secret: &str, length: Option<u64>) -> Resu
     }
     let _permit = control.builds.uploads.take(&build.workspace, 1)?;
     // Registered before the row changes, so that leftovers of the build are not removed meanwhile.
-    let _arriving = Arriving::begin(control, &build.id);
+    let _arriving = Arriving::begin(&control.builds, &build.id);
     let settings = &control.settings.builds;
     let bytes_max = settings.upload_bytes_max;
     let (reserved, until) = (length.unwrap_or(bytes_max), now.plus(settings.upload_timeout));
