@@ -68,7 +68,7 @@ impl Call<'_> {
             Some(Err(bad)) => return Err(failed(ModelProblem::Connection(bad.clone()))),
             None => return Err(failed(ModelProblem::NoProvider)),
         };
-        let Some(mut admitted) = model.state.breaker.admit(Instant::now()) else {
+        let Some(mut admitted) = model.state.breaker.admit(Instant::now(), settings) else {
             return Err(failed(ModelProblem::Resting));
         };
         if self.asked.operation == Operation::Other
@@ -121,7 +121,7 @@ impl Call<'_> {
                 // Another model answers sooner than one that wants to be left alone.
                 && (failure != ModelFailure::RateLimit || is_last(failure));
             let again = match repeats && model.state.budget.spend() {
-                true => model.state.breaker.admit(now),
+                true => model.state.breaker.admit(now, settings),
                 false => None,
             };
             let Some(again) = again else {
