@@ -6,7 +6,7 @@ use super::patterns::{
     TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
 };
 use super::turns::Turns;
-use super::upstream::{Outgoing, Patience, Pieces, SharedClient};
+use super::upstream::{Outgoing, Patience, Pieces, SharedClient, Uncollected};
 use admission::{Pool, Refused};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -74,6 +74,25 @@ enum What {
     Webhook(Uri),
     /// The hook cannot be used. Whatever it should have checked does not pass.
     Broken(String),
+}
+
+/// A body that a hook has changed, with the room that it takes.
+struct Changed {
+    bytes: Bytes,
+    _room: Room,
+}
+
+impl Changed {
+    /// Returns bytes whose last clone gives the room back.
+    fn kept(bytes: Bytes, room: Room) -> Bytes {
+        Bytes::from_owner(Self { bytes, _room: room })
+    }
+}
+
+impl AsRef<[u8]> for Changed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Why something does not pass.
@@ -281,10 +300,19 @@ impl Hook {
         ask: HooksAsk<'_>,
     ) -> Result<Option<Bytes>, Stopped> {
         let values = Room::of_values(ask.bodies, ask.owner, body)?;
+        let mut room = Room::new(ask.bodies, ask.owner);
+        if action == ModelHookAction::Mask {
+            room.hold(body.len())?;
+        }
         let (hook, pattern, body) = (self.clone(), pattern.clone(), body.clone());
         let looked = self.beside(ask, move |until| {
             let _values = values;
-            hook.look_for(&pattern, action, &body, until)
+            let Some(changed) = hook.look_for(&pattern, action, &body, until)? else {
+                return Ok(None);
+            };
+            // It may have become longer.
+            room.hold(changed.len())?;
+            Ok(Some(Changed::kept(changed, room)))
         });
         looked.await?
     }
@@ -362,13 +390,17 @@ impl Hook {
         let answer = client.ask(request, owner, patience).await;
         let mut answer = answer.map_err(|error| self.failed(error.to_string()))?;
         let status = answer.status();
-        let read = answer.body_mut().collect(ANSWER_MAX).await;
-        let (pieces, is_all) = read.map_err(|error| self.failed(error.to_string()))?;
+        let mut room = Room::new(ask.bodies, owner);
+        let read = answer.body_mut().collect_in(&mut room, ANSWER_MAX).await;
+        let (pieces, is_all) = read.map_err(|error| match error {
+            Uncollected::Broken(error) => self.failed(error.to_string()),
+            Uncollected::NoRoom(refused) => Stopped::Crowded(refused),
+        })?;
         let answer = Pieces::from_iter(pieces).whole();
         if status.is_success() && is_all {
             return match (answer.is_empty(), is_json(&answer)) {
                 (true, _) => Ok(None),
-                (false, true) => Ok(Some(answer)),
+                (false, true) => Ok(Some(Changed::kept(answer, room))),
                 (false, false) => Err(self.failed("it answers something else than JSON")),
             };
         }
@@ -382,80 +414,5 @@ impl Hook {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::models::served::tests::route;
-    use types::kinds::model::ModelRequestLog;
-
-    fn hooks(pattern: &str, action: Option<ModelHookAction>) -> Hooks {
-        let mut route = route("m", None);
-        route.hooks = vec![ModelHook {
-            when: ModelHookTime::Before,
-            pattern: Some(pattern.into()),
-            action,
-            webhook: None,
-            optional: None,
-        }];
-        Hooks::new(&route)
-    }
-
-    fn look(hooks: &Hooks, body: &'static str) -> Result<Option<Bytes>, Stopped> {
-        let hook = &hooks.hooks[0];
-        match &hook.what {
-            What::Pattern { pattern, action } => {
-                let until = Instant::now() + Duration::from_secs(60);
-                hook.look_for(pattern, *action, &Bytes::from_static(body.as_bytes()), until)
-            }
-            _ => Err(hook.failed("no pattern")),
-        }
-    }
-
-    #[test]
-    fn a_pattern_finds_what_is_written_in_any_way() {
-        let blocks = hooks("secret", None);
-        assert!(look(&blocks, r#"{"a":[{"b":"a secret"}]}"#).is_err());
-        assert!(look(&blocks, r#"{"a":"\u0073ecret"}"#).is_err());
-        assert!(look(&blocks, r#"{"secret":"a"}"#).unwrap().is_none());
-        assert!(look(&blocks, "no JSON, but a secret").is_err());
-        let masks = hooks("[0-9]{4}", Some(ModelHookAction::Mask));
-        let masked = look(&masks, r#"{"a":"pin 1234","n":1234}"#).unwrap().unwrap();
-        assert_eq!(&masked[..], br#"{"a":"pin ***","n":1234}"#);
-        assert!(matches!(hooks("(", None).hooks[0].what, What::Broken(_)));
-        let deep = format!("{}\"\\u0073ecret\"{}", "[".repeat(200), "]".repeat(200)).leak();
-        assert!(look(&blocks, deep).is_err(), "what cannot be read is no plain text");
-    }
-
-    #[test]
-    fn a_stream_is_looked_at_across_its_pieces() {
-        let mut route = route("m", None);
-        route.hooks = vec![ModelHook {
-            when: ModelHookTime::After,
-            pattern: Some("abc".into()),
-            action: None,
-            webhook: None,
-            optional: None,
-        }];
-        let mut watch = Hooks::new(&route).watch().unwrap();
-        let place = |choice| Place { choice, part: PartOfAnswer::Text };
-        for _ in 0..10_000 {
-            watch.look(place(0), "a b c é ").unwrap();
-        }
-        for (choice, text) in [(0, "xa"), (1, "a"), (0, "b"), (1, "c"), (2, "c")] {
-            watch.look(place(choice), text).unwrap();
-        }
-        assert!(watch.look(place(0), "c").is_err(), "the others lie between its pieces");
-        let more = (3..1000).map(|choice| watch.look(place(choice), "x"));
-        assert!(more.into_iter().any(|looked| looked.is_err()), "windows have an end");
-    }
-
-    #[test]
-    fn what_is_written_down_is_redacted_and_short() {
-        let mut route = route("m", None);
-        let redact = Some(vec!["k-[a-z]+".to_owned()]);
-        route.request_log =
-            Some(ModelRequestLog { enabled: Some(true), bodies: Some(true), redact });
-        let hooks = Hooks::new(&route);
-        assert_eq!(hooks.redacted(b"a k-xyz b", 100), "a *** b");
-        assert_eq!(hooks.redacted("é".as_bytes(), 1), "");
-    }
-}
+#[path = "hooks_tests.rs"]
+mod tests;

@@ -1,8 +1,8 @@
 //! Requests that the management side makes to services on the internet, over the same guarded
 //! connections.
 
-use super::Models;
-use super::upstream::{Broken, Outgoing, Patience, Pieces};
+use super::upstream::{Broken, Outgoing, Patience, Pieces, Uncollected};
+use super::{Models, Room};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::time::Duration;
 use types::ids::WorkspaceId;
@@ -19,6 +19,12 @@ pub struct OutsideError(String);
 impl From<Broken> for OutsideError {
     fn from(broken: Broken) -> Self {
         Self(broken.to_string())
+    }
+}
+
+impl From<Uncollected> for OutsideError {
+    fn from(uncollected: Uncollected) -> Self {
+        Self(uncollected.to_string())
     }
 }
 
@@ -44,7 +50,8 @@ impl Models {
         let outgoing = Outgoing { method, uri, headers, body };
         let mut response = self.client.ask(outgoing, workspace.as_str(), patience).await?;
         let max = self.settings.answer_max;
-        let (pieces, is_all) = response.body_mut().collect(max).await?;
+        let mut room = Room::new(&self.bodies, workspace.as_str());
+        let (pieces, is_all) = response.body_mut().collect_in(&mut room, max).await?;
         if !is_all {
             return Err(OutsideError(format!("the answer is longer than {max} bytes")));
         }

@@ -8,6 +8,7 @@ mod wire;
 
 pub(crate) use pieces::Pieces;
 
+use super::Room;
 use super::settings::ModelSettings;
 use bytes::Bytes;
 use dial::{Dialer, Place};
@@ -76,6 +77,15 @@ pub(crate) enum Broken {
     Silent(Duration),
     #[error("the provider took longer than the {} seconds that an answer may", .0.as_secs())]
     OutOfTime(Duration),
+}
+
+/// Why an answer was not collected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Uncollected {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(transparent)]
+    NoRoom(#[from] admission::Refused),
 }
 
 impl Broken {
@@ -390,6 +400,25 @@ impl Answer {
         let (mut pieces, mut length) = (Vec::new(), 0);
         while let Some(piece) = self.piece().await {
             let piece = piece?;
+            length += piece.len();
+            pieces.push(piece);
+            if length > max {
+                return Ok((pieces, false));
+            }
+        }
+        Ok((pieces, true))
+    }
+
+    /// The same within a room, which has to be kept for as long as the pieces are.
+    pub(crate) async fn collect_in(
+        &mut self,
+        room: &mut Room,
+        max: usize,
+    ) -> Result<(Vec<Bytes>, bool), Uncollected> {
+        let (mut pieces, mut length) = (Vec::new(), 0);
+        while let Some(piece) = self.piece().await {
+            let piece = piece?;
+            room.grow(piece.len())?;
             length += piece.len();
             pieces.push(piece);
             if length > max {

@@ -1,0 +1,124 @@
+use super::*;
+use crate::models::served::tests::route;
+use crate::models::settings::ModelSettings;
+use crate::models::upstream::Client;
+use admission::Limits;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use types::kinds::model::ModelRequestLog;
+
+fn hooks(pattern: &str, action: Option<ModelHookAction>) -> Hooks {
+    let mut route = route("m", None);
+    route.hooks = vec![ModelHook {
+        when: ModelHookTime::Before,
+        pattern: Some(pattern.into()),
+        action,
+        webhook: None,
+        optional: None,
+    }];
+    Hooks::new(&route)
+}
+
+fn look(hooks: &Hooks, body: &'static str) -> Result<Option<Bytes>, Stopped> {
+    let hook = &hooks.hooks[0];
+    match &hook.what {
+        What::Pattern { pattern, action } => {
+            let until = Instant::now() + Duration::from_secs(60);
+            hook.look_for(pattern, *action, &Bytes::from_static(body.as_bytes()), until)
+        }
+        _ => Err(hook.failed("no pattern")),
+    }
+}
+
+#[test]
+fn a_pattern_finds_what_is_written_in_any_way() {
+    let blocks = hooks("secret", None);
+    assert!(look(&blocks, r#"{"a":[{"b":"a secret"}]}"#).is_err());
+    assert!(look(&blocks, r#"{"a":"\u0073ecret"}"#).is_err());
+    assert!(look(&blocks, r#"{"secret":"a"}"#).unwrap().is_none());
+    assert!(look(&blocks, "no JSON, but a secret").is_err());
+    let masks = hooks("[0-9]{4}", Some(ModelHookAction::Mask));
+    let masked = look(&masks, r#"{"a":"pin 1234","n":1234}"#).unwrap().unwrap();
+    assert_eq!(&masked[..], br#"{"a":"pin ***","n":1234}"#);
+    assert!(matches!(hooks("(", None).hooks[0].what, What::Broken(_)));
+    let deep = format!("{}\"\\u0073ecret\"{}", "[".repeat(200), "]".repeat(200)).leak();
+    assert!(look(&blocks, deep).is_err(), "what cannot be read is no plain text");
+}
+
+#[test]
+fn a_stream_is_looked_at_across_its_pieces() {
+    let mut route = route("m", None);
+    route.hooks = vec![ModelHook {
+        when: ModelHookTime::After,
+        pattern: Some("abc".into()),
+        action: None,
+        webhook: None,
+        optional: None,
+    }];
+    let mut watch = Hooks::new(&route).watch().unwrap();
+    let place = |choice| Place { choice, part: PartOfAnswer::Text };
+    for _ in 0..10_000 {
+        watch.look(place(0), "a b c é ").unwrap();
+    }
+    for (choice, text) in [(0, "xa"), (1, "a"), (0, "b"), (1, "c"), (2, "c")] {
+        watch.look(place(choice), text).unwrap();
+    }
+    assert!(watch.look(place(0), "c").is_err(), "the others lie between its pieces");
+    let more = (3..1000).map(|choice| watch.look(place(choice), "x"));
+    assert!(more.into_iter().any(|looked| looked.is_err()), "windows have an end");
+}
+
+#[test]
+fn what_is_written_down_is_redacted_and_short() {
+    let mut route = route("m", None);
+    let redact = Some(vec!["k-[a-z]+".to_owned()]);
+    route.request_log = Some(ModelRequestLog { enabled: Some(true), bodies: Some(true), redact });
+    let hooks = Hooks::new(&route);
+    assert_eq!(hooks.redacted(b"a k-xyz b", 100), "a *** b");
+    assert_eq!(hooks.redacted("é".as_bytes(), 1), "");
+}
+
+/// Answers one request with this JSON, and returns the address to ask at.
+async fn webhook(json: String) -> Uri {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"{}") {
+            stream.read_buf(&mut asked).await.unwrap();
+        }
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", json.len());
+        // Whoever has no room for it hangs up.
+        let _ = stream.write_all((head + &json).as_bytes()).await;
+    });
+    uri
+}
+
+#[tokio::test]
+async fn what_hooks_put_in_place_of_a_body_takes_room_of_the_workspace() {
+    let settings = ModelSettings::default().with_inside(&["127.0.0.1".to_owned()]).unwrap();
+    let client: SharedClient = Arc::new(Client::new(&settings));
+    let looks = Turns::new(settings.looks);
+    let long = format!(r#"{{"a":"{}"}}"#, "1234 ".repeat(50_000));
+    for (share, is_enough) in [(1 << 20, true), (100_000, false)] {
+        let bodies = Pool::new("bytes of a test", Limits { total: 1 << 20, share });
+        let time = Duration::from_secs(60);
+        let ask = HooksAsk { client: &client, looks: &looks, bodies: &bodies, owner: "acme", time };
+        let check = async |hooks: Hooks, body: Bytes| {
+            let looked = hooks.look(ModelHookTime::Before, body, ask).await;
+            assert_eq!(bodies.held() >= 200_000, is_enough, "{}", bodies.held());
+            match looked {
+                Ok(changed) => assert!(is_enough && changed.len() > 200_000),
+                Err(stopped) => assert!(!is_enough && matches!(stopped, Stopped::Crowded(_))),
+            }
+            assert_eq!(bodies.held(), 0, "it is given back with the body");
+        };
+        let masks = hooks("[0-9]{4}", Some(ModelHookAction::Mask));
+        check(masks, Bytes::from(long.clone())).await;
+        let mut asks = hooks("", None);
+        asks.hooks[0].what = What::Webhook(webhook(long.clone()).await);
+        check(asks, Bytes::from_static(b"{}")).await;
+    }
+}
