@@ -61,6 +61,8 @@ pub(crate) async fn relay(
                 Side::Workload => up.await,
             }
         };
+        // The time for the rest begins now, however quiet it was before.
+        lease.touch(None);
         tokio::select! {
             end = rest => end,
             () = lease.silence(settings.socket_linger) => Ok(()),
@@ -144,5 +146,73 @@ impl Lease<'_> {
             drop(given_up);
             self.renewed.notified().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::BoxFuture;
+    use crate::machine::{Machine, MachineError};
+    use crate::standby::Initial;
+    use tokio::io::duplex;
+    use tokio::net::TcpListener;
+
+    struct Willing;
+
+    impl Machine for Willing {
+        fn name(&self) -> &str {
+            "here"
+        }
+
+        fn connect<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, io::Result<TcpStream>> {
+            Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+        }
+
+        fn pause<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn resume<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn give_program<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<()>> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn reclaim<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), MachineError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_follows_the_end_of_one_side_arrives_however_quiet_it_was_before() {
+        // While a thread works, the clock does not move by itself.
+        let (_end, ended) = std::sync::mpsc::channel::<()>();
+        tokio::task::spawn_blocking(move || ended.recv());
+        let settings = Settings::default();
+        let standby = Standby::new(Arc::new(settings.clone()), Arc::new(Willing));
+        standby.track("box", Initial::Awake);
+        let visit = standby.enter("box").await.ok().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let workload = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut program, _) = listener.accept().await.unwrap();
+        let (mut caller, client) = duplex(64);
+        let linger = settings.socket_linger;
+        tokio::spawn(async move {
+            let workload = (workload, bytes::Bytes::new());
+            relay(standby, visit, (&settings, None), client, workload).await;
+        });
+        caller.write_all(b"ask").await.unwrap();
+        program.read_exact(&mut [0; 3]).await.unwrap();
+        tokio::time::advance(2 * linger).await;
+        caller.shutdown().await.unwrap();
+        assert_eq!(program.read(&mut [0; 1]).await.unwrap(), 0);
+        program.write_all(b"the rest").await.unwrap();
+        drop(program);
+        let mut heard = Vec::new();
+        caller.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"the rest");
     }
 }
