@@ -15,7 +15,7 @@ use crate::standby::{EnterError, Phase, Standby, Visit};
 use crate::stats::Answered;
 use crate::stay::{self, Stay};
 use crate::timing::Timing;
-use crate::tool_lists::{Asked, Listen, Place};
+use crate::tool_lists::{Asked, Listen, Outdated, Place};
 use crate::traffic::{Traffic, Turn};
 use crate::wait_queue::Limit;
 use crate::wire::Unanswered;
@@ -41,7 +41,7 @@ pub(crate) struct Deployed {
     /// The revision that was chosen last.
     revision: Option<String>,
     /// Set if it is a `tools/list`.
-    asks_list: Option<Asked>,
+    asks_list: Option<(Asked, Outdated)>,
     /// The session whose tools this request may change.
     changes: Option<SessionId>,
 }
@@ -303,7 +303,10 @@ impl Chooser<'_> {
         let asked = Asked::of(request, deployed.stay.session, body)?;
         deployed.changes = None;
         let found = self.find_list(deployed, to, &asked);
-        deployed.asks_list = Some(asked).filter(|_| found.is_none());
+        if found.is_none() {
+            let outdated = deployed.traffic.tool_lists.ask(&asked);
+            deployed.asks_list = Some((asked, outdated));
+        }
         found
     }
 

@@ -10,8 +10,11 @@
 //! A list is kept for its revision and for exactly what was asked: the same caller, the same
 //! headers, the same session. So nobody gets what another caller was told, and a new revision
 //! answers for itself. In a session the list is forgotten with the next request that is anything
-//! else, because a call may change which tools there are. What is kept counts against the
+//! else, because a call may change which tools there are, and an answer that is on its way then is
+//! not kept. What is kept counts against the
 //! workspace; when its share is used up, a workload forgets its own oldest lists.
+
+mod message;
 
 use crate::body::Body;
 use crate::destination::Destination;
@@ -30,12 +33,14 @@ use http::header::{
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use message::{only_message, result_of};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use types::KindName;
 
 /// The path at which MCP servers answer.
@@ -217,6 +222,10 @@ fn is_of_type(headers: &HeaderMap, wanted: &str) -> bool {
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))
 }
 
+/// Whether the tools may have changed since a list was asked for in a session.
+#[derive(Default)]
+pub(crate) struct Outdated(Arc<AtomicBool>);
+
 /// The lists of one workload.
 #[derive(Default)]
 pub(crate) struct Lists(Mutex<Inner>);
@@ -224,6 +233,8 @@ pub(crate) struct Lists(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     kept: HashMap<Key, Kept>,
+    /// Sessions in which a list was asked for whose answer is still on its way.
+    asked: HashMap<SessionId, Weak<AtomicBool>>,
     /// By last use, as a number that only rises.
     used: BTreeMap<u64, Key>,
     next: u64,
@@ -269,9 +280,28 @@ impl Lists {
         Some(response)
     }
 
+    /// Must be called before the question is sent. What the result says once the answer is there
+    /// decides whether it is kept.
+    pub(crate) fn ask(&self, asked: &Asked) -> Outdated {
+        let Some(session) = asked.session else { return Outdated::default() };
+        let mut inner = self.0.lock();
+        if let Some(outdated) = inner.asked.get(&session).and_then(Weak::upgrade) {
+            return Outdated(outdated);
+        }
+        // There are never more entries than requests under way.
+        inner.asked.retain(|_, outdated| outdated.strong_count() > 0);
+        let outdated = Outdated::default();
+        inner.asked.insert(session, Arc::downgrade(&outdated.0));
+        outdated
+    }
+
     /// Forgets the list of a session in which something else was asked: the tools may have changed.
     pub(crate) fn forget_session(&self, session: SessionId) {
-        self.0.lock().remove(&Key::InSession(session));
+        let mut inner = self.0.lock();
+        inner.remove(&Key::InSession(session));
+        if let Some(outdated) = inner.asked.remove(&session).and_then(|it| it.upgrade()) {
+            outdated.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Forgets the lists of revisions that no longer serve.
@@ -299,8 +329,12 @@ impl Lists {
         }
     }
 
-    fn put(&self, key: Key, mut kept: Kept) {
+    fn put(&self, key: Key, mut kept: Kept, outdated: &Outdated) {
         let mut inner = self.0.lock();
+        // Set under the same lock.
+        if outdated.0.load(Ordering::Relaxed) {
+            return;
+        }
         inner.remove(&key);
         kept.used = inner.next;
         inner.next += 1;
@@ -351,6 +385,7 @@ pub(crate) struct Listen {
     place: Place,
     revision: String,
     asked: Asked,
+    outdated: Outdated,
     form: Form,
     names_session: bool,
     copy: Vec<u8>,
@@ -363,7 +398,7 @@ impl Listen {
         response: &Response<B>,
         place: Place,
         revision: &str,
-        asked: Asked,
+        (asked, outdated): (Asked, Outdated),
     ) -> Option<Self> {
         let headers = response.headers();
         let form = Form::of(headers)?;
@@ -382,6 +417,7 @@ impl Listen {
             form,
             names_session: session.is_some(),
             asked,
+            outdated,
             copy: Vec::new(),
             room: Vec::new(),
         })
@@ -408,7 +444,7 @@ impl Listen {
 
     /// Keeps the answer, now that it is whole.
     pub(crate) fn finish(self) {
-        let Self { place, revision, asked, form, names_session, copy, room } = self;
+        let Self { place, revision, asked, outdated, form, names_session, copy, room } = self;
         let result = match form {
             Form::Json => result_of(&copy, &asked.id),
             Form::Events => {
@@ -422,56 +458,8 @@ impl Listen {
         let key = asked.key(&revision);
         let digest = asked.digest;
         let kept = Kept { revision, digest, form, result, names_session, used: 0, _permit: permit };
-        lists.put(key, kept);
+        lists.put(key, kept, &outdated);
     }
-}
-
-/// Returns the `result` of a message, if it answers the question with this id and has the whole
-/// list.
-fn result_of(message: &[u8], id: &Id) -> Option<String> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Answer {
-        jsonrpc: String,
-        id: Id,
-        result: Map<String, Value>,
-    }
-    let answer: Answer = serde_json::from_slice(message).ok()?;
-    let is_whole = answer.result.get("nextCursor").is_none_or(Value::is_null);
-    let is_list = answer.result.get("tools").is_some_and(Value::is_array);
-    (answer.jsonrpc == "2.0" && answer.id == *id && is_whole && is_list)
-        .then(|| Value::Object(answer.result).to_string())
-}
-
-/// Returns the one message of a stream of events. `None` means there are others.
-fn only_message(stream: &[u8]) -> Option<String> {
-    let mut only = None;
-    let (mut data, mut is_message) = (String::new(), true);
-    for line in std::str::from_utf8(stream).ok()?.lines() {
-        if line.is_empty() {
-            // An event without data only says where the stream could be resumed.
-            if !data.is_empty()
-                && (!is_message || only.replace(std::mem::take(&mut data)).is_some())
-            {
-                return None;
-            }
-            (data, is_message) = (String::new(), true);
-            continue;
-        }
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match name {
-            "data" => {
-                if !data.is_empty() {
-                    data.push('\n');
-                }
-                data.push_str(value);
-            }
-            "event" => is_message = value == "message",
-            _ => {}
-        }
-    }
-    only
 }
 
 #[cfg(test)]

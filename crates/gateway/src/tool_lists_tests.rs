@@ -57,12 +57,24 @@ fn pass(
     sent: &[(&str, &str)],
     pieces: &[&str],
 ) -> bool {
+    let outdated = place.traffic.tool_lists.ask(asked);
+    pass_late(place, revision, (asked, outdated), sent, pieces)
+}
+
+/// Passes an answer to the caller who asked some time ago.
+fn pass_late(
+    place: Place,
+    revision: &str,
+    (asked, outdated): (&Asked, Outdated),
+    sent: &[(&str, &str)],
+    pieces: &[&str],
+) -> bool {
     let mut response = Response::builder();
     for (name, value) in sent {
         response = response.header(*name, *value);
     }
     let response = response.body(()).unwrap();
-    let Some(mut listen) = Listen::to(&response, place, revision, asked.clone()) else {
+    let Some(mut listen) = Listen::to(&response, place, revision, (asked.clone(), outdated)) else {
         return false;
     };
     if pieces.iter().all(|piece| listen.copy(&Bytes::from((*piece).to_owned()))) {
@@ -164,6 +176,24 @@ fn only_the_bare_question_is_one() {
     assert_eq!(asked_with(empty, &[]).unwrap(), asked(&[]));
     let other = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"a":1}}}"#;
     assert_ne!(asked_with(other, &[]).unwrap().digest, asked(&[]).digest);
+}
+
+#[test]
+fn a_list_is_not_kept_if_something_else_was_asked_before_its_answer() {
+    let (traffic, pool) = (traffic(), pool(1 << 20, 1 << 20));
+    let (s, t) = (("mcp-session-id", "s"), ("mcp-session-id", "t"));
+    let lists = &traffic.tool_lists;
+    let [early, other] = [s, t].map(|session| (asked(&[session]), lists.ask(&asked(&[session]))));
+    lists.forget_session(early.0.session.unwrap());
+    let late = lists.ask(&early.0);
+    let pass = |(asked, outdated), session, name: &str| {
+        let place = place(&traffic, &pool, "me");
+        pass_late(place, "r1", (asked, outdated), &[JSON, session], &[&list_of(name)]);
+        lists.find("r1", asked).is_some()
+    };
+    assert!(!pass((&early.0, early.1), s, "old"), "the tools may have changed since");
+    assert!(pass((&early.0, late), s, "new"));
+    assert!(pass((&other.0, other.1), t, "a"), "another session has other tools");
 }
 
 #[test]
