@@ -5,9 +5,10 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::borrow::Cow;
+use types::KindName;
 
-/// Query parameter for credentials. Accepted only for WebSocket handshakes and terminals, where
-/// browsers cannot set headers.
+/// Query parameter for credentials. Accepted only for WebSocket handshakes and the page of a
+/// sandbox's terminal, where browsers cannot set headers.
 pub(crate) const TOKEN_PARAMETER: &str = "token";
 
 /// In order of precedence. The `X-` forms win, because provider libraries put a dummy value into
@@ -22,10 +23,11 @@ pub(crate) struct Shown<'r> {
     pub(crate) in_query: bool,
 }
 
-/// Returns the credentials that the request shows, if any.
-pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
+/// Returns the credentials that the request shows, if any. `is_terminal` is what [`is_terminal`]
+/// says.
+pub(crate) fn shown(head: &Parts, is_terminal: bool) -> Option<Shown<'_>> {
     let by_header = token(&head.headers).map(Cow::Borrowed);
-    let takes_query = headers::is_websocket(&head.headers) || is_terminal(head);
+    let takes_query = is_terminal || headers::is_websocket(&head.headers);
     let by_query =
         || query::values(head.uri.query(), TOKEN_PARAMETER).find(|token| !token.is_empty());
     let in_query = if takes_query { by_query() } else { None };
@@ -38,9 +40,10 @@ pub(crate) fn shown(head: &Parts) -> Option<Shown<'_>> {
     })
 }
 
-/// Returns whether a person opens the page of a sandbox's terminal.
-fn is_terminal(head: &Parts) -> bool {
-    head.method == Method::GET && head.uri.path().ends_with("/terminal")
+/// Returns whether a person opens the page of a sandbox's terminal. `rest` is the path within a
+/// workload of this kind, and empty if that leads past its guest program.
+pub(crate) fn is_terminal(head: &Parts, kind: KindName, rest: &str) -> bool {
+    kind == KindName::Sandbox && head.method == Method::GET && rest == "/terminal"
 }
 
 /// Returns the credentials that the headers show, if any.

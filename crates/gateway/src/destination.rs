@@ -101,7 +101,7 @@ pub(crate) async fn decide(
             let workload = routes.workload(*kind, workspace, name);
             let pass = match &workload {
                 Some(workload) if is_public(workload) => Pass::default(),
-                _ => admit(context, head, workspace, *kind).await?,
+                _ => admit(context, head, rest, workspace, *kind).await?,
             };
             let workload = workload.ok_or(Problem::NoWorkload)?;
             to_workload(routes, head, rest, origin, (workload, pass))
@@ -112,14 +112,16 @@ pub(crate) async fn decide(
                 return Ok(Decision::Respond(answer));
             }
             let found = routes.workload_by_label(*kind, label);
-            let admitted = by_label(context, head, *kind, label, found).await?;
+            let admitted = by_label(context, (head, rest), *kind, label, found).await?;
             to_workload(routes, head, rest, origin, admitted)
         }
         Endpoint::Trigger(path) => {
             let (workload, trigger) = routes.trigger(path).ok_or(Problem::NoRoute)?;
             let pass = match trigger.public || is_public(&workload) {
                 true => Pass::default(),
-                false => admit(context, head, &workload.workspace_name, workload.kind).await?,
+                false => {
+                    admit(context, head, NO_GUEST, &workload.workspace_name, workload.kind).await?
+                }
             };
             to_workload(routes, head, rest, origin, (workload, pass))
         }
@@ -141,7 +143,7 @@ fn may_be_called(head: &Parts, endpoint: &Endpoint) -> Option<Response<Body>> {
         Endpoint::Workload { kind: KindName::Sandbox, .. }
             | Endpoint::Label { kind: KindName::Sandbox, .. }
     );
-    if !is_sandbox || head.method != Method::OPTIONS || credentials::shown(head).is_some() {
+    if !is_sandbox || head.method != Method::OPTIONS || credentials::shown(head, false).is_some() {
         return None;
     }
     let mut response = Response::new(Body::own(""));
@@ -192,12 +194,12 @@ async fn by_own_host(
     let (preview, domain) = match routes.hosted(host).ok_or(Problem::NoRoute)? {
         Hosted::Workload(workload) => {
             let kind = workload.kind;
-            let admitted = by_label(context, head, kind, host, Some(workload)).await?;
+            let admitted = by_label(context, (head, rest), kind, host, Some(workload)).await?;
             return to_workload(routes, head, rest, origin, admitted);
         }
         Hosted::WorkloadFallback { workload, domain } => {
             let (kind, name) = (workload.kind, workload.name.clone());
-            let admitted = by_label(context, head, kind, host, Some(workload)).await?;
+            let admitted = by_label(context, (head, rest), kind, host, Some(workload)).await?;
             let decision = to_workload(routes, head, rest, origin, admitted)?;
             return Ok(decision.with_fallback(Fallback { domain, name }));
         }
@@ -288,7 +290,7 @@ fn elsewhere(
 /// exists, so being refused and being missing look the same.
 async fn by_label(
     context: &Context,
-    head: &Parts,
+    (head, rest): (&Parts, &str),
     kind: KindName,
     label: &str,
     found: Option<Arc<WorkloadRoute>>,
@@ -301,21 +303,27 @@ async fn by_label(
     }
     let likely = || label.rsplit_once('-').map_or(label, |(_, workspace)| workspace);
     let workspace = found.as_ref().map_or_else(likely, |route| &route.workspace_name);
-    match admit(context, head, workspace, kind).await {
+    match admit(context, head, rest, workspace, kind).await {
         Ok(pass) => found.map(|route| (route, pass)).ok_or(Problem::NoWorkload),
         Err(Problem::Refused(Refused::Forbidden { .. })) => Err(Problem::NoWorkload),
         Err(problem) => Err(problem),
     }
 }
 
+/// The rest of a path that leads past the guest program of a sandbox.
+const NO_GUEST: &str = "";
+
+/// Admits a request by its credentials. `rest` is the path as the guest program gets it.
 async fn admit(
     context: &Context,
     head: &Parts,
+    rest: &str,
     workspace: &str,
     kind: KindName,
 ) -> Result<Pass, Problem> {
+    let is_terminal = credentials::is_terminal(head, kind, rest);
     let Shown { token, in_authorization, in_query } =
-        credentials::shown(head).ok_or(Problem::NoCredentials)?;
+        credentials::shown(head, is_terminal).ok_or(Problem::NoCredentials)?;
     let caller = context.guard.admit(&token, workspace, kind).await?;
     Ok(Pass {
         auth_method: Some(caller.auth_method),
@@ -349,7 +357,10 @@ async fn to_preview(
     }
     let workload = context.routes.workload_by_id(&preview.route.workload);
     let workload = workload.ok_or(Problem::NoRoute)?;
-    let mut pass = open(context, head, &preview, &workload, opened_at, peer).await?;
+    let leads_to_guest =
+        workload.port.is_none() && matches!(preview.route.port, WHOLE_WORKLOAD_PORT | GUEST_PORT);
+    let of_guest = if leads_to_guest { rest } else { NO_GUEST };
+    let mut pass = open(context, (head, of_guest), &preview, &workload, opened_at, peer).await?;
     if preview::fetch(head).wants_page()
         && let Some(cookie) = pass.cookie.take()
     {
@@ -370,7 +381,7 @@ async fn to_preview(
 
 async fn open(
     context: &Context,
-    head: &Parts,
+    (head, rest): (&Parts, &str),
     preview: &Preview,
     workload: &WorkloadRoute,
     root: &str,
@@ -379,19 +390,18 @@ async fn open(
     // A public preview is an app on the internet: `Authorization` is for the app.
     let Some(tokens) = preview::tokens(&preview.route.opens) else { return Ok(Pass::default()) };
     let by_token = |cookie| Pass { auth_method: Some(BY_PREVIEW_TOKEN), cookie, ..Pass::default() };
+    let by_member = || admit(context, head, rest, &workload.workspace_name, workload.kind);
     match preview::key(head, tokens, context.world.now()) {
         Key::Kept => Ok(by_token(None)),
         Key::InQuery { token } => Ok(by_token(preview::cookie(head, &token, root, peer.secure))),
-        Key::None => admit(context, head, &workload.workspace_name, workload.kind).await,
-        Key::FromElsewhere => {
-            match admit(context, head, &workload.workspace_name, workload.kind).await {
-                Err(Problem::NoCredentials) => {
-                    Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
-                }
-                end => end,
+        Key::None => by_member().await,
+        Key::FromElsewhere => match by_member().await {
+            Err(Problem::NoCredentials) => {
+                Err(Problem::Refused(Refused::Forbidden { why: FROM_ELSEWHERE.into() }))
             }
-        }
-        Key::Wrong => match admit(context, head, &workload.workspace_name, workload.kind).await {
+            end => end,
+        },
+        Key::Wrong => match by_member().await {
             Err(Problem::NoCredentials) => Err(Problem::Refused(Refused::Unknown)),
             end => end,
         },

@@ -95,7 +95,13 @@ async fn a_terminal_is_opened_by_its_address_alone() {
     let told = stage.send(request("GET", "h", at, &[])).await.ok();
     // The token is not passed to the sandbox.
     assert_eq!(told["uri"], "/terminal?a=b");
-    for other in ["/terminal?token=wrong", "/terminal", "/process?token=key-of-acme"] {
+    for other in [
+        "/terminal?token=wrong",
+        "/terminal",
+        "/process?token=key-of-acme",
+        "/port/8080/terminal?token=key-of-acme",
+        "/filesystem/terminal?token=key-of-acme",
+    ] {
         let reply = stage.send(request("GET", "h", &format!("/acme/sandboxes/box{other}"), &[]));
         assert_eq!(reply.await.status, 401, "{other}");
     }
