@@ -3,9 +3,12 @@
 
 use crate::body::Body;
 use crate::destination::Destination;
+use crate::problem::Problem;
+use crate::wire::BoxError;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
+use http_body_util::LengthLimitError;
 use std::future::Future;
 use types::KindName;
 use types::ids::ResourceId;
@@ -36,9 +39,38 @@ pub(crate) fn may_be(to: &Destination) -> bool {
     own && to.pass.caller.is_some()
 }
 
+/// Returns what is wrong with a body that could not be read, of which at most `bytes_max` are taken.
+pub(crate) fn unread(error: &BoxError, bytes_max: usize) -> Problem {
+    match error.is::<LengthLimitError>() {
+        true => Problem::TooLarge(bytes_max as u64),
+        false => Problem::BadRequest("the body of the request was cut off"),
+    }
+}
+
 pub(crate) fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
     let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::{BodyExt, Full, Limited, StreamBody};
+    use std::io;
+
+    #[tokio::test]
+    async fn only_a_body_that_is_too_large_is_said_to_be() {
+        let large = Limited::new(Full::new(Bytes::from_static(b"large")), 4).collect().await;
+        assert!(matches!(unread(&large.unwrap_err(), 4), Problem::TooLarge(4)));
+        let pieces = [
+            Ok(Frame::data(Bytes::from_static(b"a"))),
+            Err(io::Error::from(io::ErrorKind::ConnectionReset)),
+        ];
+        let cut = Limited::new(StreamBody::new(stream::iter(pieces)), 4).collect().await;
+        assert!(matches!(unread(&cut.unwrap_err(), 4), Problem::BadRequest(_)));
+    }
 }

@@ -1,7 +1,7 @@
 //! How a request passes through the data plane.
 
 use crate::address::{Address, BadAddress, Endpoint};
-use crate::answered::Answered;
+use crate::answered::{self, Answered};
 use crate::body::Body;
 use crate::call::CallError;
 use crate::context::Context;
@@ -395,7 +395,7 @@ impl Inner {
         let (kind, id, mut timing) = (to.workload.kind, to.workload.id.clone(), Timing::default());
         let answered = async {
             let body = Limited::new(body, A::BODY_BYTES_MAX).collect().await;
-            let body = body.map_err(|_| Problem::TooLarge(A::BODY_BYTES_MAX as u64))?;
+            let body = body.map_err(|error| answered::unread(&error, A::BODY_BYTES_MAX))?;
             let mut visit = None;
             if asked.needs_instance() {
                 visit = Some(self.visit(&to.workload, began, &mut timing).await?);
