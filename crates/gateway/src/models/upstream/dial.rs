@@ -7,6 +7,7 @@ use crate::models::turns::{Turn, Turns};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::{CertificateResult, load_native_certs};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -34,7 +35,7 @@ pub(crate) struct Place {
 pub(super) struct Dialer {
     inside: Places,
     authorities: Option<Vec<u8>>,
-    tls: OnceLock<Result<TlsConnector, String>>,
+    tls: OnceLock<TlsConnector>,
     lookups: Turns,
     connect: Duration,
 }
@@ -72,14 +73,22 @@ impl Dialer {
         if !place.secure {
             return Ok((Stream::Plain(stream), false));
         }
-        let tls = self.tls.get_or_init(|| connector(self.authorities.as_deref()));
-        let tls = tls.as_ref().map_err(|why| failed(place, io::Error::other(why.clone())))?;
+        let tls = self.tls().map_err(|why| failed(place, io::Error::other(why)))?;
         let bare = place.host.trim_matches(['[', ']']).to_owned();
         let name =
             ServerName::try_from(bare).map_err(|error| failed(place, io::Error::other(error)))?;
         let stream = tls.connect(name, stream).await.map_err(|error| failed(place, error))?;
         let is_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok((Stream::Tls(Box::new(stream)), is_two))
+    }
+
+    /// Only success is kept: what cannot be read now may be readable for the next connection.
+    fn tls(&self) -> Result<&TlsConnector, String> {
+        if let Some(tls) = self.tls.get() {
+            return Ok(tls);
+        }
+        let made = connector(self.authorities.as_deref(), load_native_certs())?;
+        Ok(self.tls.get_or_init(|| made))
     }
 
     async fn connect(&self, place: &Place, owner: &str) -> Result<TcpStream, Unreachable> {
@@ -135,12 +144,21 @@ fn failed(place: &Place, error: io::Error) -> Unreachable {
 }
 
 /// Trusts the authorities of this machine, and those of the settings.
-fn connector(authorities: Option<&[u8]>) -> Result<TlsConnector, String> {
+fn connector(
+    authorities: Option<&[u8]>,
+    of_machine: CertificateResult,
+) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for error in &of_machine.errors {
+        tracing::warn!(%error, "some certificates of this machine cannot be read");
+    }
+    roots.add_parsable_certificates(of_machine.certs);
     for certificate in authorities.into_iter().flat_map(CertificateDer::pem_slice_iter) {
         let certificate = certificate.map_err(|error| format!("`models.authorities`: {error}"))?;
         roots.add(certificate).map_err(|error| format!("`models.authorities`: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("this server can read no certificates of authorities".to_owned());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -207,5 +225,22 @@ impl AsyncWrite for Stream {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls_native_certs::load_certs_from_paths;
+    use std::path::Path;
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_not_taken_for_none() {
+        let unreadable = || load_certs_from_paths(Some(Path::new("/nowhere/bundle.pem")), None);
+        let why = connector(None, unreadable()).err().unwrap();
+        assert!(why.contains("no certificates"), "{why}");
+        let own = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap();
+        let own = own.cert.pem();
+        assert!(connector(Some(own.as_bytes()), unreadable()).is_ok(), "these are enough");
     }
 }
