@@ -114,15 +114,13 @@ async fn synced(shared: &Shared) -> bool {
 }
 
 /// Writes the journal to the disk.
-async fn sync(shared: &Shared) -> bool {
+pub(super) async fn sync(shared: &Shared) -> bool {
+    let is_torn = shared.state.lock().journal.is_torn();
+    if is_torn && !rotate(shared).await {
+        return false;
+    }
     let file = {
         let mut state = shared.state.lock();
-        if state.journal.is_torn()
-            && let Err(error) = state.rotate()
-        {
-            tracing::error!(%error, "the journal of models cannot go on in a new file");
-            return false;
-        }
         if state.journal.catch_up().is_err() {
             return false;
         }
@@ -292,9 +290,14 @@ async fn move_all(shared: &Shared) -> bool {
     true
 }
 
-/// Continues in a new file. Returns whether that file and all of the old one are on disk: otherwise
-/// an old file could lose its end in a power cut, and calls that ended would be open again.
+/// Continues in a new file. Returns whether that file and all of the old one are on disk.
 async fn go_on_in_new_file(shared: &Shared) -> bool {
+    rotate(shared).await && sync(shared).await
+}
+
+/// Continues in a new file. Returns whether all of the old one is on disk: otherwise it could lose
+/// its end in a power cut, and calls that ended would be open again.
+async fn rotate(shared: &Shared) -> bool {
     let old = {
         let mut state = shared.state.lock();
         let old = state.journal.unsynced();
@@ -314,7 +317,7 @@ async fn go_on_in_new_file(shared: &Shared) -> bool {
             return false;
         }
     }
-    sync(shared).await
+    true
 }
 
 fn tell_metrics(shared: &Shared) {

@@ -210,6 +210,30 @@ async fn a_full_disk_hides_no_call_that_has_ended() {
 }
 
 #[tokio::test]
+async fn a_torn_file_is_synced_before_another_one_goes_on() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
+    let first = reserve(&ledger, &money, 100).await.unwrap();
+    let second = reserve(&ledger, &money, 100).await.unwrap();
+    ledger.flush().await;
+    if let Some(keeper) = ledger.0.keeper.lock().take() {
+        keeper.abort();
+    }
+    first.settle(&call(10));
+    ledger.0.state.lock().journal.fill_disk();
+    second.settle(&call(40));
+    {
+        let state = ledger.0.state.lock();
+        assert!(state.journal.is_torn() && state.journal.is_unsynced());
+    }
+    // What stands for the full disk cannot be synced.
+    assert!(!keeper::sync(&ledger.0).await, "the end of the first call is not on the disk");
+    assert!(keeper::sync(&ledger.0).await);
+    place.open_with(place.kill(ledger, "b")).await.close().await;
+    assert_eq!((place.books.used(), place.books.held()), (50, 0));
+}
+
+#[tokio::test]
 async fn a_clean_end_leaves_no_records_but_of_what_is_open() {
     let place = Place::new();
     let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 1000));
