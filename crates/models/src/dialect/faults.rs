@@ -74,7 +74,7 @@ pub(crate) fn of_json(status: u16, body: &Value) -> Fault {
     }
 }
 
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().find(|(at, _)| *at >= MESSAGE_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
@@ -110,8 +110,13 @@ pub(crate) const fn anthropic_kind(status: u16) -> &'static str {
 
 /// Finds the status for a provider's word: within a stream there is no status any more.
 pub(crate) fn status_of(kind: Option<&str>, code: Option<&str>) -> u16 {
-    match kind.or(code).unwrap_or_default() {
-        "invalid_request_error" => 400,
+    // Some kinds say nothing: streams of Responses have `error` there.
+    kind.and_then(status_of_word).or_else(|| code.and_then(status_of_word)).unwrap_or(500)
+}
+
+fn status_of_word(word: &str) -> Option<u16> {
+    Some(match word {
+        "invalid_request_error" | "invalid_prompt" | TOO_LONG => 400,
         "authentication_error" => 401,
         "billing_error" | "insufficient_quota" => 402,
         "permission_error" => 403,
@@ -120,10 +125,25 @@ pub(crate) fn status_of(kind: Option<&str>, code: Option<&str>) -> u16 {
         "rate_limit_error" | "rate_limit_exceeded" | "tokens" | "requests" => 429,
         "timeout_error" => 504,
         "overloaded_error" => 529,
-        _ => match code {
-            Some("rate_limit_exceeded") => 429,
-            Some("invalid_prompt" | TOO_LONG) => 400,
-            _ => 500,
-        },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_decides_where_the_kind_says_nothing() {
+        for (kind, code, status) in [
+            (Some("error"), Some("insufficient_quota"), 402),
+            (Some("server_error"), Some("rate_limit_exceeded"), 429),
+            (Some("invalid_request_error"), Some("insufficient_quota"), 400),
+            (None, Some("invalid_prompt"), 400),
+            (Some("error"), Some("server_error"), 500),
+            (None, None, 500),
+        ] {
+            assert_eq!(status_of(kind, code), status, "{kind:?} {code:?}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads and writes errors in the format of Google's services.
 
 use crate::chat::Fault;
+use crate::dialect::faults::cut;
 use crate::dialect::members::Object;
 use serde_json::{Value, json};
 
@@ -29,7 +30,7 @@ const WORDS: [(&str, u16); 16] = [
 ];
 
 pub(super) fn read(status: u16, body: &[u8]) -> Fault {
-    let text = || String::from_utf8_lossy(body).trim().to_owned();
+    let text = || cut(String::from_utf8_lossy(body).trim());
     let Ok(value) = serde_json::from_slice::<Value>(body) else {
         return Fault { status, message: text(), ..Fault::default() };
     };
@@ -45,9 +46,9 @@ pub(super) fn read(status: u16, body: &[u8]) -> Fault {
 /// error has none.
 pub(super) fn of_error(error: &Value, otherwise: u16) -> Fault {
     if let Value::String(message) = error {
-        return Fault { status: otherwise, message: message.clone(), ..Fault::default() };
+        return Fault { status: otherwise, message: cut(message), ..Fault::default() };
     }
-    let text = |value: &Value, name: &str| value.get(name)?.as_str().map(str::to_owned);
+    let text = |value: &Value, name: &str| value.get(name)?.as_str().map(cut);
     let code = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
     let details = error.get("details").and_then(Value::as_array);
     let detail = |kind: &str| {
@@ -86,4 +87,24 @@ pub(super) fn write(fault: &Fault) -> Value {
         error.put("details", details);
     }
     json!({ "error": Value::from(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_message_is_passed_on_at_any_length() {
+        let long = "x".repeat(1 << 20);
+        for body in [
+            long.clone(),
+            json!({ "error": long }).to_string(),
+            json!({ "error": { "message": long, "status": long } }).to_string(),
+            json!({ "other": long }).to_string(),
+        ] {
+            let fault = read(500, body.as_bytes());
+            let told = fault.message.len() + fault.kind.map_or(0, |kind| kind.len());
+            assert!((1..10_000).contains(&told), "{told}");
+        }
+    }
 }
