@@ -50,11 +50,6 @@ impl Events {
     pub fn held(&self) -> usize {
         self.kept.len()
     }
-
-    /// Returns whether the stream ended in the middle of an event.
-    pub fn is_cut(&self) -> bool {
-        !self.kept.iter().all(u8::is_ascii_whitespace)
-    }
 }
 
 /// Finds the end of the first event: its length without and with the empty line after it.

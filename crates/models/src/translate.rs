@@ -249,11 +249,6 @@ impl StreamTranslation {
         self.events.held() + self.said
     }
 
-    /// Returns what the provider has reported as used so far.
-    pub fn usage(&self) -> Option<TokenUsage> {
-        self.usage
-    }
-
     /// Returns the error that ended the stream.
     pub fn fault(&self) -> Option<&Fault> {
         match &self.state {

@@ -113,11 +113,8 @@ impl Provider {
                 let has = paths.embeddings.get(dialect).is_some() && self.may_speak(dialect);
                 way(has, dialect != speaks && paths.embeddings.get(speaks).is_some())
             }
-            // A list of models is returned in OpenAI's dialect.
-            Operation::Models => match paths.models {
-                Some(_) => way(speaks == Dialect::OpenAi, true),
-                None => Way::Unsupported,
-            },
+            // Callers read it in OpenAI's dialect, and no list is translated.
+            Operation::Models => way(paths.models.is_some() && speaks == Dialect::OpenAi, false),
             Operation::Other => way(paths.other.is_some(), false),
         }
     }

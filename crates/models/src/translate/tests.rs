@@ -178,7 +178,7 @@ fn a_cut_stream_is_an_error_in_the_stream() {
     let last = found.last().unwrap();
     assert_eq!(last["error"]["type"], "server_error");
     assert!(last["error"]["message"].as_str().unwrap().contains("ended in the middle"));
-    assert_eq!(stream.usage().unwrap().input, 7);
+    assert_eq!(stream.usage.unwrap().input, 7);
     assert_eq!(stream.fault().unwrap().status, 502);
     // The error is written once, and nothing after it.
     let length = out.len();
@@ -297,7 +297,7 @@ fn usage_is_said_to_whom_asked_for_it() {
             );
         }
         assert_eq!(found.last().unwrap(), "[DONE]");
-        assert_eq!(stream.usage().unwrap().output, 9);
+        assert_eq!(stream.usage.unwrap().output, 9);
     }
 }
 

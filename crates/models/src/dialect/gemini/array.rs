@@ -74,11 +74,6 @@ impl Pieces {
         }
         false
     }
-
-    /// Returns whether the stream ended in the middle of a piece.
-    pub fn is_cut(&self) -> bool {
-        self.begins.is_some()
-    }
 }
 
 /// Turns the events that a writer of Gemini's stream wrote into a list.
