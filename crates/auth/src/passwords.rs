@@ -11,7 +11,7 @@ use types::{Problems, Remote, World};
 /// Most hashes computed at once; each takes 19 MiB and one core.
 const AT_ONCE_MAX: usize = 2;
 /// Most sign-ins that wait for their turn, in total and for one client; further ones are refused.
-const WAITING: Limits = Limits { total: 64, share: 16 };
+pub(crate) const WAITING: Limits = Limits { total: 64, share: 16 };
 const LENGTH_MIN: usize = 10;
 const LENGTH_MAX: usize = 256;
 
@@ -47,9 +47,14 @@ impl Passwords {
     }
 
     /// Returns the PHC string to store.
-    pub(crate) async fn hash(&self, password: String, world: &World) -> Result<String, Crowded> {
+    pub(crate) async fn hash(
+        &self,
+        from: Remote,
+        password: String,
+        world: &World,
+    ) -> Result<String, Crowded> {
         let salt = world.random_bytes::<16>();
-        self.run(Remote::UNKNOWN, move || hash(&password, &salt)).await?.ok_or(Crowded)
+        self.run(from, move || hash(&password, &salt)).await?.ok_or(Crowded)
     }
 
     /// Compares a password with a stored hash. Without one it takes as long and returns `false`, so

@@ -110,17 +110,49 @@ impl Auth {
     /// secret.
     pub async fn join(
         &self,
+        from: Remote,
         invitation: &InvitationId,
         joining: Joining,
         password: String,
     ) -> Result<(Workspace, String), Error> {
         passwords::check(&password)?;
+        let client = from.to_string();
+        // Local callers are not counted, for the same reason as in `sign_in`.
+        if !from.is_local() {
+            self.client_guesses().attempt(&client).map_err(|_| Crowded)?;
+        }
+        let joined = self.join_by(from, invitation, joining, password).await;
+        if matches!(joined, Ok(_) | Err(Error::Crowded(_) | Error::Store(_))) {
+            self.client_guesses().take_back(&client);
+        }
+        let (workspace, user) = joined?;
+        Ok((workspace, self.open_session(user).await?))
+    }
+
+    async fn join_by(
+        &self,
+        from: Remote,
+        invitation: &InvitationId,
+        joining: Joining,
+        password: String,
+    ) -> Result<(Workspace, UserId), Error> {
+        // An invitation that is not open must cost no hash, and must not fill the memory of the
+        // throttle.
+        let wanted = invitation.clone();
+        self.store().read(move |tx| invitations::open(tx, &wanted)).await?;
         self.sign_ins().attempt(invitation.as_str()).map_err(|_| Crowded)?;
-        let hash = self.passwords().hash(password, self.world()).await?;
+        let hash = match self.passwords().hash(from, password, self.world()).await {
+            Ok(hash) => hash,
+            Err(crowded) => {
+                self.sign_ins().take_back(invitation.as_str());
+                return Err(crowded.into());
+            }
+        };
         let (id, user) = (invitation.clone(), new_user(self, joining));
         let user_id = user.id.clone();
         let workspace = self.change(move |tx| invitations::join(tx, &id, &user, &hash)).await?;
-        Ok((workspace, self.open_session(user_id).await?))
+        self.sign_ins().succeeded(invitation.as_str());
+        Ok((workspace, user_id))
     }
 
     /// Accepts an invitation for the person who is signed in.
@@ -140,7 +172,7 @@ impl Auth {
     /// Sets a person's password and ends their sessions and grants. `by` names who does it.
     pub async fn set_password(&self, email: &str, password: String, by: &str) -> Result<(), Error> {
         passwords::check(&password)?;
-        let hash = self.passwords().hash(password, self.world()).await?;
+        let hash = self.passwords().hash(Remote::UNKNOWN, password, self.world()).await?;
         let (email, by) = (email.to_owned(), by.to_owned());
         self.change(move |tx| {
             let user = users::find_by_email(tx, &email)?

@@ -8,8 +8,8 @@ use store::identity::accounts::Account;
 use store::identity::users::{Address, User};
 use store::identity::{self, Digest, accounts, members, users, workspaces};
 use store::{Store, Tx};
-use types::World;
 use types::ids::{AccountId, UserId};
+use types::{Remote, World};
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ pub async fn plan(store: &Store, world: &World, wishes: Wishes) -> Result<Option
     }
     let email = people::check_email(&wishes.email)?;
     let password = world.random_text(20);
-    let hash = Passwords::new().hash(password.clone(), world).await?;
+    let hash = Passwords::new().hash(Remote::UNKNOWN, password.clone(), world).await?;
     let (account, workspace) = (AccountId::new(world), wishes.workspace.clone());
     let api_key = secrets::new_api_key(world);
     Ok(Some(Plan {

@@ -112,6 +112,13 @@ impl Throttle {
 }
 
 #[cfg(test)]
+impl Throttle {
+    pub(crate) fn watches(&self, name: &str) -> bool {
+        self.watched.lock().contains_key(name)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;

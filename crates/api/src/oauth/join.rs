@@ -1,9 +1,9 @@
 //! The page for accepting an invitation by its link.
 
-use super::Body;
 use super::browser::{Browser, Cookie};
 use super::page::{self, page};
 use super::sign_in::sentence;
+use super::{Body, From};
 use auth::invitations::{self, Received};
 use auth::oauth::Params;
 use auth::sessions::Joining;
@@ -37,6 +37,7 @@ pub(crate) async fn show(
 
 pub(crate) async fn submit(
     State(auth): State<Auth>,
+    From(client): From,
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
@@ -59,7 +60,7 @@ pub(crate) async fn submit(
     };
     let part = |name: &str| form.get(name).unwrap_or_default().chars().take(63).collect();
     let joining = Joining { given_name: part("given_name"), family_name: part("family_name") };
-    match auth.join(&id, joining, password.to_owned()).await {
+    match auth.join(client, &id, joining, password.to_owned()).await {
         Ok((workspace, secret)) => {
             let mut response = joined(&workspace.display_name);
             browser.set(&mut response, Cookie::Session, &secret);

@@ -216,21 +216,28 @@ async fn an_invitation_expires_and_can_be_renewed_or_declined(town: Town) {
         .await
         .unwrap();
     town.clock.advance_s(7 * 24 * 3600);
-    let late =
-        town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
+    let late = town
+        .auth
+        .join(Remote::UNKNOWN, &first.id, sessions::Joining::default(), "correct horse".into())
+        .await;
     assert!(matches!(late, Err(Error::InvitationExpired)));
     let inviter = admin.clone();
     let renewed = town
         .change(move |tx| people::invite(tx, &inviter, "bob@holm.example", Role::Member))
         .await
         .unwrap();
-    let gone =
-        town.auth.join(&first.id, sessions::Joining::default(), "correct horse".into()).await;
+    let gone = town
+        .auth
+        .join(Remote::UNKNOWN, &first.id, sessions::Joining::default(), "correct horse".into())
+        .await;
     assert!(matches!(gone, Err(Error::NotFound { .. })));
-    let weak = town.auth.join(&renewed.id, sessions::Joining::default(), "short".into()).await;
+    let weak = town
+        .auth
+        .join(Remote::UNKNOWN, &renewed.id, sessions::Joining::default(), "short".into())
+        .await;
     assert!(matches!(weak, Err(Error::Invalid(_))));
     town.auth
-        .join(&renewed.id, sessions::Joining::default(), "correct horse".into())
+        .join(Remote::UNKNOWN, &renewed.id, sessions::Joining::default(), "correct horse".into())
         .await
         .unwrap();
     let again =

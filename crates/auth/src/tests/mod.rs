@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::identity::users::{self, User};
 use store::{Settings, Store, Target, Tx};
-use types::World;
+use types::{Remote, World};
 
 /// An account with one admin and one workspace, after its first start.
 pub(crate) struct Town {
@@ -92,7 +92,12 @@ impl Town {
         let invitation =
             self.change(move |tx| people::invite(tx, &member, &address, role)).await.unwrap();
         self.auth
-            .join(&invitation.id, sessions::Joining::default(), "correct horse".into())
+            .join(
+                Remote::UNKNOWN,
+                &invitation.id,
+                sessions::Joining::default(),
+                "correct horse".into(),
+            )
             .await
             .unwrap();
         let subject = crate::Subject::User(self.user(email).await.id);

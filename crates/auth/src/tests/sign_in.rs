@@ -1,12 +1,17 @@
 use super::Town;
-use crate::sessions::{LIFE_S, SignInError};
-use crate::{Auth, Limits};
+use crate::passwords::WAITING;
+use crate::sessions::{Joining, LIFE_S, SignInError};
+use crate::{Auth, Error, Limits, Role, people};
+use std::task::{Context, Waker};
 use types::Remote;
+use types::ids::InvitationId;
 
 on_both!(
     a_session_lasts_until_its_end_or_sign_out,
     guessing_a_password_is_throttled_and_known_and_unknown_addresses_look_alike,
     who_guesses_for_many_addresses_is_stopped_and_nobody_else,
+    an_unknown_invitation_costs_neither_a_hash_nor_a_place,
+    who_guesses_invitations_is_stopped_and_nobody_else,
     a_new_password_ends_sessions,
 );
 
@@ -57,6 +62,55 @@ async fn who_guesses_for_many_addresses_is_stopped_and_nobody_else(town: Town) {
     for _ in 0..5 {
         right(client(2)).await.unwrap();
     }
+}
+
+async fn an_unknown_invitation_costs_neither_a_hash_nor_a_place(town: Town) {
+    let (client, other) = (Remote::of([192, 0, 2, 1].into()), Remote::of([192, 0, 2, 2].into()));
+    let invited = invite(&town, "bob@holm.example").await;
+    let join = |from, id: InvitationId| {
+        let auth = town.auth.clone();
+        async move { auth.join(from, &id, Joining::default(), "correct horse".into()).await }
+    };
+    // As long as these are not dropped, the client has its share of those who wait for a hash.
+    let waiting: Vec<_> = (0..WAITING.share)
+        .map(|_| {
+            let waits = town.auth.passwords().matches(client, "guess".into(), None);
+            let mut waits = Box::pin(waits);
+            assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            waits
+        })
+        .collect();
+    let unknown = InvitationId::known("inv_nobody");
+    assert!(matches!(join(client, unknown.clone()).await, Err(Error::NotFound { .. })));
+    assert!(!town.auth.sign_ins().watches(unknown.as_str()));
+    for _ in 0..20 {
+        assert!(matches!(join(client, invited.clone()).await, Err(Error::Crowded(_))));
+    }
+    drop(waiting);
+    join(other, invited).await.unwrap();
+}
+
+async fn who_guesses_invitations_is_stopped_and_nobody_else(town: Town) {
+    let limits = Limits { client_guesses_max: 3, ..Limits::default() };
+    let auth = Auth::for_test_with(&town.store, &town.world, limits).await;
+    let (client, other) = (Remote::of([192, 0, 2, 1].into()), Remote::of([192, 0, 2, 2].into()));
+    let invited = invite(&town, "bob@holm.example").await;
+    let join = |from, id: InvitationId| {
+        let auth = auth.clone();
+        async move { auth.join(from, &id, Joining::default(), "correct horse".into()).await }
+    };
+    for number in 0..3 {
+        let wrong = join(client, InvitationId::known(format!("inv_{number}"))).await;
+        assert!(matches!(wrong, Err(Error::NotFound { .. })));
+    }
+    assert!(matches!(join(client, invited.clone()).await, Err(Error::Crowded(_))));
+    join(other, invited).await.unwrap();
+}
+
+async fn invite(town: &Town, email: &'static str) -> InvitationId {
+    let member = town.admin_member().await;
+    let invitation = town.change(move |tx| people::invite(tx, &member, email, Role::Member)).await;
+    invitation.unwrap().id
 }
 
 async fn a_new_password_ends_sessions(town: Town) {
