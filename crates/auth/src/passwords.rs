@@ -12,6 +12,7 @@ use types::{Problems, Remote, World};
 const AT_ONCE_MAX: usize = 2;
 /// Most sign-ins that wait for their turn, in total and for one client; further ones are refused.
 pub(crate) const WAITING: Limits = Limits { total: 64, share: 16 };
+/// Lengths in characters.
 const LENGTH_MIN: usize = 10;
 const LENGTH_MAX: usize = 256;
 
@@ -29,7 +30,7 @@ pub struct Crowded;
 /// Checks that a password may be chosen.
 pub(crate) fn check(password: &str) -> Result<(), Problems> {
     let mut problems = Problems::default();
-    let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.len());
+    let fits = (LENGTH_MIN..=LENGTH_MAX).contains(&password.chars().count());
     problems.require(
         fits,
         "password",
@@ -101,4 +102,17 @@ fn hash(password: &str, salt: &[u8]) -> Option<String> {
 fn verify(password: &str, stored: &str) -> bool {
     PasswordHash::new(stored)
         .is_ok_and(|stored| argon2().verify_password(password.as_bytes(), &stored).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_password_is_counted_in_characters() {
+        check(&"ü".repeat(LENGTH_MIN - 1)).unwrap_err();
+        check(&"ü".repeat(LENGTH_MIN)).unwrap();
+        check(&"ü".repeat(LENGTH_MAX)).unwrap();
+        check(&"ü".repeat(LENGTH_MAX + 1)).unwrap_err();
+    }
 }
