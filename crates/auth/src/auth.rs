@@ -3,7 +3,7 @@
 use crate::cache::{Cache, Entry};
 use crate::identity::{self, Grant, Identity, Member};
 use crate::jwt::{self, Key};
-use crate::outside::{OutsideError, Provider};
+use crate::outside::{Discoveries, OutsideError, Provider};
 use crate::passwords::Passwords;
 use crate::signing::{self, KeySet};
 use crate::throttle::Throttle;
@@ -72,6 +72,7 @@ struct Inner {
     user_codes: Throttle,
     client_guesses: Throttle,
     client_devices: Throttle,
+    discoveries: Discoveries,
     recheck: Recheck,
     follower: tokio::task::AbortHandle,
 }
@@ -121,6 +122,7 @@ impl Auth {
             user_codes: guesses("user codes", GUESSES_MAX),
             client_guesses: guesses("passwords from a client", settings.limits.client_guesses_max),
             client_devices: devices,
+            discoveries: Discoveries::default(),
             recheck: Recheck::default(),
             follower,
             settings,
@@ -142,6 +144,10 @@ impl Auth {
 
     pub(crate) fn provider(&self) -> Result<&Provider, OutsideError> {
         self.0.settings.outside.as_ref().ok_or(OutsideError::Off)
+    }
+
+    pub(crate) fn discoveries(&self) -> &Discoveries {
+        &self.0.discoveries
     }
 
     pub(crate) fn passwords(&self) -> &Passwords {

@@ -69,7 +69,7 @@ pub(super) fn verify(
     if !claims.is_for(&provider.client_id) {
         return Err("it is for somebody else");
     }
-    if claims.exp + SKEW_S <= now.seconds() {
+    if claims.exp.saturating_add(SKEW_S) <= now.seconds() {
         return Err("it has expired");
     }
     if !secrets::same(&claims.nonce, nonce) {

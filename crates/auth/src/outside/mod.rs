@@ -5,6 +5,7 @@
 //! is stored, and nothing from one browser fits another. The provider only vouches for an address;
 //! our own people and invitations decide who that is here and whether they may come in.
 
+mod discovery;
 mod id_token;
 mod wire;
 
@@ -19,7 +20,8 @@ use store::identity::invitations as invited;
 use store::identity::users::{self, Address, User, normal_email};
 use types::ids::UserId;
 use url::Url;
-use wire::Wire;
+
+pub(crate) use discovery::Discoveries;
 
 /// The outside provider, with the data of our registration there.
 #[derive(Clone)]
@@ -82,7 +84,7 @@ impl Auth {
     /// Returns the address to which the browser goes to sign in. `secret` is in its cookie.
     pub async fn begin_outside(&self, secret: &str) -> Result<String, OutsideError> {
         let provider = self.provider()?;
-        let found = Wire::new()?.discover(&provider.issuer).await?;
+        let found = self.discoveries().of(&provider.issuer, self.world().now()).await?;
         let broken =
             |_| OutsideError::Provider("its authorization endpoint is not an address".into());
         let mut url = Url::parse(&found.authorization_endpoint).map_err(broken)?;
@@ -129,8 +131,8 @@ impl Auth {
         secret: &str,
         code: &str,
     ) -> Result<Voucher, OutsideError> {
-        let wire = Wire::new()?;
-        let found = wire.discover(&provider.issuer).await?;
+        let wire = self.discoveries().wire()?;
+        let found = self.discoveries().of(&provider.issuer, self.world().now()).await?;
         let verifier = derived(secret, "verifier");
         let fields = [
             ("grant_type", "authorization_code"),

@@ -9,6 +9,7 @@ use jose::Ed25519;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use types::Remote;
 use url::Url;
@@ -19,12 +20,17 @@ on_both!(
     who_proves_an_address_shuts_out_who_claimed_it,
     what_the_provider_did_not_say_for_this_sign_in_is_refused,
     an_answer_for_another_browser_or_provider_is_refused,
+    a_token_that_ends_in_the_far_future_has_not_expired,
+    the_provider_is_asked_once_for_many_who_begin,
+    a_provider_that_fails_is_left_alone_for_a_while,
 );
 
 /// A provider on the loopback interface that vouches for whatever the test says.
 struct Peer {
     issuer: String,
     claims: Arc<Mutex<Value>>,
+    /// How often it was asked for its addresses.
+    asked: Arc<AtomicU32>,
     server: tokio::task::JoinHandle<()>,
 }
 
@@ -53,10 +59,15 @@ impl Peer {
         });
         let keys = json!({"keys": [key().jwk("p")]});
         let told = claims.clone();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = asked.clone();
         let router = Router::new()
             .route(
                 "/.well-known/openid-configuration",
-                get(move || async move { discovery.to_string() }),
+                get(move || async move {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    discovery.to_string()
+                }),
             )
             .route("/keys", get(move || async move { keys.to_string() }))
             .route(
@@ -64,7 +75,7 @@ impl Peer {
                 post(move || async move { json!({"id_token": sign(&told.lock())}).to_string() }),
             );
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { issuer, claims, server }
+        Self { issuer, claims, asked, server }
     }
 
     async fn auth(&self, town: &Town) -> Auth {
@@ -193,4 +204,43 @@ async fn an_answer_for_another_browser_or_provider_is_refused(town: Town) {
     let declined = finish(secret, format!("error=access_denied&state={state}")).await;
     assert!(matches!(declined, Err(OutsideError::Declined(_))));
     assert!(matches!(town.auth.begin_outside("x").await, Err(OutsideError::Off)));
+}
+
+async fn a_token_that_ends_in_the_far_future_has_not_expired(town: Town) {
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let far = |claims: &mut Value| claims["exp"] = json!(i64::MAX);
+    peer.sign_in(&auth, &town.first.email, far).await.unwrap();
+}
+
+async fn the_provider_is_asked_once_for_many_who_begin(town: Town) {
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let secret = auth.new_outside_secret();
+    let all = (0..20).map(|_| {
+        let (auth, secret) = (auth.clone(), secret.clone());
+        tokio::spawn(async move { auth.begin_outside(&secret).await })
+    });
+    for begun in all.collect::<Vec<_>>() {
+        begun.await.unwrap().unwrap();
+    }
+    assert_eq!(peer.asked.load(Ordering::SeqCst), 1);
+    town.clock.advance_s(3600);
+    auth.begin_outside(&secret).await.unwrap();
+    assert_eq!(peer.asked.load(Ordering::SeqCst), 2);
+}
+
+async fn a_provider_that_fails_is_left_alone_for_a_while(town: Town) {
+    let mut peer = Peer::start().await;
+    // The provider names its issuer without the slash, so its answer is refused.
+    peer.issuer.push('/');
+    let auth = peer.auth(&town).await;
+    let fails = async || {
+        let failed = auth.begin_outside("x").await;
+        assert!(matches!(failed, Err(OutsideError::Provider(_))), "{failed:?}");
+        peer.asked.load(Ordering::SeqCst)
+    };
+    assert_eq!((fails().await, fails().await), (1, 1));
+    town.clock.advance_s(60);
+    assert_eq!(fails().await, 2);
 }
