@@ -32,6 +32,8 @@ pub fn take(
     pool: impl Iterator<Item = IpAddr>,
 ) -> Result<Taken, Error> {
     let now = tx.world().now();
+    // Two requests of a workspace at once must not both count the same addresses.
+    tx.hold(&format!("egress_addresses/{workspace}"))?;
     let known = known(tx)?;
     let is_its = |known: &&Known| known.workspace == workspace.as_str() && !known.is_nobodys();
     if known.values().filter(is_its).count() >= max {

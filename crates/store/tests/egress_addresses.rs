@@ -10,7 +10,11 @@ use store::Store;
 use store::egress_addresses::{Taken, take};
 use types::ids::{ResourceId, WorkspaceId};
 
-on_both!(many_at_once_get_different_addresses, a_workspace_has_no_more_than_it_may);
+on_both!(
+    many_at_once_get_different_addresses,
+    a_workspace_has_no_more_than_it_may,
+    a_workspace_that_asks_many_times_at_once_has_no_more_than_it_may,
+);
 
 const POOL: u8 = 12;
 
@@ -52,4 +56,19 @@ async fn a_workspace_has_no_more_than_it_may(place: Place) {
     assert!(matches!(taken(&store, "wsp_a", "res_2", 2).await, Taken::Address(_)));
     assert_eq!(taken(&store, "wsp_a", "res_3", 2).await, Taken::TooMany);
     assert!(matches!(taken(&store, "wsp_b", "res_4", 2).await, Taken::Address(_)));
+}
+
+async fn a_workspace_that_asks_many_times_at_once_has_no_more_than_it_may(place: Place) {
+    let store = place.open().await;
+    let takes: Vec<_> = (0..POOL)
+        .map(|number| {
+            let store = store.clone();
+            tokio::spawn(async move { taken(&store, "wsp_a", &format!("res_{number}"), 2).await })
+        })
+        .collect();
+    let mut addresses = 0;
+    for take in takes {
+        addresses += usize::from(matches!(take.await.unwrap(), Taken::Address(_)));
+    }
+    assert_eq!(addresses, 2);
 }

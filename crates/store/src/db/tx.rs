@@ -168,6 +168,16 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// Makes others who ask for the same name wait until this transaction ends, where there is no
+    /// row to lock. SQLite has one writer, so nobody has to wait.
+    pub(crate) fn hold(&mut self, name: &str) -> Result<(), Error> {
+        if matches!(self.conn, Conn::Sqlite(_)) {
+            return Ok(());
+        }
+        let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+        self.execute("locks", sql, &[name.into()]).map(drop)
+    }
+
     /// Returns true on SQLite: some schema steps concern how it stores tables.
     pub(crate) fn is_sqlite(&self) -> bool {
         matches!(self.conn, Conn::Sqlite(_))
