@@ -46,6 +46,8 @@ pub(crate) fn load(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
 
 /// Makes a new key if there is none or the present one has signed long enough.
 pub(crate) fn ensure(tx: &mut Tx<'_>) -> Result<KeySet, store::Error> {
+    // Another server may be about to make one.
+    signing_keys::hold(tx)?;
     let now = tx.world().now();
     let keys = signing_keys::list(tx)?;
     let fresh =

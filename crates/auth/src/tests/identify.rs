@@ -20,6 +20,7 @@ on_both!(
     a_token_ends_with_its_time_its_account_and_at_other_issuers,
     tokens_outlive_the_rotation_of_the_key_that_signed_them,
     a_signing_key_is_replaced_when_it_is_old,
+    servers_that_replace_a_signing_key_at_once_make_one,
     the_workspace_is_the_named_one_or_the_only_one,
 );
 
@@ -196,4 +197,18 @@ async fn the_workspace_is_the_named_one_or_the_only_one(town: Town) {
         matches!(town.auth.enter(&who, None), Err(Denied::ManyWorkspaces { names }) if names == ["main", "second"])
     );
     assert_eq!(town.auth.enter(&who, Some("second")).unwrap().role, Role::Admin);
+}
+
+async fn servers_that_replace_a_signing_key_at_once_make_one(town: Town) {
+    town.clock.advance_s(91 * 24 * 3600);
+    let all = (0..8).map(|_| {
+        let auth = town.auth.clone();
+        tokio::spawn(async move { auth.maintain().await })
+    });
+    for done in all.collect::<Vec<_>>() {
+        done.await.unwrap().unwrap();
+    }
+    let keys = town.store.read(store::identity::signing_keys::list).await.unwrap();
+    assert_eq!(keys.iter().filter(|key| key.retires_at.is_none()).count(), 1);
+    assert_eq!(keys.len(), 2, "the new one and the old one");
 }

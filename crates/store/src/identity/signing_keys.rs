@@ -42,8 +42,14 @@ pub fn list(tx: &mut Tx<'_>) -> Result<Vec<SigningKey>, Error> {
     rows.iter().map(|row| read(tx, row)).collect()
 }
 
+/// Makes other servers that want to change keys wait until this transaction ends.
+pub fn hold(tx: &mut Tx<'_>) -> Result<(), Error> {
+    tx.hold("signing_keys")
+}
+
 /// Makes `key` the one that signs; earlier keys verify until `retires_at`.
 pub fn rotate(tx: &mut Tx<'_>, key: &SigningKey, retires_at: Timestamp) -> Result<(), Error> {
+    hold(tx)?;
     let sql = "UPDATE signing_keys SET retires_at = $1 WHERE retires_at IS NULL";
     tx.execute("signing_keys", sql, params![retires_at])?;
     let (sealed, seal_key) = {
