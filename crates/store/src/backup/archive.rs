@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// Version of the format. Rises with changes that older programs cannot read.
 pub(super) const FORMAT: i64 = 1;
 
-/// Longest line in bytes; no row of ours is longer.
+/// Longest line in bytes, with its end; no row of ours is longer. Neither written nor read beyond
+/// that, since an archive that cannot be read is no backup.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// First line of an archive, which describes it.
@@ -57,6 +58,8 @@ pub(super) struct Writer {
     path: PathBuf,
     beside: PathBuf,
     digest: Sha256,
+    /// Name of the table whose rows are being written.
+    table: String,
     rows: u64,
 }
 
@@ -68,13 +71,20 @@ impl Writer {
         let beside = PathBuf::from(beside);
         let file = files::create(&beside, Readers::Owner);
         let file = BufWriter::new(file.map_err(|error| unusable(path, &error))?);
-        let mut writer =
-            Self { file, path: path.to_owned(), beside, digest: Sha256::new(), rows: 0 };
+        let mut writer = Self {
+            file,
+            path: path.to_owned(),
+            beside,
+            digest: Sha256::new(),
+            table: String::new(),
+            rows: 0,
+        };
         writer.line(header)?;
         Ok(writer)
     }
 
     pub(super) fn table(&mut self, table: &Table) -> Result<(), Error> {
+        self.table.clone_from(&table.name);
         self.line(&Mark::Table { name: table.name.clone(), columns: table.columns.clone() })
     }
 
@@ -103,6 +113,14 @@ impl Writer {
     fn line(&mut self, content: &impl Serialize) -> Result<(), Error> {
         let mut line = serde_json::to_vec(content).map_err(Error::database)?;
         line.push(b'\n');
+        if line.len() as u64 > LINE_BYTES_MAX {
+            return Err(Error::Unusable(format!(
+                "the backup {} cannot be made: a row of the table `{}` takes more than {} MiB",
+                self.path.display(),
+                self.table,
+                LINE_BYTES_MAX >> 20
+            )));
+        }
         self.digest.update(&line);
         self.file.write_all(&line).map_err(|error| unusable(&self.path, &error))
     }
@@ -244,8 +262,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn written(folder: &Path, rows: &[Vec<Value>]) -> PathBuf {
-        let path = folder.join("backup");
+    fn begun(path: &Path) -> Writer {
         let header = Header {
             format: FORMAT,
             schema: 1,
@@ -254,13 +271,31 @@ mod tests {
             seal_keys: vec![],
             keys: None,
         };
-        let mut writer = Writer::create(&path, &header).unwrap();
+        let mut writer = Writer::create(path, &header).unwrap();
         writer
             .table(&Table { name: "t".into(), columns: vec!["a".into(), "b".into()], key: vec![] })
             .unwrap();
+        writer
+    }
+
+    fn written(folder: &Path, rows: &[Vec<Value>]) -> PathBuf {
+        let path = folder.join("backup");
+        let mut writer = begun(&path);
         rows.iter().for_each(|row| writer.row(row).unwrap());
         writer.finish().unwrap();
         path
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_read_back_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("backup");
+        let mut writer = begun(&path);
+        let long = "x".repeat(usize::try_from(LINE_BYTES_MAX).unwrap());
+        let error = writer.row(&[Value::Int(1), Value::Text(long)]).unwrap_err();
+        assert!(error.to_string().contains("a row of the table `t`"), "{error}");
+        drop(writer);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
