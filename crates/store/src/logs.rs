@@ -53,6 +53,12 @@ impl Printer {
         }
     }
 
+    /// Returns true if several servers may write its output at the same time, each with numbers of
+    /// its own. All others have one writer at a time.
+    const fn is_shared(&self) -> bool {
+        matches!(self, Self::Network(_) | Self::Requests(_))
+    }
+
     /// Returns the public name under which its output can be requested; only executions have one.
     fn execution_name(&self) -> &str {
         match self {
@@ -120,36 +126,73 @@ pub struct FoundChunk {
     pub text: String,
 }
 
-/// Adds chunks of a source. Chunks that already exist stay as they are.
+/// Adds chunks of a source. Chunks that already exist stay as they are. If another server has used
+/// the number of a chunk, the chunk gets the next free one.
 pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), Error> {
-    let (printer, task, attempt) = source.printer.key();
     for chunk in chunks {
-        tx.execute(
-            TABLE,
-            "INSERT INTO log_chunks (execution_id, task, attempt, number, workspace_id, job, execution, first_ns, last_ns,
-                 lines, severities, total_bytes, read_to, begun, text, kind)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING",
-            params![
-                printer,
-                task,
-                attempt,
-                i64::from(chunk.number),
-                &source.workspace,
-                source.name.as_str(),
-                source.printer.execution_name(),
-                chunk.first_ns,
-                chunk.last_ns,
-                i64::from(chunk.lines),
-                i64::from(chunk.severities),
-                integer(chunk.mark.total_bytes),
-                integer(chunk.mark.read_to),
-                chunk.mark.begun.as_deref(),
-                chunk.text.as_str(),
-                source.kind.name(),
-            ],
-        )?;
+        let mut added = insert(tx, source, chunk)?;
+        while !added && source.printer.is_shared() && !exists(tx, source, chunk)? {
+            let moved = after_last(tx, source, chunk)?;
+            added = insert(tx, source, &moved)?;
+        }
     }
     Ok(())
+}
+
+fn insert(tx: &mut Tx<'_>, source: &Source, chunk: &Chunk) -> Result<bool, Error> {
+    let (printer, task, attempt) = source.printer.key();
+    let rows = tx.execute(
+        TABLE,
+        "INSERT INTO log_chunks (execution_id, task, attempt, number, workspace_id, job, execution, first_ns, last_ns,
+             lines, severities, total_bytes, read_to, begun, text, kind)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING",
+        params![
+            printer,
+            task,
+            attempt,
+            i64::from(chunk.number),
+            &source.workspace,
+            source.name.as_str(),
+            source.printer.execution_name(),
+            chunk.first_ns,
+            chunk.last_ns,
+            i64::from(chunk.lines),
+            i64::from(chunk.severities),
+            integer(chunk.mark.total_bytes),
+            integer(chunk.mark.read_to),
+            chunk.mark.begun.as_deref(),
+            chunk.text.as_str(),
+            source.kind.name(),
+        ],
+    )?;
+    Ok(rows == 1)
+}
+
+/// Returns true if these lines are stored already, under whatever number: the answer to an earlier
+/// attempt was lost.
+fn exists(tx: &mut Tx<'_>, source: &Source, chunk: &Chunk) -> Result<bool, Error> {
+    let (printer, task, attempt) = source.printer.key();
+    let sql = "SELECT number FROM log_chunks WHERE execution_id = $1 AND task = $2 AND attempt = $3
+               AND number >= $4 AND first_ns = $5 AND last_ns = $6 AND text = $7 LIMIT 1";
+    let (number, text) = (i64::from(chunk.number), chunk.text.as_str());
+    let values = params![printer, task, attempt, number, chunk.first_ns, chunk.last_ns, text];
+    Ok(tx.find(TABLE, sql, values)?.is_some())
+}
+
+/// Returns a chunk with the number after the last stored one, and with the bytes of that day
+/// counted on.
+fn after_last(tx: &mut Tx<'_>, source: &Source, chunk: &Chunk) -> Result<Chunk, Error> {
+    const DAY_NS: i64 = 86_400 * 1_000_000_000;
+    let mut moved = chunk.clone();
+    if let Some((number, last_ns, mark)) = last(tx, source)? {
+        let full = || Error::corrupt(TABLE, source.printer.key().0, "no number is left");
+        moved.number = number.checked_add(1).ok_or_else(full)?;
+        if last_ns / DAY_NS == chunk.last_ns / DAY_NS {
+            let total_bytes = mark.total_bytes.saturating_add(chunk.text.len() as u64);
+            moved.mark.total_bytes = moved.mark.total_bytes.max(total_bytes);
+        }
+    }
+    Ok(moved)
 }
 
 /// Returns the last chunk of a source: its number, the time of its last line, and how far the
