@@ -35,13 +35,24 @@ pub(crate) async fn replace(
 fn read(path: &Path) -> io::Result<String> {
     let (file, metadata) = open_file(path)?;
     if metadata.len() > JSON_BODY_BYTES_MAX as u64 {
-        return Err(io::Error::other(format!(
-            "the file has more than {JSON_BODY_BYTES_MAX} bytes"
-        )));
+        return Err(too_long());
     }
+    text_of(file)
+}
+
+/// Reads a text to its end. A file may grow while it is read, and what is read is written back, so
+/// the rest of it must never be left out.
+fn text_of(file: impl Read) -> io::Result<String> {
     let mut content = String::new();
-    file.take(JSON_BODY_BYTES_MAX as u64).read_to_string(&mut content)?;
-    Ok(content)
+    file.take(JSON_BODY_BYTES_MAX as u64 + 1).read_to_string(&mut content)?;
+    match content.len() > JSON_BODY_BYTES_MAX {
+        true => Err(too_long()),
+        false => Ok(content),
+    }
+}
+
+fn too_long() -> io::Error {
+    io::Error::other(format!("the file has more than {JSON_BODY_BYTES_MAX} bytes"))
 }
 
 impl Replacement {
@@ -64,6 +75,14 @@ impl Replacement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_becomes_too_long_is_refused_and_not_cut_off() {
+        assert!(text_of(io::repeat(b'x')).is_err());
+        let longest = JSON_BODY_BYTES_MAX as u64;
+        let content = text_of(io::repeat(b'x').take(longest)).unwrap();
+        assert_eq!(content.len() as u64, longest);
+    }
 
     #[test]
     fn only_what_is_meant_is_replaced() {
