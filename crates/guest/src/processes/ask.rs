@@ -15,10 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const NAME_CHARS_MAX: usize = 255;
-const COMMAND_BYTES_MAX: usize = 128 << 10;
+/// What the kernel takes as one argument, without the byte 0 at its end.
+const COMMAND_BYTES_MAX: usize = (128 << 10) - 1;
 const PORTS_MAX: usize = 64;
 /// Default run time in seconds of a process with `keepAlive`.
 const KEEP_ALIVE_S: u64 = 600;
+/// Ten years. A longer time-out counts as this, because no clock could represent its end.
+const TIMEOUT_S_MAX: u64 = 10 * 365 * 24 * 60 * 60;
 /// Default time that `waitForPorts` waits.
 const PORTS_WAIT: Duration = Duration::from_secs(60);
 
@@ -130,6 +133,25 @@ impl Plan {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn for_tests(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            command: String::new(),
+            working_dir: PathBuf::new(),
+            keep_alive: false,
+            restart_on_failure: false,
+            max_restarts: 0,
+            life: None,
+            program: OsString::new(),
+            arguments: Vec::new(),
+            is_plain: false,
+            environment: Arc::default(),
+            own_environment: Variables::default(),
+            user: None,
+        }
+    }
+
     pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
         self.own_environment.insert(name.into(), value.into());
     }
@@ -222,7 +244,7 @@ impl Ask {
             .and_then(|seconds| u64::try_from(seconds).ok())
             .filter(|seconds| *seconds > 0);
         // With `keepAlive`, the time-out ends the process itself, and with it the wait.
-        let within = given.filter(|_| !self.keeps_alive()).map(Duration::from_secs);
+        let within = given.filter(|_| !self.keeps_alive()).map(seconds);
         match (self.wait_for_completion, &self.wait_for_ports) {
             (Some(true), _) => Wait::Completion { within },
             (_, Some(ports)) if !ports.is_empty() => {
@@ -309,8 +331,12 @@ impl Ask {
             Some(seconds) => Some(u64::try_from(seconds).unwrap_or(KEEP_ALIVE_S)),
             None => Some(KEEP_ALIVE_S),
         };
-        seconds.map(Duration::from_secs)
+        seconds.map(self::seconds)
     }
+}
+
+fn seconds(asked: u64) -> Duration {
+    Duration::from_secs(asked.min(TIMEOUT_S_MAX))
 }
 
 fn random_name(guest: &Guest) -> String {
@@ -331,5 +357,28 @@ fn working_dir(guest: &Guest, asked: Option<&str>) -> Result<PathBuf, Error> {
             "the working directory '{}' does not exist",
             path.display()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    #[test]
+    fn any_time_out_ends_at_a_time_that_a_clock_can_represent() {
+        let ask = |keeps_alive| Ask {
+            timeout: Some(i64::MAX),
+            wait_for_completion: Some(true),
+            keep_alive: Some(keeps_alive),
+            ..Ask::default()
+        };
+        let Wait::Completion { within: Some(within) } = ask(false).wait() else {
+            panic!("no wait")
+        };
+        let life = ask(true).life().unwrap();
+        for time in [within, life] {
+            assert!(Instant::now().checked_add(time).is_some(), "{time:?}");
+        }
     }
 }

@@ -25,6 +25,7 @@ const MEMORY_GENERATION_BYTES_MAX: usize = 128 << 10;
 const SPILL_BYTES: usize = 4 << 10;
 /// How often the stream may change within one generation; each change takes four bytes of memory.
 const RUNS_MAX: usize = 1 << 20;
+const COPY_BYTES: usize = 64 << 10;
 /// Marks a run of the error stream. Positions within a generation fit in the lower bits.
 const STDERR_BIT: u32 = 1 << 31;
 
@@ -173,6 +174,29 @@ impl Log {
     /// Drops the older half of the stored output.
     pub(crate) fn drop_older(&mut self) {
         self.older = None;
+    }
+
+    /// Drops all but the last bytes of the stored output, or all of it if these cannot be moved.
+    pub(crate) fn keep_last(&mut self, bytes: u64) {
+        if self.stored() <= bytes {
+            return;
+        }
+        match self.copied_from(self.end() - bytes) {
+            Ok(kept) => {
+                self.older = None;
+                self.current = kept;
+            }
+            Err(_) => self.drop_stored(),
+        }
+    }
+
+    fn copied_from(&self, mut position: u64) -> io::Result<Generation> {
+        let mut copied = Generation::new(position);
+        while let Read::Piece(piece) = self.read(position, COPY_BYTES)? {
+            position += piece.bytes.len() as u64;
+            copied.append(piece.stream, &piece.bytes, &self.keep)?;
+        }
+        Ok(copied)
     }
 
     /// Reads output of one stream from a position on.
@@ -380,6 +404,15 @@ mod tests {
                 log.append(stream, bytes);
                 expect.extend(bytes.iter().map(|byte| (stream, *byte)));
             }
+            let mut shorter = Log::new(files());
+            writes.iter().for_each(|(stderr, bytes)| {
+                shorter.append(if *stderr { Stderr } else { Stdout }, bytes);
+            });
+            shorter.keep_last(tail as u64);
+            prop_assert_eq!(shorter.stored() as usize, tail.min(expect.len()));
+            let kept = read_all(&shorter, shorter.begin(), limit);
+            let kept: Vec<_> = kept.iter().flat_map(|(stream, bytes)| bytes.iter().map(|byte| (*stream, *byte))).collect();
+            prop_assert_eq!(&kept[..], &expect[shorter.begin() as usize..]);
             let from = from.index(expect.len() + 1);
             let read = read_all(&log, from as u64, limit);
             let flat: Vec<_> = read.iter().flat_map(|(stream, bytes)| bytes.iter().map(|byte| (*stream, *byte))).collect();

@@ -48,6 +48,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use supervise::Stage;
@@ -60,8 +61,12 @@ use types::instance::Stream;
 
 const RUNNING_MAX: usize = 4096;
 /// Limit for the output of all processes together. Beyond it, the oldest ended processes lose
-/// theirs first.
+/// theirs first, then the others their older output, and at last all but [`TAIL_BYTES`].
 const LOGS_BYTES_MAX: u64 = 256 << 20;
+/// How much output of all processes together may arrive before the limit is enforced again.
+const RECLAIM_BYTES: u64 = 8 << 20;
+/// What each running process may keep while all of them have output.
+const TAIL_BYTES: u64 = LOGS_BYTES_MAX / RUNNING_MAX as u64;
 /// How long the answer to a stop request waits for the end. A process that ignores the signal keeps
 /// running, and is shown as running.
 const STOP_WAIT: Duration = Duration::from_secs(2);
@@ -123,6 +128,8 @@ impl From<StartError> for Error {
 #[derive(Default)]
 pub(crate) struct Processes {
     table: Mutex<Table>,
+    /// Bytes of output since the limit for all of it was enforced.
+    since_reclaim: AtomicU64,
 }
 
 impl Processes {
@@ -185,23 +192,35 @@ impl Processes {
         }
     }
 
-    /// Drops output until that of all processes is within its limit.
-    fn reclaim(&self) {
+    /// Counts output of any process, and now and then drops some of it.
+    fn count_output(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        if self.since_reclaim.fetch_add(bytes, Ordering::Relaxed) + bytes >= RECLAIM_BYTES {
+            self.since_reclaim.store(0, Ordering::Relaxed);
+            self.reclaim(LOGS_BYTES_MAX, TAIL_BYTES);
+        }
+    }
+
+    /// Drops output until at most `max` bytes of all processes are left, if each may keep `tail`.
+    fn reclaim(&self, max: u64, tail: u64) {
         let table = self.table.lock();
-        let mut excess = table.all().map(|process| process.state.lock().log.stored()).sum::<u64>();
-        let mut reclaim = |process: &Arc<Process>, drop: fn(&mut Log)| {
-            if excess > LOGS_BYTES_MAX {
+        let mut stored = table.all().map(|process| process.stored()).sum::<u64>();
+        let mut reclaim = |process: &Arc<Process>, drop: &dyn Fn(&mut Log)| {
+            if stored > max {
                 let log = &mut process.state.lock().log;
                 let before = log.stored();
                 drop(log);
-                excess -= before - log.stored();
+                stored -= before - log.stored();
             }
         };
         table
             .all()
             .filter(|process| process.has_ended())
-            .for_each(|process| reclaim(process, Log::drop_stored));
-        table.all().for_each(|process| reclaim(process, Log::drop_older));
+            .for_each(|process| reclaim(process, &Log::drop_stored));
+        table.all().for_each(|process| reclaim(process, &Log::drop_older));
+        let mut left: Vec<&Arc<Process>> = table.all().collect();
+        left.sort_by_cached_key(|process| std::cmp::Reverse(process.stored()));
+        left.into_iter().for_each(|process| reclaim(process, &|log| log.keep_last(tail)));
     }
 }
 
@@ -218,7 +237,8 @@ impl Process {
             number,
             pid,
             started_at,
-            deadline: plan.life.map(|life| Instant::now() + life),
+            // A program that was replaced may have accepted a longer life than a clock can represent.
+            deadline: plan.life.and_then(|life| Instant::now().checked_add(life)),
             plan,
             state: Mutex::new(state),
             changed: watch::Sender::new(()),
@@ -244,6 +264,10 @@ impl Process {
             Phase::Running { pid } => Some(Pid::as_raw(Some(pid))),
             Phase::Restarting { .. } | Phase::Ended { .. } => None,
         }
+    }
+
+    fn stored(&self) -> u64 {
+        self.state.lock().log.stored()
     }
 
     /// Returns the position after all output so far.
@@ -306,5 +330,62 @@ impl Process {
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock());
         self.changed.send_replace(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(number: Number, phase: Phase, output: usize) -> Arc<Process> {
+        let mut log = Log::new(Keep::Memory);
+        log.append(Stream::Stdout, &vec![b'x'; output]);
+        let state = State { phase, asked: None, restarts: 0, log };
+        let pid = Pid::from_raw(1).unwrap();
+        let plan = Plan::for_tests(&format!("{number:?}"));
+        Arc::new(Process::new(number, pid, plan, Timestamp::default(), state))
+    }
+
+    #[test]
+    fn the_output_of_many_small_processes_is_within_the_limit_of_all() {
+        let processes = Processes::default();
+        let running = Phase::Running { pid: Pid::from_raw(1).unwrap() };
+        let ended = Phase::Ended { end: End::Exited(0), at: Timestamp::default() };
+        for (phase, output) in [(ended, 500), (running, 500), (running, 400), (running, 10)] {
+            let mut table = processes.table.lock();
+            let number = table.next_number();
+            table.add(process(number, phase, output));
+        }
+        let stored = || processes.all().iter().map(|process| process.stored()).collect::<Vec<_>>();
+        processes.reclaim(1_000, 50);
+        assert_eq!(stored(), [0, 500, 400, 10]);
+        processes.reclaim(500, 50);
+        assert_eq!(stored(), [0, 50, 400, 10]);
+        processes.reclaim(150, 50);
+        assert_eq!(stored(), [0, 50, 50, 10]);
+    }
+
+    #[test]
+    fn output_of_all_processes_counts_towards_the_next_look() {
+        let processes = Processes::default();
+        for _ in 0..3 {
+            processes.count_output(RECLAIM_BYTES as usize / 4);
+        }
+        assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), RECLAIM_BYTES / 4 * 3);
+        processes.count_output(RECLAIM_BYTES as usize / 4);
+        assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_life_that_no_clock_can_represent_has_no_end() {
+        let mut plan = Plan::for_tests("long");
+        plan.life = Some(Duration::MAX);
+        let phase = Phase::Restarting { after: End::Exited(1) };
+        let log = Log::new(Keep::Memory);
+        let state = State { phase, asked: None, restarts: 0, log };
+        let number = Table::default().next_number();
+        let pid = Pid::from_raw(1).unwrap();
+        let process = Process::new(number, pid, plan, Timestamp::default(), state);
+        assert_eq!(process.deadline, None);
     }
 }

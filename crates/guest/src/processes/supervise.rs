@@ -1,6 +1,5 @@
 //! Supervises one process, from its start to its final end.
 
-use super::log::GENERATION_BYTES_MAX;
 use super::pipe::{drain, read_once};
 use super::spawn::{Run, spawn};
 use super::{Asked, Phase, Process};
@@ -48,9 +47,9 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
             Stage::Run(Run { pid, end, stdout, stderr }) => {
                 process.listen(guest, Stream::Stdout, stdout);
                 process.listen(guest, Stream::Stderr, stderr);
-                run_to_end(process, pid, end).await
+                run_to_end(guest, process, pid, end).await
             }
-            Stage::Running { pid, end } => run_to_end(process, pid, end).await,
+            Stage::Running { pid, end } => run_to_end(guest, process, pid, end).await,
             Stage::Restart { after } => after,
         };
         if process.next(end) == Next::End {
@@ -75,7 +74,12 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
 }
 
 /// Waits for the end of one run. When it returns, everything that the run wrote is in the log.
-async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>) -> End {
+async fn run_to_end(
+    guest: &Guest,
+    process: &Process,
+    pid: Pid,
+    mut end: oneshot::Receiver<End>,
+) -> End {
     let ended = tokio::select! {
         ended = &mut end => ended,
         () = until(process.deadline) => {
@@ -85,9 +89,14 @@ async fn run_to_end(process: &Process, pid: Pid, mut end: oneshot::Receiver<End>
             end.await
         }
     };
+    let mut drained = 0;
     for (stream, pipe) in process.outputs() {
-        drain(&pipe, |bytes| process.change(|state| state.log.append(stream, bytes)));
+        drain(&pipe, |bytes| {
+            drained += bytes.len();
+            process.change(|state| state.log.append(stream, bytes));
+        });
     }
+    guest.processes.count_output(drained);
     // The reaper never drops a sender without using it; if it did, the process would still be gone.
     ended.unwrap_or(End::Exited(1))
 }
@@ -102,18 +111,13 @@ async fn until(deadline: Option<Instant>) {
 /// Moves output to the log until nobody has the other end open any more, which may be long after
 /// the process ended.
 async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
-    let mut since_reclaim = 0;
     while pipe.readable().await.is_ok() {
         let keep = |bytes: &[u8]| process.change(|state| state.log.append(stream, bytes));
         match read_once(&pipe, keep) {
             Ok(0) => return,
-            Ok(length) => since_reclaim += length,
+            Ok(length) => guest.processes.count_output(length),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
-        }
-        if since_reclaim >= GENERATION_BYTES_MAX / 4 {
-            since_reclaim = 0;
-            guest.processes.reclaim();
         }
         // A command that prints endlessly must let the other tasks have their turn.
         tokio::task::yield_now().await;

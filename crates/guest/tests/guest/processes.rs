@@ -136,6 +136,34 @@ fn a_time_out_bounds_the_wait_and_not_the_process() {
 }
 
 #[test]
+fn a_time_out_without_end_starts_a_process_that_is_known() {
+    let guest = Guest::start();
+    for (name, keeps_alive) in [("waited", false), ("alive", true)] {
+        let body = json!({
+            "command": "echo hello", "name": name, "keepAlive": keeps_alive,
+            "waitForCompletion": true, "timeout": i64::MAX,
+        });
+        assert_eq!(guest.post("/process", &body).ok()["stdout"], "hello\n");
+        guest.get(&format!("/process/{name}")).ok();
+    }
+    let body = json!({"command": "echo hello", "name": "streamed", "timeout": i64::MAX});
+    assert!(stream(&guest, &body).into_response().text().contains("hello"));
+    guest.get("/process/streamed").ok();
+}
+
+#[test]
+fn the_longest_command_that_is_accepted_is_one_that_runs() {
+    let guest = Guest::start();
+    let longest = (128 << 10) - 1;
+    let command = |length: usize| format!(": ; {}", "#".repeat(length - 4));
+    let run = |length| {
+        guest.post("/process", &json!({"command": command(length), "waitForCompletion": true}))
+    };
+    assert_eq!(run(longest).ok()["exitCode"], 0);
+    run(longest + 1).refused(400);
+}
+
+#[test]
 fn with_keep_alive_a_time_out_ends_the_process() {
     let guest = Guest::start();
     let ask =
