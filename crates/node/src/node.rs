@@ -1,11 +1,14 @@
 //! The node: everything that callers can ask for.
 
+mod drives;
+mod machine_limits;
+
 use crate::body;
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::cgroup::{Groups, Usage};
-use crate::drives::{Drives, Mounting};
-use crate::error::{CreateError, Doing, DriveError, Error, OpenError, SnapshotError, VolumeError};
+use crate::drives::Drives;
+use crate::error::{CreateError, Doing, Error, OpenError, SnapshotError};
 use crate::extras::Written;
 use crate::facts::Journal;
 use crate::instance::{Instance, View};
@@ -21,13 +24,14 @@ use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
 use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
-use crate::spec::{Owner, Spec};
+use crate::spec::Spec;
 use crate::tunnel::Tunnels;
-use crate::volumes::{NewVolume, Volumes};
+use crate::volumes::Volumes;
 use crate::watch::Watch;
 use crate::{adopt, create};
+use machine_limits::{lift_file_limit, lift_terminal_limit};
 use parking_lot::Mutex;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -38,9 +42,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
-use types::instance::{
-    DriveMount, Exit, Fact, Happened, InstanceName, Stamp, VolumeName, boot_number,
-};
+use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
 
 /// All instances of one machine under one node name. Its calls block, most of them for a few
 /// milliseconds; any number of threads may make them.
@@ -325,61 +327,6 @@ impl Node {
         if process.has_ended()? { Err(out_of_reach(ended)) } else { Ok(Source::Files(source)) }
     }
 
-    /// Makes a drive, unless it exists already. It is complete and on disk when this returns.
-    pub fn make_drive(&self, name: &VolumeName, owner: &Owner) -> Result<(), VolumeError> {
-        let size_mb = self.shared.drive_mb;
-        let new = NewVolume { name: name.clone(), owner: owner.clone(), size_mb, from: None };
-        self.volumes().make(&new)
-    }
-
-    /// Removes a drive for good. Instances that have it mounted keep it until that mount ends.
-    pub fn remove_drive(&self, name: &VolumeName) -> Result<(), VolumeError> {
-        self.shared.stores.drives.forget(name);
-        self.volumes().remove(name)
-    }
-
-    /// Returns the root folder of a drive. Its files have the owners that instances see.
-    pub fn drive_root(&self, name: &VolumeName) -> Result<OwnedFd, DriveError> {
-        self.shared.stores.drives.root(self.volumes(), name)
-    }
-
-    /// Removes a folder of a drive with everything in it. Returns whether it existed.
-    pub fn remove_drive_folder(&self, name: &VolumeName, path: &str) -> Result<bool, DriveError> {
-        self.shared.stores.drives.remove_folder(self.volumes(), name, path)
-    }
-
-    /// Mounts a part of a drive in an instance that runs or sleeps, unless it is mounted there
-    /// already.
-    pub fn mount_drive(&self, id: &InstanceName, mount: &DriveMount) -> Result<(), DriveError> {
-        self.mounting(id, |drives, instance| drives.mount(self.volumes(), instance, mount))
-    }
-
-    /// Unmounts a part of a drive from an instance. `others` are further places where the instance
-    /// may legitimately have the same drive mounted.
-    pub fn unmount_drive(
-        &self,
-        id: &InstanceName,
-        drive: &VolumeName,
-        place: &str,
-        others: &[String],
-    ) -> Result<(), DriveError> {
-        let places = (place, others);
-        self.mounting(id, |drives, instance| {
-            drives.unmount(self.volumes(), instance, drive, places)
-        })
-    }
-
-    fn mounting(
-        &self,
-        id: &InstanceName,
-        work: impl FnOnce(&Drives, &Mounting<'_>) -> Result<(), DriveError>,
-    ) -> Result<(), DriveError> {
-        let instance = self.find(id).map_err(|_| DriveError::Gone)?;
-        let process = instance.body.process().ok_or(DriveError::Gone)?;
-        let mounting = Mounting { pid: process.pid, process: process.pidfd.as_fd() };
-        work(&self.shared.stores.drives, &mounting)
-    }
-
     /// Connects to a port of an instance, on its loopback interface. There is no other way to reach
     /// a port of an instance.
     pub fn dial(
@@ -492,39 +439,6 @@ fn ended(registry: &Mutex<Registry>, slot: u64) {
         u32::try_from(slot).ok().and_then(|slot| registry.lock().by_slot.get(&slot).cloned());
     if let Some(instance) = instance {
         instance.ended();
-    }
-}
-
-/// Lifts the machine's limit on the number of open files. Open files count as memory of the
-/// instance that opened them; a limit for the whole machine, which newer systems do not have, would
-/// only let one instance starve the others.
-fn lift_file_limit() {
-    const LIMIT: &str = "/proc/sys/fs/file-max";
-    let most = i64::MAX.to_string();
-    if std::fs::read_to_string(LIMIT).is_ok_and(|limit| limit.trim() != most)
-        && let Err(error) = std::fs::write(LIMIT, most)
-    {
-        tracing::warn!(%error, "cannot lift the machine's limit of open files: instances share it");
-    }
-}
-
-/// The most terminals the kernel can have at all, and how many are kept for the machine itself.
-const TERMINALS_MAX: u64 = 1 << 20;
-const TERMINALS_OF_MACHINE: u64 = 4_096;
-
-/// Raises the machine's limit on terminals. Terminals count as memory of the instance that opened
-/// them, and each instance has a limit of its own. The machine's limit must hold all of these, or a
-/// few instances take the terminals of all others.
-fn lift_terminal_limit(limits: &crate::settings::Limits) {
-    const LIMIT: &str = "/proc/sys/kernel/pty/max";
-    let all = u64::from(limits.instances).saturating_mul(limits.terminals.into());
-    let wanted = all.saturating_add(TERMINALS_OF_MACHINE).min(TERMINALS_MAX);
-    let now =
-        std::fs::read_to_string(LIMIT).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
-    if now.is_some_and(|now| now < wanted)
-        && let Err(error) = std::fs::write(LIMIT, wanted.to_string())
-    {
-        tracing::warn!(%error, wanted, "cannot lift the machine's limit of terminals: instances share it");
     }
 }
 
