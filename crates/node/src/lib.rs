@@ -66,6 +66,7 @@ mod shared;
 mod shares;
 mod sign;
 mod snapshots;
+mod sparse;
 mod spec;
 mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]

@@ -17,6 +17,7 @@
 
 use crate::file_system::{self, Format};
 use crate::loops::{Cache, Device};
+use crate::sparse::BLOCK_BYTES;
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{
@@ -39,8 +40,6 @@ const SIZE_MB_MAX: u64 = 15 << 20;
 /// becomes fragmented.
 const GROWTH_PART: u64 = 16;
 const MIB: u64 = 1 << 20;
-/// The unit in which the kernel counts a file's blocks on disk.
-const BLOCK_BYTES: u64 = 512;
 
 #[derive(Debug)]
 pub(crate) struct Pool {

@@ -16,6 +16,7 @@ use crate::error::VolumeError;
 use crate::extras::Written;
 use crate::file_system::{Grown, Purpose};
 use crate::pool::{self, Clones};
+use crate::sparse::BLOCK_BYTES;
 use crate::spec::Owner;
 use admission::{Limits, Permit, Pool};
 pub(crate) use clone::{CloneSource, allocated_bytes};
@@ -359,9 +360,6 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     }
     Ok(bytes >> 20)
 }
-
-/// The unit in which the kernel counts a file's blocks on disk.
-const BLOCK_BYTES: u64 = 512;
 
 /// Lists the files of all owners.
 fn images(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {

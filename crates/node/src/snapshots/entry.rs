@@ -2,6 +2,7 @@
 
 use super::folder::kind;
 use crate::network_pool::IDS_PER_INSTANCE;
+use crate::sparse::BLOCK_BYTES;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, Statx, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,
@@ -24,7 +25,6 @@ const NAMES_BYTES_MAX: usize = 64 << 10;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 /// How much disk space a file without content is counted as, for its inode.
 const BYTES_PER_FILE: u64 = 4_096;
-const BLOCK_BYTES: u64 = 512;
 /// The kernel's format of file capabilities that apply for any user namespace, and its flag for
 /// "effective".
 const CAPABILITIES_OF_ANY_ROOT: u32 = 0x0200_0000;

@@ -2,6 +2,7 @@
 
 use super::tree::ENTRIES_MAX;
 use crate::error::SnapshotError;
+use crate::sparse::next_data;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, ftruncate,
@@ -22,23 +23,18 @@ const PIECE_BYTES: u64 = 64 << 20;
 pub(super) fn copy_data(from: &OwnedFd, into: &OwnedFd, size: u64) -> io::Result<()> {
     ftruncate(into, size)?;
     let mut at = 0;
-    while at < size {
-        let begin = match seek(from, SeekFrom::Data(at)) {
-            Ok(begin) if begin < size => begin,
-            Ok(_) | Err(Errno::NXIO) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(from, SeekFrom::Hole(begin))?.min(size);
-        seek(into, SeekFrom::Start(begin))?;
-        let mut read = begin;
-        while read < end {
-            let piece = usize::try_from((end - read).min(PIECE_BYTES)).map_err(io::Error::other)?;
+    while let Some(data) = next_data(from, at, size)? {
+        seek(into, SeekFrom::Start(data.start))?;
+        let mut read = data.start;
+        while read < data.end {
+            let piece = (data.end - read).min(PIECE_BYTES);
+            let piece = usize::try_from(piece).map_err(io::Error::other)?;
             // This moves both positions. If nothing comes, the file was truncated meanwhile.
             if sendfile(into, from, Some(&mut read), piece)? == 0 {
                 return Ok(());
             }
         }
-        at = end;
+        at = data.end;
     }
     Ok(())
 }

@@ -15,11 +15,12 @@
 
 use super::entry::is_whiteout;
 use super::folder::{kind, look, names};
+use crate::sparse::next_data;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Statx, Timespec, Timestamps, Uid, XattrFlags,
-    chmodat, chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, ftruncate, futimens,
-    linkat, makedev, mkdirat, mknodat, openat, readlinkat, seek, symlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid, XattrFlags, chmodat,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, ftruncate, futimens, linkat,
+    makedev, mkdirat, mknodat, openat, readlinkat, symlinkat, utimensat,
 };
 use rustix::io::{Errno, dup, pread, pwrite};
 use std::collections::HashMap;
@@ -151,18 +152,12 @@ impl Packer<'_> {
     /// Writes the content, except holes.
     fn content(&mut self, file: &OwnedFd, size: u64) -> io::Result<()> {
         let mut at = 0;
-        while at < size {
-            let begin = match seek(file, SeekFrom::Data(at)) {
-                Ok(begin) if begin < size => begin,
-                Ok(_) | Err(Errno::NXIO) => break,
-                Err(error) => return Err(error.into()),
-            };
-            let end = seek(file, SeekFrom::Hole(begin))?.min(size);
-            self.number(begin)?;
-            self.number(end - begin)?;
-            at = begin;
-            while at < end {
-                let wanted = (end - at).min(PIECE_BYTES as u64) as usize;
+        while let Some(data) = next_data(file, at, size)? {
+            self.number(data.start)?;
+            self.number(data.end - data.start)?;
+            at = data.start;
+            while at < data.end {
+                let wanted = (data.end - at).min(PIECE_BYTES as u64) as usize;
                 let read = pread(file, &mut self.piece[..wanted], at)?;
                 require(read > 0, "a file was cut while it was read")?;
                 self.into.write_all(&self.piece[..read])?;

@@ -4,6 +4,7 @@ use super::image::{Image, open_to_write};
 use super::{Volumes, image};
 use crate::error::VolumeError;
 use crate::file_system::top;
+use crate::sparse::BLOCK_BYTES;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{fstat, ioctl_ficlone, syncfs};
 use std::io;
@@ -67,5 +68,5 @@ impl CloneSource {
 
 /// Returns how much of the machine's disk a file takes, including shared blocks.
 pub(crate) fn allocated_bytes(file: impl AsFd) -> io::Result<u64> {
-    Ok(fstat(file)?.st_blocks.unsigned_abs() * super::BLOCK_BYTES)
+    Ok(fstat(file)?.st_blocks.unsigned_abs() * BLOCK_BYTES)
 }

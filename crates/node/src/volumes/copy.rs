@@ -1,7 +1,8 @@
 //! Copies files that are mostly holes.
 
+use crate::sparse::next_data;
 use rustix::fd::OwnedFd;
-use rustix::fs::{SeekFrom, copy_file_range, fstat, ftruncate, ioctl_ficlone, seek};
+use rustix::fs::{copy_file_range, fstat, ftruncate, ioctl_ficlone};
 use rustix::io::Errno;
 use std::io;
 
@@ -24,15 +25,9 @@ fn copy_data(source: &OwnedFd, into: &OwnedFd) -> io::Result<()> {
     let size = fstat(source)?.st_size.unsigned_abs();
     ftruncate(into, size)?;
     let mut at = 0;
-    while at < size {
-        let begin = match seek(source, SeekFrom::Data(at)) {
-            Ok(begin) => begin,
-            // Only a hole is left.
-            Err(Errno::NXIO) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        at = seek(source, SeekFrom::Hole(begin))?;
-        copy_piecewise(source, into, begin, at)?;
+    while let Some(data) = next_data(source, at, size)? {
+        copy_piecewise(source, into, data.start, data.end)?;
+        at = data.end;
     }
     Ok(())
 }
