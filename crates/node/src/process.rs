@@ -53,6 +53,13 @@ pub(crate) fn has_ended(pidfd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(poll(&mut [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)], Some(&now))? > 0)
 }
 
+/// Returns the outside id of root in a process's user namespace.
+pub(crate) fn root_of(pid: i32) -> io::Result<u32> {
+    let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map"))?;
+    let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
+    root.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// Returns the id of the machine's current boot.
 pub(crate) fn boot() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())

@@ -1,7 +1,7 @@
 //! Mounts and unmounts in the namespace of an instance that runs or sleeps.
 
 use crate::error::DriveError;
-use crate::process::has_ended;
+use crate::process::{has_ended, root_of};
 use crate::sys;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -24,19 +24,16 @@ impl Mounting<'_> {
     pub(super) fn users(&self) -> Result<(OwnedFd, u32), DriveError> {
         let users = File::open(format!("/proc/{}/ns/user", self.pid));
         let users = users.map_err(|error| self.gone(error))?;
-        let map = self.read("uid_map")?;
-        let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
-        let root = root.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        let root = self.read(root_of)?;
         Ok((users.into(), root))
     }
 
-    /// Reads one of the process's files in `/proc`.
-    fn read(&self, file: &str) -> Result<String, DriveError> {
-        let text = read_to_string(format!("/proc/{}/{file}", self.pid));
-        let text = text.map_err(|error| self.gone(error))?;
+    /// Reads something of the process in `/proc`.
+    fn read<T>(&self, read: impl FnOnce(i32) -> io::Result<T>) -> Result<T, DriveError> {
+        let read = read(self.pid).map_err(|error| self.gone(error))?;
         // The check comes after the read: as long as the process has not ended, its pid belongs to
         // nobody else.
-        if has_ended(self.process)? { Err(DriveError::Gone) } else { Ok(text) }
+        if has_ended(self.process)? { Err(DriveError::Gone) } else { Ok(read) }
     }
 
     fn gone(&self, error: io::Error) -> DriveError {
@@ -99,7 +96,8 @@ impl Mounting<'_> {
 
     /// Returns where the instance has this file system mounted, in its own paths.
     pub(super) fn places_of(&self, number: u64) -> Result<Vec<String>, DriveError> {
-        Ok(places(&self.read("mountinfo")?, number))
+        let read = |pid| read_to_string(format!("/proc/{pid}/mountinfo"));
+        Ok(places(&self.read(read)?, number))
     }
 }
 

@@ -3,11 +3,12 @@
 
 use super::entry::is_whiteout;
 use super::folder::{is_gone, kind, look, open_folder};
+use super::place::open;
 use super::tree::SEEDS;
 use crate::network_pool::IDS_PER_INSTANCE;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Uid, XattrFlags, chmodat, chownat, fchmod,
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, Uid, XattrFlags, chmodat, chownat, fchmod,
     fsetxattr, mkdirat, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
@@ -129,11 +130,6 @@ fn upper_of(layer: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 fn open_all(layers: &[PathBuf]) -> io::Result<Vec<OwnedFd>> {
     layers.iter().map(|folder| open(folder)).collect()
-}
-
-fn open(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
 
 /// Opens the parent folder of a path, and returns the last part of the path with it. `None` if a

@@ -3,16 +3,18 @@
 use super::entry::Ids;
 use super::folder::open_folder;
 use super::image::Layer;
+use super::place::open;
 use super::tree::Copy;
 use crate::disk::make_tmpfs;
 use crate::drives::on_own_thread;
 use crate::error::SnapshotError;
 use crate::extras::Written;
 use crate::file_system::top;
+use crate::process::root_of;
 use crate::sys;
 use crate::volumes::CloneSource;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, fstatvfs, mkdirat, openat};
+use rustix::fs::{CWD, Mode, fstatvfs, mkdirat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, fsconfig_create, fsconfig_set_flag,
@@ -122,16 +124,4 @@ fn below(layers: &[Layer], empty: &Path) -> io::Result<OwnedFd> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_RDONLY;
     Ok(fsmount(context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
-}
-
-/// Returns the outside id of root in a process's user namespace.
-fn root_of(pid: i32) -> io::Result<u32> {
-    let map = std::fs::read_to_string(format!("/proc/{pid}/uid_map"))?;
-    let root = map.split_whitespace().nth(1).and_then(|root| root.parse().ok());
-    root.ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-fn open(folder: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(openat(CWD, folder, flags, Mode::empty())?)
 }
