@@ -130,6 +130,8 @@ struct Kept {
     /// Whether it was used since the last look for idle ones.
     was_used: bool,
     used_at_s: Option<i64>,
+    /// Whether the last try to move it out failed.
+    failed_to_leave: bool,
     /// Given back once its files are gone.
     _room: Permit<Owner>,
 }
@@ -167,6 +169,7 @@ impl Snapshots {
                 place,
                 was_used: false,
                 used_at_s: None,
+                failed_to_leave: false,
                 _room: permit,
             };
             kept.insert(name, one);
@@ -304,6 +307,7 @@ impl Snapshots {
             place: Place::Here,
             was_used: true,
             used_at_s: None,
+            failed_to_leave: false,
             _room: room,
         };
         making.finish(&self.path(&new.owner, &new.name), kept)?;

@@ -14,20 +14,23 @@
 use super::about::Sort;
 use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place, RemoteCopy};
-use super::{All, Hold, SnapshotName, Snapshots, megabytes};
+use super::{All, CHAIN_MAX, Hold, Kept, SnapshotName, Snapshots, megabytes};
 use crate::error::SnapshotError;
 use crate::spec::Owner;
 use crate::volumes::Volumes;
 use parking_lot::MutexGuard;
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 const ZSTD_LEVEL: i32 = 3;
 const BUFFER_BYTES: usize = 256 << 10;
+/// How many snapshots in a row may fail to leave before the store itself seems to be out of order.
+const FAILURES_MAX: u32 = 5;
 
 /// Writes a stream into the writer that it is given.
 pub type WriteStream<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
@@ -71,6 +74,15 @@ struct Move<'s> {
     snapshots: &'s Snapshots,
     name: SnapshotName,
     ends: Place,
+}
+
+/// What is known of a snapshot that may be idle.
+struct Idle {
+    path: PathBuf,
+    parent: Option<SnapshotName>,
+    used_at_s: Option<i64>,
+    is_removed: bool,
+    failed_to_leave: bool,
 }
 
 /// What a sweep may do with a snapshot's streams in the store.
@@ -210,44 +222,71 @@ impl Snapshots {
     }
 
     /// Moves out what was not used for this long, and what was removed and is kept only for others
-    /// that are out themselves. Stops at the first failure; the next call tries again.
+    /// that are out themselves. One that cannot be moved does not keep the others here; the next
+    /// call tries it again. Returns the first failure.
     pub fn offload_idle(
         self: &Arc<Self>,
         now_s: i64,
         after: Duration,
     ) -> Result<(), SnapshotError> {
-        let mut tried = HashSet::new();
-        while let Some(name) = self.idle(now_s, after, &tried)? {
-            self.offload(&name)?;
-            tried.insert(name);
+        let (mut first, mut in_a_row) = (None, 0);
+        for name in self.idle(now_s, after) {
+            let left = self.offload(&name);
+            if let Some(kept) = self.all.lock().kept.get_mut(&name) {
+                kept.failed_to_leave = left.is_err();
+            }
+            match left {
+                // It may have been removed meanwhile.
+                Ok(()) | Err(SnapshotError::Missing(_)) => in_a_row = 0,
+                Err(error) => {
+                    tracing::warn!(error = types::chain(&error), snapshot = %name, "a snapshot stays here for now");
+                    first.get_or_insert(error);
+                    in_a_row += 1;
+                }
+            }
+            if in_a_row == FAILURES_MAX {
+                break;
+            }
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
     }
 
-    fn idle(
-        &self,
-        now_s: i64,
-        after: Duration,
-        tried: &HashSet<SnapshotName>,
-    ) -> io::Result<Option<SnapshotName>> {
+    /// Returns what can be moved out, in the order in which it can: what lies over others first.
+    /// What failed the last time comes last.
+    fn idle(&self, now_s: i64, after: Duration) -> Vec<SnapshotName> {
         let after_s = i64::try_from(after.as_secs()).unwrap_or(i64::MAX);
+        let here = self.here(now_s);
+        // The disk is asked, and chains are followed, while nobody waits.
+        let old = here.iter().filter(|(_, one)| {
+            // The folder's time changes whenever a node works on it. It may be gone by now.
+            let changed_s = std::fs::metadata(&one.path).map(|about| about.mtime());
+            one.is_removed
+                || changed_s.is_ok_and(|changed_s| {
+                    let used_s = changed_s.max(one.used_at_s.unwrap_or(i64::MIN));
+                    now_s.saturating_sub(used_s) >= after_s
+                })
+        });
+        let mut order: Vec<_> = old
+            .map(|(name, one)| (one.failed_to_leave, Reverse(depth(&here, name)), name))
+            .collect();
+        order.sort();
+        order.into_iter().map(|(_, _, name)| name.clone()).collect()
+    }
+
+    /// Lists what is here, and notes what was used since the last call.
+    fn here(&self, now_s: i64) -> HashMap<SnapshotName, Idle> {
         let mut all = self.all.lock();
         for kept in all.kept.values_mut().filter(|kept| kept.users > 0 || kept.was_used) {
             (kept.was_used, kept.used_at_s) = (false, Some(now_s));
         }
-        for (name, kept) in &all.kept {
-            if kept.place != Place::Here || tried.contains(name) {
-                continue;
-            }
-            // The folder's time changes whenever a node works on it.
-            let changed_s = std::fs::metadata(self.path(&kept.owner, name))?.mtime();
-            let used_s = changed_s.max(kept.used_at_s.unwrap_or(i64::MIN));
-            let old = now_s.saturating_sub(used_s) >= after_s;
-            if (old || kept.is_removed) && all.may_leave(name, &self.volumes) {
-                return Ok(Some(name.clone()));
-            }
-        }
-        Ok(None)
+        let here = all.kept.iter().filter(|(_, kept)| kept.place == Place::Here);
+        let one = |(name, kept): (&SnapshotName, &Kept)| {
+            let path = self.path(&kept.owner, name);
+            let Kept { used_at_s, is_removed, failed_to_leave, .. } = *kept;
+            let parent = kept.parent.clone();
+            (name.clone(), Idle { path, parent, used_at_s, is_removed, failed_to_leave })
+        };
+        here.map(one).collect()
     }
 
     /// Removes what the store has but nobody needs any more.
@@ -335,27 +374,31 @@ impl All {
     fn may_leave(&self, name: &SnapshotName, volumes: &Volumes) -> bool {
         let Some(kept) = self.kept.get(name) else { return false };
         let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
-        let needs = |other: &SnapshotName| {
-            let one = self.kept.get(other);
-            one.is_some_and(|one| one.users > 0 || !one.place.is_away())
-        };
-        let is_under = || {
-            let others = self.kept.keys().filter(|other| *other != name);
-            others.filter(|other| needs(other)).any(|other| self.lies_over(other, name))
-        };
-        kept.users == 0 && !has_disk() && !is_under()
+        kept.users == 0 && !has_disk() && !self.is_under_another(name)
     }
 
-    fn lies_over(&self, name: &SnapshotName, under: &SnapshotName) -> bool {
-        let mut next = self.kept.get(name).and_then(|kept| kept.parent.as_ref());
-        while let Some(parent) = next {
-            if parent == under {
-                return true;
+    /// Returns true if something here lies over a snapshot.
+    fn is_under_another(&self, name: &SnapshotName) -> bool {
+        let needs = |kept: &&Kept| kept.users > 0 || !kept.place.is_away();
+        let mut seen = HashSet::new();
+        for kept in self.kept.values().filter(needs) {
+            let mut next = kept.parent.as_ref();
+            // Chains meet: what is below here was looked at already.
+            while let Some(parent) = next.filter(|parent| seen.insert(*parent)) {
+                if parent == name {
+                    return true;
+                }
+                next = self.kept.get(parent).and_then(|kept| kept.parent.as_ref());
             }
-            next = self.kept.get(parent).and_then(|kept| kept.parent.as_ref());
         }
         false
     }
+}
+
+/// Returns how many of these snapshots one lies over.
+fn depth(here: &HashMap<SnapshotName, Idle>, name: &SnapshotName) -> usize {
+    let below = |name: &&SnapshotName| here.get(*name).and_then(|one| one.parent.as_ref());
+    std::iter::successors(Some(name), below).take(CHAIN_MAX).count()
 }
 
 fn pack_into(folder: &Path, into: &mut dyn Write) -> io::Result<()> {

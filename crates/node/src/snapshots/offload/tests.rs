@@ -15,6 +15,8 @@ type Streams = HashMap<(Owner, SnapshotName), Vec<u8>>;
 struct Memory {
     streams: Mutex<Streams>,
     is_away: AtomicBool,
+    /// A snapshot that it does not take.
+    refuses: Mutex<Option<SnapshotName>>,
     /// Cuts off the last byte of streams when they are read.
     cuts: AtomicBool,
     /// Holds each snapshot in these as soon as its stream was put.
@@ -43,6 +45,9 @@ impl RemoteStore for Memory {
         write: WriteStream<'_>,
     ) -> io::Result<RemoteCopy> {
         self.ask()?;
+        if self.refuses.lock().as_ref() == Some(name) {
+            return Err(io::Error::other("not this one"));
+        }
         let mut stream = Vec::new();
         write(&mut stream)?;
         let copy = RemoteCopy { digest: "any".to_owned(), size_bytes: stream.len() as u64 };
@@ -234,6 +239,46 @@ fn a_chain_leaves_from_its_top_and_comes_back_whole() {
     machine.snapshots.offload_idle(i64::MAX, LONG).unwrap();
     let files = ["base", "middle", "top"].map(|name| machine.is_here(name));
     assert_eq!(files, [false; 3]);
+}
+
+#[test]
+fn one_that_cannot_leave_does_not_keep_the_others() {
+    let chain = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh"];
+    let machine = Machine::new(&chain);
+    machine.store.refuses.lock().replace(named("fourth"));
+    for _again in 0..2 {
+        let failed = machine.snapshots.offload_idle(i64::MAX, LONG);
+        assert!(matches!(failed, Err(SnapshotError::Remote(_))), "{failed:?}");
+        let here = chain.map(|name| machine.is_here(name));
+        assert_eq!(here, [true, true, true, true, false, false, false]);
+    }
+    machine.store.refuses.lock().take();
+    machine.snapshots.offload_idle(i64::MAX, LONG).unwrap();
+    machine.snapshots.offload_idle(i64::MAX, LONG).unwrap();
+    assert_eq!(chain.map(|name| machine.is_here(name)), [false; 7]);
+}
+
+#[test]
+fn a_store_that_is_away_is_not_asked_for_every_snapshot() {
+    let machine = Machine::new(&["one"]);
+    let more = ["two", "three", "four", "five", "six", "seven"];
+    for name in more {
+        // They lie over nothing.
+        fs::create_dir_all(machine.path(name).join("layer")).unwrap();
+        let about = About { sort: Sort::Layer, parent: None, size_bytes: SIZE_BYTES, base: None };
+        about.write(&machine.path(name)).unwrap();
+    }
+    let snapshots = opened(machine.folder.path());
+    snapshots.use_remote(machine.store.clone());
+    machine.store.is_away.store(true, Ordering::Relaxed);
+    snapshots.offload_idle(i64::MAX, LONG).unwrap_err();
+    let failed = snapshots.all.lock().kept.values().filter(|kept| kept.failed_to_leave).count();
+    assert_eq!(failed, FAILURES_MAX as usize);
+    // The ones that were not tried come first the next time.
+    snapshots.offload_idle(i64::MAX, LONG).unwrap_err();
+    let failed = snapshots.all.lock().kept.values().filter(|kept| kept.failed_to_leave).count();
+    assert_eq!(failed, 7);
+    assert!(more.iter().all(|name| snapshots.is_here(&named(name))));
 }
 
 #[test]
