@@ -20,6 +20,7 @@
 mod about;
 mod entry;
 mod folder;
+mod found;
 mod hold;
 mod identity;
 mod image;
@@ -36,6 +37,8 @@ use crate::spec::Owner;
 use crate::volumes::Volumes;
 use about::{About, Sort};
 use admission::{Permit, Pool};
+use found::Found;
+pub(crate) use found::allocated_mb;
 pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
 pub(crate) use image::Layer;
@@ -111,6 +114,8 @@ pub struct Snapshots {
 #[derive(Debug, Default)]
 struct All {
     kept: HashMap<SnapshotName, Kept>,
+    /// Damaged ones, which only their removal concerns.
+    aside: HashMap<SnapshotName, Owner>,
     making: HashSet<SnapshotName>,
 }
 
@@ -143,39 +148,9 @@ impl Snapshots {
         let (room, volumes) = (volumes.room(), Arc::clone(volumes));
         let folder = folder.join("snapshots");
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let (images, mut kept) = (volumes.pool().root().join(IMAGES), HashMap::new());
-        for (owner, path) in folders(&folder)? {
-            let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
-            let about = About::read(&path);
-            let (Some(Ok(name)), Some(About { sort, parent, size_bytes, base })) = (name, about?)
-            else {
-                tracing::info!(path = %path.display(), "a snapshot that is not whole is removed");
-                std::fs::remove_dir_all(&path)?;
-                continue;
-            };
-            let is_removed = About::is_removed(&path);
-            let place = Place::found(&path, &files(&path, &images, &owner, sort))?;
-            let permit = room.adopt(&owner, megabytes(place.bytes_here(size_bytes)));
-            let (users, disks) = (0, About::disks(&path)?);
-            let one = Kept {
-                owner,
-                sort,
-                parent,
-                base,
-                size_bytes,
-                is_removed,
-                users,
-                disks,
-                place,
-                was_used: false,
-                used_at_s: None,
-                failed_to_leave: false,
-                _room: permit,
-            };
-            kept.insert(name, one);
-        }
-        keep_images(&images, &kept)?;
-        let all = Mutex::new(All { kept, making: HashSet::new() });
+        let Found { kept, aside } =
+            found::find(&folder, &volumes.pool().root().join(IMAGES), &room)?;
+        let all = Mutex::new(All { kept, aside, making: HashSet::new() });
         let (made, moved) = (Condvar::new(), Condvar::new());
         let remote = OnceLock::new();
         Ok(Arc::new(Self { folder, room, volumes, all, made, moved, remote }))
@@ -214,6 +189,13 @@ impl Snapshots {
     /// Removes a snapshot for good. Its files stay until nothing stands on it.
     pub fn remove(self: &Arc<Self>, name: &SnapshotName) -> io::Result<()> {
         let mut all = self.all.lock();
+        if let Some(owner) = all.aside.remove(name) {
+            drop(all);
+            place::remove(&self.files(&owner, name, Sort::Image))?;
+            place::remove(&self.path(&owner, name))?;
+            self.collect();
+            return Ok(());
+        }
         let Some(kept) = all.kept.get_mut(name) else { return Ok(()) };
         if !kept.is_removed {
             About::mark_removed(&self.path(&kept.owner, name))?;
@@ -406,7 +388,10 @@ impl All {
         let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
             let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
             let is_settled = kept.place.is_settled();
-            kept.is_removed && kept.users == 0 && is_settled && !is_parent(name) && !has_disk()
+            // What a damaged one lies over cannot be known.
+            let has_aside = || self.aside.values().any(|owner| *owner == kept.owner);
+            let needed = || is_parent(name) || has_disk() || has_aside();
+            kept.is_removed && kept.users == 0 && is_settled && !needed()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
     }
@@ -423,59 +408,4 @@ fn files(notes: &Path, images: &Path, owner: &Owner, sort: Sort) -> PathBuf {
 /// Counts at least one, so that nothing is free.
 fn megabytes(bytes: u64) -> u64 {
     bytes.div_ceil(MIB).max(1)
-}
-
-/// Returns how much disk space all of them take, in MB.
-pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
-    let folder = folder.join("snapshots");
-    if !folder.exists() {
-        return Ok(0);
-    }
-    let sizes = folders(&folder)?.into_iter().map(|(_, path)| match About::read(&path)? {
-        // Images are counted with the pool.
-        Some(about) if about.sort == Sort::Layer && place::read_note(&path)?.is_none() => {
-            Ok(about.size_bytes)
-        }
-        _ => Ok(0),
-    });
-    Ok(sizes.sum::<io::Result<u64>>()?.div_ceil(MIB))
-}
-
-/// Removes images that belong to no snapshot.
-fn keep_images(folder: &Path, kept: &HashMap<SnapshotName, Kept>) -> io::Result<()> {
-    if !folder.exists() {
-        return Ok(());
-    }
-    let is_kept = |owner: &Owner, path: &Path| {
-        let name = path.file_name().and_then(|name| name.to_str()).map(SnapshotName::new);
-        let kept = name.and_then(Result::ok).and_then(|name| kept.get(&name));
-        kept.is_some_and(|kept| kept.sort == Sort::Image && kept.owner == *owner)
-    };
-    for (owner, path) in folders(folder)? {
-        if !is_kept(&owner, &path) {
-            tracing::info!(path = %path.display(), "an image that is no snapshot's is removed");
-            place::remove(&path)?;
-        }
-    }
-    Ok(())
-}
-
-/// Lists the folders of all owners, complete or not.
-fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name() == EMPTY {
-            continue;
-        }
-        let owner = entry.file_name().to_str().and_then(|name| Owner::new(name).ok());
-        let Some(owner) = owner.filter(|_| entry.path().is_dir()) else {
-            tracing::warn!(path = %entry.path().display(), "a folder of snapshots is nobody's");
-            continue;
-        };
-        for one in std::fs::read_dir(entry.path())? {
-            found.push((owner.clone(), one?.path()));
-        }
-    }
-    Ok(found)
 }

@@ -306,6 +306,9 @@ impl Snapshots {
     /// Decides whether the store has to keep anything of a snapshot.
     fn claim(&self, owner: &Owner, name: &SnapshotName) -> io::Result<Claim<'_>> {
         let mut all = self.all.lock();
+        if all.aside.contains_key(name) {
+            return Ok(Claim::Needed);
+        }
         // Its name is never used again.
         let Some(kept) = all.kept.get_mut(name).filter(|kept| kept.owner == *owner) else {
             return Ok(Claim::Gone);
