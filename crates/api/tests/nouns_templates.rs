@@ -255,3 +255,14 @@ async fn a_server_without_a_machine_takes_no_content() {
         .refused(501);
     cloud.get("/v0/volume_templates/new").await.refused(404);
 }
+
+#[tokio::test]
+async fn a_version_with_the_largest_number_leaves_numbers_for_the_next() {
+    let stage = stage_with(1_000, 10, false).await;
+    stage.upload("&version=18446744073709551615", "data 100").await;
+    stage.until("18446744073709551615", "READY").await;
+    stage.upload("&version=7", "data 100").await;
+    stage.until("7", "READY").await;
+    stage.upload("", "data 100").await;
+    stage.until("8", "READY").await;
+}

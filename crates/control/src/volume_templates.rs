@@ -22,6 +22,9 @@ use types::kinds::{Volume, VolumeTemplate};
 use types::wire::TemplateVersionDeleted;
 
 const VERSION_CHARACTERS: usize = 63;
+/// Largest version name that is counted on from. A larger number is a name like any other, or else
+/// one version could leave no number for the next.
+const COUNTED_MAX: u64 = 1_000_000_000_000;
 /// The version name that stands for the newest version.
 pub const LATEST: &str = "latest";
 
@@ -54,7 +57,7 @@ pub fn ask(
 }
 
 fn version_name(state: &State, wanted: Option<&str>) -> Result<String, Error> {
-    let Some(wanted) = wanted else { return Ok((state.counted + 1).to_string()) };
+    let Some(wanted) = wanted else { return Ok(state.counted.saturating_add(1).to_string()) };
     let begins = wanted.starts_with(|first: char| first.is_ascii_alphanumeric());
     let fits = wanted.len() <= VERSION_CHARACTERS
         && wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
@@ -105,12 +108,18 @@ pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result
     let content = Content::Ready { number: awaited.number, bytes, size_mb, machine };
     let mut state = held.state.clone();
     state.last_version_uploaded_at = Some(tx.world().now());
-    state.counted = awaited.version.parse().map_or(state.counted, |it| state.counted.max(it));
+    state.counted = counted_after(state.counted, &awaited.version);
     conclude(&mut state, Version { name: awaited.version, content });
     let over =
         state.versions.len().saturating_sub(context.control.settings.builds.template_versions_max);
     state.versions.drain(..over);
     rows::put_state(tx, held, state).map(|_| true)
+}
+
+/// Returns the number that versions without a name are counted from, after a version of this name.
+fn counted_after(counted: u64, version: &str) -> u64 {
+    let number = version.parse().ok().filter(|number| *number <= COUNTED_MAX);
+    number.map_or(counted, |number| counted.max(number))
 }
 
 /// Ends the wait with a version. Of failed versions only the last is kept, until the next version.
