@@ -89,6 +89,11 @@ const ALL: &[Migration] = &[
         name: "identities by workload",
         sql: include_str!("../migrations/0025_identities_by_workload.sql"),
     },
+    Migration {
+        number: 26,
+        name: "image offers",
+        sql: include_str!("../migrations/0026_image_offers.sql"),
+    },
 ];
 
 /// Returns the number of the newest step.

@@ -2,6 +2,7 @@
 
 mod counts;
 mod list;
+pub mod offers;
 mod update;
 
 pub use counts::{count, counts};

@@ -9,6 +9,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod names;
 mod operations;
 mod plain;
 mod stage;

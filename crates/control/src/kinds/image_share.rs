@@ -9,13 +9,13 @@ use crate::json;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::identity::workspaces::{self, Workspace};
-use store::resources::Stored;
+use store::resources::{Query, Stored, offers};
 use store::{Tx, image_rights};
-use types::KindName;
 use types::ids::{AccountId, ResourceId, WorkspaceId};
 use types::kinds::image::State;
 use types::kinds::{Image, ImageShare};
 use types::wire::{ImageShareRequest, ImageShareTarget, PendingImageShareRender, ShareStatus};
+use types::{Kind, KindName};
 
 /// How long a share across accounts may wait for acceptance.
 const PENDING_S: i64 = 7 * 24 * 3600;
@@ -157,9 +157,13 @@ pub(super) fn propagate(
 ) -> Result<(), Error> {
     let active = |share: &&ImageShareTarget| share.status == ShareStatus::Active;
     for share in held.state.shares.iter().filter(active) {
-        let Some(workspace) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
+        let Some(workspace) = workspaces::find_by_name(tx, &share.workspace)? else {
+            continue;
+        };
         let target = context.in_workspace(&workspace);
-        let Some(copy) = copy_of(&target, tx, held)? else { continue };
+        let Some(copy) = copy_of(&target, tx, held)? else {
+            continue;
+        };
         let repository = held.row.path();
         for (tag, digest) in &held.state.digests {
             if copy.state.digests.get(tag) != Some(digest) {
@@ -242,7 +246,10 @@ fn offer(
         target_workspace: Some(target.name.clone()),
         ..ImageShare::default()
     };
-    engine::create(context, tx, &[], share)
+    let share = engine::create(context, tx, &[], share)?;
+    let row = Held::<ImageShare>::lock(context, tx, &[], share.name())?.row;
+    offers::address(tx, row, &target.id)?;
+    Ok(share)
 }
 
 /// Takes back a share of an image, accepted or not.
@@ -284,30 +291,41 @@ pub enum Direction {
 /// A pending share, and the context of the workspace that offers it.
 type Offer = (Context, ImageShare);
 
-/// Returns all pending shares that concern a workspace.
-fn offers(
+/// Returns the pending shares that concern a workspace: the newest ones of each direction, because
+/// others decide how many it is offered.
+fn offers_of(
     context: &Context,
     tx: &mut Tx<'_>,
     direction: Option<Direction>,
 ) -> Result<Vec<Offer>, Error> {
+    let (own, max) = (&context.member.workspace, context.control.settings.bare_list_max);
     let mut found = Vec::new();
     if direction != Some(Direction::Incoming) {
-        let own = engine::everywhere::<ImageShare>(context, tx)?;
-        found.extend(own.into_iter().map(|share| (context.clone(), share)));
+        let query = Query { limit: max, ..Query::new(own, ImageShare::NAME, None) };
+        for row in store::resources::list(tx, &query)? {
+            found.push((context.clone(), shown(context, tx, row)?));
+        }
     }
     if direction != Some(Direction::Outgoing) {
-        for other in
-            workspaces::list(tx)?.iter().filter(|other| other.id != context.member.workspace)
-        {
-            let source = context.in_workspace(other);
-            let offered = engine::everywhere::<ImageShare>(&source, tx)?;
-            let mine = offered.into_iter().filter(|share| {
-                share.target_workspace.as_deref() == Some(context.member.workspace_name.as_str())
-            });
-            found.extend(mine.map(|share| (source.clone(), share)));
+        for row in offers::list(tx, own, max)? {
+            found.extend(from_source(context, tx, row)?);
         }
     }
     Ok(found)
+}
+
+/// Reads an offer in the context of the workspace that makes it.
+fn from_source(context: &Context, tx: &mut Tx<'_>, row: Stored) -> Result<Option<Offer>, Error> {
+    let Some(source) = workspaces::find(tx, &row.workspace)? else {
+        return Ok(None);
+    };
+    let source = context.in_workspace(&source);
+    let share = shown(&source, tx, row)?;
+    Ok(Some((source, share)))
+}
+
+fn shown(context: &Context, tx: &mut Tx<'_>, row: Stored) -> Result<ImageShare, Error> {
+    engine::present(context, tx, &Held::read(row)?, &Secrets::Masked)
 }
 
 /// Returns all pending shares that concern a workspace, in wire form.
@@ -316,7 +334,7 @@ pub fn pending(
     tx: &mut Tx<'_>,
     direction: Option<Direction>,
 ) -> Result<Vec<PendingImageShareRender>, Error> {
-    let offers = offers(context, tx, direction)?;
+    let offers = offers_of(context, tx, direction)?;
     offers.into_iter().map(|(_, share)| render(context, tx, share)).collect()
 }
 
@@ -330,6 +348,9 @@ fn render(
     };
     let (source, target) =
         (named(tx, &share.source_workspace)?, named(tx, &share.target_workspace)?);
+    // The workspace of that name may be somebody else's by now.
+    let target =
+        target.filter(|target| share.target_account_id.as_deref() == Some(target.account.as_str()));
     let parents = [share.resource_type.clone().unwrap_or_default()];
     let name = share.image_name.clone().unwrap_or_default();
     let conflict = match &target {
@@ -358,8 +379,10 @@ fn render(
 
 /// Finds the offer that a path names, if it was made to this workspace.
 fn offered(context: &Context, tx: &mut Tx<'_>, id: &str) -> Result<Offer, Error> {
-    let incoming = offers(context, tx, Some(Direction::Incoming))?;
-    let found = incoming.into_iter().find(|(_, share)| share.id.as_deref() == Some(id));
+    let found = match offers::find(tx, &context.member.workspace, id)? {
+        Some(row) => from_source(context, tx, row)?,
+        None => None,
+    };
     found.ok_or_else(|| Absent::PendingShare.into())
 }
 
