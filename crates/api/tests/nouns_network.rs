@@ -351,3 +351,26 @@ async fn a_gateway_in_use_stays_and_takes_its_addresses_along() {
         assert_eq!(cloud.get("/v0/egressgateways").await.ok(), json!([]));
     }
 }
+
+/// Lists refuse to show a part. Rules ask precisely, so they also know what no list shows.
+#[tokio::test]
+async fn the_oldest_of_many_is_still_there_for_rules() {
+    let mut settings = common::settings();
+    settings.bare_list_max = 1;
+    let cloud = Cloud::start_with(settings).await;
+    let named = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+    let gateways = "/v0/vpcs/default/egressgateways";
+    for gateway in ["oldest", "newest"] {
+        cloud.post(gateways, named(gateway, json!({"region": "local"}))).await.ok();
+        let ip = named("a", json!({"ipFamily": "IPv4"}));
+        cloud.post(&format!("{gateways}/{gateway}/ips"), ip).await.ok();
+    }
+    cloud.get("/v0/egressgateways").await.refused(400);
+    let egress = json!({"egress": {"mode": "dedicated", "gateway": "oldest"}});
+    cloud.post("/v0/sandboxes", named("one", json!({"network": egress}))).await.ok();
+    for preview in ["oldest", "newest"] {
+        let preview = named(preview, json!({"port": 3000}));
+        cloud.post("/v0/sandboxes/one/previews", preview).await.ok();
+    }
+    cloud.post("/v0/customdomains", domain(json!({"fallbackPreviewId": "oldest"}))).await.ok();
+}

@@ -87,6 +87,41 @@ pub fn find_by_id(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Stored>, Er
     tx.find(TABLE, select!("WHERE id = $1"), params![id])?.map(Stored::try_from).transpose()
 }
 
+/// Finds the objects of a kind in a workspace that have this name, under any parent, newest first.
+pub fn named(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    name: &str,
+) -> Result<Vec<Stored>, Error> {
+    let sql = select!(
+        "WHERE workspace_id = $1 AND kind = $2 AND name = $3 ORDER BY created_at DESC, id DESC"
+    );
+    tx.query(TABLE, sql, params![workspace, kind.name(), name])?
+        .into_iter()
+        .map(Stored::try_from)
+        .collect()
+}
+
+/// Lists the objects of a kind in a workspace, under any parent, that follow one of them, ordered
+/// by parent and name: for work that goes through all of them.
+pub fn walk(
+    tx: &mut Tx<'_>,
+    workspace: &WorkspaceId,
+    kind: KindName,
+    after: Option<&Stored>,
+    limit: i64,
+) -> Result<Vec<Stored>, Error> {
+    let (parent, name) = after.map_or(("", ""), |last| (last.parent.as_str(), last.name.as_str()));
+    let sql = select!(
+        "WHERE workspace_id = $1 AND kind = $2 AND (parent, name) > ($3, $4) ORDER BY parent, name LIMIT $5"
+    );
+    tx.query(TABLE, sql, params![workspace, kind.name(), parent, name, limit])?
+        .into_iter()
+        .map(Stored::try_from)
+        .collect()
+}
+
 /// Lists the objects of a kind in all workspaces that follow one of them, ordered by id: for
 /// background work that serves all workspaces.
 pub fn scan(

@@ -1,6 +1,6 @@
 //! Images of a workspace, and who shares them.
 
-use crate::common::Cloud;
+use crate::common::{Cloud, settings};
 use http::Method;
 use serde_json::json;
 use store::resources;
@@ -140,4 +140,17 @@ async fn an_image_for_another_account_waits_until_it_is_accepted() {
         assert_eq!(cloud.get("/v0/images/agent/bot/share").await.ok()[0]["status"], "active");
         friend.call(Method::POST, &format!("{good}/accept"), None).await.refused(404);
     }
+}
+
+#[tokio::test]
+async fn the_oldest_of_many_images_is_found_and_cleaned_up() {
+    let mut settings = settings();
+    settings.bare_list_max = 1;
+    let cloud = Cloud::start_with(settings).await;
+    cloud.image("oldest").await;
+    cloud.image("newest").await;
+    cloud.get("/v0/images").await.refused(400);
+    assert_eq!(cloud.get("/v0/images/_/oldest").await.ok()["metadata"]["name"], "oldest");
+    assert_eq!(cloud.get("/v0/images/_/newest").await.ok()["metadata"]["name"], "newest");
+    assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 2);
 }

@@ -57,25 +57,38 @@ pub fn list_all<K: Managed>(
     bare(context, tx, parents, &ListQuery::default())
 }
 
-/// Lists all objects of a kind in the workspace under any parent, up to the limit of bare lists.
+/// Lists all objects of a kind in the workspace under any parent. Refuses if there are more than the
+/// limit of bare lists, like the lists of one parent.
 pub fn everywhere<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
-    let query = Query {
-        workspace: &context.member.workspace,
-        kind: K::NAME,
-        parent: None,
-        statuses: &[],
-        hidden_statuses: &[],
-        external_id: None,
-        text: None,
-        order: resources::Order::CreatedDesc,
-        after: None,
-        limit: context.control.settings.bare_list_max,
-        from_end: false,
-    };
-    let rows = resources::list(tx, &query)?;
-    rows.into_iter()
+    let limit = context.control.settings.bare_list_max;
+    let query = Query::new(&context.member.workspace, K::NAME, None);
+    within(limit, resources::list(tx, &Query { limit: limit + 1, ..query })?)?
+        .into_iter()
         .map(|row| present(context, tx, &Held::<K>::read(row)?, &Secrets::Masked))
         .collect()
+}
+
+/// Rows that [`for_each`] reads at once.
+const READ_AT_ONCE: i64 = 500;
+
+/// Calls `act` with each object of a kind in the workspace, under any parent. It may delete them.
+pub(crate) fn for_each<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    mut act: impl FnMut(&mut Tx<'_>, Held<K>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut last: Option<resources::Stored> = None;
+    loop {
+        let workspace = &context.member.workspace;
+        let rows = resources::walk(tx, workspace, K::NAME, last.as_ref(), READ_AT_ONCE)?;
+        last = rows.last().cloned();
+        if last.is_none() {
+            return Ok(());
+        }
+        for row in rows {
+            act(tx, Held::read(row)?)?;
+        }
+    }
 }
 
 fn require_parent<K: Managed>(
@@ -158,11 +171,15 @@ fn bare<K: Managed>(
         return Ok(Vec::new());
     }
     let rows = resources::list(tx, &selection.query(context, K::NAME, asked, limit + 1))?;
+    within(limit, rows)?.into_iter().map(|row| item(context, tx, row)).collect()
+}
+
+/// Refuses a bare list that does not show everything: its reader would take the rest for missing.
+fn within(limit: i64, rows: Vec<resources::Stored>) -> Result<Vec<resources::Stored>, Error> {
     if rows.len() as i64 > limit {
-        let version = ApiVersion::V2026_04_28;
-        return Err(Unfit::LongList { limit, version }.into());
+        return Err(Unfit::LongList { limit, version: ApiVersion::V2026_04_28 }.into());
     }
-    rows.into_iter().map(|row| item(context, tx, row)).collect()
+    Ok(rows)
 }
 
 fn item<K: Managed>(

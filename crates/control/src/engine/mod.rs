@@ -18,6 +18,7 @@ mod verbs;
 pub(crate) use anew::{add_revision, deploy_anew};
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
+pub(crate) use list::for_each;
 pub use list::{Listing, Page, everywhere, list, list_all};
 pub use managed::{Draft, Managed, Paging, ShowsSecrets};
 pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};

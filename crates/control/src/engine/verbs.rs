@@ -1,7 +1,6 @@
 //! The operations create, get, replace and remove, for all kinds.
 
 use super::held::Held;
-use super::list::everywhere;
 use super::managed::{Draft, Managed, ShowsSecrets};
 use super::secrets::{self, Secrets, seal_context};
 use super::{pending, revisions};
@@ -12,7 +11,6 @@ use std::collections::BTreeMap;
 use store::resources::{self, Stored};
 use store::{Tx, references};
 use types::ids::ResourceId;
-use types::kinds::EgressGateway;
 use types::{Kind, KindName, Problems, Reference};
 
 /// An object as it appears in an answer, and its version.
@@ -423,8 +421,8 @@ pub(crate) fn require_referred<K: Managed>(
 /// Checks whether the referenced object exists. Gateways are referred to without their VPC.
 fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<bool, Error> {
     if reference.kind == KindName::EgressGateway {
-        let gateways = everywhere::<EgressGateway>(context, tx)?;
-        return Ok(gateways.iter().any(|gateway| gateway.name() == reference.name));
+        let workspace = &context.member.workspace;
+        return Ok(!resources::named(tx, workspace, reference.kind, &reference.name)?.is_empty());
     }
     Ok(context.find(tx, reference.kind, &[], &reference.name)?.is_some())
 }

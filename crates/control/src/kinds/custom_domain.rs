@@ -8,12 +8,12 @@ use crate::engine::{self, Draft, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
 use crate::json;
 use crate::usage;
-use store::Tx;
 use store::edge_names::{self, Taken};
 use store::identity::workspaces::{self, Workspace};
+use store::{Tx, resources};
 use types::edge::domain_name;
 use types::kinds::custom_domain::{DomainStatus, DomainType, State};
-use types::kinds::{Application, CustomDomain, Preview};
+use types::kinds::{Application, CustomDomain};
 use types::usage::Dimension;
 use types::wire::{CustomDomainShareTarget, ShareStatus};
 use types::{Kind, KindName, Timestamp};
@@ -82,8 +82,9 @@ fn require_fallback(context: &Context, tx: &mut Tx<'_>, wish: &CustomDomain) -> 
             ("application", application.is_some())
         }
         DomainType::Previews => {
-            let previews = engine::everywhere::<Preview>(context, tx)?;
-            ("preview", previews.iter().any(|preview| preview.metadata.name == name))
+            let workspace = &context.member.workspace;
+            let previews = resources::named(tx, workspace, KindName::Preview, name)?;
+            ("preview", !previews.is_empty())
         }
     };
     if found {
@@ -294,7 +295,7 @@ fn hand_over(
         && own.state.shared_from_workspace.is_none()
     {
         // It was only registered there: the domain is verified for the workspace that shares it.
-        store::resources::delete(tx, &own.row, target.actor())?;
+        resources::delete(tx, &own.row, target.actor())?;
     }
     let mut row = held.row.clone();
     row.id = types::ids::ResourceId::new(target.world());
@@ -307,7 +308,7 @@ fn hand_over(
     row.state = json::text(&state);
     let taken =
         |_| Conflict::DomainThere { workspace: target.member.workspace_name.clone() }.into();
-    store::resources::insert(tx, row).map(drop).map_err(taken)
+    resources::insert(tx, row).map(drop).map_err(taken)
 }
 
 /// Takes a domain back from a workspace, or from all of them.
@@ -342,7 +343,7 @@ fn withdraw(
     if let Some(copy) =
         context.in_workspace(&other).find(tx, KindName::CustomDomain, &[], domain)?
     {
-        store::resources::delete(tx, &copy, context.actor())?;
+        resources::delete(tx, &copy, context.actor())?;
     }
     Ok(())
 }

@@ -232,9 +232,18 @@ pub fn any_type(
         Some("application") => return Ok(vec!["app".to_owned()]),
         _ => return Ok(parents.to_vec()),
     }
-    let all = engine::everywhere::<Image>(context, tx)?;
-    let found = all.into_iter().find(|image| image.metadata.name.as_deref() == Some(name));
-    Ok(vec![found.and_then(|image| image.metadata.resource_type).unwrap_or_else(|| "_".into())])
+    let found = resources::named(tx, &context.member.workspace, KindName::Image, name)?;
+    Ok(vec![found.into_iter().next().map_or_else(|| "_".into(), |image| image.parent)])
+}
+
+/// Returns all repositories of a workspace, such as `agent/bot`.
+pub fn repositories(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    engine::for_each(context, tx, |_, image: Held<Image>| {
+        all.push(repository(&image));
+        Ok(())
+    })?;
+    Ok(all)
 }
 
 /// Removes one tag of a repository.
@@ -318,10 +327,8 @@ pub struct Left {
 /// Removes every image that nothing runs and that is not shared. Also returns what is left of each.
 pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Vec<Left>), Error> {
     let (mut deleted, mut gone) = (0, Vec::new());
-    for image in engine::everywhere::<Image>(context, tx)? {
-        let parents = [image.metadata.resource_type.unwrap_or_default()];
-        let name = image.metadata.name.unwrap_or_default();
-        let held = Held::<Image>::lock(context, tx, &parents, &name)?;
+    engine::for_each(context, tx, |tx, image: Held<Image>| {
+        let held = Held::<Image>::lock(context, tx, &image.parents(), &image.row.name)?;
         if held.state.shares.is_empty() && deployed(context, tx, &repository(&held))?.is_empty() {
             let_go(context, tx, &held)?;
             resources::delete(tx, &held.row, context.actor())?;
@@ -333,7 +340,8 @@ pub fn clean_up(context: &Context, tx: &mut Tx<'_>) -> Result<(CleanedImages, Ve
                 gone.push(Left { repository, digests });
             }
         }
-    }
+        Ok(())
+    })?;
     let message = format!("{deleted} unused images are removed");
     Ok((CleanedImages { deleted, message }, gone))
 }

@@ -7,13 +7,12 @@ use auth::registry_tokens::Access;
 use axum::body::Body;
 use axum::response::Response;
 use control::Context;
-use control::engine;
+use control::kinds::image;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use store::Tx;
-use types::kinds::Image;
-use types::{Kind, Scope};
+use types::Scope;
 
 const FILTERS: HeaderName = HeaderName::from_static("oci-filters-applied");
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -75,10 +74,9 @@ pub(super) async fn catalog(caller: &Caller, parts: &Parts) -> Result<Response, 
     let list = move |tx: &mut Tx<'_>| {
         let mut names = Vec::new();
         for context in &contexts {
-            for image in engine::everywhere::<Image>(context, tx)? {
-                let kind = image.metadata.resource_type.as_deref().unwrap_or_default();
-                names.push(format!("{}/{kind}/{}", context.member.workspace_name, image.name()));
-            }
+            let repositories = image::repositories(context, tx)?.into_iter();
+            let workspace = &context.member.workspace_name;
+            names.extend(repositories.map(|name| format!("{workspace}/{name}")));
         }
         Ok::<_, control::Error>(names)
     };
