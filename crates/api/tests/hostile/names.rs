@@ -4,13 +4,14 @@
 use crate::common::Cloud;
 use crate::stage::{HOME, HONEST, MARK};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::resources;
 use types::KindName;
 use types::ids::ResourceId;
 
 /// The name that is used twice.
 const AGAIN: &str = "used-again";
+const DOMAIN: &str = "/v0/customdomains/example.com";
 
 /// Makes an image in the honest tenant's workspace, as a build leaves it.
 async fn image(cloud: &Cloud) {
@@ -67,5 +68,41 @@ async fn an_offer_is_not_for_whoever_takes_the_name_of_its_workspace() {
         let outgoing = cloud.get(&outgoing).await.ok();
         assert_eq!(outgoing.as_array().unwrap().len(), 1, "it still waits: {outgoing}");
         assert!(!outgoing.to_string().contains(MARK), "{outgoing}");
+    }
+}
+
+async fn domain(cloud: &Cloud, workspace: &str) -> Value {
+    cloud.get(&format!("{DOMAIN}?workspace={workspace}")).await.ok()
+}
+
+/// Earlier releases kept deleted workspaces among the shares of a domain.
+#[tokio::test]
+async fn a_domain_of_whoever_takes_the_name_of_a_sharing_workspace_is_their_own() {
+    for cloud in Cloud::on_both().await {
+        let registered = json!({"metadata": {"name": "example.com"}, "spec": {}});
+        let made = cloud.post("/v0/customdomains", registered.clone()).await.ok();
+        cloud.post("/v0/workspaces", json!({"name": "near"})).await.ok();
+        cloud.post("/v0/customdomains?workspace=near", registered.clone()).await.ok();
+        let (thief, _) = cloud.stranger("thief@example.com").await;
+        thief.post("/v0/workspaces", json!({"name": AGAIN, "displayName": MARK})).await.ok();
+        thief.post("/v0/customdomains", registered).await.ok();
+        let theirs = thief.get(DOMAIN).await.ok();
+        let near = domain(&cloud, "near").await;
+
+        let shared = json!({"shared_with": [AGAIN, "near"]});
+        cloud.tell(KindName::CustomDomain, "", "example.com", shared).await;
+        for (name, text) in made["spec"]["txtRecords"].as_object().unwrap() {
+            cloud.dns.set_text(name, text.as_str().unwrap());
+        }
+        let verify = format!("{DOMAIN}/verify?workspace=main");
+        let verified = cloud.call(Method::POST, &verify, None).await.ok();
+        assert_eq!(verified["spec"]["status"], "verified");
+        assert_eq!(thief.get(DOMAIN).await.ok(), theirs);
+        assert_eq!(domain(&cloud, "near").await, near);
+        let shares = cloud.get(&format!("{DOMAIN}/share?workspace=main")).await.ok();
+        assert!(!shares.to_string().contains(MARK), "{shares}");
+        cloud.delete(&format!("{DOMAIN}/share/account?workspace=main")).await.ok();
+        assert_eq!(thief.get(DOMAIN).await.ok(), theirs);
+        assert_eq!(domain(&cloud, "near").await, near);
     }
 }

@@ -210,11 +210,7 @@ fn judge_copy(
     workspace: &str,
     owner: &State,
 ) -> Result<(), Error> {
-    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
-    let Some(copy) = Held::<CustomDomain>::find(&context.in_workspace(&other), tx, &[], domain)?
-    else {
-        return Ok(());
-    };
+    let Some(copy) = copy_in(context, tx, domain, workspace)? else { return Ok(()) };
     let state = State {
         status: owner.status,
         last_verified_at: owner.last_verified_at,
@@ -233,7 +229,7 @@ pub fn shares(
     let held = Held::<CustomDomain>::get(context, tx, &[], name)?;
     let mut targets = Vec::new();
     for workspace in held.state.shared_with {
-        let known = workspaces::find_by_name(tx, &workspace)?;
+        let known = in_account(context, tx, &workspace)?;
         let workspace_display_name = known.map(|known| known.display_name);
         targets.push(CustomDomainShareTarget {
             status: ShareStatus::Active,
@@ -339,11 +335,28 @@ fn withdraw(
     domain: &str,
     workspace: &str,
 ) -> Result<(), Error> {
-    let Some(other) = workspaces::find_by_name(tx, workspace)? else { return Ok(()) };
-    if let Some(copy) =
-        context.in_workspace(&other).find(tx, KindName::CustomDomain, &[], domain)?
-    {
-        resources::delete(tx, &copy, context.actor())?;
+    match copy_in(context, tx, domain, workspace)? {
+        Some(copy) => Ok(resources::delete(tx, &copy.row, context.actor())?),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Returns the copy that another workspace has of a domain of this one. The workspace of that name
+/// may be another one by now, with a domain of its own.
+fn copy_in(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    domain: &str,
+    workspace: &str,
+) -> Result<Option<Held<CustomDomain>>, Error> {
+    let Some(other) = in_account(context, tx, workspace)? else { return Ok(None) };
+    let copy = Held::<CustomDomain>::find(&context.in_workspace(&other), tx, &[], domain)?;
+    let owner = Some(&context.member.workspace_name);
+    Ok(copy.filter(|copy| copy.state.shared_from_workspace.as_ref() == owner))
+}
+
+/// Finds a workspace of the account. Domains are shared only within one.
+fn in_account(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Error> {
+    let found = workspaces::find_by_name(tx, name)?;
+    Ok(found.filter(|workspace| workspace.account == context.member.account))
 }
