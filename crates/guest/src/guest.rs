@@ -2,7 +2,7 @@
 
 use crate::environment::{Environment, Variables};
 use crate::http::{Error, Request};
-use crate::network::Monitors;
+use crate::network::{Monitors, Scans};
 use crate::processes::{Processes, Shell};
 use crate::reaper::Reaper;
 use crate::settings::Settings;
@@ -33,6 +33,8 @@ pub(crate) struct Guest {
     /// The shell that runs the commands of processes.
     pub(crate) shell: Shell,
     pub(crate) monitors: Monitors,
+    /// Looks at processes and their ports, for all who watch them.
+    pub(crate) scans: Arc<Scans>,
     pub(crate) terminals: Terminals,
     pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
@@ -61,6 +63,7 @@ impl Guest {
             processes: Processes::default(),
             shell: Shell::default(),
             monitors: Monitors::default(),
+            scans: Arc::default(),
             terminals: Terminals::default(),
             reaper,
             upgrades: Mutex::default(),

@@ -122,7 +122,7 @@ impl State {
         guest.processes.take_over(guest, self.processes)?;
         for (pid, callback) in self.monitors {
             // The previous program had already accepted it.
-            let _ = guest.monitors.start(pid, &callback);
+            let _ = guest.monitors.start(&guest.scans, pid, &callback);
         }
         // Handles processes that ended in between.
         guest.reaper.reap();

@@ -122,7 +122,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::ProcessKill(id), _) => processes::kill(guest, &id).await,
         (Route::ProcessLogs(id), _) => processes::logs(guest, &id),
         (Route::ProcessLogStream(id), _) => processes::stream_logs(guest, &id, &request),
-        (Route::Ports(pid), _) => network::ports(&pid),
+        (Route::Ports(pid), _) => network::ports(guest, &pid).await,
         (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(guest, &pid),
         (Route::PortMonitor(pid), _) => network::start_monitor(guest, &pid, request).await,
         (Route::Tools, _) => mcp::serve(guest, request).await,

@@ -2,10 +2,11 @@
 
 mod monitor;
 mod proc;
+mod scans;
 pub(crate) mod tunnel;
 
 pub(crate) use monitor::Monitors;
-pub(crate) use proc::{is_alive, reachable_ports};
+pub(crate) use scans::Scans;
 
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
@@ -24,9 +25,10 @@ pub(crate) fn process_number(text: &str) -> Option<i32> {
     text.parse().ok().filter(|number: &i32| *number > 0 && number.to_string() == text)
 }
 
-pub(crate) fn ports(pid: &str) -> Result<Answer, Error> {
+pub(crate) async fn ports(guest: &Guest, pid: &str) -> Result<Answer, Error> {
     let pid = number(pid)?;
-    Answer::json(&json!({"pid": pid, "ports": proc::ports_of(pid)}))
+    let ports = guest.scans.watch().look().await.ports_of(pid).await;
+    Answer::json(&json!({"pid": pid, "ports": ports}))
 }
 
 pub(crate) async fn start_monitor(
@@ -36,7 +38,7 @@ pub(crate) async fn start_monitor(
 ) -> Result<Answer, Error> {
     let pid = number(pid)?;
     let ask: MonitorAsk = request.json().await?;
-    guest.monitors.start(pid, &ask.callback)?;
+    guest.monitors.start(&guest.scans, pid, &ask.callback)?;
     Answer::json(&json!({"message": "Port monitoring started"}))
 }
 

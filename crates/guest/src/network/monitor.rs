@@ -1,6 +1,7 @@
 //! Calls a given address for each port that a process opens.
 
-use super::proc::{LISTEN, ports_of};
+use super::proc::LISTEN;
+use super::scans::Scans;
 use crate::http::Error;
 use crate::outside;
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use http::{Uri, header};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -28,7 +30,7 @@ pub(crate) struct Monitors {
 
 impl Monitors {
     /// Starts watching a process. A second monitor for the same process replaces the first.
-    pub(crate) fn start(&self, pid: i32, callback: &str) -> Result<(), Error> {
+    pub(crate) fn start(&self, scans: &Arc<Scans>, pid: i32, callback: &str) -> Result<(), Error> {
         let address = outside::parse(callback).map_err(|_| {
             Error::BadRequest("`callback` is not an address of HTTP or HTTPS".into())
         })?;
@@ -39,8 +41,10 @@ impl Monitors {
                 "{MONITORS_MAX} processes are monitored already"
             )));
         }
-        let monitor =
-            Monitor { callback: callback.to_owned(), task: tokio::spawn(watch(pid, address)) };
+        let monitor = Monitor {
+            callback: callback.to_owned(),
+            task: tokio::spawn(watch(scans.clone(), pid, address)),
+        };
         if let Some(replaced) = running.insert(pid, monitor) {
             replaced.task.abort();
         }
@@ -59,10 +63,16 @@ impl Monitors {
     }
 }
 
-async fn watch(pid: i32, callback: Uri) {
-    let mut told = HashSet::new();
-    while super::is_alive(pid) {
-        let open: HashSet<u16> = ports_of(pid)
+async fn watch(scans: Arc<Scans>, pid: i32, callback: Uri) {
+    let (mut told, watch) = (HashSet::new(), scans.watch());
+    loop {
+        let seen = watch.look().await;
+        if !seen.is_alive(pid) {
+            return;
+        }
+        let open: HashSet<u16> = seen
+            .ports_of(pid)
+            .await
             .iter()
             .filter(|port| port.state == LISTEN)
             .map(|port| port.local_port)

@@ -2,10 +2,12 @@
 //!
 //! Everything here may change or vanish while it is read, so anything unreadable counts as missing.
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,47 +42,38 @@ struct Process {
 const TABLES: [&str; 4] = ["tcp", "tcp6", "udp", "udp6"];
 pub(super) const LISTEN: &str = "LISTEN";
 
-/// Returns the sockets of a process and all its descendants.
-pub(crate) fn ports_of(pid: i32) -> Vec<Port> {
-    ports(&[pid])
+/// All processes and sockets at one moment. Reading it takes long if there are many, so this is
+/// only done on threads that may block.
+pub(super) struct Snapshot {
+    processes: Vec<Process>,
+    sockets: Vec<(&'static str, Socket)>,
+    /// The sockets that each process has open, once somebody has asked for them.
+    descriptors: Mutex<HashMap<i32, Arc<[u64]>>>,
 }
 
-/// Returns the ports on which a process, or what is left of it, can be reached from outside this
-/// instance. Connections from outside arrive over the loopback interface, by IPv4.
-pub(crate) fn reachable_ports(pid: i32, running: Option<i32>) -> HashSet<u16> {
-    let roots: Vec<i32> = [Some(pid), running].into_iter().flatten().collect();
-    let reached = |address: IpAddr| address.is_ipv4() || !address.is_loopback();
-    let open =
-        ports(&roots).into_iter().filter(|port| port.state == LISTEN && reached(port.local_addr));
-    open.map(|port| port.local_port).collect()
-}
-
-/// Returns whether anything of a process is left.
-pub(crate) fn is_alive(pid: i32) -> bool {
-    processes().iter().any(|process| process.pid == pid || process.group == pid)
-}
-
-fn ports(roots: &[i32]) -> Vec<Port> {
-    let mut owners: HashMap<u64, Process> = HashMap::new();
-    for process in tree(processes(), roots) {
-        for inode in sockets_of(process.pid) {
-            // A shared socket is attributed to the first process, the one nearest to the root.
-            owners
-                .entry(inode)
-                .or_insert_with(|| Process { name: process.name.clone(), ..process });
+impl Snapshot {
+    pub(super) fn take() -> Self {
+        let mut sockets = Vec::new();
+        for protocol in TABLES {
+            let table = fs::read_to_string(format!("/proc/net/{protocol}")).unwrap_or_default();
+            let socket = |line| parse_socket(line, protocol.starts_with("tcp"));
+            sockets.extend(table.lines().filter_map(socket).map(|socket| (protocol, socket)));
         }
+        Self { processes: processes(), sockets, descriptors: Mutex::default() }
     }
-    if owners.is_empty() {
-        return Vec::new();
-    }
-    let mut ports = Vec::new();
-    for protocol in TABLES {
-        let table = fs::read_to_string(format!("/proc/net/{protocol}")).unwrap_or_default();
-        for socket in
-            table.lines().filter_map(|line| parse_socket(line, protocol.starts_with("tcp")))
-        {
-            let Some(owner) = owners.get(&socket.inode) else { continue };
-            ports.push(Port {
+
+    /// Returns the sockets of processes and all their descendants.
+    pub(super) fn ports(&self, roots: &[i32]) -> Vec<Port> {
+        let mut owners: HashMap<u64, &Process> = HashMap::new();
+        for process in tree(&self.processes, roots) {
+            for inode in self.sockets_of(process.pid).iter() {
+                // A shared socket is attributed to the first process, the one nearest to the root.
+                owners.entry(*inode).or_insert(process);
+            }
+        }
+        let port = |(protocol, socket): &(&'static str, Socket)| {
+            let owner = owners.get(&socket.inode)?;
+            Some(Port {
                 pid: owner.pid,
                 protocol,
                 local_addr: socket.local.0,
@@ -89,10 +82,29 @@ fn ports(roots: &[i32]) -> Vec<Port> {
                 remote_port: socket.remote.1,
                 state: socket.state,
                 process_name: owner.name.clone(),
-            });
-        }
+            })
+        };
+        self.sockets.iter().filter_map(port).collect()
     }
-    ports
+
+    /// Returns the ports on which processes, or what is left of them, can be reached from outside
+    /// this instance. Connections from outside arrive over the loopback interface, by IPv4.
+    pub(super) fn reachable_ports(&self, roots: &[i32]) -> HashSet<u16> {
+        let reached = |address: IpAddr| address.is_ipv4() || !address.is_loopback();
+        let open = self.ports(roots).into_iter();
+        open.filter(|port| port.state == LISTEN && reached(port.local_addr))
+            .map(|port| port.local_port)
+            .collect()
+    }
+
+    /// Returns whether anything of a process is left.
+    pub(super) fn is_alive(&self, pid: i32) -> bool {
+        self.processes.iter().any(|process| process.pid == pid || process.group == pid)
+    }
+
+    fn sockets_of(&self, pid: i32) -> Arc<[u64]> {
+        self.descriptors.lock().entry(pid).or_insert_with(|| sockets_of(pid).into()).clone()
+    }
 }
 
 fn processes() -> Vec<Process> {
@@ -106,15 +118,15 @@ fn processes() -> Vec<Process> {
 
 /// Returns the roots, the members of their groups, and all descendants of these. A group outlives
 /// the process that led it.
-fn tree(processes: Vec<Process>, roots: &[i32]) -> Vec<Process> {
+fn tree<'p>(processes: &'p [Process], roots: &[i32]) -> Vec<&'p Process> {
     let (mut found, mut others): (Vec<_>, Vec<_>) = processes
-        .into_iter()
+        .iter()
         .partition(|process| roots.contains(&process.pid) || roots.contains(&process.group));
     let mut fresh = found.len();
     while fresh > 0 {
         let known: HashSet<i32> = found.iter().map(|process| process.pid).collect();
         let (children, rest): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|process| known.contains(&process.parent));
+            others.into_iter().partition(|process: &&Process| known.contains(&process.parent));
         fresh = children.len();
         found.extend(children);
         others = rest;
@@ -219,7 +231,7 @@ mod tests {
             process(5, 1, 5),
             process(6, 1, 6),
         ];
-        let mut found: Vec<i32> = tree(all, &[5]).iter().map(|process| process.pid).collect();
+        let mut found: Vec<i32> = tree(&all, &[5]).iter().map(|process| process.pid).collect();
         found.sort_unstable();
         assert_eq!(found, [5, 8, 9]);
     }

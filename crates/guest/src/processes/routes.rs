@@ -6,7 +6,6 @@ use super::view::{EMBEDDED_TAIL_BYTES, ProcessView, logs_view, process_view};
 use super::{Asked, Process};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
-use crate::network;
 use http::{HeaderName, HeaderValue, header};
 use serde_json::json;
 use std::sync::Arc;
@@ -45,7 +44,7 @@ pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answ
 async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
     let wait = ask.wait();
     let process = guest.processes.start(guest, ask.plan(guest)?)?;
-    match wait_for(&process, wait).await? {
+    match wait_for(guest, &process, wait).await? {
         Waited::Done => process_view(&process, EMBEDDED_TAIL_BYTES),
         Waited::Late { seconds } => Err(timed_out(seconds)),
     }
@@ -66,11 +65,11 @@ pub(crate) async fn execute_within(
 ) -> Result<(ProcessView, Waited), Error> {
     let wait = ask.wait().within(longest);
     let process = guest.processes.start(guest, ask.plan(guest)?)?;
-    let waited = wait_for(&process, wait).await?;
+    let waited = wait_for(guest, &process, wait).await?;
     Ok((process_view(&process, EMBEDDED_TAIL_BYTES)?, waited))
 }
 
-async fn wait_for(process: &Process, wait: Wait) -> Result<Waited, Error> {
+async fn wait_for(guest: &Guest, process: &Process, wait: Wait) -> Result<Waited, Error> {
     let (done, within) = match wait {
         Wait::Nothing => return Ok(Waited::Done),
         Wait::Completion { within: None } => {
@@ -81,7 +80,7 @@ async fn wait_for(process: &Process, wait: Wait) -> Result<Waited, Error> {
             (timeout(within, process.ended()).await.map(Ok), within)
         }
         Wait::Ports { ports, within } => {
-            (timeout(within, listening(process, &ports)).await, within)
+            (timeout(within, listening(guest, process, &ports)).await, within)
         }
     };
     match done {
@@ -95,13 +94,17 @@ pub(super) fn timed_out(seconds: u64) -> Error {
 }
 
 /// Waits until the process, or what it left behind, listens on all of the ports.
-async fn listening(process: &Process, ports: &[u16]) -> Result<(), Error> {
+async fn listening(guest: &Guest, process: &Process, ports: &[u16]) -> Result<(), Error> {
+    let watch = guest.scans.watch();
     loop {
-        let open = network::reachable_ports(process.pid(), process.running_pid());
+        let has_ended = process.has_ended();
+        let seen = watch.look().await;
+        let roots = [Some(process.pid()), process.running_pid()].into_iter().flatten().collect();
+        let open = seen.reachable_ports(roots).await;
         if ports.iter().all(|port| open.contains(port)) {
             return Ok(());
         }
-        if process.has_ended() && !network::is_alive(process.pid()) {
+        if has_ended && !seen.is_alive(process.pid()) {
             return Err(Error::Unprocessable(format!(
                 "process '{}' ended before its ports were open",
                 process.name()
