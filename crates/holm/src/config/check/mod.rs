@@ -1,0 +1,195 @@
+//! Checks of the settings that their types cannot express.
+
+mod counts;
+mod regions;
+mod spans;
+mod work;
+
+pub(super) use regions::doubts;
+
+use super::{Config, Role};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// A value that cannot be used, with a message that says what would be right.
+pub(super) struct Wrong {
+    pub(super) key: &'static str,
+    pub(super) message: String,
+}
+
+fn wrong(key: &'static str, message: impl Into<String>) -> Result<(), Wrong> {
+    Err(Wrong { key, message: message.into() })
+}
+
+pub(super) fn check(config: &Config) -> Result<(), Wrong> {
+    server(config)?;
+    spans::spans(config)?;
+    counts::counts(config)?;
+    store(config)?;
+    auth(config)?;
+    domains(config)?;
+    work::node(config)?;
+    config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
+    work::deployments(config)?;
+    work::builds(config)?;
+    work::builder(config)?;
+    config.objects.check()?;
+    config.egress.check()?;
+    config.models.check()?;
+    work::registry(config)?;
+    work::runners(config)?;
+    regions::regions(config)?;
+    observability(config)
+}
+
+fn server(config: &Config) -> Result<(), Wrong> {
+    let server = &config.server;
+    if !server.public_url.is_empty() {
+        web_address("server.public_url", &server.public_url)?;
+    }
+    if let Some(url) = &server.content_url {
+        content_url(url, &server.public_url)?;
+    }
+    if server.roles.is_empty() {
+        return wrong("server.roles", "is empty: name at least one of api, gateway, node");
+    }
+    let twice = |role: &Role| server.roles.iter().filter(|other| *other == role).count() > 1;
+    if server.roles.iter().any(twice) {
+        return wrong("server.roles", "names a role twice");
+    }
+    if server.tls_certificate.is_some() != server.tls_key.is_some() {
+        let key =
+            if server.tls_key.is_none() { "server.tls_key" } else { "server.tls_certificate" };
+        return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
+    }
+    if server.connections_signed_in >= server.connections_max {
+        return wrong(
+            "server.connections_signed_in",
+            "must be less than server.connections_max: nobody could sign in",
+        );
+    }
+    Ok(())
+}
+
+/// Checks the address of workloads' content. An IP address or `localhost` has no hosts below it, so
+/// its whole origin must differ from that of the server's own pages.
+fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
+    const KEY: &str = "server.content_url";
+    web_address(KEY, url)?;
+    let parse = |text: &str| reqwest::Url::parse(text).ok();
+    let Some(content) = parse(url) else { return Ok(()) };
+    if content.path() != "/" {
+        return wrong(KEY, "must have no path: content has an origin of its own");
+    }
+    let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
+    if same && !types::hosts::has_hosts(url) {
+        return wrong(
+            KEY,
+            "is the origin of server.public_url: give another port, or a name that hosts can be below",
+        );
+    }
+    Ok(())
+}
+
+fn store(config: &Config) -> Result<(), Wrong> {
+    match &config.store.url {
+        Some(url) if !url.starts_with("postgres://") && !url.starts_with("postgresql://") => wrong(
+            "store.url",
+            "must start with postgres://, or be empty for SQLite in the data folder",
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn auth(config: &Config) -> Result<(), Wrong> {
+    let auth = &config.auth;
+    let parts = [
+        ("auth.oidc_issuer", &auth.oidc_issuer),
+        ("auth.oidc_client_id", &auth.oidc_client_id),
+        ("auth.oidc_client_secret", &auth.oidc_client_secret),
+    ];
+    let missing = parts.iter().find(|(_, value)| value.is_none());
+    match (missing, parts.iter().any(|(_, value)| value.is_some())) {
+        (Some((key, _)), true) => wrong(key, "is missing: the three oidc settings go together"),
+        _ => auth
+            .oidc_issuer
+            .as_ref()
+            .map_or(Ok(()), |issuer| web_address("auth.oidc_issuer", issuer)),
+    }
+}
+
+fn domains(config: &Config) -> Result<(), Wrong> {
+    let (domains, acme) = (&config.domains, &config.domains.acme);
+    let plain = config.server.tls_certificate.is_none();
+    if domains.certificates.is_some() && plain {
+        return wrong(
+            "domains.certificates",
+            "needs server.tls_certificate: without it the server speaks plain HTTP",
+        );
+    }
+    let Some(directory) = &acme.directory else { return Ok(()) };
+    web_address("domains.acme.directory", directory)?;
+    if plain {
+        return wrong(
+            "domains.acme.directory",
+            "needs server.tls_certificate: the server's own name has to have one",
+        );
+    }
+    if !acme.agree {
+        return wrong(
+            "domains.acme.agree",
+            "must be true: without agreeing to its terms, an authority makes nothing",
+        );
+    }
+    match &acme.contact {
+        Some(contact) if !contact.contains('@') => {
+            wrong("domains.acme.contact", "must be an e-mail address")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn observability(config: &Config) -> Result<(), Wrong> {
+    log_level(&config.log.level)?;
+    if !(0.0..=1.0).contains(&config.telemetry.sample_ratio) {
+        return wrong("telemetry.sample_ratio", "must be between 0.0 and 1.0");
+    }
+    config
+        .telemetry
+        .otlp_endpoint
+        .as_ref()
+        .map_or(Ok(()), |url| web_address("telemetry.otlp_endpoint", url))
+}
+
+/// Checks the log level. The parser takes a lone word for the name of a module, so that a misspelt
+/// level would silence everything else.
+fn log_level(text: &str) -> Result<(), Wrong> {
+    let lone_words_are_levels = text
+        .split(',')
+        .filter(|part| !part.contains('='))
+        .all(|part| part.trim().parse::<LevelFilter>().is_ok());
+    if lone_words_are_levels && text.parse::<Targets>().is_ok() {
+        return Ok(());
+    }
+    wrong(
+        "log.level",
+        format!(
+            "is `{text}`: write error, warn, info, debug or trace, or a list such as info,store=debug"
+        ),
+    )
+}
+
+fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
+    match reqwest::Url::parse(text) {
+        Ok(url)
+            if matches!(url.scheme(), "http" | "https")
+                && url.query().is_none()
+                && url.fragment().is_none() =>
+        {
+            Ok(())
+        }
+        _ => wrong(
+            key,
+            format!("is `{text}`: it must be an address such as https://holm.example.org"),
+        ),
+    }
+}

@@ -1,0 +1,132 @@
+//! Checks of what runs workloads, builds and keeps images.
+
+use super::{Wrong, web_address, wrong};
+use crate::config::{Config, Node, Role};
+use std::time::Duration;
+
+pub(super) fn node(config: &Config) -> Result<(), Wrong> {
+    if let Err(error) = config.node.subnet.parse::<node::Subnet>() {
+        return wrong("node.subnet", error.to_string());
+    }
+    if !(1..=100).contains(&config.node.workspace_share_percent) {
+        return wrong("node.workspace_share_percent", "must be between 1 and 100");
+    }
+    user_ids(&config.node)?;
+    match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway))
+    {
+        (true, false) => {
+            wrong("server.roles", "has node without gateway: requests could not reach what runs")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that all instances have user ids. Ids must be below 2^32 - 1 (the last one means "none"),
+/// and ids below those of the first instance belong to users of this machine.
+fn user_ids(node: &Node) -> Result<(), Wrong> {
+    const KEY: &str = "node.first_uid";
+    let each = u64::from(node::IDS_PER_INSTANCE);
+    let first = u64::from(node.first_uid);
+    if first < each {
+        return wrong(
+            KEY,
+            format!("must be at least {each}: ids below belong to the users of this machine"),
+        );
+    }
+    let instances = u64::from(node.instances_max) + u64::from(node.ready);
+    let room = (u64::from(u32::MAX) - first) / each;
+    if instances > room {
+        return wrong(
+            KEY,
+            format!(
+                "is {first}, which leaves ids for {room} sandboxes of {each} each below 2^32; node.instances_max and \
+                 node.ready ask for {instances}: lower one of the three"
+            ),
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn deployments(config: &Config) -> Result<(), Wrong> {
+    let deployments = &config.deployments;
+    if deployments.replicas > deployments.replicas_max {
+        return wrong("deployments.replicas", "must be at most deployments.replicas_max");
+    }
+    if deployments.restart_pause_max.0 < deployments.restart_pause.0 {
+        return wrong(
+            "deployments.restart_pause_max",
+            "must be at least deployments.restart_pause, which is the first of the pauses",
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn builder(config: &Config) -> Result<(), Wrong> {
+    for (key, image) in config.builder.images() {
+        if image.parse::<images::Reference>().is_err() {
+            let message = format!("has `{image}`, which is no name of an image such as holm/base");
+            return wrong(key, message);
+        }
+    }
+    let hosts = [
+        ("builder.inside", &config.builder.inside),
+        ("images.inside", &config.images.inside),
+        ("callbacks.inside", &config.callbacks.inside),
+    ];
+    for (key, list) in hosts {
+        if let Some(text) = list.iter().find(|text| !is_host(text)) {
+            let message =
+                format!("has `{text}`: name hosts alone, such as packages.lan or 10.0.0.7");
+            return wrong(key, message);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn registry(config: &Config) -> Result<(), Wrong> {
+    // The registry reserves room in steps, and each workspace needs several of them.
+    const LEAST_MB: u64 = 16;
+    match config.registry.disk_mb {
+        1..LEAST_MB => {
+            wrong("registry.disk_mb", "must be at least 16, or 0 for a quarter of what is free")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// True for a host name or an IP address without scheme, port or path, which is what hosts are
+/// compared with.
+fn is_host(text: &str) -> bool {
+    let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
+    let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
+    is_address || (!text.is_empty() && !text.contains(has_more) && !text.contains(':'))
+}
+
+pub(super) fn builds(config: &Config) -> Result<(), Wrong> {
+    let builds = &config.builds;
+    // A build renews its lease when a quarter of it has passed, in a loop that runs once a second.
+    if builds.lease.0 < Duration::from_secs(30) {
+        return wrong("builds.lease", "must be at least 30s");
+    }
+    if builds.sources_workspace_mb_max < builds.upload_mb_max {
+        return wrong(
+            "builds.sources_workspace_mb_max",
+            "must be at least builds.upload_mb_max: no upload of that size could begin",
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn runners(config: &Config) -> Result<(), Wrong> {
+    let runners = &config.runners;
+    web_address("runners.api_url", &runners.api_url)?;
+    let least = [("runners.pickup", runners.pickup, 10), ("runners.poll", runners.poll, 10)];
+    for (key, span, seconds) in
+        least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)])
+    {
+        if span.0 < Duration::from_secs(seconds) {
+            return wrong(key, format!("must be at least {seconds}s"));
+        }
+    }
+    Ok(())
+}
