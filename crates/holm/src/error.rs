@@ -22,6 +22,8 @@ pub(crate) enum Error {
     ContextFile { place: String, message: String },
     #[error("you are not signed in")]
     NotSignedIn,
+    #[error("you are not signed in to {server}")]
+    NotSignedInTo { server: String },
     #[error("{message}")]
     Answer { status: http::StatusCode, message: String },
     #[error("cannot reach {server}")]
@@ -55,7 +57,7 @@ impl Error {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Settings(_) | Self::ContextFile { .. } => Exit::Settings,
-            Self::NotSignedIn | Self::NoCredentials(_) => Exit::SignIn,
+            Self::NotSignedIn | Self::NotSignedInTo { .. } | Self::NoCredentials(_) => Exit::SignIn,
             Self::Absent(_) => Exit::NotFound,
             Self::Taken(_) => Exit::Conflict,
             Self::Answer { status, .. } => Exit::of_status(*status),
@@ -73,6 +75,11 @@ impl Error {
     pub(crate) fn next(&self) -> Option<String> {
         let next = match self {
             Self::NotSignedIn => "run `holm login`, or set HOLM_URL and HOLM_API_KEY",
+            Self::NotSignedInTo { server } => {
+                return Some(format!(
+                    "run `holm login --server {server}`, or set HOLM_API_KEY to a key of that server"
+                ));
+            }
             Self::Answer { status, .. } => return self.next_after(*status),
             Self::Unreachable { .. } => {
                 "check that the server runs (`holm up`) and that --server, HOLM_URL or `holm login` names the right address"

@@ -116,8 +116,7 @@ impl Contexts {
         self.contexts.iter().find(|context| context.name == name)
     }
 
-    pub(crate) fn current_mut(&mut self) -> Option<&mut Context> {
-        let name = self.current.clone()?;
+    pub(crate) fn named_mut(&mut self, name: &str) -> Option<&mut Context> {
         self.contexts.iter_mut().find(|context| context.name == name)
     }
 

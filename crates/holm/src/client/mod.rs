@@ -1,5 +1,6 @@
 //! The HTTP client of a Holm server.
 
+mod choose;
 pub(crate) mod contexts;
 pub(crate) mod files;
 pub(crate) mod kinds;
@@ -53,9 +54,8 @@ pub(crate) struct Client {
     base: Url,
     workspace: Option<String>,
     credentials: Credentials,
-    /// True if the credentials come from the file of contexts, into which renewed sessions are then
-    /// written.
-    from_file: bool,
+    /// Name of the context that the credentials come from, into which renewed sessions are written.
+    context: Option<String>,
     world: World,
 }
 
@@ -63,46 +63,29 @@ pub(crate) struct Client {
 pub(crate) type Query<'a> = &'a [(&'a str, &'a str)];
 
 impl Client {
-    /// Chooses server and credentials: from flags, then the environment, then the current context
-    /// of `holm login`.
-    pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
-        let contexts = Contexts::load()?;
-        let context = contexts.current();
-        let given = given_credentials();
-        let server = choice
-            .server
-            .clone()
-            .or_else(|| variable("BL_API_URL"))
-            .or_else(|| context.map(|c| c.server.clone()));
-        let from_file = given.is_none();
-        let credentials =
-            given.or_else(|| context.map(|c| c.credentials.clone())).ok_or(Error::NotSignedIn)?;
-        let workspace = choice
-            .workspace
-            .clone()
-            .or_else(|| variable("BL_WORKSPACE"))
-            .or_else(|| context.filter(|_| from_file).and_then(|c| c.workspace.clone()));
-        Self::new(&server.ok_or(Error::NotSignedIn)?, workspace, credentials, from_file)
-    }
-
     pub(crate) fn new(
         server: &str,
         workspace: Option<String>,
         credentials: Credentials,
-        from_file: bool,
+        context: Option<String>,
     ) -> Result<Self, Error> {
         Ok(Self {
             http: http_client()?,
             base: base(server)?,
             workspace,
             credentials,
-            from_file,
+            context,
             world: world::system(),
         })
     }
 
     pub(crate) fn workspace(&self) -> Option<&str> {
         self.workspace.as_deref()
+    }
+
+    /// Returns the name of the context that the credentials come from, if any.
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.context.as_deref()
     }
 
     /// Returns the credentials, which may have been renewed since.
@@ -275,7 +258,7 @@ impl Client {
         };
         let renewed = matches!(self.credentials, Credentials::Session { .. });
         self.credentials = fresh;
-        if renewed && self.from_file {
+        if renewed {
             self.remember()?;
         }
         match &self.credentials {
@@ -285,23 +268,14 @@ impl Client {
     }
 
     fn remember(&self) -> Result<(), Error> {
+        let Some(name) = &self.context else { return Ok(()) };
         let mut contexts = Contexts::load()?;
-        if let Some(context) = contexts.current_mut() {
+        if let Some(context) = contexts.named_mut(name) {
             context.credentials = self.credentials.clone();
             contexts.save()?;
         }
         Ok(())
     }
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn given_credentials() -> Option<Credentials> {
-    let key = variable("HOLM_API_KEY").or_else(|| variable("BL_API_KEY"));
-    key.map(Credentials::ApiKey)
-        .or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
 }
 
 pub(crate) fn http_client() -> Result<reqwest::Client, Error> {

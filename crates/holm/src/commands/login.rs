@@ -38,7 +38,7 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let server = choice.server.clone().or(known).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
     let credentials = credentials(&args, &server).await?;
     let wanted = args.name.or_else(|| choice.workspace.clone());
-    let mut client = Client::new(&server, wanted.clone(), credentials, false)?;
+    let mut client = Client::new(&server, wanted.clone(), credentials, None)?;
     let workspace = choose_workspace(wanted, &mut client).await?;
     let server = client.server();
     let name =

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
+mod client;
+#[cfg(test)]
 mod command_line;
 #[cfg(test)]
 mod common;

@@ -1,0 +1,129 @@
+//! The choice of a server, a workspace and credentials for a command.
+
+use super::contexts::{Context, Contexts, Credentials};
+use super::{Choice, Client, base, sign_in};
+use crate::error::Error;
+
+/// What the user gave for one command, by flags and variables.
+#[derive(Default)]
+struct Given {
+    server: Option<String>,
+    workspace: Option<String>,
+    credentials: Option<Credentials>,
+}
+
+#[derive(Debug)]
+struct Chosen {
+    server: String,
+    workspace: Option<String>,
+    credentials: Credentials,
+    /// Name of the context that has the credentials, if they come from one.
+    context: Option<String>,
+}
+
+impl Client {
+    /// Chooses server and credentials: from flags, then the environment, then the contexts of
+    /// `holm login`.
+    pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
+        let given = Given {
+            server: choice.server.clone().or_else(|| variable("BL_API_URL")),
+            workspace: choice.workspace.clone().or_else(|| variable("BL_WORKSPACE")),
+            credentials: given_credentials(),
+        };
+        let chosen = choose(given, &Contexts::load()?)?;
+        Self::new(&chosen.server, chosen.workspace, chosen.credentials, chosen.context)
+    }
+}
+
+/// Takes the credentials of a context only for the server of that context.
+fn choose(given: Given, contexts: &Contexts) -> Result<Chosen, Error> {
+    if let Some(credentials) = given.credentials {
+        let known = || contexts.current().map(|context| context.server.clone());
+        let server = given.server.or_else(known).ok_or(Error::NotSignedIn)?;
+        return Ok(Chosen { server, workspace: given.workspace, credentials, context: None });
+    }
+    let context = match &given.server {
+        Some(server) => context_of(server, contexts)?
+            .ok_or_else(|| Error::NotSignedInTo { server: server.clone() })?,
+        None => contexts.current().ok_or(Error::NotSignedIn)?,
+    };
+    Ok(Chosen {
+        server: given.server.unwrap_or_else(|| context.server.clone()),
+        workspace: given.workspace.or_else(|| context.workspace.clone()),
+        credentials: context.credentials.clone(),
+        context: Some(context.name.clone()),
+    })
+}
+
+/// Returns the context of a server: the current one if it is of this server, else the one that was
+/// signed in to last.
+fn context_of<'a>(server: &str, contexts: &'a Contexts) -> Result<Option<&'a Context>, Error> {
+    let wanted = base(server)?.origin();
+    let is_of_it =
+        |context: &&Context| base(&context.server).is_ok_and(|base| base.origin() == wanted);
+    let current = contexts.current().filter(is_of_it);
+    Ok(current.or_else(|| contexts.contexts.iter().rev().find(is_of_it)))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+fn given_credentials() -> Option<Credentials> {
+    let key = variable("HOLM_API_KEY").or_else(|| variable("BL_API_KEY"));
+    key.map(Credentials::ApiKey)
+        .or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contexts(servers: &[&str]) -> Contexts {
+        let mut all = Contexts::default();
+        for server in servers {
+            all.put(Context {
+                name: format!("at {server}"),
+                server: (*server).to_owned(),
+                workspace: Some("main".into()),
+                credentials: Credentials::ApiKey(format!("key of {server}")),
+            });
+        }
+        all
+    }
+
+    fn named(server: &str) -> Given {
+        Given { server: Some(server.to_owned()), ..Given::default() }
+    }
+
+    #[track_caller]
+    fn check(given: Given, contexts: &Contexts, server: &str, context: &str) {
+        let chosen = choose(given, contexts).unwrap();
+        assert_eq!((chosen.server.as_str(), chosen.context.as_deref()), (server, Some(context)));
+        let Credentials::ApiKey(key) = chosen.credentials else { panic!("another form") };
+        assert_eq!(format!("at {}", key.trim_start_matches("key of ")), context);
+    }
+
+    #[test]
+    fn credentials_of_a_context_go_to_its_own_server_only() {
+        let all = contexts(&["https://b.example", "https://a.example"]);
+        check(Given::default(), &all, "https://a.example", "at https://a.example");
+        check(named("https://b.example/v0"), &all, "https://b.example/v0", "at https://b.example");
+        for other in ["http://a.example", "https://a.example:8443", "https://a.example.evil"] {
+            let error = choose(named(other), &all).unwrap_err();
+            assert!(matches!(error, Error::NotSignedInTo { .. }), "{other}: {error}");
+            assert!(error.next().unwrap().contains(&format!("holm login --server {other}")));
+        }
+    }
+
+    #[test]
+    fn the_workspace_of_a_context_does_not_go_with_a_given_key() {
+        let all = contexts(&["https://a.example"]);
+        let key = || Some(Credentials::ApiKey("given".into()));
+        let given = Given { credentials: key(), ..named("https://b.example") };
+        let chosen = choose(given, &all).unwrap();
+        assert_eq!((chosen.workspace, chosen.context), (None, None));
+        let given = Given { credentials: key(), ..Given::default() };
+        assert_eq!(choose(given, &all).unwrap().server, "https://a.example");
+    }
+}
