@@ -93,6 +93,11 @@ impl Client {
         self.credentials
     }
 
+    /// True if requests go to the server at this address.
+    pub(crate) fn is_of(&self, server: &str) -> bool {
+        base(server).is_ok_and(|other| other.origin() == self.base.origin())
+    }
+
     pub(crate) fn server(&self) -> String {
         self.base.as_str().trim_end_matches("/v0/").to_owned()
     }

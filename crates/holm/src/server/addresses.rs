@@ -76,6 +76,31 @@ impl Addresses {
     }
 }
 
+/// Returns the URLs at which this machine reaches the server that runs on the data folder, as that
+/// server wrote them there, and then the public one of the settings. There are none if no server
+/// runs.
+pub(crate) fn of_running(config: &Config) -> Vec<String> {
+    let told = fs::read_to_string(config.data.folder.join(ADDRESS_FILE));
+    let Some(address) = told.ok().and_then(|text| text.trim().parse::<SocketAddr>().ok()) else {
+        return Vec::new();
+    };
+    let scheme = if config.server.tls_certificate.is_some() { "https" } else { "http" };
+    let ip = address.ip();
+    let mut urls = Vec::new();
+    if !ip.is_unspecified() {
+        urls.push(format!("{scheme}://{address}"));
+    }
+    if ip.is_unspecified() || ip.is_loopback() {
+        urls.extend(
+            ["127.0.0.1", "localhost", "[::1]"]
+                .map(|host| format!("{scheme}://{host}:{}", address.port())),
+        );
+    }
+    let public = Some(config.server.public_url.clone()).filter(|url| !url.is_empty());
+    urls.extend(public);
+    urls
+}
+
 /// Returns the configured public URL, else one that works on this machine.
 fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
     match config.server.public_url.as_str() {

@@ -6,7 +6,7 @@
 //! answers 503, the ports close, requests in flight finish, traces are sent.
 
 mod acme;
-mod addresses;
+pub(crate) mod addresses;
 pub(crate) mod assembly;
 mod callbacks;
 mod connections;

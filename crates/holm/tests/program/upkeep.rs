@@ -73,6 +73,19 @@ fn a_running_server_rotates_its_keys_itself() {
 }
 
 #[test]
+fn keys_are_rotated_only_by_the_server_of_this_data() {
+    let (local, other) = (with_objects().0, with_objects());
+    let keys = |server: &Server| fs::read(server.folder.path().join("data/seal.keys")).unwrap();
+    let before = (keys(&local), keys(&other.0));
+    let mut rotate = holm(local.folder.path());
+    rotate.args(["keys", "rotate"]).env("HOLM_DATA__FOLDER", "data");
+    rotate.env("HOLM_URL", other.0.url()).env("HOLM_API_KEY", &other.1);
+    let told = text(&rotate.output().unwrap(), 1);
+    assert!(told.contains(&format!("holm login --server {}", local.url())), "{told}");
+    assert_eq!((keys(&local), keys(&other.0)), before);
+}
+
+#[test]
 fn a_forgotten_password_is_replaced() {
     let server = Server::start();
     let (_, _, folder) = server.stop();

@@ -8,7 +8,7 @@ use crate::client::{Choice, Client};
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::server::setup;
+use crate::server::{addresses, setup};
 use crate::term;
 use reqwest::Method;
 
@@ -66,7 +66,7 @@ async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error
             Ok((rotation.active, rotation.rows))
         }
         Err(locked @ Error::Store { source: store::Error::Unusable(_), .. }) => {
-            let mut client = Client::choose(choice).map_err(|_| locked)?;
+            let mut client = client_of_running(config, choice, locked)?;
             let answer = client.call(Method::POST, "/v0/seal_keys/rotate", &[], None).await?;
             match (answer["key"].as_str(), answer["rows"].as_u64()) {
                 (Some(key), Some(rows)) => Ok((key.to_owned(), rows)),
@@ -77,5 +77,22 @@ async fn rotate(config: &Config, choice: &Choice) -> Result<(String, u64), Error
             }
         }
         Err(other) => Err(other),
+    }
+}
+
+/// Returns a client of the server that runs on this data, and of no other: another server would
+/// rotate the keys of its own data.
+fn client_of_running(config: &Config, choice: &Choice, locked: Error) -> Result<Client, Error> {
+    let own = addresses::of_running(config);
+    let Some(first) = own.first() else { return Err(locked) };
+    match Client::choose(choice) {
+        Ok(client) if own.iter().any(|url| client.is_of(url)) => Ok(client),
+        _ => Err(Error::Start {
+            act: "rotate the keys".into(),
+            message: format!(
+                "a server runs on this data at {first}: sign in to it (`holm login --server \
+                 {first}`, or --server with HOLM_API_KEY) and repeat the command, or stop it first"
+            ),
+        }),
     }
 }
