@@ -278,6 +278,7 @@ pub struct TokenRoute {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainRoute {
     pub id: ResourceId,
+    pub workspace: WorkspaceId,
     pub name: String,
     pub fallback: Option<Fallback>,
 }

@@ -272,6 +272,7 @@ pub(super) fn of_domain(
     };
     Ok(RouteChange::Domain(DomainRoute {
         id: held.row.id.clone(),
+        workspace: held.row.workspace.clone(),
         name: held.row.name.clone(),
         fallback,
     }))

@@ -264,6 +264,7 @@ async fn a_domain_leads_to_an_application_where_nothing_else_has_the_host() {
     let application = Fallback::Application { workspace_name: "acme".into(), name: "shop".into() };
     stage.gateway.routes().apply(RouteChange::Domain(DomainRoute {
         id: ResourceId::known("domain"),
+        workspace: shop.workspace.clone(),
         name: "corp.example".into(),
         fallback: Some(application),
     }));

@@ -204,6 +204,7 @@ async fn a_custom_domain_has_its_previews_and_a_fallback() {
     let domain = |fallback| {
         stage.gateway.routes().apply(RouteChange::Domain(DomainRoute {
             id: ResourceId::known("domain"),
+            workspace: WorkspaceId::known("acme"),
             name: "corp.example".into(),
             fallback,
         }));

@@ -277,6 +277,7 @@ pub(crate) struct Acme {
     #[serde(deserialize_with = "layers::text_or_none")]
     pub(crate) contact: Option<String>,
     pub(crate) agree: bool,
+    pub(crate) orders_workspace_hour_max: u32,
     #[serde(deserialize_with = "layers::path_or_none")]
     pub(crate) root: Option<PathBuf>,
 }

@@ -59,7 +59,13 @@ fn alias(name: &str) -> RData {
 }
 
 async fn dns() -> Dns {
-    let acme = Acme { directory: None, contact: None, agree: false, root: None };
+    let acme = Acme {
+        directory: None,
+        contact: None,
+        agree: false,
+        orders_workspace_hour_max: 20,
+        root: None,
+    };
     let nameservers = vec![NameServer(name_server().await)];
     Dns::open(&Domains { nameservers, certificates: None, acme })
 }

@@ -17,14 +17,21 @@ use types::instance::InstanceName;
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
 /// The hosts of custom domains at which something answers, by object. Updated as routes change.
-pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Vec<String>>>;
+pub(super) type Hosts = watch::Receiver<HashMap<ResourceId, Hosted>>;
+
+/// The hosts of one object and the workspace that it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hosted {
+    pub(super) workspace: WorkspaceId,
+    pub(super) hosts: Vec<String>,
+}
 
 /// Most bytes that are kept of a workload's answer to an asynchronous call.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 pub(super) struct Local {
     gateway: Gateway,
-    hosts: watch::Sender<HashMap<ResourceId, Vec<String>>>,
+    hosts: watch::Sender<HashMap<ResourceId, Hosted>>,
 }
 
 impl Local {
@@ -97,25 +104,28 @@ fn request(call: &Call) -> Result<Request<Bytes>, MachineFault> {
 }
 
 /// Notes the hosts of a route, and returns whether they changed.
-fn note(all: &mut HashMap<ResourceId, Vec<String>>, change: &RouteChange) -> bool {
-    let (id, hosts) = match change {
+fn note(all: &mut HashMap<ResourceId, Hosted>, change: &RouteChange) -> bool {
+    let (id, workspace, hosts) = match change {
         RouteChange::Preview(route) => match &route.at {
-            PreviewAddress::Host(host) => (&route.id, std::slice::from_ref(host)),
-            PreviewAddress::Label(_) => (&route.id, [].as_slice()),
+            PreviewAddress::Host(host) => (&route.id, &route.workspace, std::slice::from_ref(host)),
+            PreviewAddress::Label(_) => return all.remove(&route.id).is_some(),
         },
-        RouteChange::Workload(route) => (&route.id, route.hosts.as_slice()),
-        RouteChange::Model(route) => (&route.id, [].as_slice()),
-        RouteChange::Gone(id) => (id, [].as_slice()),
+        RouteChange::Workload(route) => (&route.id, &route.workspace, route.hosts.as_slice()),
+        RouteChange::Model(route) => return all.remove(&route.id).is_some(),
+        RouteChange::Gone(id) => return all.remove(id).is_some(),
         RouteChange::Domain(route) => match &route.fallback {
-            Some(Fallback::Application { .. }) => (&route.id, std::slice::from_ref(&route.name)),
-            Some(Fallback::Preview(_)) | None => (&route.id, [].as_slice()),
+            Some(Fallback::Application { .. }) => {
+                (&route.id, &route.workspace, std::slice::from_ref(&route.name))
+            }
+            Some(Fallback::Preview(_)) | None => return all.remove(&route.id).is_some(),
         },
     };
     if hosts.is_empty() {
         return all.remove(id).is_some();
     }
-    let hosts: Vec<String> = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
-    all.insert(id.clone(), hosts.clone()) != Some(hosts)
+    let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
+    let hosted = Hosted { workspace: workspace.clone(), hosts };
+    all.insert(id.clone(), hosted.clone()) != Some(hosted)
 }
 
 #[cfg(test)]
@@ -151,7 +161,11 @@ mod tests {
         assert!(note(&mut all, &at(&["A.example", "b.example"])));
         // Routes are published again whenever a replica comes or goes.
         assert!(!note(&mut all, &at(&["a.example", "b.example"])));
-        assert_eq!(all.values().flatten().collect::<Vec<_>>(), ["a.example", "b.example"]);
+        let hosted = Hosted {
+            workspace: WorkspaceId::known("w"),
+            hosts: ["a.example", "b.example"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(all.values().collect::<Vec<_>>(), [&hosted]);
         assert!(note(&mut all, &at(&["b.example"])));
         assert!(note(&mut all, &RouteChange::Gone(ResourceId::known("res_1"))));
         assert!(all.is_empty());

@@ -35,6 +35,10 @@ fn counts_of_the_edge(config: &Config) -> Vec<(&'static str, u64)> {
         ("auth.client_guesses_max", config.auth.client_guesses_max.into()),
         ("auth.client_devices_max", config.auth.client_devices_max.into()),
         ("auth.devices_max", config.auth.devices_max.into()),
+        (
+            "domains.acme.orders_workspace_hour_max",
+            config.domains.acme.orders_workspace_hour_max.into(),
+        ),
         ("gateway.requests_max", config.gateway.requests_max as u64),
         ("gateway.requests_workspace_max", config.gateway.requests_workspace_max as u64),
         ("gateway.requests_public_max", config.gateway.requests_public_max as u64),

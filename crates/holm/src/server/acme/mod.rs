@@ -5,28 +5,36 @@
 //!
 //! ```text
 //! wanted ──▶ Held (from the shelf) ──2/3 of its life──▶ Ordering ──▶ Held
-//!       └──▶ Ordering ──▶ Failed ──pause──▶ Ordering …  ──TRIES_MAX──▶ GivenUp, until it is wanted anew
+//!       └──▶ Waiting ──▶ Ordering ──▶ Failed ──pause──▶ Ordering …  ──TRIES_MAX──▶ GivenUp, until it is wanted anew
 //! ```
+//!
+//! Workspaces take turns (`turns`), because the authority limits what this server may order in all.
 
 mod order;
 mod shelf;
+mod turns;
 
 use crate::config;
 use crate::error::Error;
-use crate::server::edge::Hosts;
+use crate::server::edge::{Hosted, Hosts};
 use crate::server::tls::{Certificates, Pair};
 use order::{Authority, OrderError};
 use shelf::Shelf;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use turns::Turns;
+use types::ids::{ResourceId, WorkspaceId};
 use types::parts::names::is_dns_name;
 use types::{Timestamp, World};
 
 const ORDERS_AT_ONCE: usize = 4;
+/// Most orders in progress of one workspace. The others stay free for other workspaces, since an
+/// order for a host that does not answer can take minutes.
+const ORDERS_AT_ONCE_WORKSPACE: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The pause after a failure doubles, from the first to the longest.
 const FIRST_PAUSE_S: i64 = 60;
@@ -39,11 +47,22 @@ pub(crate) struct Acme {
     shelf: Arc<Shelf>,
     world: World,
     standings: HashMap<String, Standing>,
-    orders: JoinSet<(String, Result<Pair, OrderError>)>,
+    turns: Turns,
+    orders: JoinSet<Made>,
+    /// What each task of `orders` is for.
+    ordered: HashMap<Id, Ordered>,
+}
+
+type Made = Result<Pair, OrderError>;
+
+struct Ordered {
+    name: String,
+    workspace: WorkspaceId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
+    Waiting,
     Ordering { tries: u32 },
     Held { renew_at: Timestamp },
     Failed { tries: u32, again_at: Timestamp },
@@ -68,7 +87,9 @@ impl Acme {
             shelf,
             world: world.clone(),
             standings: HashMap::new(),
+            turns: Turns::new(settings.orders_workspace_hour_max as usize),
             orders: JoinSet::new(),
+            ordered: HashMap::new(),
         }))
     }
 
@@ -79,7 +100,7 @@ impl Acme {
             let waiting = async {
                 tokio::select! {
                     changed = hosts.changed() => if changed.is_err() { std::future::pending().await },
-                    Some(done) = self.orders.join_next() => self.finish(done),
+                    Some(done) = self.orders.join_next_with_id() => self.finish(done),
                     () = tokio::time::sleep(LOOK_EVERY) => {}
                 }
             };
@@ -90,9 +111,30 @@ impl Acme {
     }
 
     /// Starts the orders that are due, and drops names that are no longer wanted.
-    fn begin(&mut self, wanted: &BTreeSet<String>) {
+    fn begin(&mut self, wanted: &BTreeMap<String, WorkspaceId>) {
+        self.drop_unwanted(wanted);
+        let now = self.world.now();
+        let mut due = self.due(wanted, now);
+        while self.orders.len() < ORDERS_AT_ONCE {
+            let has_place = |workspace: &&WorkspaceId| {
+                let own = self.ordered.values().filter(|order| order.workspace == **workspace);
+                own.count() < ORDERS_AT_ONCE_WORKSPACE
+            };
+            let Some(next) = self.turns.next(due.keys().copied().filter(has_place), now) else {
+                return;
+            };
+            let Some((name, tries)) = due.get_mut(next).and_then(Vec::pop) else { return };
+            if due.get(next).is_some_and(Vec::is_empty) {
+                due.remove(next);
+            }
+            self.standings.insert(name.to_owned(), Standing::Ordering { tries });
+            self.order(name.to_owned(), next.clone());
+        }
+    }
+
+    fn drop_unwanted(&mut self, wanted: &BTreeMap<String, WorkspaceId>) {
         let gone: Vec<String> =
-            self.standings.keys().filter(|name| !wanted.contains(*name)).cloned().collect();
+            self.standings.keys().filter(|name| !wanted.contains_key(*name)).cloned().collect();
         for name in gone {
             self.certificates.remove_made(&name);
             // An order in progress puts its name back when it finishes; the name goes in a later
@@ -101,16 +143,35 @@ impl Acme {
                 self.standings.remove(&name);
             }
         }
-        let now = self.world.now();
-        for name in wanted {
+    }
+
+    /// Returns the names of each workspace for which an order is due, with the number of earlier
+    /// tries. The first name of the alphabet is last.
+    fn due<'a>(
+        &mut self,
+        wanted: &'a BTreeMap<String, WorkspaceId>,
+        now: Timestamp,
+    ) -> BTreeMap<&'a WorkspaceId, Vec<(&'a str, u32)>> {
+        let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (name, workspace) in wanted.iter().rev() {
             // A stored certificate is used at once, however many orders are in progress.
-            let standing = self.standings.get(name).copied().or_else(|| self.take_from_shelf(name));
-            let has_place = self.orders.len() < ORDERS_AT_ONCE && !self.certificates.is_given(name);
-            if let Some(tries) = due(standing, now).filter(|_| has_place) {
-                self.standings.insert(name.clone(), Standing::Ordering { tries });
-                self.order(name.clone());
+            let standing = self.standing(name);
+            if let Some(tries) = due(standing, now)
+                && !self.certificates.is_given(name)
+            {
+                all.entry(workspace).or_default().push((name.as_str(), tries));
             }
         }
+        all
+    }
+
+    fn standing(&mut self, name: &str) -> Standing {
+        if let Some(known) = self.standings.get(name) {
+            return *known;
+        }
+        let standing = self.take_from_shelf(name).unwrap_or(Standing::Waiting);
+        self.standings.insert(name.to_owned(), standing);
+        standing
     }
 
     /// Takes a certificate that an earlier run made and stored, unless it has expired.
@@ -121,24 +182,20 @@ impl Acme {
         }
         let standing = Standing::Held { renew_at: renew_at(&pair) };
         self.certificates.put_made(name, pair.certified);
-        self.standings.insert(name.to_owned(), standing);
         Some(standing)
     }
 
-    fn order(&mut self, name: String) {
+    fn order(&mut self, name: String, workspace: WorkspaceId) {
         let (authority, certificates) =
             (Arc::clone(&self.authority), Arc::clone(&self.certificates));
-        self.orders.spawn(async move {
-            let made = authority.order(&certificates, &name).await;
-            (name, made)
-        });
+        let wanted = name.clone();
+        let task = self.orders.spawn(async move { authority.order(&certificates, &wanted).await });
+        self.ordered.insert(task.id(), Ordered { name, workspace });
     }
 
-    fn finish(&mut self, done: Result<(String, Result<Pair, OrderError>), tokio::task::JoinError>) {
-        let Ok((name, made)) = done else {
-            tracing::error!("an order of a certificate broke off");
-            return;
-        };
+    fn finish(&mut self, done: Result<(Id, Made), JoinError>) {
+        let (id, made) = done.unwrap_or_else(|error| (error.id(), Err(OrderError::BrokenOff)));
+        let Some(Ordered { name, .. }) = self.ordered.remove(&id) else { return };
         let standing = match made {
             Ok(pair) => {
                 tracing::info!(name, "a certificate was made");
@@ -157,17 +214,20 @@ impl Acme {
 }
 
 /// Returns the names that certificates are wanted for.
-fn wanted(hosts: &HashMap<types::ids::ResourceId, Vec<String>>) -> BTreeSet<String> {
-    hosts.values().flatten().filter(|host| is_dns_name(host)).cloned().collect()
+fn wanted(hosts: &HashMap<ResourceId, Hosted>) -> BTreeMap<String, WorkspaceId> {
+    let names = hosts.values().flat_map(|hosted| {
+        hosted.hosts.iter().map(|host| (host.clone(), hosted.workspace.clone()))
+    });
+    names.filter(|(host, _)| is_dns_name(host)).collect()
 }
 
 /// Returns how often an order that is due was tried before; `None` if none is due.
-fn due(standing: Option<Standing>, now: Timestamp) -> Option<u32> {
+fn due(standing: Standing, now: Timestamp) -> Option<u32> {
     match standing {
-        None => Some(0),
-        Some(Standing::Held { renew_at }) if renew_at <= now => Some(0),
-        Some(Standing::Failed { tries, again_at }) if again_at <= now => Some(tries),
-        Some(_) => None,
+        Standing::Waiting => Some(0),
+        Standing::Held { renew_at } if renew_at <= now => Some(0),
+        Standing::Failed { tries, again_at } if again_at <= now => Some(tries),
+        _ => None,
     }
 }
 
@@ -189,33 +249,4 @@ fn renew_at(pair: &Pair) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{FIRST_PAUSE_S, LONGEST_PAUSE_S, Standing, TRIES_MAX, after_failure, due};
-    use types::Timestamp;
-
-    #[test]
-    fn pauses_grow_and_end() {
-        let (mut now, mut standing, mut pauses) = (Timestamp::from_ms(0), None, Vec::new());
-        while let Some(tries) = due(standing, now) {
-            standing = Some(after_failure(Some(Standing::Ordering { tries }), now));
-            let Some(Standing::Failed { again_at, .. }) = standing else { break };
-            assert_eq!(due(standing, Timestamp::from_ms(again_at.ms() - 1)), None);
-            pauses.push((again_at.ms() - now.ms()) / 1000);
-            now = again_at;
-        }
-        assert_eq!(standing, Some(Standing::GivenUp));
-        assert_eq!(pauses.len() + 1, TRIES_MAX as usize);
-        assert_eq!((pauses[0], pauses[1]), (FIRST_PAUSE_S, 2 * FIRST_PAUSE_S));
-        assert!(
-            pauses.is_sorted() && pauses.iter().all(|pause| *pause <= LONGEST_PAUSE_S),
-            "{pauses:?}"
-        );
-    }
-
-    #[test]
-    fn a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() {
-        let held = Some(Standing::Held { renew_at: Timestamp::from_ms(60_000) });
-        assert_eq!(due(held, Timestamp::from_ms(59_999)), None);
-        assert_eq!(due(held, Timestamp::from_ms(60_000)), Some(0));
-    }
-}
+mod tests;

@@ -40,6 +40,8 @@ pub(super) enum OrderError {
     Unkept(#[from] std::io::Error),
     #[error("the authority took too long")]
     TimedOut,
+    #[error("its task broke off")]
+    BrokenOff,
 }
 
 pub(super) struct Authority {

@@ -1,0 +1,89 @@
+use super::*;
+use rcgen::{CertificateParams, KeyPair};
+
+#[test]
+fn pauses_grow_and_end() {
+    let (mut now, mut standing, mut pauses) =
+        (Timestamp::from_ms(0), Standing::Waiting, Vec::new());
+    while let Some(tries) = due(standing, now) {
+        standing = after_failure(Some(Standing::Ordering { tries }), now);
+        let Standing::Failed { again_at, .. } = standing else { break };
+        assert_eq!(due(standing, Timestamp::from_ms(again_at.ms() - 1)), None);
+        pauses.push((again_at.ms() - now.ms()) / 1000);
+        now = again_at;
+    }
+    assert_eq!(standing, Standing::GivenUp);
+    assert_eq!(pauses.len() + 1, TRIES_MAX as usize);
+    assert_eq!((pauses[0], pauses[1]), (FIRST_PAUSE_S, 2 * FIRST_PAUSE_S));
+    assert!(
+        pauses.is_sorted() && pauses.iter().all(|pause| *pause <= LONGEST_PAUSE_S),
+        "{pauses:?}"
+    );
+}
+
+#[test]
+fn a_certificate_is_renewed_when_two_thirds_of_its_life_are_over() {
+    let held = Standing::Held { renew_at: Timestamp::from_ms(60_000) };
+    assert_eq!(due(held, Timestamp::from_ms(59_999)), None);
+    assert_eq!(due(held, Timestamp::from_ms(60_000)), Some(0));
+}
+
+/// Opens the keeper of certificates for an authority that nobody reaches.
+fn acme(folder: &Path, hour_max: u32) -> Acme {
+    // Fails only if it is already installed.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(["holm.example".to_owned()]).unwrap();
+    let file = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(file("own.crt"), own.self_signed(&key).unwrap().pem()).unwrap();
+    std::fs::write(file("own.key"), key.serialize_pem()).unwrap();
+    let flags = [
+        ("server.tls_certificate", file("own.crt")),
+        ("server.tls_key", file("own.key")),
+        ("domains.acme.directory", "https://127.0.0.1:1/directory".to_owned()),
+        ("domains.acme.agree", "true".to_owned()),
+        ("domains.acme.orders_workspace_hour_max", hour_max.to_string()),
+    ];
+    let config = config::load(None, std::iter::empty(), &flags).unwrap();
+    let certificates = Certificates::open(&config.server).unwrap().unwrap();
+    let world = World::new(|| Timestamp::from_ms(0), |_| {});
+    Acme::open(&config.domains.acme, folder, &certificates, &world).unwrap().unwrap()
+}
+
+fn hosts(of: &[(&str, usize)]) -> BTreeMap<String, WorkspaceId> {
+    let names = of.iter().flat_map(|(workspace, count)| {
+        let workspace = WorkspaceId::known(*workspace);
+        (0..*count).map(move |at| (format!("{at}.{workspace}.example"), workspace.clone()))
+    });
+    names.collect()
+}
+
+fn ordering(acme: &Acme) -> Vec<&str> {
+    let mut names: Vec<_> = acme.ordered.values().map(|order| order.name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[tokio::test]
+async fn a_workspace_with_many_hosts_does_not_delay_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acme = acme(folder.path(), 20);
+    acme.begin(&hosts(&[("a", 1000)]));
+    assert_eq!(ordering(&acme), ["0.a.example", "1.a.example"]);
+    acme.begin(&hosts(&[("a", 1000), ("z", 1)]));
+    assert_eq!(ordering(&acme), ["0.a.example", "0.z.example", "1.a.example"]);
+}
+
+#[tokio::test]
+async fn an_order_whose_task_breaks_off_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acme = acme(folder.path(), 20);
+    let wanted = hosts(&[("a", 1)]);
+    acme.begin(&wanted);
+    acme.orders.abort_all();
+    let done = acme.orders.join_next_with_id().await.unwrap();
+    acme.finish(done);
+    let standing = acme.standings["0.a.example"];
+    assert!(matches!(standing, Standing::Failed { tries: 1, .. }), "{standing:?}");
+    assert!(acme.ordered.is_empty());
+}
