@@ -5,6 +5,7 @@ use crate::config::Role;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::server;
+use clap::ValueEnum;
 use std::path::PathBuf;
 
 /// Runs the server
@@ -39,19 +40,25 @@ pub(crate) enum Greeting {
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let data = args.data.map(|folder| folder.into_os_string().into_string()).transpose();
     let data = data.map_err(|_| Error::Usage("--data must be UTF-8".into()))?;
+    let roles = (!args.roles.is_empty()).then(|| written(&args.roles));
     let flags = [
+        ("server.roles", roles),
         ("server.listen", args.listen),
         ("server.public_url", args.public_url),
         ("data.folder", data),
     ];
     let given: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-    let mut config = args.place.load(&given)?;
-    if !args.roles.is_empty() {
-        config.server.roles = args.roles;
-    }
+    let config = args.place.load(&given)?;
     served(&config.server.roles)?;
     let greeting = if args.json { Greeting::Json } else { Greeting::Text };
     server::run(config, greeting).await
+}
+
+/// Writes roles as the setting does, so that they are checked together with the others.
+fn written(roles: &[Role]) -> String {
+    let names =
+        roles.iter().filter_map(|role| Some(format!("{:?}", role.to_possible_value()?.get_name())));
+    format!("[{}]", names.collect::<Vec<_>>().join(", "))
 }
 
 /// Refuses roles that are not supported: not to start is better than only seeming to serve.

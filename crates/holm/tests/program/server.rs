@@ -127,10 +127,19 @@ fn a_second_server_on_the_same_data_is_refused() {
 #[test]
 fn a_role_that_is_not_there_is_not_pretended() {
     let folder = tempfile::tempdir().unwrap();
-    for role in ["gateway", "node"] {
-        let refused = holm(folder.path()).args(["up", "--role", role]).output().unwrap();
-        assert!(text(&refused, 9).contains("later release"));
+    let up = |roles: &[&str], exit| {
+        let flags = roles.iter().flat_map(|role| ["--role", role]);
+        text(&holm(folder.path()).arg("up").args(flags).output().unwrap(), exit)
+    };
+    assert!(up(&["gateway", "node"], 9).contains("later release"));
+    let alone = [(["api", "gateway"], "without node"), (["api", "node"], "without gateway")];
+    for (roles, why) in alone {
+        let told = up(&roles, 3);
+        assert!(told.contains("command line: `server.roles`") && told.contains(why), "{told}");
     }
+    assert!(up(&["api", "api"], 3).contains("twice"));
+    assert!(up(&["node"], 3).contains("without gateway"));
+    assert!(!folder.path().join("data").exists());
 }
 
 #[test]

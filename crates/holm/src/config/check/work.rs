@@ -12,11 +12,15 @@ pub(super) fn node(config: &Config) -> Result<(), Wrong> {
         return wrong("node.workspace_share_percent", "must be between 1 and 100");
     }
     user_ids(&config.node)?;
-    match (config.server.roles.contains(&Role::Node), config.server.roles.contains(&Role::Gateway))
-    {
+    let roles = &config.server.roles;
+    match (roles.contains(&Role::Node), roles.contains(&Role::Gateway)) {
         (true, false) => {
             wrong("server.roles", "has node without gateway: requests could not reach what runs")
         }
+        (false, true) => wrong(
+            "server.roles",
+            "has gateway without node: it leads only to what runs in the same process, so name both",
+        ),
         _ => Ok(()),
     }
 }
