@@ -1,5 +1,6 @@
 //! The HTTP client of a Holm server.
 
+mod change;
 mod choose;
 pub(crate) mod contexts;
 pub(crate) mod files;
@@ -155,6 +156,11 @@ impl Client {
             Some(body) => request.json(body),
             None => request,
         };
+        self.answer(request).await
+    }
+
+    /// Sends a request and reads its answer as JSON.
+    async fn answer(&self, request: RequestBuilder) -> Result<(HeaderMap, Value), Error> {
         let response = self.send(request).await?;
         let headers = response.headers().clone();
         let bytes = response.bytes().await.map_err(|source| self.unreachable(source))?;

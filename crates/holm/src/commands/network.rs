@@ -1,13 +1,12 @@
 //! `holm network`: rules for what a sandbox may reach.
 
 use crate::client::Client;
-use crate::client::target::{Target, resolve};
+use crate::client::target::resolve;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
 use crate::term;
 use clap::Subcommand;
-use reqwest::Method;
 use serde_json::{Value, json};
 
 const ALLOWED: &str = "allowedDomains";
@@ -66,7 +65,7 @@ enum Command {
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let (sandbox, patterns, list) = match args.command {
         Command::Show { sandbox, output } => {
-            let object = read(&mut client, &sandbox).await?.1;
+            let object = client.get(&path_of(&sandbox)?, &[]).await?;
             show(&object["spec"], output);
             return Ok(Exit::Success);
         }
@@ -74,25 +73,24 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         Command::Block { sandbox, patterns } => (sandbox, patterns, Some(FORBIDDEN)),
         Command::Drop { sandbox, patterns } => (sandbox, patterns, None),
     };
-    let (target, mut object) = read(&mut client, &sandbox).await?;
-    let network = &mut object["spec"]["network"];
-    drop_all(network, &patterns);
-    if let Some(list) = list {
-        let listed = &mut network["proxy"][list];
-        let known = listed.as_array().cloned().unwrap_or_default();
-        let all = known.into_iter().chain(patterns.iter().map(|pattern| json!(pattern)));
-        *listed = all.collect();
-    }
-    let path = target.object(&sandbox)?;
-    let changed = client.call(Method::PUT, &path, &[], Some(&object)).await?;
+    let change = |object: &mut Value| {
+        let network = &mut object["spec"]["network"];
+        drop_all(network, &patterns);
+        if let Some(list) = list {
+            let listed = &mut network["proxy"][list];
+            let known = listed.as_array().cloned().unwrap_or_default();
+            let all = known.into_iter().chain(patterns.iter().map(|pattern| json!(pattern)));
+            *listed = all.collect();
+        }
+        Ok(())
+    };
+    let changed = client.change(&path_of(&sandbox)?, change).await?;
     show(&changed["spec"], Format::Table);
     Ok(Exit::Success)
 }
 
-async fn read(client: &mut Client, sandbox: &str) -> Result<(Target, Value), Error> {
-    let target = resolve(&["sandboxes".into(), sandbox.to_owned()])?;
-    let object = client.get(&target.object(sandbox)?, &[]).await?;
-    Ok((target, object))
+fn path_of(sandbox: &str) -> Result<String, Error> {
+    resolve(&["sandboxes".into(), sandbox.to_owned()])?.object(sandbox)
 }
 
 /// Removes patterns from every list, in both places where lists can be.

@@ -10,7 +10,6 @@ use crate::exit::Exit;
 use crate::output::{self, Format};
 use crate::signals::Ends;
 use crate::term::{self, Style};
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -43,15 +42,19 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let object = resolve(&[args.kind, args.name.clone()])?.object(&args.name)?;
     let known = client.list(&revisions, &[]).await?;
     let id = choose(&known, args.revision.as_deref())?;
-    let mut wish = client.get(&object, &[]).await?;
-    let configuration = wish.pointer_mut("/spec").and_then(Value::as_object_mut);
-    let lacking =
-        || Error::NotHolm { server: String::new(), message: "the object has no spec".into() };
-    let spec = configuration.ok_or_else(lacking)?;
-    let revision = spec.entry("revision").or_insert_with(|| json!({}));
-    revision["active"] = id.as_str().into();
+    let server = client.server();
+    let activate = |wish: &mut Value| {
+        let spec = wish.pointer_mut("/spec").and_then(Value::as_object_mut);
+        let spec = spec.ok_or_else(|| Error::NotHolm {
+            server: server.clone(),
+            message: "the object has no spec".into(),
+        })?;
+        let revision = spec.entry("revision").or_insert_with(|| json!({}));
+        revision["active"] = id.as_str().into();
+        Ok(())
+    };
     let mut ends = Ends::new()?;
-    client.call(Method::PUT, &object, &[], Some(&wish)).await?;
+    client.change(&object, activate).await?;
     let now = tokio::select! {
         served = wait(&object, &revisions, &id, args.timeout.0, &mut client) => served?,
         () = ends.next() => {

@@ -24,3 +24,41 @@ fn credentials_of_one_server_never_go_to_another() {
     assert!(other.asked().is_empty());
     text(&run(&["--server", &format!("{}/v0", own.url()), "get", "sandboxes"]), 0);
 }
+
+#[test]
+fn a_change_keeps_what_somebody_else_changed_meanwhile() {
+    let mut tries = 0;
+    let pretend = Pretend::start(move |_, asked| {
+        let of =
+            |domains: &[&str]| json!({"spec": {"network": {"proxy": {"allowedDomains": domains}}}});
+        let version = |number: u32| format!("\"{number}\"");
+        match asked.method.as_str() {
+            "GET" if tries == 0 => Answer::json(&of(&["a"])).with("ETag", version(1)),
+            "GET" => Answer::json(&of(&["a", "theirs"])).with("ETag", version(2)),
+            _ => {
+                tries += 1;
+                let is_newest = asked.header("if-match") == Some("\"2\"");
+                if is_newest { Answer::json(&asked.json()) } else { Answer::refuse(412) }
+            }
+        }
+    });
+    let place = tempfile::tempdir().unwrap();
+    let allow = ["network", "allow", "box", "ours"];
+    text(&pretend.cli(place.path(), &allow).output().unwrap(), 0);
+    let asked = pretend.asked();
+    let sent = asked.last().unwrap().json();
+    let domains = &sent["spec"]["network"]["proxy"]["allowedDomains"];
+    assert_eq!(*domains, json!(["a", "theirs", "ours"]));
+}
+
+#[test]
+fn a_change_that_is_always_late_is_given_up() {
+    let pretend = Pretend::start(|_, asked| match asked.method.as_str() {
+        "GET" => Answer::json(&json!({"spec": {}})).with("ETag", "\"1\"".into()),
+        _ => Answer::refuse(412),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let allow = ["network", "allow", "box", "ours"];
+    text(&pretend.cli(place.path(), &allow).output().unwrap(), 7);
+    assert_eq!(pretend.asked().iter().filter(|asked| asked.method == "PUT").count(), 5);
+}
