@@ -149,22 +149,27 @@ impl Workload {
         let id = segment(id.ok_or_else(|| self.odd("it names no upload"))?);
         self.uploads.lock().insert(id.clone());
         let done = self.send_parts(&id, first, content, sent).await;
-        match done {
-            Ok(()) => drop(self.uploads.lock().remove(&id)),
-            Err(_) => self.abort_uploads().await,
+        self.uploads.lock().remove(&id);
+        if done.is_err() {
+            self.abort_upload(&id).await;
         }
         done
     }
 
-    /// Aborts unfinished uploads. What they leave behind is merely untidy, and the error that led
-    /// here is reported already, so failures are ignored.
+    /// Aborts all unfinished uploads, for when nothing sends them any more.
     pub(crate) async fn abort_uploads(&self) {
         let uploads = std::mem::take(&mut *self.uploads.lock());
         for id in uploads {
-            let path = format!("/filesystem-multipart/{id}/abort");
-            if let Ok(request) = self.request(Method::DELETE, &path).await {
-                let _ = self.send(request).await;
-            }
+            self.abort_upload(&id).await;
+        }
+    }
+
+    /// Aborts one upload. What it leaves behind is merely untidy, and the error that led here is
+    /// reported already, so failures are ignored.
+    async fn abort_upload(&self, id: &str) {
+        let path = format!("/filesystem-multipart/{id}/abort");
+        if let Ok(request) = self.request(Method::DELETE, &path).await {
+            let _ = self.send(request).await;
         }
     }
 
@@ -291,6 +296,7 @@ fn form_body(boundary: &str, content: &[u8], mode: Option<u32>) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn only_plain_files_have_permissions() {
@@ -298,6 +304,43 @@ mod tests {
             |text: &str| Entry { name: "a".into(), permissions: text.into(), size: 0 }.mode();
         assert_eq!((mode("755"), mode("4755")), (Some(0o755), Some(0o755)));
         assert_eq!((mode("120777"), mode(""), mode("rwx")), (None, None, None));
+    }
+
+    /// Serves multipart uploads and refuses every part. Returns its address and the addresses that
+    /// uploads were aborted at.
+    async fn refusing() -> (String, Arc<parking_lot::Mutex<Vec<String>>>) {
+        let aborted: Arc<parking_lot::Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&aborted);
+        let app = axum::Router::new().fallback(async move |request: axum::extract::Request| {
+            let (head, body) = request.into_parts();
+            axum::body::to_bytes(body, usize::MAX).await.unwrap();
+            match head.method.as_str() {
+                "POST" => (StatusCode::OK, r#"{"uploadId": "own"}"#),
+                "DELETE" => {
+                    log.lock().push(head.uri.path().to_owned());
+                    (StatusCode::OK, "{}")
+                }
+                _ => (StatusCode::BAD_REQUEST, "{}"),
+            }
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async { axum::serve(listener, app).await });
+        (url, aborted)
+    }
+
+    #[tokio::test]
+    async fn an_upload_that_fails_aborts_itself_and_no_other() {
+        let (url, aborted) = refusing().await;
+        let workload = Workload::at(&url);
+        workload.uploads.lock().insert("other".into());
+        let content = tokio::io::repeat(0).take(PART_BYTES as u64 + 1);
+        let failed = workload.put_file("/big", 0o644, content, &|_| {}).await;
+        assert!(matches!(failed, Err(Error::Answer { status: StatusCode::BAD_REQUEST, .. })));
+        assert_eq!(*aborted.lock(), ["/filesystem-multipart/own/abort"]);
+        workload.abort_uploads().await;
+        assert_eq!(aborted.lock().len(), 2);
+        assert!(workload.uploads.lock().is_empty());
     }
 
     #[test]

@@ -181,6 +181,25 @@ pub(crate) fn file_segment(path: &str) -> String {
 }
 
 #[cfg(test)]
+impl Workload {
+    /// Returns a workload at an address, for tests.
+    pub(super) fn at(url: &str) -> Self {
+        // Fails only if it is already installed.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let key = super::contexts::Credentials::ApiKey("key".into());
+        Self {
+            client: Mutex::new(Client::new(url, None, key, None).unwrap()),
+            http: reqwest::Client::new(),
+            url: url.to_owned(),
+            name: "box".into(),
+            workspace: None,
+            world: world::system(),
+            uploads: parking_lot::Mutex::default(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

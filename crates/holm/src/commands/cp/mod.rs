@@ -112,7 +112,14 @@ impl Copy {
 
     pub(crate) async fn run(&self, there: &Workload) -> Result<Copied, Error> {
         match self {
-            Self::In { from, to, .. } => upload::upload(from, there, to).await,
+            Self::In { from, to, .. } => {
+                let copied = upload::upload(from, there, to).await;
+                if copied.is_err() {
+                    // The first file that fails ends the copy, and others may be under way.
+                    there.abort_uploads().await;
+                }
+                copied
+            }
             Self::Out { from, to, .. } => download::download(there, from, to).await,
         }
     }
