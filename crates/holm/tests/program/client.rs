@@ -1,6 +1,6 @@
 //! What the command line asks a server for, seen by a fake server.
 
-use crate::common::{Server, holm, text};
+use crate::common::{Server, holm, text, write};
 use crate::pretend::{Answer, Pretend};
 use serde_json::json;
 use std::io::Write;
@@ -61,4 +61,25 @@ fn a_change_that_is_always_late_is_given_up() {
     let allow = ["network", "allow", "box", "ours"];
     text(&pretend.cli(place.path(), &allow).output().unwrap(), 7);
     assert_eq!(pretend.asked().iter().filter(|asked| asked.method == "PUT").count(), 5);
+}
+
+#[test]
+fn a_connection_that_somebody_else_creates_meanwhile_is_left_as_it_is() {
+    let mut exists = false;
+    let pretend = Pretend::start(move |_, asked| match asked.method.as_str() {
+        "GET" if exists => Answer::json(&json!({"metadata": {"name": "slack"}})),
+        "POST" => {
+            exists = true;
+            Answer::refuse(409)
+        }
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let document =
+        "kind: IntegrationConnection\nmetadata: {name: slack}\nspec: {integration: slack}\n";
+    let file = write(place.path(), "a.yaml", document);
+    let apply = ["apply", "-f", file.to_str().unwrap()];
+    let told = text(&pretend.cli(place.path(), &apply).output().unwrap(), 0);
+    assert!(told.contains("exists already"), "{told}");
+    assert!(pretend.asked().iter().all(|asked| asked.method != "PUT"));
 }

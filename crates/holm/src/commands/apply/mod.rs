@@ -149,6 +149,12 @@ async fn write_named(
         }
         None => match create(target, document, client).await {
             // Created by somebody else since we looked.
+            Err(conflict @ Error::Answer { status: StatusCode::CONFLICT, .. })
+                if target.kind.write == Write::CreateOnly =>
+            {
+                let kept = client.find(&path).await?.ok_or(conflict)?;
+                Ok((Outcome::Kept, kept))
+            }
             Err(Error::Answer { status: StatusCode::CONFLICT, .. }) => {
                 let after = client
                     .call(Method::PUT, &path, &document.query(), Some(&document.body))
