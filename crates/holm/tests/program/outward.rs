@@ -55,6 +55,14 @@ fn a_server_with_a_certificate_speaks_tls() {
         .env("HOLM_API_KEY", server.api_key());
     text(&command.args(["get", "sandboxes"]).output().unwrap(), 8);
     text(&command.env("SSL_CERT_FILE", certificate).output().unwrap(), 0);
+
+    // The doctor sees that it is this server that has the port.
+    let mut doctor = holm(server.folder.path());
+    doctor.args(["doctor", "--json"]).envs(settings).env("HOLM_SERVER__LISTEN", &server.address);
+    let findings = doctor.output().unwrap().stdout;
+    let findings: serde_json::Value = serde_json::from_slice(&findings).unwrap();
+    let port = findings.as_array().unwrap().iter().find(|finding| finding["check"] == "port");
+    assert_eq!(port.unwrap()["health"], "ok", "{findings}");
 }
 
 #[test]
