@@ -174,6 +174,28 @@ fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
 }
 
 #[test]
+fn times_and_thresholds_that_would_stop_everything_are_refused() {
+    let times = [
+        ("gateway", "wait_timeout"),
+        ("gateway", "connect_timeout"),
+        ("gateway", "answer_idle"),
+        ("gateway", "socket_idle"),
+        ("egress", "launch_wait"),
+    ];
+    for (section, name) in times {
+        let text = format!("[{section}]\n{name} = \"0s\"");
+        refused(&text, &[&format!("`{section}.{name}` must be at least 100ms")]);
+    }
+    refused(
+        "[store]\nlog_pages = 10\nlog_pages_max = 9",
+        &["`store.log_pages_max` must be at least store.log_pages"],
+    );
+    assert!(load_text("[store]\nlog_pages = 10\nlog_pages_max = 10").is_ok());
+    // No certificate would ever be ordered.
+    refused("[domains.acme]\norders_workspace_hour_max = 0", &["must be at least 1"]);
+}
+
+#[test]
 fn user_ids_of_all_sandboxes_are_below_2_to_the_32() {
     let node = |first_uid: u64, instances_max: u32| {
         load_text(&format!(

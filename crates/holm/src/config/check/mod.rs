@@ -96,6 +96,10 @@ fn store(config: &Config) -> Result<(), Wrong> {
             "store.url",
             "must start with postgres://, or be empty for SQLite in the data folder",
         ),
+        _ if config.store.log_pages_max < config.store.log_pages => wrong(
+            "store.log_pages_max",
+            "must be at least store.log_pages, from which on pages are moved",
+        ),
         _ => Ok(()),
     }
 }
