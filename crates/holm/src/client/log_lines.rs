@@ -73,7 +73,8 @@ fn fresh<'a>(lines: &'a [Line], seen: &'a [Line]) -> impl Iterator<Item = &'a Li
     })
 }
 
-/// Returns all lines in the time window, oldest first.
+/// Returns the lines in the time window, oldest first. If there are too many, the newest are
+/// returned and a note says so.
 async fn fetch(
     asked: &Ask,
     start: Timestamp,
@@ -86,9 +87,14 @@ async fn fetch(
         let last = found.len() < PAGE;
         lines.extend(found);
         if last {
-            break;
+            lines.reverse();
+            return Ok(lines);
         }
     }
+    crate::term::note(format!(
+        "only the newest {} lines are shown; narrow them with --since, --severity or --search",
+        lines.len()
+    ));
     lines.reverse();
     Ok(lines)
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Server, holm, text, write};
 use crate::pretend::{Answer, Pretend};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -82,4 +82,17 @@ fn a_connection_that_somebody_else_creates_meanwhile_is_left_as_it_is() {
     let told = text(&pretend.cli(place.path(), &apply).output().unwrap(), 0);
     assert!(told.contains("exists already"), "{told}");
     assert!(pretend.asked().iter().all(|asked| asked.method != "PUT"));
+}
+
+#[test]
+fn older_log_lines_that_are_left_out_are_told_of() {
+    let line = json!({"timestamp": "2026-04-16T09:30:00Z", "severity": 9, "message": "m"});
+    let lines: Vec<&Value> = vec![&line; 1000];
+    let page = json!({"box": {"logs": lines}});
+    let pretend = Pretend::start(move |_, _| Answer::json(&page));
+    let place = tempfile::tempdir().unwrap();
+    let logs = pretend.cli(place.path(), &["logs", "sandbox", "box"]).output().unwrap();
+    let noted = String::from_utf8_lossy(&logs.stderr).into_owned();
+    text(&logs, 0);
+    assert!(noted.contains("only the newest 100000 lines are shown"), "{noted}");
 }
