@@ -110,12 +110,15 @@ async fn a_caller_is_shown_the_certificate_of_the_name_it_asks_for() {
     let certificates = Certificates::open(&settings(own.path()).server).unwrap().unwrap();
     let exact = write(given.path(), "app.a.org", "app.a.org");
     let wildcard = write(given.path(), "_.a.org", "*.a.org");
+    let upper = write(given.path(), "Shop.B.org", "shop.b.org");
+    write(given.path(), "APP.a.org", "app.a.org");
     std::fs::write(given.path().join("broken.org.crt"), "no certificate").unwrap();
     Folder::open(given.path(), &certificates).unwrap();
     for (name, expected) in [
         ("app.a.org", &exact),
         ("APP.a.org", &exact),
         ("other.a.org", &wildcard),
+        ("shop.b.org", &upper),
         ("deep.other.a.org", &own_certificate),
         ("a.org", &own_certificate),
         ("broken.org", &own_certificate),

@@ -23,8 +23,14 @@ pub(crate) struct Folder {
     given: HashMap<String, Arc<CertifiedKey>>,
 }
 
-/// Modification time and length of a name's certificate and key files.
-type Print = [Option<(SystemTime, u64)>; 2];
+/// What the certificate and key files of a name look like.
+#[derive(PartialEq)]
+struct Print {
+    /// Name of both files without extension, in the case in which it was written.
+    stem: String,
+    /// Modification time and length of each.
+    files: [Option<(SystemTime, u64)>; 2],
+}
 
 impl Folder {
     pub(crate) fn open(path: &Path, certificates: &Certificates) -> Result<Self, Error> {
@@ -66,7 +72,7 @@ impl Folder {
             if self.seen.get(name) == Some(print) {
                 continue;
             }
-            match Pair::read(&self.file(name, "crt"), &self.file(name, "key")) {
+            match Pair::read(&self.file(&print.stem, "crt"), &self.file(&print.stem, "key")) {
                 Ok(pair) => {
                     self.given.insert(name.clone(), pair.certified);
                 }
@@ -93,13 +99,18 @@ impl Folder {
                 tracing::warn!(file = %file.display(), "a certificate is left out");
                 continue;
             }
-            prints.insert(name.clone(), ["crt", "key"].map(|kind| print(&self.file(&name, kind))));
+            // If files differ only in case, those in lower case count.
+            if prints.get(&name).is_some_and(|known: &Print| known.stem.as_str() > stem) {
+                continue;
+            }
+            let files = ["crt", "key"].map(|kind| print(&self.file(stem, kind)));
+            prints.insert(name, Print { stem: stem.to_owned(), files });
         }
         Ok(prints)
     }
 
-    fn file(&self, name: &str, kind: &str) -> PathBuf {
-        self.path.join(format!("{}.{kind}", name.replacen("*.", "_.", 1)))
+    fn file(&self, stem: &str, kind: &str) -> PathBuf {
+        self.path.join(format!("{stem}.{kind}"))
     }
 }
 
