@@ -1,6 +1,7 @@
 //! `holm get`: shows objects of any kind.
 
 use crate::client::Client;
+use crate::client::lines::{Lines, Stopped};
 use crate::client::target::{Target, resolve};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -110,14 +111,14 @@ fn show(args: &Args, target: &Target, items: &[Value]) {
 /// How the command learns of changes.
 enum Changes {
     /// The server sends them.
-    Told(reqwest::Response),
+    Told(Lines),
     /// The server offers us no change stream, so it is polled.
     Polled,
 }
 
 async fn open_changes(client: &mut Client) -> Result<Changes, Error> {
     match client.stream("changes", &[]).await {
-        Ok(response) => Ok(Changes::Told(response)),
+        Ok(response) => Ok(Changes::Told(Lines::new(response, None))),
         Err(Error::Answer {
             status: StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::FORBIDDEN,
             ..
@@ -129,22 +130,38 @@ async fn open_changes(client: &mut Client) -> Result<Changes, Error> {
 /// Waits until something may have changed. If the stream ends it is opened again, and then
 /// everything is read again, so nothing is missed in between.
 async fn next_change(changes: Changes, client: &mut Client) -> Result<Changes, Error> {
-    let Changes::Told(mut response) = changes else {
+    let Changes::Told(mut lines) = changes else {
         tokio::time::sleep(POLL).await;
         return Ok(Changes::Polled);
     };
-    loop {
-        match response.chunk().await {
-            // Comment lines only keep the connection open.
-            Ok(Some(chunk)) if !chunk.windows(5).any(|part| part == b"data:") => {}
-            Ok(Some(_)) => {
-                tokio::time::sleep(SETTLE).await;
-                return Ok(Changes::Told(response));
-            }
-            Ok(None) | Err(_) => {
-                tokio::time::sleep(POLL).await;
-                return open_changes(client).await;
-            }
-        }
+    if next_event(&mut lines).await.is_err() {
+        tokio::time::sleep(POLL).await;
+        return open_changes(client).await;
+    }
+    // Takes the rest of a burst. If the stream ends meanwhile, the next call finds that out.
+    let rest = async { while next_event(&mut lines).await.is_ok() {} };
+    let _ = tokio::time::timeout(SETTLE, rest).await;
+    Ok(Changes::Told(lines))
+}
+
+/// Waits for the data of an event. Comment lines only keep the connection open.
+async fn next_event(lines: &mut Lines) -> Result<(), Stopped> {
+    while !lines.next().await?.starts_with("data:") {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+
+    #[tokio::test]
+    async fn an_event_is_seen_however_its_bytes_arrive() {
+        let pieces = [": still here\n\nda", "ta: {}\n", "\n", ": still here\n\n"];
+        let pieces = stream::iter(pieces.map(Ok::<_, std::io::Error>));
+        let answer = http::Response::new(reqwest::Body::wrap_stream(pieces));
+        let mut lines = Lines::new(answer.into(), None);
+        assert!(next_event(&mut lines).await.is_ok());
+        assert!(matches!(next_event(&mut lines).await, Err(Stopped::Ended)));
     }
 }
