@@ -2,9 +2,10 @@
 //!
 //! While a client reads nothing, the HTTP layer does not poll the body, over HTTP/1.1 as over
 //! HTTP/2. Without this module a client could hold whatever the body holds (a place of its
-//! workspace, a replica, a connection to a provider) for as long as it likes. Here each answer that
-//! comes in pieces is dropped once its reader has taken nothing for too long, even if the
-//! connection is still there. An answer that is itself waiting for its next piece is left alone.
+//! workspace, a replica, a connection to a provider) for as long as it likes. Here each answer is
+//! dropped once its reader has taken nothing for too long, even if the connection is still there.
+//! That includes answers of one piece: over HTTP/2 their body is kept until the client has room for
+//! that piece. An answer that is itself waiting for its next piece is left alone.
 
 use admission::Busy;
 use axum::body::{Body, Bytes};
@@ -27,7 +28,7 @@ const AWAITED: u64 = 0;
 #[error("nobody read on for too long")]
 struct Unread;
 
-/// All answers of this server that come in several pieces. Cheap to clone.
+/// All answers of this server that are not at their end. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Readers(Arc<Shared>);
 
@@ -51,8 +52,7 @@ impl Readers {
 
     /// Wraps an answer. Its connection counts as busy until the answer ends or is dropped.
     pub(crate) fn watch(&self, response: Response, busy: Busy) -> Response {
-        let readers = self.clone();
-        response.map(|body| Body::new(Answer::Begun(Held { body, busy: Some(busy) }, readers)))
+        response.map(|body| Body::new(Answer(self.open(Held { body, _busy: busy }))))
     }
 
     /// Drops stalled answers until the server ends.
@@ -75,7 +75,6 @@ impl Readers {
         stalled.filter(|open| open.held.lock().take().is_some()).count() as u64
     }
 
-    /// Registers an answer that has given its first piece and may have more.
     fn open(&self, held: Held) -> Arc<Open> {
         let shared = Arc::clone(&self.0);
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
@@ -88,19 +87,15 @@ impl Readers {
 
 struct Held {
     body: Body,
-    busy: Option<Busy>,
+    _busy: Busy,
 }
 
-enum Answer {
-    /// Most answers are a single piece and never get further than this.
-    Begun(Held, Readers),
-    Open(Arc<Open>),
-}
+struct Answer(Arc<Open>);
 
-/// An answer that comes in several pieces.
+/// An answer on its way to its reader.
 struct Open {
     id: u64,
-    /// Round in which the reader got the last piece.
+    /// Round in which the reader got the last piece, or in which the answer began.
     given: AtomicU64,
     /// `None` once the answer was dropped for lack of a reader.
     held: Mutex<Option<Held>>,
@@ -142,40 +137,19 @@ impl HttpBody for Answer {
     type Error = axum::Error;
 
     fn poll_frame(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        let (held, readers) = match &mut *self {
-            Self::Open(open) => return open.poll(cx),
-            Self::Begun(held, readers) => (held, readers),
-        };
-        let frame = ready!(Pin::new(&mut held.body).poll_frame(cx));
-        if matches!(frame, Some(Ok(_))) && !held.body.is_end_stream() {
-            let body = std::mem::take(&mut held.body);
-            let busy = held.busy.take();
-            *self = Self::Open(readers.open(Held { body, busy }));
-        }
-        Poll::Ready(frame)
+        self.0.poll(cx)
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Begun(held, _) => held.body.is_end_stream(),
-            Self::Open(open) => {
-                open.held.lock().as_ref().is_some_and(|held| held.body.is_end_stream())
-            }
-        }
+        self.0.held.lock().as_ref().is_some_and(|held| held.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Begun(held, _) => held.body.size_hint(),
-            Self::Open(open) => open
-                .held
-                .lock()
-                .as_ref()
-                .map_or_else(SizeHint::default, |held| held.body.size_hint()),
-        }
+        let held = self.0.held.lock();
+        held.as_ref().map_or_else(SizeHint::default, |held| held.body.size_hint())
     }
 }
 
@@ -244,12 +218,29 @@ mod tests {
         assert_eq!(Arc::strong_count(&held), 2);
     }
 
+    /// Over HTTP/2 the piece is taken at once, and then waits with its body for room at the client.
     #[tokio::test]
-    async fn what_is_one_piece_is_not_looked_after() {
+    async fn an_answer_of_one_piece_is_dropped_if_nobody_takes_it() {
+        let (readers, held) = (readers(), Arc::new(()));
+        for is_asked in [false, true] {
+            let one = pieces(&held, stream::iter([PIECE]));
+            let mut body = readers.watch(Response::new(one), busy()).into_body();
+            if is_asked {
+                body.frame().await.unwrap().unwrap();
+            }
+            assert_eq!((rounds(&readers, ROUNDS), Arc::strong_count(&held)), (0, 2));
+            assert_eq!((rounds(&readers, 1), Arc::strong_count(&held)), (1, 1));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_taken_is_forgotten() {
         let readers = readers();
         let mut body = readers.watch(Response::new(Body::from(PIECE)), busy()).into_body();
         assert_eq!(body.size_hint().exact(), Some(PIECE.len() as u64));
         body.frame().await.unwrap().unwrap();
-        assert!(body.is_end_stream() && readers.0.open.lock().is_empty());
+        assert!(body.is_end_stream());
+        drop(body);
+        assert!(readers.0.open.lock().is_empty());
     }
 }
