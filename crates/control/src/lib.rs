@@ -54,6 +54,7 @@ pub mod volumes;
 mod workload_identity;
 pub mod workloads;
 pub mod workspace_defaults;
+pub mod workspace_removal;
 
 pub use catalogue::Catalogue;
 pub use context::Context;

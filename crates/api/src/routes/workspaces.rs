@@ -11,8 +11,7 @@ use axum::response::Response;
 use control::Context;
 use control::context::as_admin;
 use control::error::Absent;
-use control::kinds::image_share;
-use control::workspace_defaults;
+use control::{workspace_defaults, workspace_removal};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use store::{Tx, resources};
@@ -183,7 +182,7 @@ pub(crate) async fn remove(call: Call<Person>) -> Result<Reply<Workspace>, Error
     let member = enter(&call)?;
     let context = Context { control: call.app.control().clone(), member: member.clone() };
     let work = move |tx: &mut Tx<'_>| {
-        image_share::leave(&context, tx)?;
+        workspace_removal::release_all(&context, tx)?;
         resources::delete_workspace(tx, &member.workspace, &member.who.name)?;
         Ok::<_, Error>(workspaces::delete(tx, &member)?)
     };

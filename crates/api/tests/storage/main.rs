@@ -10,3 +10,4 @@ mod forks;
 mod images;
 mod snapshots;
 mod volumes;
+mod workspaces;

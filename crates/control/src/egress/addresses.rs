@@ -59,9 +59,8 @@ pub(crate) fn take(
     Ok(())
 }
 
-/// Refuses to give back an address that sandboxes leave with. The address itself is given back when
-/// the row is deleted.
-pub(crate) fn give_back(
+/// Refuses to give back an address that sandboxes leave with.
+pub(crate) fn require_address_unused(
     context: &Context,
     tx: &mut Tx<'_>,
     held: &Held<EgressIp>,
@@ -76,8 +75,19 @@ pub(crate) fn give_back(
     {
         return Err(Conflict::EgressIpUsed { sandbox: sandbox.row.name }.into());
     }
+    Ok(())
+}
+
+/// Notes with its gateway that an address is given back. The address itself is given back when the
+/// row is deleted.
+pub(crate) fn give_back(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<EgressIp>,
+) -> Result<(), Error> {
+    let Some(address) = &held.state.public_ip else { return Ok(()) };
     let message = format!("it gave the address {address} back (`{}`)", held.row.name);
-    gateways::note(context, tx, &parents, &message)
+    gateways::note(context, tx, &held.parents(), &message)
 }
 
 /// Returns where traffic of this server comes from, by region: as the operator says, or else the

@@ -15,7 +15,7 @@ mod pool;
 mod rules;
 
 pub use addresses::public_ips;
-pub(crate) use addresses::{give_back, take};
+pub(crate) use addresses::{give_back, require_address_unused, take};
 pub use change::replace;
 pub(crate) use change::{Told, has_rules, keep_to, tell, tell_again};
 pub use gateways::sandboxes_of;

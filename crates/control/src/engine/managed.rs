@@ -83,7 +83,17 @@ pub trait Managed: Kind {
         Ok(())
     }
 
-    /// Refuses a deletion, or gives back what the object holds.
+    /// Refuses to delete an object that something else still needs. A whole workspace is deleted
+    /// without asking this.
+    fn require_unused(
+        _context: &Context,
+        _tx: &mut Tx<'_>,
+        _held: &Held<Self>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Gives back what an object holds, before it is deleted, alone or with its workspace.
     fn release(_context: &Context, _tx: &mut Tx<'_>, _held: &Held<Self>) -> Result<(), Error> {
         Ok(())
     }

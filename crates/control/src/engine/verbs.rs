@@ -319,6 +319,7 @@ pub fn remove<K: Managed>(
     name: &str,
 ) -> Result<K, Error> {
     let held = Held::<K>::lock(context, tx, parents, name)?;
+    K::require_unused(context, tx, &held)?;
     K::release(context, tx, &held)?;
     let last = present(context, tx, &held, &Secrets::Masked)?;
     resources::delete(tx, &held.row, context.actor())?;

@@ -47,8 +47,14 @@ impl Managed for CustomDomain {
         Ok(())
     }
 
+    fn require_unused(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        refuse_copy(&held.state)
+    }
+
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        refuse_copy(&held.state)?;
+        if let Some(owner) = &held.state.shared_from_workspace {
+            return forget_share(context, tx, &held.row.name, owner);
+        }
         if is_served(&held.state) {
             usage::serve(
                 context,
@@ -359,4 +365,19 @@ fn copy_in(
 fn in_account(context: &Context, tx: &mut Tx<'_>, name: &str) -> Result<Option<Workspace>, Error> {
     let found = workspaces::find_by_name(tx, name)?;
     Ok(found.filter(|workspace| workspace.account == context.member.account))
+}
+
+/// Removes this workspace from those that a domain is shared with, because its copy goes.
+fn forget_share(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    domain: &str,
+    owner: &str,
+) -> Result<(), Error> {
+    let Some(owner) = in_account(context, tx, owner)? else { return Ok(()) };
+    let owner = context.in_workspace(&owner);
+    let Some(held) = Held::<CustomDomain>::find(&owner, tx, &[], domain)? else { return Ok(()) };
+    let mut state = held.state.clone();
+    state.shared_with.retain(|name| *name != context.member.workspace_name);
+    engine::change_state(&owner, tx, held, state).map(drop)
 }

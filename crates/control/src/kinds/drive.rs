@@ -22,7 +22,7 @@ impl Managed for Drive {
         context.require_region(draft.wish.spec.region.as_deref(), "spec.region")
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         drives::require_unused(context, tx, held)
     }
 }

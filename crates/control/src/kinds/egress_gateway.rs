@@ -19,7 +19,7 @@ impl Managed for EgressGateway {
         egress::require_alone(context, tx, draft)
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         egress::require_unused(context, tx, &held.row.name)
     }
 }

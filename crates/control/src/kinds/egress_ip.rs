@@ -19,6 +19,10 @@ impl Managed for EgressIp {
         egress::addresses_changed(context, tx, draft)
     }
 
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        egress::require_address_unused(context, tx, held)
+    }
+
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         egress::give_back(context, tx, held)
     }

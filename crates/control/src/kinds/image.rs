@@ -31,14 +31,19 @@ impl Managed for Image {
         Some(&mut state.lifecycle)
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         if !held.state.shares.is_empty() {
             return Err(Unfit::ImageShared.into());
         }
         match deployed(context, tx, &repository(held))?.first() {
             Some(reference) => Err(Unfit::ImageDeployed { reference: reference.clone() }.into()),
-            None => let_go(context, tx, held),
+            None => Ok(()),
         }
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        image_share::withdraw(context, tx, held)?;
+        let_go(context, tx, held)
     }
 }
 

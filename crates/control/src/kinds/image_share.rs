@@ -157,13 +157,9 @@ pub(super) fn propagate(
 ) -> Result<(), Error> {
     let active = |share: &&ImageShareTarget| share.status == ShareStatus::Active;
     for share in held.state.shares.iter().filter(active) {
-        let Some(workspace) = workspaces::find_by_name(tx, &share.workspace)? else {
-            continue;
-        };
+        let Some(workspace) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
         let target = context.in_workspace(&workspace);
-        let Some(copy) = copy_of(&target, tx, held)? else {
-            continue;
-        };
+        let Some(copy) = copy_of(&target, tx, held)? else { continue };
         let repository = held.row.path();
         for (tag, digest) in &held.state.digests {
             if copy.state.digests.get(tag) != Some(digest) {
@@ -201,30 +197,22 @@ fn copy_of(
     Ok(Some(copy).filter(|_| is_copy))
 }
 
-/// Removes all images of a workspace that is about to be deleted, whoever uses them, with the
-/// copies that others have: these may no longer be billed or started.
-pub fn leave(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
-    loop {
-        let images = engine::everywhere::<Image>(context, tx)?;
-        if images.is_empty() {
-            return Ok(());
-        }
-        for image in images {
-            let parents = [image.metadata.resource_type.unwrap_or_default()];
-            let name = image.metadata.name.unwrap_or_default();
-            let held = Held::<Image>::lock(context, tx, &parents, &name)?;
-            for share in &held.state.shares {
-                let Some(other) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
-                let other = context.in_workspace(&other);
-                if let Some(copy) = copy_of(&other, tx, &held)? {
-                    image::let_go(&other, tx, &copy)?;
-                    store::resources::delete(tx, &copy.row, context.actor())?;
-                }
-            }
-            image::let_go(context, tx, &held)?;
-            store::resources::delete(tx, &held.row, context.actor())?;
+/// Removes the copies that others have of an image that is about to be deleted: they may no longer
+/// be started, and nobody pays for them.
+pub(super) fn withdraw(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<Image>,
+) -> Result<(), Error> {
+    for share in &held.state.shares {
+        let Some(other) = workspaces::find_by_name(tx, &share.workspace)? else { continue };
+        let other = context.in_workspace(&other);
+        if let Some(copy) = copy_of(&other, tx, held)? {
+            image::let_go(&other, tx, &copy)?;
+            store::resources::delete(tx, &copy.row, context.actor())?;
         }
     }
+    Ok(())
 }
 
 /// Creates the pending share, which is kept in the source workspace.
@@ -316,9 +304,7 @@ fn offers_of(
 
 /// Reads an offer in the context of the workspace that makes it.
 fn from_source(context: &Context, tx: &mut Tx<'_>, row: Stored) -> Result<Option<Offer>, Error> {
-    let Some(source) = workspaces::find(tx, &row.workspace)? else {
-        return Ok(None);
-    };
+    let Some(source) = workspaces::find(tx, &row.workspace)? else { return Ok(None) };
     let source = context.in_workspace(&source);
     let share = shown(&source, tx, row)?;
     Ok(Some((source, share)))

@@ -27,7 +27,7 @@ impl Managed for IntegrationConnection {
         }
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         let used =
             |kind, name: &str| Err(Conflict::ConnectionUsed { kind, name: name.to_owned() }.into());
         if let Some((kind, name)) = users(context, tx, &held.row.name)?.first() {

@@ -41,7 +41,7 @@ impl Managed for Model {
         }
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         let users = route::users(context, tx, (KindName::Model, &held.row.name))?;
         match users.into_iter().next() {
             Some(user) => Err(Conflict::ModelUsed { model: user.row.name }.into()),

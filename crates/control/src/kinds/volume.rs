@@ -27,10 +27,14 @@ impl Managed for Volume {
         Ok(())
     }
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        if let Some(holder) = &held.state.attached_to {
-            return Err(Conflict::Attached { holder: holder.clone() }.into());
+    fn require_unused(_: &Context, _: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+        match &held.state.attached_to {
+            Some(holder) => Err(Conflict::Attached { holder: holder.clone() }.into()),
+            None => Ok(()),
         }
+    }
+
+    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         if held.state.metered > 0 {
             let mut state = held.state.clone();
             volumes::meter(context, tx, (&held.row.name, &held.row.id), &mut state, None)?;

@@ -11,7 +11,7 @@ use types::kinds::Vpc;
 impl Managed for Vpc {
     const PAGING: Paging = Paging::Bare;
 
-    fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
+    fn require_unused(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
         match held.row.name.as_str() {
             DEFAULT_VPC => Err(Unfit::DefaultVpc { name: DEFAULT_VPC }.into()),
             _ => egress::require_vpc_unused(context, tx, held),
