@@ -142,12 +142,24 @@ fn security(needs: Needs) -> Option<Value> {
     }
 }
 
+/// POST operations that an idempotency key changes nothing about: they only answer questions, may be
+/// repeated as they are, or do what cannot be kept in one transaction.
+const IGNORE_KEYS: [&str; 7] = [
+    "AcceptInvitation",
+    "CallManagementTools",
+    "CheckWorkspaceAvailability",
+    "CreateDriveAccessToken",
+    "DeclineInvitation",
+    "RotateSealKeys",
+    "VerifyCustomDomain",
+];
+
 fn parameters(line: &Line, shape: &Shape) -> Vec<Value> {
     let mut parameters = vec![json!({"$ref": "#/components/parameters/Version"})];
     if line.needs != Needs::Nothing {
         parameters.push(json!({"$ref": "#/components/parameters/Workspace"}));
     }
-    if line.method == http::Method::POST {
+    if line.method == http::Method::POST && !IGNORE_KEYS.contains(&line.id.as_str()) {
         parameters.push(json!({"$ref": "#/components/parameters/IdempotencyKey"}));
     }
     if shape.guarded && line.method != http::Method::POST {

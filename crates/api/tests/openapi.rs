@@ -46,6 +46,28 @@ fn every_operation_has_a_name_of_its_own_and_says_what_it_answers() {
 }
 
 #[test]
+fn a_key_is_offered_where_it_has_an_effect() {
+    let document = api::document();
+    let key = serde_json::json!({"$ref": "#/components/parameters/IdempotencyKey"});
+    let without: BTreeSet<&str> = operations(&document)
+        .iter()
+        .filter(|(at, _)| at.starts_with("POST "))
+        .filter(|(_, operation)| !operation["parameters"].as_array().unwrap().contains(&key))
+        .map(|(_, operation)| operation["operationId"].as_str().unwrap())
+        .collect();
+    let known = [
+        "AcceptInvitation",
+        "CallManagementTools",
+        "CheckWorkspaceAvailability",
+        "CreateDriveAccessToken",
+        "DeclineInvitation",
+        "RotateSealKeys",
+        "VerifyCustomDomain",
+    ];
+    assert_eq!(without, known.into());
+}
+
+#[test]
 fn nothing_of_the_interface_is_missing() {
     let (theirs, ours) = (contract(), api::document());
     let mut comparison = Comparison { theirs: &theirs, ours: &ours, found: BTreeSet::new() };

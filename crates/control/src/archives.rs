@@ -7,12 +7,14 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::{Conflict, Error};
+use crate::idempotency::{JsonAnswer, RequestKey, ShownAnswer, earlier, once, once_shown};
 use crate::missing::Missing;
 use crate::snapshot_base;
 use crate::snapshots::{self, Order, keeper};
 use crate::workloads::{reconcile_now, rows};
 use std::time::Duration;
 use store::Tx;
+use types::Kind;
 use types::ids::ResourceId;
 use types::kinds::sandbox::{SandboxArchive, State};
 use types::kinds::snapshot::Kept;
@@ -32,7 +34,12 @@ fn refused(sandbox: &Held<Sandbox>, wants: &'static str) -> Error {
 }
 
 /// Begins to archive a sandbox: its row says so, and the task that follows the rows does the work.
-pub async fn archive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
+/// With a key it runs only once.
+pub async fn archive(
+    context: Context,
+    name: String,
+    key: Option<RequestKey>,
+) -> Result<ShownAnswer, Error> {
     let store = context.control.store.clone();
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
@@ -47,7 +54,7 @@ pub async fn archive(context: Context, name: String) -> Result<Shown<Sandbox>, E
         state.lifecycle.record(ARCHIVE, Status::Archiving, "its files are being archived", now);
         shown(&context, tx, held, state)
     };
-    store.write(work).await
+    once_shown(&store, key, work).await
 }
 
 fn shown(
@@ -157,9 +164,14 @@ fn let_go(context: &Context, tx: &mut Tx<'_>, snapshot: &ResourceId) -> Result<(
 }
 
 /// Brings an archived sandbox back with its files. If they have to be fetched, it is `UNARCHIVING`
-/// until they are there, and the caller does not wait for that.
-pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>, Error> {
-    let (store, control) = (context.control.store.clone(), context.control.clone());
+/// until they are there, and the caller does not wait for that. With a key it runs only once, and
+/// repetitions get the sandbox as it is by then.
+pub async fn unarchive(
+    context: Context,
+    name: String,
+    key: Option<RequestKey>,
+) -> Result<ShownAnswer, Error> {
+    let store = context.control.store.clone();
     let (of, sandbox) = (context.clone(), name.clone());
     let work = move |tx: &mut Tx<'_>| {
         let held = Held::<Sandbox>::lock(&of, tx, &[], &sandbox)?;
@@ -171,43 +183,72 @@ pub async fn unarchive(context: Context, name: String) -> Result<Shown<Sandbox>,
         let archive = state.archive.get_or_insert_default();
         archive.restore_started_at = Some(now);
         state.lifecycle.record(ARCHIVE, Status::Unarchiving, "it comes back with its files", now);
-        Ok(engine::change_state(&of, tx, held, state)?.row.id)
+        engine::change_state(&of, tx, held, state).map(|held| held.row.name)
     };
-    let id = store.write(work).await?;
-    reconcile_now(&control, &id).await;
-    store.read(move |tx| engine::get(&context, tx, &[], &name, &Secrets::Masked)).await
+    let replayed = once(&store, key, work).await?.replayed;
+    if !replayed {
+        reconcile_named(&context, &name).await?;
+    }
+    let get =
+        move |tx: &mut Tx<'_>| engine::get::<Sandbox>(&context, tx, &[], &name, &Secrets::Masked);
+    let Shown { object, version } = store.read(get).await?;
+    let answer = JsonAnswer { replayed, ..JsonAnswer::of(&object) };
+    Ok(ShownAnswer { answer, version })
+}
+
+/// Brings a sandbox into the state that its row now asks for.
+async fn reconcile_named(context: &Context, name: &str) -> Result<(), Error> {
+    let (of, name) = (context.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| of.find(tx, Sandbox::NAME, &[], &name);
+    if let Some(row) = context.control.store.read(find).await? {
+        reconcile_now(&context.control, &row.id).await;
+    }
+    Ok(())
 }
 
 /// Sets a sandbox back to one of its snapshots: its instance ends, and another begins with those
-/// files. The contents of its disk are lost; volumes stay as they are.
+/// files. The contents of its disk are lost; volumes stay as they are. With a key it runs only once.
 pub async fn restore(
     context: Context,
     name: String,
     snapshot: String,
-) -> Result<SandboxRestoreResponse, Error> {
+    key: Option<RequestKey>,
+) -> Result<JsonAnswer, Error> {
+    let store = context.control.store.clone();
+    if let Some(answer) = earlier(&store, key.as_ref()).await? {
+        return Ok(answer);
+    }
     bring(&context, &name, &snapshot).await?;
-    let (store, control) = (context.control.store.clone(), context.control.clone());
-    let work = move |tx: &mut Tx<'_>| {
-        let held = Held::<Sandbox>::lock(&context, tx, &[], &name)?;
-        let begins = snapshots::usable(&context, tx, Some(&held.row.id), &snapshot)?;
-        if held.state.is_away() {
-            return Err(refused(&held, "unarchive it first"));
-        }
-        if held.row.status == Some(Status::Terminated) {
-            return Err(refused(&held, "fork the snapshot instead"));
-        }
-        snapshot_base::require_image(&context, &begins, held.wish.image())?;
-        let id = held.row.id.clone();
-        let answer = SandboxRestoreResponse {
-            name: held.row.name.clone(),
-            snapshot_id: begins.row.name.clone(),
-        };
-        let state = set_back(&context, &held, begins.row.id);
-        engine::change_state(&context, tx, held, state)?;
-        Ok((id, answer))
+    let (of, sandbox) = (context.clone(), name.clone());
+    let work = move |tx: &mut Tx<'_>| begin_restore(&of, tx, &sandbox, &snapshot);
+    let answer = once(&store, key, work).await?;
+    if !answer.replayed {
+        reconcile_named(&context, &name).await?;
+    }
+    Ok(answer)
+}
+
+fn begin_restore(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    name: &str,
+    snapshot: &str,
+) -> Result<SandboxRestoreResponse, Error> {
+    let held = Held::<Sandbox>::lock(context, tx, &[], name)?;
+    let begins = snapshots::usable(context, tx, Some(&held.row.id), snapshot)?;
+    if held.state.is_away() {
+        return Err(refused(&held, "unarchive it first"));
+    }
+    if held.row.status == Some(Status::Terminated) {
+        return Err(refused(&held, "fork the snapshot instead"));
+    }
+    snapshot_base::require_image(context, &begins, held.wish.image())?;
+    let answer = SandboxRestoreResponse {
+        name: held.row.name.clone(),
+        snapshot_id: begins.row.name.clone(),
     };
-    let (id, answer) = store.write(work).await?;
-    reconcile_now(&control, &id).await;
+    let state = set_back(context, &held, begins.row.id);
+    engine::change_state(context, tx, held, state)?;
     Ok(answer)
 }
 

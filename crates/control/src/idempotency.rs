@@ -1,9 +1,10 @@
 //! Safe repetition of requests: the same key and content give the first answer again.
 
+use crate::engine::Shown;
 use crate::error::{Conflict, Error};
 use crate::json;
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use store::idempotency::{self, Claim};
 use store::{Store, Tx};
 use types::ids::WorkspaceId;
@@ -33,6 +34,13 @@ pub struct JsonAnswer {
     pub body: Bytes,
     /// Whether this is the answer of an earlier request.
     pub replayed: bool,
+}
+
+/// The answer to a request for an object, and the version of the object.
+#[derive(Debug, Clone)]
+pub struct ShownAnswer {
+    pub answer: JsonAnswer,
+    pub version: i64,
 }
 
 impl JsonAnswer {
@@ -73,6 +81,29 @@ where
         Claim::Conflict => Err(Error::from(Conflict::KeyReused).into()),
     };
     store.write(work).await
+}
+
+/// An object and its version, as they are kept under a key.
+#[derive(Serialize, Deserialize)]
+struct KeptObject {
+    object: String,
+    version: i64,
+}
+
+/// Like [`once`], for an answer that also tells the version of its object.
+pub async fn once_shown<K: Serialize>(
+    store: &Store,
+    key: Option<RequestKey>,
+    mut act: impl FnMut(&mut Tx<'_>) -> Result<Shown<K>, Error> + Send + 'static,
+) -> Result<ShownAnswer, Error> {
+    let kept = once(store, key, move |tx| {
+        let Shown { object, version } = act(tx)?;
+        Ok::<_, Error>(KeptObject { object: json::text(&object), version })
+    });
+    let JsonAnswer { body, replayed } = kept.await?;
+    let KeptObject { object, version } = serde_json::from_slice(&body)
+        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    Ok(ShownAnswer { answer: JsonAnswer { body: object.into(), replayed }, version })
 }
 
 /// Returns the answer of an earlier request with this key. It is for requests that do more than one

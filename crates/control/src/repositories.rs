@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::{Error, Unfit};
+use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
 use crate::kinds::image::{self, Repository, TagContent};
 use crate::machine::{self, LaunchFault};
 use crate::registry::{Keep, ManifestContent, Place, Registry, RegistryFault, TakenManifest};
@@ -256,11 +257,16 @@ pub async fn remove(
     Ok(Ok(()))
 }
 
-/// Fetches an image from another registry, and makes it one of the workspace's own.
+/// Fetches an image from another registry, and makes it one of the workspace's own. With a key it
+/// is registered only once.
 pub async fn register(
     context: &Context,
     wish: CreateImageRequest,
-) -> Result<CreateImageAnswer, Error> {
+    key: Option<RequestKey>,
+) -> Result<JsonAnswer, Error> {
+    if let Some(answer) = earlier(&context.control.store, key.as_ref()).await? {
+        return Ok(answer);
+    }
     let refused = |why: String| Unfit::ImageNotHad { why };
     let none = || Error::NoRoom("this server has no machine that keeps images".to_owned());
     let host = context.control.machine().ok_or_else(none)?;
@@ -290,15 +296,21 @@ pub async fn register(
     let size_bytes = registry.adopt(place.clone(), digest.clone()).await.map_err(broken)?;
     let (of, named, content) =
         (context.clone(), repository.clone(), TagContent { digest, size_bytes });
-    let work = move |tx: &mut Tx<'_>| image::push_tag(&of, tx, (&named, &tag), &content);
-    let reference = context.control.store.write(work).await?;
-    Ok(CreateImageAnswer {
+    let work = move |tx: &mut Tx<'_>| {
+        let reference = image::push_tag(&of, tx, (&named, &tag), &content)?;
+        Ok::<_, Error>(registered_as(&source, &named, reference))
+    };
+    once(&context.control.store, key, work).await
+}
+
+fn registered_as(source: &str, repository: &OwnRepository, reference: String) -> CreateImageAnswer {
+    CreateImageAnswer {
         build: Some(false),
         message: Some(format!("{source} is registered as {reference}")),
         image: Some(reference),
         name: Some(repository.name().to_owned()),
         resource_type: Some(repository.resource_type().to_owned()),
-    })
+    }
 }
 
 /// Checks the budget before anything is fetched.

@@ -6,7 +6,7 @@ use crate::http::headers::IDEMPOTENCY_KEY;
 use crate::http::malformed::Malformed;
 use crate::http::reply::Reply;
 use bytes::Bytes;
-use control::idempotency::{self, JsonAnswer, RequestKey};
+use control::idempotency::{self, JsonAnswer, RequestKey, ShownAnswer};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
@@ -52,6 +52,12 @@ impl<W: Who, Q, B> Call<W, Q, B> {
 impl<T> From<JsonAnswer> for Reply<T> {
     fn from(answer: JsonAnswer) -> Self {
         Self::written(answer.body).marked(answer.replayed)
+    }
+}
+
+impl<T> From<ShownAnswer> for Reply<T> {
+    fn from(shown: ShownAnswer) -> Self {
+        Self::from(shown.answer).versioned(shown.version)
     }
 }
 

@@ -32,10 +32,7 @@ impl<T: Serialize> Reply<T> {
 impl<K: Serialize> From<Shown<K>> for Reply<K> {
     /// Answers with an object and its version, which a later write can name in `If-Match`.
     fn from(shown: Shown<K>) -> Self {
-        let mut reply = Self::of(&shown.object);
-        let version = HeaderValue::from_str(&format!("\"{}\"", shown.version));
-        reply.headers.extend(version.map(|version| (header::ETAG, version)));
-        reply
+        Self::of(&shown.object).versioned(shown.version)
     }
 }
 
@@ -43,6 +40,13 @@ impl<T> Reply<T> {
     /// Answers with a body that was serialized before.
     pub(crate) fn written(body: Bytes) -> Self {
         Self { body, headers: Vec::new(), kind: PhantomData }
+    }
+
+    /// Adds the version of the object in the body.
+    pub(crate) fn versioned(mut self, version: i64) -> Self {
+        let version = HeaderValue::from_str(&format!("\"{version}\""));
+        self.headers.extend(version.map(|version| (header::ETAG, version)));
+        self
     }
 
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {

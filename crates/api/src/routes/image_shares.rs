@@ -6,6 +6,7 @@ use crate::http::query::{Flag, NoQuery};
 use crate::http::reply::{NowOrLater, Reply, Silent};
 use auth::Member;
 use control::engine::Held;
+use control::idempotency::{JsonAnswer, once};
 use control::kinds::image_share::{self as shares, Direction, Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -27,9 +28,14 @@ pub(crate) async fn share(
     let (context, parents, name, asked) =
         (call.context(), call.path.parents(), call.path.name().to_owned(), call.body.0);
     let work = move |tx: &mut Tx<'_>| shares::share(&context, tx, &parents, &name, &asked);
-    Ok(match call.app.store.write(work).await? {
-        Shared::Done(image) => NowOrLater::Now(Reply::of(&image)),
-        Shared::Offered(pending) => NowOrLater::Later(Reply::of(&pending)),
+    let JsonAnswer { body, replayed } = once(&call.app.store, call.key, work).await?;
+    let shared: Shared = serde_json::from_slice(&body)
+        .map_err(|error| store::Error::Unusable(format!("a kept answer: {error}")))?;
+    Ok(match shared {
+        Shared::Done(image) => NowOrLater::Now(Reply::written(image.into()).marked(replayed)),
+        Shared::Offered(pending) => {
+            NowOrLater::Later(Reply::written(pending.into()).marked(replayed))
+        }
     })
 }
 
@@ -65,13 +71,12 @@ pub(crate) struct AcceptQuery {
 pub(crate) async fn accept(call: Call<Member, AcceptQuery>) -> Result<Reply<Image>, Error> {
     call.who.admin()?;
     let (context, id, force) = (call.context(), call.path.name().to_owned(), call.query.force.0);
-    let work = move |tx: &mut Tx<'_>| shares::accept(&context, tx, &id, force);
-    Ok(Reply::of(&call.app.store.write(work).await?))
+    call.once(move |tx| shares::accept(&context, tx, &id, force)).await
 }
 
 pub(crate) async fn decline(call: Call<Member>) -> Result<Silent, Error> {
     call.who.admin()?;
     let (context, id) = (call.context(), call.path.name().to_owned());
-    call.app.store.write(move |tx| shares::decline(&context, tx, &id)).await?;
+    call.once(move |tx| shares::decline(&context, tx, &id)).await?;
     Ok(Silent)
 }

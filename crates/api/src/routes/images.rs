@@ -45,11 +45,11 @@ pub(crate) async fn create(
     }
     // Another registry may be slow; the limits of pulls apply.
     call.long.announce();
-    let (context, wish) = (call.context(), call.body.0);
+    let (context, wish, key) = (call.context(), call.body.0, call.key);
     // If the caller disconnects, the image is still registered completely.
-    let registered = tokio::spawn(async move { repositories::register(&context, wish).await });
+    let registered = tokio::spawn(async move { repositories::register(&context, wish, key).await });
     let interrupted = |_| Err(control::Error::NoRoom("the server is about to end".to_owned()));
-    Ok(Reply::of(&registered.await.unwrap_or_else(interrupted)?))
+    Ok(registered.await.unwrap_or_else(interrupted)?.into())
 }
 
 pub(crate) async fn get(call: Call<Member>) -> Result<Reply<Image>, Error> {

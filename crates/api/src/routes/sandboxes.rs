@@ -98,10 +98,10 @@ pub(crate) fn may_deploy(
 
 pub(crate) async fn archive(call: Call<Member>) -> Result<Reply<Sandbox>, Error> {
     let name = call.path.name().to_owned();
-    Ok(archives::archive(call.context(), name).await?.into())
+    Ok(archives::archive(call.context(), name, call.key).await?.into())
 }
 
 pub(crate) async fn unarchive(call: Call<Member>) -> Result<Reply<Sandbox>, Error> {
     let name = call.path.name().to_owned();
-    Ok(archives::unarchive(call.context(), name).await?.into())
+    Ok(archives::unarchive(call.context(), name, call.key).await?.into())
 }

@@ -86,5 +86,5 @@ pub(crate) async fn fork(
 
 pub(crate) async fn restore(call: Call<Member>) -> Result<Reply<SandboxRestoreResponse>, Error> {
     let (sandbox, snapshot) = (call.path.at(0).to_owned(), call.path.name().to_owned());
-    Ok(Reply::of(&archives::restore(call.context(), sandbox, snapshot).await?))
+    Ok(archives::restore(call.context(), sandbox, snapshot, call.key).await?.into())
 }

@@ -5,6 +5,7 @@ use crate::common::snapshots::PretendedSnapshots;
 use crate::common::{Cloud, settings};
 use crate::snapshots::{cloud, last_message, row, sandbox, to_sandbox};
 use control::snapshot_store::SnapshotStore as _;
+use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use types::instance::Outcome;
@@ -172,4 +173,40 @@ async fn an_archive_comes_back_on_the_machine_that_keeps_it() {
     cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
     let second = machine.until_launched(2).await.remove(1);
     assert_eq!(second.snapshot.map(|id| vec![id]), Some(snapshots.ids()));
+}
+
+#[tokio::test]
+async fn a_key_archives_unarchives_and_restores_once() {
+    let (cloud, snapshots, machine) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    cloud.post("/v0/sandboxes/one/snapshots", json!({"name": "before"})).await.ok();
+    let once = async |path: &str| {
+        let key = [("idempotency-key", path)];
+        cloud.call_with(Method::POST, &format!("/v0/sandboxes/one{path}"), &key, None).await
+    };
+    let twice = async |path: &str| {
+        let first = once(path).await;
+        let again = once(path).await;
+        assert_eq!(again.headers["idempotent-replayed"], "true");
+        (first, again)
+    };
+    let restore = "/snapshots/before/restore";
+    let (first, again) = twice(restore).await;
+    assert_eq!(first.ok(), again.ok());
+    let deployed = cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    let events = deployed["events"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|event| event["type"] == "restore").count(), 1, "{deployed}");
+
+    let (first, again) = twice("/archive").await;
+    assert_eq!(first.headers["etag"], again.headers["etag"]);
+    assert_eq!(first.ok(), again.ok());
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "ARCHIVED").await;
+    let (_, again) = twice("/unarchive").await;
+    assert_eq!(again.ok()["status"], "DEPLOYED");
+    machine.until_launched(3).await;
+    // What the restore began with is gone by now, but the first answer stands.
+    let before = snapshots.ids().len();
+    assert_eq!(cloud.delete("/v0/snapshots/before").await.status, 204);
+    snapshots.until_kept(before - 1).await;
+    assert_eq!(once(restore).await.headers["idempotent-replayed"], "true");
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Cloud, settings};
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use store::resources;
 use types::ids::ResourceId;
 use types::{KindName, Timestamp};
@@ -153,4 +153,38 @@ async fn the_oldest_of_many_images_is_found_and_cleaned_up() {
     assert_eq!(cloud.get("/v0/images/_/oldest").await.ok()["metadata"]["name"], "oldest");
     assert_eq!(cloud.get("/v0/images/_/newest").await.ok()["metadata"]["name"], "newest");
     assert_eq!(cloud.delete("/v0/images").await.ok()["deleted"], 2);
+}
+
+#[tokio::test]
+async fn a_key_shares_accepts_and_declines_an_image_once() {
+    let cloud = Cloud::start().await;
+    cloud.image("bot").await;
+    let (friend, account) = cloud.stranger("friend@example.com").await;
+    friend.post("/v0/workspaces", json!({"name": "theirs"})).await.ok();
+    let offer = json!({"targetWorkspace": "theirs", "targetAccountId": account});
+    let share = async |key: &str| {
+        let key = [("idempotency-key", key)];
+        let share = "/v0/images/agent/bot/share";
+        cloud.call_with(Method::POST, share, &key, Some(offer.clone())).await
+    };
+    let bearer = format!("Bearer {}", friend.key());
+    let answer = async |id: &Value, verb: &str| {
+        let path = format!("/v0/pending-image-shares/{}/{verb}", id.as_str().unwrap());
+        let headers = [("authorization", bearer.as_str()), ("idempotency-key", verb)];
+        cloud.call_with(Method::POST, &path, &headers, None).await
+    };
+    let first = share("first").await;
+    let again = share("first").await;
+    assert_eq!((first.status, &first.body), (again.status, &again.body));
+    assert_eq!(again.status, 202);
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    for _ in ["it is declined", "it stays declined"] {
+        assert_eq!(answer(&first.body["id"], "decline").await.status, 204);
+    }
+    let second = share("second").await;
+    assert_ne!(second.body["id"], first.body["id"]);
+    let accepted = answer(&second.body["id"], "accept").await.ok();
+    let again = answer(&second.body["id"], "accept").await;
+    assert_eq!(again.headers["idempotent-replayed"], "true");
+    assert_eq!(again.ok(), accepted);
 }

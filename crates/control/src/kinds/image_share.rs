@@ -7,7 +7,7 @@ use crate::engine::{self, Held, Managed, Paging, Secrets};
 use crate::error::{Absent, Conflict, Error, Unfit};
 use crate::json;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use store::identity::workspaces::{self, Workspace};
 use store::resources::{Query, Stored, offers};
 use store::{Tx, image_rights};
@@ -24,12 +24,13 @@ impl Managed for ImageShare {
     const PAGING: Paging = Paging::Bare;
 }
 
-/// The result of sharing an image.
+/// The result of sharing an image, with what is shown of it in JSON.
+#[derive(Serialize, Deserialize)]
 pub enum Shared {
-    /// The other workspace has it from now on.
-    Done(Image),
-    /// The other account has to accept it.
-    Offered(ImageShare),
+    /// The other workspace has the image from now on.
+    Done(String),
+    /// The other account has to accept the offer.
+    Offered(String),
 }
 
 /// Shares an image with another workspace.
@@ -56,11 +57,12 @@ pub fn share(
     if target.account == context.member.account {
         let (owner, to) = (&context.member.workspace_name, context.in_workspace(&target));
         copy_into(&to, tx, &held.row, &held.state, owner, false)?;
-        return note_share(context, tx, held, &target, None).map(Shared::Done);
+        return note_share(context, tx, held, &target, None)
+            .map(|image| Shared::Done(json::text(&image)));
     }
     let pending = offer(context, tx, &held, &target)?;
     note_share(context, tx, held, &target, pending.id.clone())?;
-    Ok(Shared::Offered(pending))
+    Ok(Shared::Offered(json::text(&pending)))
 }
 
 /// Returns the workspace that a share names, in this account or in the named one.
