@@ -93,12 +93,8 @@ pub(crate) fn read(paths: &[PathBuf], recursive: bool) -> Result<Vec<Document>, 
     let mut documents = Vec::new();
     for path in paths {
         if path == Path::new("-") {
-            let mut text = String::new();
-            std::io::stdin()
-                .take(FILE_BYTES_MAX)
-                .read_to_string(&mut text)
-                .map_err(Error::io("read standard input"))?;
-            documents.extend(split("standard input", &text)?);
+            let name = "standard input";
+            documents.extend(split(name, &read_whole(std::io::stdin(), name)?)?);
         } else {
             read_path(path, recursive, 0, &mut documents)?;
         }
@@ -127,14 +123,9 @@ fn read_path(
     let act = || format!("read {}", path.display());
     let about = fs::metadata(path).map_err(Error::io(act()))?;
     if about.is_file() {
-        if about.len() > FILE_BYTES_MAX {
-            return Err(Error::Document {
-                place: path.display().to_string(),
-                message: "is larger than 32 MiB".into(),
-            });
-        }
-        let text = fs::read_to_string(path).map_err(Error::io(act()))?;
-        documents.extend(split(&path.display().to_string(), &text)?);
+        let name = path.display().to_string();
+        let file = fs::File::open(path).map_err(Error::io(act()))?;
+        documents.extend(split(&name, &read_whole(file, &name)?)?);
         return Ok(());
     }
     let listing = fs::read_dir(path).map_err(Error::io(act()))?;
@@ -151,6 +142,22 @@ fn read_path(
         }
     }
     Ok(())
+}
+
+/// Reads a text to its end. One that is too long is refused, since its beginning alone may mean
+/// something else.
+fn read_whole(from: impl Read, name: &str) -> Result<String, Error> {
+    let act = || format!("read {name}");
+    let mut text = Vec::new();
+    from.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(Error::io(act()))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(Error::Document {
+            place: name.to_owned(),
+            message: "is larger than 32 MiB".into(),
+        });
+    }
+    let invalid = |error| std::io::Error::new(std::io::ErrorKind::InvalidData, error);
+    String::from_utf8(text).map_err(invalid).map_err(Error::io(act()))
 }
 
 /// Splits a text into documents, without empty ones.
@@ -213,6 +220,16 @@ mod tests {
     #[test]
     fn empty_documents_are_left_out() {
         assert_eq!(split("x", "---\n---\nkind: Agent\n---\n# nothing\n").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_refused_and_never_cut() {
+        let longest = vec![b'#'; usize::try_from(FILE_BYTES_MAX).unwrap()];
+        assert_eq!(read_whole(longest.as_slice(), "standard input").unwrap().len(), longest.len());
+        for more in ["#", "ä", "\nkind: Agent\n"] {
+            let error = read_whole(longest.chain(more.as_bytes()), "standard input").unwrap_err();
+            assert_eq!(error.to_string(), "standard input: is larger than 32 MiB");
+        }
     }
 
     proptest! {
