@@ -261,15 +261,13 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
     }
     let path = stored.path();
     for kind in below(stored.kind) {
-        let children = tx.query(
-            TABLE,
-            // `0` is the character after `/`, so this matches everything that starts with the path
-            // and a slash.
-            select!(
-                "WHERE workspace_id = $1 AND kind = $2 AND (parent = $3 OR (parent >= $3 || '/' AND parent < $3 || '0'))"
-            ),
-            params![&stored.workspace, kind.name(), path.as_str()],
-        )?;
+        // `0` is the character after `/`, so this matches everything that starts with the path and
+        // a slash. What is found is locked, or a change of it in between would let it survive.
+        let sql = tx.locking(select!(
+            "WHERE workspace_id = $1 AND kind = $2 AND (parent = $3 OR (parent >= $3 || '/' AND parent < $3 || '0'))"
+        ));
+        let children =
+            tx.query(TABLE, &sql, params![&stored.workspace, kind.name(), path.as_str()])?;
         for child in children {
             delete_row(tx, &Stored::try_from(child)?, actor)?;
         }

@@ -108,6 +108,40 @@ async fn of_two_writers_of_one_version_one_wins(place: Place) {
     assert_eq!((found.version, &found.wish), (2, &won[0].wish));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_changed_while_its_parent_goes_goes_too() {
+    let url = testing::postgres();
+    let store = Place::postgres_at(url.clone()).open().await;
+    let world = store.world().clone();
+    let parent = insert(&store, object(&world, KindName::Sandbox, "", "s")).await.unwrap();
+    let child = insert(&store, object(&world, KindName::Preview, "s", "p")).await.unwrap();
+    let (deletion, to_delete) = tokio::sync::oneshot::channel();
+    let (mut deletion, deleter) = (Some(deletion), store.clone());
+    let deleted = tokio::spawn(async move {
+        let parent = to_delete.await.unwrap();
+        let work = move |tx: &mut store::Tx<'_>| resources::delete(tx, &parent, "usr_x");
+        deleter.write(work).await
+    });
+    let change = move |tx: &mut store::Tx<'_>| {
+        resources::update(tx, child.clone())?;
+        if let Some(deletion) = deletion.take() {
+            deletion.send(parent.clone()).unwrap();
+        }
+        // The deletion has come as far as it can before this change is over.
+        Place::postgres_at(url.clone()).sql(
+            "DO $$ BEGIN
+                 WHILE NOT EXISTS (SELECT 1 FROM pg_locks
+                     JOIN pg_stat_activity USING (pid)
+                     WHERE NOT granted AND datname = current_database())
+                 LOOP PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$",
+        );
+        Ok::<_, Error>(())
+    };
+    store.write(change).await.unwrap();
+    deleted.await.unwrap().unwrap();
+    assert!(find(&store, KindName::Preview, "s", "p").await.is_none());
+}
+
 async fn what_lives_below_goes_with_its_parent(place: Place) {
     let store = place.open().await;
     let world = store.world().clone();
