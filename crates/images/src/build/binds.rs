@@ -3,7 +3,7 @@
 
 use super::Fault;
 use super::copy::{As, Copying, too_much};
-use super::items::{Bounds, digest, find};
+use super::items::{Bounds, Contents, digest, find};
 use super::making::Build;
 use super::pattern::Steps;
 use super::transfer::From;
@@ -48,7 +48,7 @@ impl Build {
         let mut items = Vec::new();
         bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
         binds.entries_left = entries.checked_sub(items.len()).ok_or_else(too_much)?;
-        let digest = digest(&from.tree, &items, from.has_owners)?;
+        let digest = digest(&from.tree, &items, from.has_owners, &mut Contents::default())?;
         if let Some(folder) = &from.folder {
             // Links on the way are resolved within the sources only, so a path with links cannot be
             // bound.

@@ -6,6 +6,7 @@ use crate::digest::{Digest, Hasher};
 use crate::unpack::{Tree, is_folder};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -158,9 +159,49 @@ fn is_file(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
+/// Digests of files with several names (hard links), which are read only once.
+#[derive(Default)]
+pub(super) struct Contents(HashMap<(u64, u64), Digest>);
+
+impl Contents {
+    fn digest(&mut self, tree: &Tree, path: &Path, stat: &Stat) -> Result<Digest, Fault> {
+        let Some(file) = shared(stat) else { return content(tree, path) };
+        if let Some(known) = self.0.get(&file) {
+            return Ok(*known);
+        }
+        let found = content(tree, path)?;
+        self.0.insert(file, found);
+        Ok(found)
+    }
+}
+
+/// Returns the number of a file that has several names.
+fn shared(stat: &Stat) -> Option<(u64, u64)> {
+    (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino))
+}
+
+/// Counts the bytes of files that are read, each once.
+#[derive(Default)]
+pub(super) struct Sizes(HashSet<(u64, u64)>);
+
+impl Sizes {
+    pub(super) fn of(&mut self, items: &[Item]) -> u64 {
+        let files = items.iter().filter(|item| is_file(&item.stat));
+        let counted =
+            files.filter(|item| shared(&item.stat).is_none_or(|file| self.0.insert(file)));
+        let sizes = counted.map(|item| u64::try_from(item.stat.st_size).unwrap_or(u64::MAX));
+        sizes.fold(0, u64::saturating_add)
+    }
+}
+
 /// Hashes everything that makes a difference in the result. Times are left out, so that a folder
 /// that was fetched again counts as the same folder.
-pub(super) fn digest(tree: &Tree, items: &[Item], with_owners: bool) -> Result<Digest, Fault> {
+pub(super) fn digest(
+    tree: &Tree,
+    items: &[Item],
+    with_owners: bool,
+    contents: &mut Contents,
+) -> Result<Digest, Fault> {
     let mut hasher = Hasher::default();
     for Item { from, to, stat, target } in items {
         let to = to.as_os_str().as_bytes();
@@ -174,7 +215,7 @@ pub(super) fn digest(tree: &Tree, items: &[Item], with_owners: bool) -> Result<D
         hasher.update(&(target.len() as u64).to_le_bytes());
         hasher.update(target);
         if is_file(stat) {
-            let content = content(tree, from)?;
+            let content = contents.digest(tree, from, stat)?;
             hasher.update(content.to_string().as_bytes());
         }
     }

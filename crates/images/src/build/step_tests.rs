@@ -6,7 +6,7 @@ use super::making::{Build, Limits, Order};
 use super::run::What;
 use super::sources::SourceLimits;
 use super::stage::State;
-use super::transfer::From;
+use super::transfer::{From, Prepared};
 use super::{Fault, RunOrder};
 use crate::settings::Settings;
 use crate::store::Store;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const STEP_BYTES: u64 = 100;
+const STEP_BYTES: u64 = 100_000;
 const STEP_ENTRIES: usize = 10;
 
 struct Fixture {
@@ -52,7 +52,7 @@ impl Fixture {
         }
         let names = files.iter().map(|(name, _)| name);
         let mut tar = std::process::Command::new("tar");
-        tar.arg("-cf").arg(self.folder.path().join("from").join(name)).arg("-C");
+        tar.arg("-czf").arg(self.folder.path().join("from").join(name)).arg("-C");
         assert!(tar.arg(inside.path()).args(names).status().unwrap().success());
     }
 
@@ -61,11 +61,15 @@ impl Fixture {
         From { tree, has_owners: false, is_stand_in: false, folder: None }
     }
 
-    fn add(&self, sources: &[&str]) -> Result<(), Fault> {
+    fn find(&self, sources: &[&str]) -> Result<Prepared, Fault> {
         let sources = sources.iter().map(|source| Source::Path((*source).to_owned())).collect();
         let transfer = Transfer { sources, target: "/x/".into(), ..Transfer::default() };
+        self.build.transfer(&state(), &transfer, &self.from(), &BTreeMap::new(), true)
+    }
+
+    fn add(&self, sources: &[&str]) -> Result<(), Fault> {
+        let prepared = self.find(sources)?;
         let (state, from) = (state(), self.from());
-        let prepared = self.build.transfer(&state, &transfer, &from, &BTreeMap::new(), true)?;
         let target = tempfile::tempdir().unwrap();
         prepared.write(&state, &from, &Tree::open(target.path()).unwrap(), STEP_BYTES)
     }
@@ -103,12 +107,28 @@ fn the_sources_of_a_copy_share_its_limit_on_entries() {
 }
 
 #[test]
+fn what_a_step_reads_for_its_digest_is_limited() {
+    let fixture = Fixture::new();
+    fixture.file("a", 60_000);
+    let from = fixture.folder.path().join("from");
+    fs::hard_link(from.join("a"), from.join("b")).unwrap();
+    let prepared = fixture.find(&["a", "b"]).unwrap();
+    prepared.digest(&fixture.from()).unwrap();
+    fixture.add(&["."]).unwrap();
+    fixture.file("c", 60_000);
+    fs::remove_file(from.join("b")).unwrap();
+    for several in [["a", "c"], ["c", "c"]] {
+        assert!(matches!(fixture.find(&several), Err(Fault::Sources(_))), "{several:?}");
+    }
+}
+
+#[test]
 fn archives_and_files_of_a_step_share_its_limits() {
     let fixture = Fixture::new();
-    fixture.archive("a.tar", &[("a", 60)]);
-    fixture.archive("b.tar", &[("b", 60)]);
+    fixture.archive("a.tar", &[("a", 60_000)]);
+    fixture.archive("b.tar", &[("b", 60_000)]);
     fixture.archive("many.tar", &[("c", 0), ("d", 0), ("e", 0), ("f", 0), ("g", 0)]);
-    fixture.file("file", 60);
+    fixture.file("file", 60_000);
     fixture.add(&["a.tar"]).unwrap();
     fixture.add(&["many.tar"]).unwrap();
     for several in [["a.tar", "b.tar"], ["a.tar", "file"], ["many.tar", "many.tar"]] {
@@ -126,15 +146,15 @@ fn too_many_mounts_are_refused_before_any_is_looked_at() {
 #[test]
 fn what_mounts_bind_is_limited_together_and_goes_with_the_step() {
     let fixture = Fixture::new();
-    fixture.file("a", 60);
-    fixture.file("b", 60);
+    fixture.file("a", 60_000);
+    fixture.file("b", 60_000);
     let (both, _) = fixture.run(&["source=a,target=/a", "source=b,target=/b"]);
     assert!(matches!(both, Err(Fault::Sources(_))));
     let (order, _) = fixture.run(&["source=a,target=/a"]);
     let order = order.unwrap();
     let What::Bind(path) = &order.mounts[0].what else { panic!("not a bind") };
     let path = path.clone();
-    assert_eq!(fs::read(&path).unwrap().len(), 60);
+    assert_eq!(fs::read(&path).unwrap().len(), 60_000);
     drop(order);
     assert!(!path.parent().is_some_and(Path::exists));
 }

@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::config::absolute;
 use super::copy::{About, As, Copying, make_folders, open_file, too_much, write};
 use super::instruction::{Source, Transfer};
-use super::items::{Bounds, Item, digest, file_digest, find};
+use super::items::{Bounds, Contents, Item, Sizes, digest, file_digest, find};
 use super::lines::Heredoc;
 use super::making::Build;
 use super::pattern::{Kind, Pattern, Steps};
@@ -68,23 +68,28 @@ pub(super) struct From {
 /// One part of what a step copies.
 enum Part {
     Items { items: Vec<Item>, path: PathBuf },
-    Archive { path: PathBuf },
+    Archive { path: PathBuf, bytes: u64 },
     Text { name: String, bytes: Vec<u8>, mode: u32 },
-    Download { name: String, file: PathBuf, digest: Digest, modified: i64 },
+    Download { name: String, file: PathBuf, digest: Digest, bytes: u64, modified: i64 },
 }
 
-/// The parts of a step that were found so far, and how many entries it may still have.
+/// The parts of a step that were found so far, and how much more it may have. Bytes count already
+/// when they are found, because all of them are read for the digest of the step.
 struct Parts {
     all: Vec<Part>,
     entries_left: usize,
+    bytes_left: u64,
+    sizes: Sizes,
 }
 
 impl Parts {
     fn push(&mut self, part: Part) -> Result<(), Fault> {
-        let entries = match &part {
-            Part::Items { items, .. } => items.len(),
-            Part::Archive { .. } | Part::Text { .. } | Part::Download { .. } => 1,
+        let (entries, bytes) = match &part {
+            Part::Items { items, .. } => (items.len(), self.sizes.of(items)),
+            Part::Archive { bytes, .. } | Part::Download { bytes, .. } => (1, *bytes),
+            Part::Text { bytes, .. } => (1, bytes.len() as u64),
         };
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or_else(too_much)?;
         self.entries_left = self.entries_left.checked_sub(entries).ok_or_else(too_much)?;
         self.all.push(part);
         Ok(())
@@ -134,7 +139,12 @@ impl Build {
         });
         let excludes = excludes.collect::<Result<Vec<_>, Fault>>()?;
         let steps = Steps::default();
-        let mut parts = Parts { all: Vec::new(), entries_left: self.limits.step_entries };
+        let mut parts = Parts {
+            all: Vec::new(),
+            entries_left: self.limits.step_entries,
+            bytes_left: self.limits.step_bytes,
+            sizes: Sizes::default(),
+        };
         for source in &transfer.sources {
             match source {
                 Source::Text(heredoc) => parts.push(text_of(heredoc, state, &budget)?)?,
@@ -158,7 +168,7 @@ impl Build {
         }
         let mode = transfer.chmod.as_deref().map(|text| mode(&value(text)?)).transpose()?;
         let owner = transfer.chown.as_deref().map(value).transpose()?;
-        let Parts { all: parts, entries_left } = parts;
+        let Parts { all: parts, entries_left, .. } = parts;
         Ok(Prepared { parts, entries_left, target, mode, owner, parents: transfer.parents })
     }
 
@@ -172,7 +182,9 @@ impl Build {
     ) -> Result<(), Fault> {
         for path in find(&from.tree, source, parts.entries_left, steps)? {
             if *unpacks && is_archive(&from.tree, &path)? {
-                parts.push(Part::Archive { path })?;
+                let stat = from.tree.look(&path, true)?;
+                let bytes = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+                parts.push(Part::Archive { path, bytes })?;
                 continue;
             }
             let (entries, bytes) = (parts.entries_left, self.limits.step_bytes);
@@ -199,7 +211,9 @@ impl Build {
                 "what {address} answers has the digest {found}, and not {wanted}"
             )));
         }
+        let bytes = file.metadata().map_err(Error::io("open", &download.file))?.len();
         Ok(Part::Download {
+            bytes,
             name: download.name.clone(),
             file: download.file.clone(),
             digest: found,
@@ -245,19 +259,20 @@ pub(super) struct Prepared {
 impl Prepared {
     /// Hashes everything that the result depends on, except the files that are written over.
     pub(super) fn digest(&self, from: &From) -> Result<Digest, Fault> {
-        let mut hasher = Hasher::default();
+        let (mut hasher, mut contents) = (Hasher::default(), Contents::default());
         for part in &self.parts {
             match part {
                 Part::Items { items, path } => {
-                    let found = digest(&from.tree, items, from.has_owners && self.owner.is_none())?;
+                    let with_owners = from.has_owners && self.owner.is_none();
+                    let found = digest(&from.tree, items, with_owners, &mut contents)?;
                     hasher.update(format!("items {found} {}\0", path.display()).as_bytes());
                 }
-                Part::Archive { path } => {
+                Part::Archive { path, .. } => {
                     let mut items = Vec::new();
                     let steps = &Steps::default();
                     let bounds = Bounds { excludes: &[], entries: 1, bytes: u64::MAX, steps };
                     bounds.gather(&from.tree, path, Path::new(""), &mut items)?;
-                    let found = digest(&from.tree, &items, false)?;
+                    let found = digest(&from.tree, &items, false, &mut contents)?;
                     hasher.update(format!("archive {found}\0").as_bytes());
                 }
                 Part::Text { name, bytes, mode } => {
@@ -299,7 +314,7 @@ impl Prepared {
                 Part::Items { items, path } => {
                     self.write_items((items, path), place, tree, &mut copying)?;
                 }
-                Part::Archive { path } => {
+                Part::Archive { path, .. } => {
                     make_folders(tree, place, how.folders)?;
                     let left = Unpacked { bytes: copying.bytes_left, entries: entries_left };
                     let unpacked = extract(from, path, tree, place, owner, left)?;
