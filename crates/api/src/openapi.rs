@@ -142,8 +142,8 @@ fn security(needs: Needs) -> Option<Value> {
     }
 }
 
-/// POST operations that an idempotency key changes nothing about: they only answer questions, may be
-/// repeated as they are, or do what cannot be kept in one transaction.
+/// POST operations that an idempotency key changes nothing about: they only answer questions, may
+/// be repeated as they are, or do what cannot be kept in one transaction.
 const IGNORE_KEYS: [&str; 7] = [
     "AcceptInvitation",
     "CallManagementTools",

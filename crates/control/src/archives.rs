@@ -207,7 +207,8 @@ async fn reconcile_named(context: &Context, name: &str) -> Result<(), Error> {
 }
 
 /// Sets a sandbox back to one of its snapshots: its instance ends, and another begins with those
-/// files. The contents of its disk are lost; volumes stay as they are. With a key it runs only once.
+/// files. The contents of its disk are lost; volumes stay as they are. With a key it runs only
+/// once.
 pub async fn restore(
     context: Context,
     name: String,

@@ -57,8 +57,8 @@ pub fn list_all<K: Managed>(
     bare(context, tx, parents, &ListQuery::default())
 }
 
-/// Lists all objects of a kind in the workspace under any parent. Refuses if there are more than the
-/// limit of bare lists, like the lists of one parent.
+/// Lists all objects of a kind in the workspace under any parent. Refuses if there are more than
+/// the limit of bare lists, like the lists of one parent.
 pub fn everywhere<K: Managed>(context: &Context, tx: &mut Tx<'_>) -> Result<Vec<K>, Error> {
     let limit = context.control.settings.bare_list_max;
     let query = Query::new(&context.member.workspace, K::NAME, None);
