@@ -11,7 +11,7 @@ use files::Readers;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use node::{Error, State};
 use sha2::Sha256;
 use std::path::Path;
@@ -132,7 +132,6 @@ impl LocalMachine {
         from: &mut u64,
         printed: &mpsc::Sender<Printed>,
     ) -> Result<WorkEnd, Broken> {
-        let early = |reason: &dyn std::error::Error| Broken::Early(chain(reason));
         let response = self
             .ask(id, Method::GET, &format!("{PATH}?from={from}"))
             .await
@@ -140,25 +139,7 @@ impl LocalMachine {
         if response.status() != StatusCode::OK {
             return Err(Broken::Early(format!("it answers {}", response.status())));
         }
-        let (mut body, mut frames, mut some) = (response.into_body(), Frames::default(), false);
-        while let Some(frame) = body.frame().await {
-            let frame = frame
-                .map_err(|error| if some { Broken::Late(chain(&error)) } else { early(&error) })?;
-            let Ok(data) = frame.into_data() else { continue };
-            frames.push(&data);
-            while let Some(frame) = frames.take().map_err(|error| early(&error))? {
-                match frame {
-                    Frame::Ended(end) => return Ok(end),
-                    Frame::Printed(piece) => {
-                        (*from, some) = (piece.next, true);
-                        // Even if nobody reads the output any more, somebody may still wait for the
-                        // end.
-                        let _ = printed.send(piece).await;
-                    }
-                }
-            }
-        }
-        Err(Broken::Early("its answer ends too early".to_owned()))
+        read(response.into_body(), from, printed).await
     }
 
     async fn ask(
@@ -207,6 +188,36 @@ impl LocalMachine {
     }
 }
 
+/// Reads a stream of output to its end, which should be the end of the work.
+async fn read<B>(
+    mut body: B,
+    from: &mut u64,
+    printed: &mpsc::Sender<Printed>,
+) -> Result<WorkEnd, Broken>
+where
+    B: Body<Data = Bytes, Error: std::error::Error + 'static> + Unpin,
+{
+    let broken = |reason, some| if some { Broken::Late(reason) } else { Broken::Early(reason) };
+    let (mut frames, mut some) = (Frames::default(), false);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| broken(chain(&error), some))?;
+        let Ok(data) = frame.into_data() else { continue };
+        frames.push(&data);
+        while let Some(frame) = frames.take().map_err(|error| Broken::Early(chain(&error)))? {
+            match frame {
+                Frame::Ended(end) => return Ok(end),
+                Frame::Printed(piece) => {
+                    (*from, some) = (piece.next, true);
+                    // Even if nobody reads the output any more, somebody may still wait for the
+                    // end.
+                    let _ = printed.send(piece).await;
+                }
+            }
+        }
+    }
+    Err(broken("its answer ends too early".to_owned(), some))
+}
+
 /// Returns the end of work whose instance has ended.
 fn lost(at: Timestamp, exit: Exit) -> WorkEnd {
     let outcome = match exit {
@@ -214,4 +225,25 @@ fn lost(at: Timestamp, exit: Exit) -> WorkEnd {
         other => Outcome::Lost(format!("the instance {other}")),
     };
     WorkEnd { outcome, started_at: Some(at), ended_at: at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+    use types::instance::Stream;
+    use types::work::write_printed;
+
+    #[tokio::test]
+    async fn a_stream_that_ends_after_some_output_is_no_try_in_vain() {
+        let (printed, _reader) = mpsc::channel(2);
+        let mut from = 3;
+        let none = read(Empty::<Bytes>::new(), &mut from, &printed).await;
+        assert!(matches!(none, Err(Broken::Early(_))));
+        let mut piece = Vec::new();
+        write_printed(&mut piece, 8, Timestamp::from_ms(1), Stream::Stdout, b"hello");
+        let some = read(Full::new(Bytes::from(piece)), &mut from, &printed).await;
+        assert!(matches!(some, Err(Broken::Late(_))));
+        assert_eq!(from, 8, "the next try goes on from there");
+    }
 }
