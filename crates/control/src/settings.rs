@@ -129,8 +129,6 @@ impl Default for S3Limits {
 pub struct Snapshots {
     /// Snapshots of one workspace that may be in the making at a time; more are refused.
     pub pending_max: i64,
-    /// Snapshots of all workspaces that this machine takes at a time; others wait.
-    pub takes_max: usize,
     /// How often to look for snapshots that nothing needs any more.
     pub tidy_every: Duration,
     /// A snapshot that was taken for a fork is kept at least this long, by which time the fork has
@@ -141,7 +139,7 @@ pub struct Snapshots {
 impl Default for Snapshots {
     fn default() -> Self {
         let (tidy_every, fork_within) = (Duration::from_secs(300), Duration::from_secs(600));
-        Self { pending_max: 20, takes_max: 4, tidy_every, fork_within }
+        Self { pending_max: 20, tidy_every, fork_within }
     }
 }
 

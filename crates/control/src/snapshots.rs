@@ -120,11 +120,8 @@ async fn taken(
         return Ok(Done { id, replayed: true });
     };
     let (keeper, _) = keeper(control).ok_or(Error::Missing(Missing::Snapshot))?;
-    let how = {
-        let _slot = control.workloads.take_slot().await;
-        let workspace = context.member.workspace.to_string();
-        keeper.take(NewSnapshot { id: id.clone(), instance, workspace }).await
-    };
+    let workspace = context.member.workspace.to_string();
+    let how = keeper.take(NewSnapshot { id: id.clone(), instance, workspace }).await;
     settle(control, &id, how.as_ref()).await?;
     if how.is_err() {
         control.store.write(move |tx| forget(tx, key.as_ref())).await?;

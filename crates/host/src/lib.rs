@@ -74,7 +74,7 @@ struct Inner {
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Limits how many snapshots are taken at once; further ones wait.
-    taking: tokio::sync::Semaphore,
+    taking: builds::Turns,
     /// Host names of tunnel endpoints that are being looked up, counted by instance.
     tunnel_lookups: admission::Pool<InstanceName>,
     /// Limits how many snapshots are moved to or from the object service at once. Unset if there is
@@ -99,6 +99,7 @@ impl LocalMachine {
             .map_err(OpenError::Pulled)?;
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
+        let taking = snapshots::turns(settings.takes_max, settings.node.limits.share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;
@@ -122,7 +123,7 @@ impl LocalMachine {
             start_millicores: settings.start_millicores,
             way_out: egress::WayOut::default(),
             keeps_volumes,
-            taking: tokio::sync::Semaphore::new(settings.takes_max),
+            taking,
             tunnel_lookups: tunnels::lookups(),
             transfers: OnceLock::new(),
             starting: Mutex::default(),

@@ -1,6 +1,7 @@
 //! This machine's snapshots, as `control` sees them.
 
 use crate::bases::Below;
+use crate::builds::Turns;
 use crate::launching::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
@@ -42,6 +43,13 @@ fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot,
     })
 }
 
+/// Limits how many snapshots are taken at once. A workspace that takes more than its share waits
+/// for itself, and not the others for it.
+pub(crate) fn turns(takes_max: usize, share_percent: u32) -> Turns {
+    let share = node::divided(takes_max as u64, share_percent).share;
+    Turns::new(takes_max, usize::try_from(share).unwrap_or(takes_max))
+}
+
 /// Returns the node's name for a snapshot.
 pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
     SnapshotName::new(id.as_str())
@@ -49,6 +57,7 @@ pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
 
 impl SnapshotStore for LocalSnapshots {
     fn take(&self, new: NewSnapshot) -> Wait<'_, Result<TakenSnapshot, SnapshotFault>> {
+        let workspace = new.workspace.clone();
         let take = move |inner: &Inner| {
             let image = inner.leases.image_of(&new.instance);
             // The instance may end meanwhile, and its image be removed with it.
@@ -60,7 +69,7 @@ impl SnapshotStore for LocalSnapshots {
             Ok(TakenSnapshot { size_bytes: taken.size_bytes, paused: taken.paused })
         };
         Box::pin(async move {
-            let _turn = self.0.0.taking.acquire().await.map_err(|_| Interrupted)?;
+            let _turn = self.0.0.taking.take(&workspace).await;
             self.0.on_node(take).await
         })
     }
@@ -124,5 +133,22 @@ impl SnapshotStore for LocalSnapshots {
             size_bytes: snapshot.size_bytes,
         };
         self.0.0.node.snapshots().list().into_iter().map(kept).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::poll;
+
+    #[tokio::test]
+    async fn large_snapshots_of_one_workspace_leave_a_turn_to_others() {
+        let turns = turns(4, 80);
+        let mut large = Vec::new();
+        for _ in 0..3 {
+            large.push(turns.take("large").await);
+        }
+        assert!(poll!(Box::pin(turns.take("large"))).is_pending());
+        assert!(poll!(Box::pin(turns.take("small"))).is_ready());
     }
 }

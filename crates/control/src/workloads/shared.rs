@@ -6,7 +6,7 @@ use super::locks::{LiveForks, Locks, StartGuard, Starting, Telling};
 use crate::egress::Told;
 use crate::settings::Settings;
 use std::sync::Arc;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::ids::ResourceId;
@@ -31,7 +31,6 @@ pub(crate) struct Shared {
     pub(super) told: Told,
     /// Snapshots that are being taken.
     pub(super) takes: Starting,
-    take_slots: Arc<tokio::sync::Semaphore>,
     /// Sandboxes that are being archived.
     pub(super) archiving: Starting,
     /// Sandboxes whose files are being fetched.
@@ -44,11 +43,6 @@ impl Shared {
     /// Marks a snapshot as being taken until the guard is dropped.
     pub(crate) fn taking(&self, id: &ResourceId) -> StartGuard<'_> {
         self.takes.begin(id)
-    }
-
-    /// Waits until the machine may take one more snapshot.
-    pub(crate) async fn take_slot(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.take_slots).acquire_owned().await.ok()
     }
 
     /// Returns a token that is cancelled when this run of the program ends.
@@ -74,7 +68,6 @@ impl Shared {
             deployments: Deployments::new(&settings.deployments),
             told: Told::default(),
             takes: Starting::default(),
-            take_slots: Arc::new(tokio::sync::Semaphore::new(settings.snapshots.takes_max)),
             archiving: Starting::default(),
             fetching: Starting::default(),
             live: LiveForks::default(),

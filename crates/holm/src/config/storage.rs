@@ -43,7 +43,6 @@ impl Snapshots {
     pub(crate) fn settings(&self) -> control::Snapshots {
         control::Snapshots {
             pending_max: self.pending_workspace_max.into(),
-            takes_max: self.takes_max as usize,
             tidy_every: self.tidy_every.0,
             fork_within: self.fork_within.0,
         }
