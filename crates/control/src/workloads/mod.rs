@@ -38,6 +38,7 @@ mod runners;
 mod sandbox;
 mod schedules;
 pub(crate) mod shared;
+mod slots;
 pub(crate) mod snapshot;
 mod soon;
 mod task_runner;

@@ -12,11 +12,10 @@ use crate::error::Error;
 use crate::machine::{Machine, MachineFault};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use store::Tx;
 use store::firings::{self, Firing, Outcome};
 use types::Timestamp;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::InstanceName;
 use types::kinds::schedule::{SandboxScheduleInput, ScheduleType};
 use types::kinds::{Sandbox, Schedule};
@@ -62,9 +61,9 @@ async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
     else {
         return Ok(());
     };
-    let (control, slots) = (control.clone(), Arc::clone(&control.workloads.slots));
+    let control = control.clone();
     tokio::spawn(async move {
-        let Ok(_slot) = slots.acquire_owned().await else { return };
+        let Some(_slot) = control.workloads.slots.take(Some(&shot.workspace)).await else { return };
         let outcome = shoot(&control, &*machine, &shot).await;
         if let Err(error) =
             control.store.write(move |tx| firings::end(tx, &shot.firing, &outcome)).await
@@ -77,6 +76,7 @@ async fn fire(control: &Control, id: &ResourceId) -> Result<(), Error> {
 
 /// The command to start, and where.
 struct Shot {
+    workspace: WorkspaceId,
     firing: String,
     target: Result<InstanceName, String>,
     input: SandboxScheduleInput,
@@ -107,6 +107,7 @@ fn begin(
         return Ok(None);
     }
     let input = engine::opened(&context, &held)?.input.unwrap_or_default();
+    let workspace = held.row.workspace.clone();
     let firing = Firing {
         id: format!("exec_{}", control.world.random_text(20)),
         schedule: held.row.name.clone(),
@@ -126,7 +127,7 @@ fn begin(
     } else {
         rows::put_state(tx, held, Some(now))?;
     }
-    Ok(Some(Shot { firing: firing.id, target: target(&sandbox), input }))
+    Ok(Some(Shot { workspace, firing: firing.id, target: target(&sandbox), input }))
 }
 
 /// Returns the instance to call, or why there is none.

@@ -3,16 +3,19 @@
 use super::alarm::Alarm;
 use super::deployments::live::Deployments;
 use super::locks::{LiveForks, Locks, StartGuard, Starting, Telling};
+use super::slots::{Looks, Slots};
 use crate::egress::Told;
 use crate::settings::Settings;
-use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::ids::ResourceId;
 
-/// Most workloads that are started, stopped or removed in the background at the same time.
-const AT_ONCE: usize = 16;
+/// Most workloads that are started, stopped or removed in the background at the same time, of all
+/// workspaces and of one. Most of them wait for the machine or for the database, which have limits
+/// of their own; these only keep one workspace's slow ones from being all that is worked on.
+const AT_ONCE: usize = 32;
+const WORKSPACE_AT_ONCE: usize = 8;
 
 pub(crate) struct Shared {
     pub(super) locks: Locks,
@@ -20,10 +23,12 @@ pub(crate) struct Shared {
     pub(super) telling: Telling,
     /// The newest revision of the feed up to which the edge knows everything.
     pub(super) published: tokio::sync::watch::Sender<i64>,
-    pub(super) slots: Arc<tokio::sync::Semaphore>,
+    pub(super) slots: Slots,
     /// Separate slots for retries that the tenant's own instance may be causing, so that these
     /// cannot take the others' slots.
-    pub(super) retry_slots: Arc<tokio::sync::Semaphore>,
+    pub(super) retry_slots: Slots,
+    /// The rows that the background is about to look at.
+    pub(super) pending: Looks,
     pub(crate) tasks: TaskTracker,
     pub(super) alarm: Alarm,
     pub(super) deployments: Deployments,
@@ -61,8 +66,9 @@ impl Shared {
             starting: Starting::default(),
             telling: Telling::default(),
             published: tokio::sync::watch::Sender::new(-1),
-            slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
-            retry_slots: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)),
+            slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE),
+            retry_slots: Slots::new(AT_ONCE, WORKSPACE_AT_ONCE),
+            pending: Looks::default(),
             tasks: TaskTracker::new(),
             alarm: Alarm::default(),
             deployments: Deployments::new(&settings.deployments),

@@ -1,12 +1,13 @@
 //! Reconciliation in the background.
 
-use super::{deployments, followed};
+use super::deployments;
+use super::followed::{self, Rows};
 use crate::control::Control;
 use crate::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
+use store::resources;
 use types::KindName;
-use types::ids::ResourceId;
+use types::ids::{ResourceId, WorkspaceId};
 
 /// Pause after a failure; most likely the database was away.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -21,20 +22,47 @@ pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
         return deployments::soon(control, kind, id);
     }
     let Some(followed) = followed::find(kind) else { return };
+    if !control.workloads.pending.ask(&id) {
+        return;
+    }
     let (control, tasks) = (control.clone(), control.workloads.tasks.clone());
-    tasks.spawn(async move {
-        let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
-        loop {
-            let Ok(slot) = Arc::clone(slots).acquire_owned().await else { return };
-            let Err(error) = followed.reconcile(&control, &id).await else { return };
-            // Others need not wait for this one.
-            drop(slot);
-            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-            tokio::time::sleep(pause).await;
-            if matches!(error, Error::Egress(_)) {
-                // A process in the instance may be the cause, and could take up all slots this way.
-                (slots, pause) = (&control.workloads.retry_slots, (pause * 2).min(TELL_AFTER_MAX));
+    tasks.spawn(async move { look_until_done(&control, followed, &id).await });
+}
+
+async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &ResourceId) {
+    let mut turn = control.workloads.pending.turn(id);
+    let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
+    loop {
+        // Somebody may work on it for long. Whoever waits for that needs no slot meanwhile.
+        drop(control.workloads.lock(id).await);
+        let Some(slot) = slots.take(workspace(control, id).await.as_ref()).await else { return };
+        turn.begin();
+        let looked = followed.reconcile(control, id).await;
+        // Others need not wait for this one.
+        drop(slot);
+        let Err(error) = looked else {
+            if turn.end() {
+                return;
             }
+            (slots, pause) = (&control.workloads.slots, RETRY_AFTER);
+            continue;
+        };
+        let kind = followed.kind();
+        tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
+        tokio::time::sleep(RETRY_AFTER).await;
+        if matches!(error, Error::Egress(_)) {
+            // What was changed meanwhile may be what helps.
+            let _ = tokio::time::timeout(pause - RETRY_AFTER, turn.news.notified()).await;
+            // A process in the instance may be the cause, and could take up all slots this way.
+            (slots, pause) = (&control.workloads.retry_slots, (pause * 2).min(TELL_AFTER_MAX));
         }
-    });
+    }
+}
+
+/// Returns the workspace of a row, as far as it can be found out: the work itself says what is
+/// wrong.
+async fn workspace(control: &Control, id: &ResourceId) -> Option<WorkspaceId> {
+    let id = id.clone();
+    let row = control.store.read(move |tx| resources::find_by_id(tx, &id)).await;
+    Some(row.ok()??.workspace)
 }
