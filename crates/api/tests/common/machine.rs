@@ -58,6 +58,7 @@ pub struct Pretended {
     /// Whether launches wait.
     held: watch::Sender<bool>,
     events: watch::Sender<Vec<EgressEvent>>,
+    facts: watch::Sender<Vec<Fact>>,
 }
 
 impl Pretended {
@@ -82,6 +83,7 @@ impl Pretended {
             deaf: AtomicBool::new(false),
             held: watch::Sender::new(false),
             events: watch::Sender::default(),
+            facts: watch::Sender::default(),
         }
     }
 
@@ -169,6 +171,15 @@ impl Pretended {
     /// Makes telling it rules fail from now on, or work again.
     pub fn set_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    /// Reports facts, and waits until they are written down.
+    pub async fn report(&self, facts: Vec<Fact>) {
+        self.facts.send_replace(facts);
+        let mut left = self.facts.subscribe();
+        let gone = left.wait_for(Vec::is_empty);
+        let gone = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
+        drop(gone.expect("in time").expect("a machine"));
     }
 
     /// Reports an event of an instance's rules.
@@ -346,10 +357,14 @@ impl Machine for Pretended {
     }
 
     fn facts(&self) -> Wait<'_, Vec<Fact>> {
-        Box::pin(std::future::pending())
+        Box::pin(async {
+            let mut facts = self.facts.subscribe();
+            facts.wait_for(|facts| !facts.is_empty()).await.expect("a machine").clone()
+        })
     }
 
-    fn let_go(&self, _: u64) -> Wait<'_, Result<(), MachineFault>> {
+    fn let_go(&self, number: u64) -> Wait<'_, Result<(), MachineFault>> {
+        self.facts.send_modify(|facts| facts.retain(|fact| fact.number > number));
         Box::pin(async { Ok(()) })
     }
 

@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::error::{Conflict, Error};
 use crate::machine::{Builder, Machine, MachineFault};
 use crate::volumes;
+use crate::workloads::rows;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,18 @@ fn may_help(error: &Error) -> bool {
         // The repository was created at the same time.
         Error::Exists { kind, .. } => *kind == KindName::Image,
         _ => false,
+    }
+}
+
+/// Sets a build aside that cannot be worked on, so that the others are. The next pass tries it again.
+/// If the database is away the error stands, because the others would fail alike.
+fn go_on(build: &Build, worked: Result<(), Error>) -> Result<(), Error> {
+    match worked {
+        Err(error) if !rows::may_pass(&error) => {
+            tracing::error!(%error, build = %build.id, "a build cannot be worked on; it is tried again");
+            Ok(())
+        }
+        worked => worked,
     }
 }
 
@@ -132,18 +145,18 @@ impl Dispatcher {
         self.renew().await?;
         let found = self.find().await?;
         for build in &found.overdue {
-            self.give_up(build).await?;
+            go_on(build, self.give_up(build).await)?;
         }
         self.stop_unwanted(&found);
         for build in found.building.iter().filter(|build| !self.running.contains_key(&build.id)) {
-            self.orphaned(build).await?;
+            go_on(build, self.orphaned(build).await)?;
         }
         for build in &found.made {
-            self.finish(build).await?;
+            go_on(build, self.finish(build).await)?;
         }
         self.claim().await?;
         for build in &found.left {
-            self.forget(build).await?;
+            go_on(build, self.forget(build).await)?;
         }
         self.look_at = self.next_look().await?;
         Ok(())

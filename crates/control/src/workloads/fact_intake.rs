@@ -63,6 +63,32 @@ async fn prove(control: &Control, machine: &dyn Machine) {
 async fn write_down(control: &Control, machine: &dyn Machine) -> Result<(), Error> {
     let facts = machine.facts().await;
     let Some(last) = facts.last().map(|fact| fact.number) else { return Ok(()) };
+    match write(control, facts.clone()).await {
+        // All of them were undone, although most of them may be as they should be.
+        Err(error) if !rows::may_pass(&error) => write_each(control, facts).await?,
+        written => written?,
+    }
+    if let Err(fault) = machine.let_go(last).await {
+        tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
+    }
+    Ok(())
+}
+
+/// Writes facts one by one. The machine hands them over in order, so one that cannot be written is
+/// set aside: it would hold up all later ones.
+async fn write_each(control: &Control, facts: Vec<Fact>) -> Result<(), Error> {
+    for fact in facts {
+        match write(control, vec![fact.clone()]).await {
+            Err(error) if !rows::may_pass(&error) => {
+                tracing::error!(%error, ?fact, "a fact cannot be written down; it is left out");
+            }
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+async fn write(control: &Control, facts: Vec<Fact>) -> Result<(), Error> {
     let instances: Vec<_> = facts.iter().map(|fact| fact.instance.clone()).collect();
     let used: Vec<UsageFact> = facts.iter().map(UsageFact::of_instance).collect();
     let by_sandbox = sort(facts);
@@ -77,9 +103,6 @@ async fn write_down(control: &Control, machine: &dyn Machine) -> Result<(), Erro
         Ok::<_, Error>(meter::take_in(tx, &paid)?)
     });
     billing::count(&taken.await?);
-    if let Err(fault) = machine.let_go(last).await {
-        tracing::warn!(%fault, "facts that are written down could not be let go of; they come again");
-    }
     Ok(())
 }
 
@@ -97,7 +120,14 @@ fn sort(facts: Vec<Fact>) -> BySandbox {
 
 fn fold(tx: &mut Tx<'_>, facts: &BySandbox) -> Result<(), Error> {
     for (id, facts) in facts {
-        let Some(held) = rows::lock::<Sandbox>(tx, id)? else { continue };
+        let held = match rows::lock::<Sandbox>(tx, id) {
+            Err(error) if !rows::may_pass(&error) => {
+                tracing::error!(%error, %id, "a sandbox cannot be read; its usage is counted all the same");
+                continue;
+            }
+            held => held?,
+        };
+        let Some(held) = held else { continue };
         let mut state = held.state.clone();
         for (number, fact) in facts {
             // The sandbox has moved on to another instance; this one is about to be removed.

@@ -26,6 +26,21 @@ pub(crate) fn context(
     Ok(Some((Context { control: control.clone(), member }, workspace)))
 }
 
+/// Whether an error may pass by itself, because the database is away, busy or failing. Other errors
+/// are about one row, and must not keep anybody from the rows of others.
+pub(crate) fn may_pass(error: &Error) -> bool {
+    use store::Error as Stored;
+    matches!(
+        error,
+        Error::Store(
+            Stored::Busy { .. }
+                | Stored::Unreachable(_)
+                | Stored::Stale { .. }
+                | Stored::Database(_)
+        )
+    )
+}
+
 /// Finds the object with this id, if it still exists and is of this kind.
 pub(crate) fn find<K: Managed>(tx: &mut Tx<'_>, id: &ResourceId) -> Result<Option<Held<K>>, Error> {
     let row = resources::find_by_id(tx, id)?.filter(|row| row.kind == K::NAME);

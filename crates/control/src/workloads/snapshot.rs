@@ -10,7 +10,8 @@ use crate::snapshot_store::{SnapshotFault, TakenSnapshot};
 use crate::snapshots::{self, keeper};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
-use store::{Tx, resources};
+use store::Tx;
+use store::resources::{self, Stored};
 use types::KindName;
 use types::ids::ResourceId;
 use types::kinds::Snapshot;
@@ -122,17 +123,32 @@ async fn tidy(control: &Control) -> Result<(), Error> {
         let from = after.take();
         let page =
             move |tx: &mut Tx<'_>| resources::scan(tx, KindName::Snapshot, from.as_ref(), PAGE);
-        let rows = control.store.read(page).await?;
-        let Some(last) = rows.last() else { return Ok(()) };
+        let page = control.store.read(page).await?;
+        let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.id.clone());
-        for row in rows {
-            let held = Held::<Snapshot>::read(row)?;
-            if is_here(control, &held.state) && held.state.status == SnapshotStatus::Ready {
-                let size = sizes.get(&held.row.id).copied();
-                look_after(control, held, size).await?;
+        for row in page {
+            let id = row.id.clone();
+            match tidy_one(control, row, &sizes).await {
+                Err(error) if !rows::may_pass(&error) => {
+                    tracing::error!(%error, %id, "a snapshot could not be looked after; it is tried again");
+                }
+                tidied => tidied?,
             }
         }
     }
+}
+
+async fn tidy_one(
+    control: &Control,
+    row: Stored,
+    sizes: &HashMap<ResourceId, u64>,
+) -> Result<(), Error> {
+    let held = Held::<Snapshot>::read(row)?;
+    if is_here(control, &held.state) && held.state.status == SnapshotStatus::Ready {
+        let size = sizes.get(&held.row.id).copied();
+        look_after(control, held, size).await?;
+    }
+    Ok(())
 }
 
 async fn look_after(

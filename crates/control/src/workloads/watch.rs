@@ -3,7 +3,7 @@
 use super::followed::{self, Look, Reader, Rows};
 use super::instances::Inventory;
 use super::rows::Workspaces;
-use super::{routes, snapshot, soon, volume};
+use super::{routes, rows, snapshot, soon, volume};
 use crate::control::Control;
 use crate::error::Error;
 use crate::models::route;
@@ -91,21 +91,48 @@ async fn read_page(
         let mut reader = Reader { control: &of, workspaces, inventory: Some(&inventory) };
         let mut looks = Vec::new();
         for row in resources::scan(tx, followed.kind(), after.as_ref(), PAGE)? {
-            looks.push((row.id.clone(), followed.look(&mut reader, tx, row)?));
+            let id = row.id.clone();
+            let look = match followed.look(&mut reader, tx, row) {
+                // What runs for it stays as it is.
+                Err(error) if is_set_aside(&error, followed.kind(), &id) => Look::default(),
+                look => look?,
+            };
+            looks.push((id, look));
         }
         Ok(looks)
     };
     control.store.read(work).await
 }
 
+/// Decides whether a row is left as it is until it changes or this program starts again, so that the
+/// other rows are followed all the same.
+fn is_set_aside(error: &Error, kind: KindName, id: &ResourceId) -> bool {
+    let sets_aside = !rows::may_pass(error);
+    if sets_aside {
+        tracing::error!(%error, %kind, %id, "a row cannot be followed; it is set aside until it changes");
+    }
+    sets_aside
+}
+
 async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> {
     let changes = follower.next().await?;
     let mut seen = HashSet::new();
     for change in changes {
-        for (kind, id) in concerned(control, &change).await? {
+        let concerned = match concerned(control, &change).await {
+            Err(error) if !rows::may_pass(&error) => {
+                tracing::error!(%error, kind = change.kind, id = change.resource_id, "what a change concerns cannot be read; it is left out");
+                continue;
+            }
+            concerned => concerned?,
+        };
+        for (kind, id) in concerned {
             // The row is read as it is now, so one look is enough for many changes.
-            if seen.insert(id.clone()) {
-                look_at(control, kind, &id).await?;
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            match look_at(control, kind, &id).await {
+                Err(error) if is_set_aside(&error, kind, &id) => {}
+                looked => looked?,
             }
         }
     }
