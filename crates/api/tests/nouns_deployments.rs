@@ -11,6 +11,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use types::KindName;
 use types::edge::{Fallback, Load, Serving, Target, WorkloadRoute};
 use types::ids::ResourceId;
 use types::instance::{InstanceName, Outcome, ReplicaId};
@@ -488,4 +489,21 @@ async fn the_time_of_a_request_is_told_to_the_edge() {
     made["spec"]["runtime"]["timeout"] = Value::Null;
     cloud.put("/v0/agents/a", made).await.ok();
     cloud.routes.until("a", |route| route.timeout_s.is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_that_cannot_be_read_takes_no_look_from_the_others() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let mut settings = settings();
+    settings.deployments.looks_max = 1;
+    let cloud = Cloud::start_on_machine(machine, settings).await;
+    let object = deployed(&cloud, agent(&json!([]))).await;
+    let route = cloud.routes.until("a", |route| replicas(route).len() == 1).await;
+    cloud.tell_wish(KindName::Agent, "a", json!({"runtime": "?"})).await;
+    // A request asks for a look at it, which fails from now on.
+    cloud.routes.demand(&route, &active(&object), 1);
+    let mut other = agent(&json!([]));
+    other["metadata"]["name"] = json!("b");
+    cloud.post("/v0/agents", other).await.ok();
+    cloud.until("/v0/agents/b", is("DEPLOYED")).await;
 }

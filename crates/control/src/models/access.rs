@@ -237,28 +237,24 @@ pub(crate) async fn renew(control: &Control, id: &ResourceId) -> Result<bool, Er
     }
 }
 
+/// Checks whether nothing is known yet of the token that a connection needs, so that a launch would
+/// have to wait for it with [`first`].
+pub(crate) async fn is_first(
+    control: &Control,
+    workspace: &WorkspaceId,
+    name: &str,
+) -> Result<bool, Error> {
+    Ok(unknown(control, workspace, name).await?.is_some())
+}
+
 /// Waits until a connection that needs a token has one, or it is known why it has none.
 pub(crate) async fn first(
     control: &Control,
     workspace: &WorkspaceId,
     name: &str,
 ) -> Result<(), Error> {
-    let (of, within, name) = (control.clone(), workspace.clone(), name.to_owned());
-    let find = move |tx: &mut Tx<'_>| {
-        let Some((context, _)) = rows::context(&of, tx, &within)? else { return Ok(None) };
-        let Some(held) = Held::<IntegrationConnection>::find(&context, tx, &[], &name)? else {
-            return Ok(None);
-        };
-        let spec = engine::opened(&context, &held)?.spec;
-        let needs = secrets(&spec).is_some_and(is_exchanged);
-        let grant = grant(&held.row, &spec);
-        Ok::<_, Error>(needs.then_some((held.row.id, grant)))
-    };
-    let Some((id, grant)) = control.store.read(find).await? else { return Ok(()) };
+    let Some((id, grant)) = unknown(control, workspace, name).await? else { return Ok(()) };
     let access = &control.models.access;
-    if access.kept(&id, &grant).is_some() {
-        return Ok(());
-    }
     // Runs on even if the launch is given up: a new refresh token must not be lost.
     let (of, connection) = (control.clone(), id.clone());
     control.workloads.tasks.spawn(async move {
@@ -270,9 +266,29 @@ pub(crate) async fn first(
         let mut changed = access.changed.subscribe();
         while access.kept(&id, &grant).is_none() && changed.changed().await.is_ok() {}
     };
-    // Without a token the launch fails, and says why.
     let _ = tokio::time::timeout(FIRST_MAX, known).await;
     Ok(())
+}
+
+/// Returns a connection that needs a token, and of which nothing is known yet.
+async fn unknown(
+    control: &Control,
+    workspace: &WorkspaceId,
+    name: &str,
+) -> Result<Option<(ResourceId, Grant)>, Error> {
+    let (of, within, name) = (control.clone(), workspace.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| {
+        let Some((context, _)) = rows::context(&of, tx, &within)? else { return Ok(None) };
+        let Some(held) = Held::<IntegrationConnection>::find(&context, tx, &[], &name)? else {
+            return Ok(None);
+        };
+        let spec = engine::opened(&context, &held)?.spec;
+        let needs = secrets(&spec).is_some_and(is_exchanged);
+        let grant = grant(&held.row, &spec);
+        Ok::<_, Error>(needs.then_some((held.row.id, grant)))
+    };
+    let found = control.store.read(find).await?;
+    Ok(found.filter(|(id, grant)| control.models.access.kept(id, grant).is_none()))
 }
 
 /// While this is held, nobody else fetches the token of the connection.

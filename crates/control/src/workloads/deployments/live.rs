@@ -23,7 +23,7 @@ pub(crate) struct Deployments {
     lives: Mutex<HashMap<ResourceId, Live>>,
     /// Deployments that somebody is about to look at.
     queued: Mutex<HashSet<ResourceId>>,
-    pub(super) looks: Arc<Semaphore>,
+    pub(super) looks: Semaphore,
     pub(super) launches: Arc<Semaphore>,
     /// Cancelled when the program ends; replicas are left to the next run.
     pub(crate) ending: CancellationToken,
@@ -38,6 +38,18 @@ struct Live {
     /// Numbers for new replicas that the row has already given out.
     numbers: Range<u32>,
     look_at: Option<Instant>,
+    tokens: Tokens,
+}
+
+/// Access tokens of the connections that a deployment's launches need.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tokens {
+    #[default]
+    Unknown,
+    /// Somebody waits for them, and asks for another look then.
+    Awaited,
+    /// They were waited for, so the next launch begins with what there is.
+    Waited,
 }
 
 #[derive(Clone)]
@@ -75,7 +87,7 @@ impl Deployments {
         Self {
             lives: Mutex::default(),
             queued: Mutex::default(),
-            looks: Arc::new(Semaphore::new(settings.looks_max)),
+            looks: Semaphore::new(settings.looks_max),
             launches: Arc::new(Semaphore::new(settings.launches_max)),
             ending: CancellationToken::new(),
         }
@@ -255,6 +267,19 @@ impl Deployments {
         if let Some(live) = self.lives.lock().get_mut(id) {
             live.look_at = time.map(|time| Instant::now() + time);
         }
+    }
+
+    /// Notes how far waiting for the tokens of a deployment is. Returns how far it was.
+    pub(super) fn set_tokens(&self, id: &ResourceId, tokens: Tokens) -> Tokens {
+        let mut lives = self.lives.lock();
+        lives
+            .get_mut(id)
+            .map(|live| std::mem::replace(&mut live.tokens, tokens))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn tokens(&self, id: &ResourceId) -> Tokens {
+        self.lives.lock().get(id).map(|live| live.tokens).unwrap_or_default()
     }
 
     /// Returns the deployments whose time to be looked at has come, and clears these times.

@@ -23,12 +23,11 @@ mod replica;
 mod route;
 
 use super::cron;
-use super::followed::{self, Followed, Look, Reader};
+use super::followed::{self, Followed, Look, Reader, Rows};
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use deployable::Deployable;
-use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
 use tokio::time::Instant;
@@ -90,14 +89,25 @@ pub(super) fn soon(control: &Control, kind: KindName, id: ResourceId) {
         return;
     }
     let control = control.clone();
-    let looks = Arc::clone(&control.workloads.deployments.looks);
-    tokio::spawn(async move {
-        let Ok(_look) = looks.acquire_owned().await else { return };
-        while let Err(error) = followed.reconcile(&control, &id).await {
-            tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-            tokio::time::sleep(RETRY_AFTER).await;
+    tokio::spawn(async move { look_until_done(&control, followed, &id).await });
+}
+
+async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &ResourceId) {
+    let all = &control.workloads.deployments;
+    loop {
+        let looked = {
+            let Ok(_look) = all.looks.acquire().await else { return };
+            followed.reconcile(control, id).await
+        };
+        let Err(error) = looked else { return };
+        let kind = followed.kind();
+        tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
+        // Whoever asks for a look meanwhile leaves it to this task, and others get their looks.
+        if !all.queue(id) {
+            return;
         }
-    });
+        tokio::time::sleep(RETRY_AFTER).await;
+    }
 }
 
 /// Answers the demands of the edge, and looks at deployments when they are due.

@@ -209,9 +209,13 @@ pub(super) async fn ended<K: Deployable>(
         });
         match noted.await {
             Ok(_) => return,
-            Err(error) => {
+            Err(error) if rows::may_pass(&error) => {
                 tracing::error!(%error, %id, "the end of a replica could not be noted; it is tried again");
                 tokio::time::sleep(RETRY_AFTER).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, %id, "the end of a replica is not noted");
+                return;
             }
         }
     }

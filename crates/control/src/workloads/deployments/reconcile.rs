@@ -3,7 +3,7 @@
 
 use super::deployable::Deployable;
 use super::launch::{self, Revision};
-use super::live::DEMAND_LIFE;
+use super::live::{DEMAND_LIFE, Tokens};
 use super::plan::{Change, Limits, Plan, Situation, Wish, plan};
 use super::replica::{Begin, Task};
 use super::route::{self, wished_canary};
@@ -163,11 +163,6 @@ async fn revision<K: Deployable>(
 ) -> Result<Result<Revision, String>, Error> {
     let (context, workspace) = (case.context.clone(), case.workspace.clone());
     let (held, revision) = (case.held.clone(), revision.to_owned());
-    if purpose == Purpose::Launch {
-        for connection in connections(&held.wish) {
-            access::first(&context.control, &workspace.id, &connection).await?;
-        }
-    }
     let work = move |tx: &mut Tx<'_>| {
         if purpose == Purpose::Launch
             && let Err(why) = launch::allowed(&context, tx, &workspace)?
@@ -177,6 +172,44 @@ async fn revision<K: Deployable>(
         launch::revision::<K>(&context, tx, (&workspace, &held), &revision)
     };
     case.context.control.store.read(work).await
+}
+
+/// Checks whether launches have to wait for access tokens. A service that the tenant chose gives
+/// them, and it may take its time, so a look never waits for it: it comes back afterwards.
+async fn awaits_tokens<K: Deployable>(case: &Case<K>) -> Result<bool, Error> {
+    let (control, id) = (&case.context.control, &case.held.row.id);
+    let all = &control.workloads.deployments;
+    match all.tokens(id) {
+        Tokens::Awaited => return Ok(true),
+        // Without a token the launch fails, and says why.
+        Tokens::Waited => {
+            all.set_tokens(id, Tokens::Unknown);
+            return Ok(false);
+        }
+        Tokens::Unknown => {}
+    }
+    let workspace = &case.workspace.id;
+    let mut missing = Vec::new();
+    for connection in connections(&case.held.wish) {
+        if access::is_first(control, workspace, &connection).await? {
+            missing.push(connection);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(false);
+    }
+    all.set_tokens(id, Tokens::Awaited);
+    let (control, workspace, id) = (control.clone(), workspace.clone(), id.clone());
+    tokio::spawn(async move {
+        for connection in missing {
+            if let Err(error) = access::first(&control, &workspace, &connection).await {
+                tracing::error!(%error, %id, connection, "an access token could not be waited for");
+            }
+        }
+        control.workloads.deployments.set_tokens(&id, Tokens::Waited);
+        soon(&control, K::NAME, id);
+    });
+    Ok(true)
 }
 
 /// Returns the connections that a wish names.
@@ -284,6 +317,9 @@ async fn launch_all<K: Deployable>(
     plan: Plan,
 ) -> Result<(), Error> {
     let id = case.held.row.id.clone();
+    if !plan.launch.is_empty() && awaits_tokens(&case).await? {
+        return Ok(());
+    }
     for (of, count) in plan.launch {
         for _ in 0..count {
             let Some(number) = number(control, machine, &mut case).await? else { return Ok(()) };
