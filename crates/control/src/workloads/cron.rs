@@ -11,6 +11,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::executions::triggered::Triggered;
 use jobs::cron::{Due, Steps, Timed, steps};
+use std::collections::BTreeSet;
 use store::Tx;
 use store::cron as marks;
 use types::Timestamp;
@@ -30,17 +31,48 @@ pub(super) fn due<K: Triggered>(
 
 /// Starts what is due, and sets the alarm for what comes next.
 pub(super) async fn fire<K: Triggered>(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let (of, row) = (control.clone(), id.clone());
-    let next = control.store.write(move |tx| fire_in::<K>(&of, tx, &row)).await?;
-    control.workloads.alarm.set(id.clone(), K::NAME, next);
-    Ok(())
+    let mut refused = BTreeSet::new();
+    loop {
+        let (of, row, without) = (control.clone(), id.clone(), refused.clone());
+        match control.store.write(move |tx| fire_in::<K>(&of, tx, &row, &without)).await {
+            Ok(next) => {
+                control.workloads.alarm.set(id.clone(), K::NAME, next);
+                return Ok(());
+            }
+            // Everything that was begun is undone, and the others are fired without this one.
+            Err(Stopped::Refused { trigger, error }) => {
+                tracing::warn!(%error, %id, trigger, "a cron trigger could not start anything");
+                refused.insert(trigger);
+            }
+            Err(Stopped::Failed(error)) => return Err(error),
+        }
+    }
 }
 
+/// Why a transaction that fires triggers is undone.
+enum Stopped {
+    Failed(Error),
+    /// What a trigger is due to start is refused.
+    Refused {
+        trigger: String,
+        error: Error,
+    },
+}
+
+impl<E: Into<Error>> From<E> for Stopped {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Starts what is due, without the triggers that were `refused`. Their due times are not tried
+/// later, because they have passed.
 fn fire_in<K: Triggered>(
     control: &Control,
     tx: &mut Tx<'_>,
     id: &ResourceId,
-) -> Result<Option<Timestamp>, Error> {
+    refused: &BTreeSet<String>,
+) -> Result<Option<Timestamp>, Stopped> {
     let Some(held) = rows::lock::<K>(tx, id)? else { return Ok(None) };
     let Some((context, _)) = rows::context(control, tx, &held.row.workspace)? else {
         return Ok(None);
@@ -52,7 +84,7 @@ fn fire_in<K: Triggered>(
     for trigger in &steps.removed {
         marks::remove(tx, id, trigger)?;
     }
-    for due in &steps.due {
+    for due in steps.due.iter().filter(|due| !refused.contains(&due.trigger)) {
         begin(&context, tx, &held, due)?;
     }
     Ok(steps.next)
@@ -64,24 +96,20 @@ fn look<K: Triggered>(tx: &mut Tx<'_>, held: &Held<K>, now: Timestamp) -> Result
     Ok(steps(&timed, &marks::list(tx, &held.row.id)?, held.row.updated_at, now))
 }
 
-/// Starts the execution of one due time. If that is refused now it is not tried later, because its
-/// time has passed.
+/// Starts the execution of one due time.
 fn begin<K: Triggered>(
     context: &Context,
     tx: &mut Tx<'_>,
     held: &Held<K>,
     due: &Due,
-) -> Result<(), Error> {
+) -> Result<(), Stopped> {
     let mut triggers = held.wish.triggers().iter();
     let trigger = triggers.find(|trigger| trigger.id.as_deref() == Some(due.trigger.as_str()));
-    match K::start_due(context, tx, held, trigger, due.execution_name(context.world())) {
-        Err(Error::Store(error)) => Err(Error::Store(error)),
-        Err(error) => {
-            tracing::warn!(%error, id = %held.row.id, trigger = due.trigger, "a cron trigger could not start anything");
-            Ok(())
-        }
-        Ok(()) => Ok(()),
-    }
+    let name = due.execution_name(context.world());
+    K::start_due(context, tx, held, trigger, name).map_err(|error| match error {
+        Error::Store(error) => Stopped::Failed(Error::Store(error)),
+        error => Stopped::Refused { trigger: due.trigger.clone(), error },
+    })
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use store::identity::workspaces;
 use store::resources::Order;
 use store::{Store, Target};
 use types::World;
-use types::kinds::Job;
+use types::kinds::{Agent, Job};
 
 struct NoDns;
 
@@ -91,6 +91,16 @@ impl Servers {
     }
 
     async fn on(target: Target, folder: tempfile::TempDir, count: usize, now: &str) -> Self {
+        Self::with(settings(), target, folder, count, now).await
+    }
+
+    async fn with(
+        settings: Settings,
+        target: Target,
+        folder: tempfile::TempDir,
+        count: usize,
+        now: &str,
+    ) -> Self {
         let clock = Arc::new(AtomicI64::new(time(now)));
         let mut apps = Vec::new();
         for number in 0..count {
@@ -113,7 +123,7 @@ impl Servers {
             };
             let auth = Auth::new(store.clone(), outside, world.clone()).await.unwrap();
             let logs = ::jobs::logs::Logs::start(store.clone(), ::jobs::logs::Settings::default());
-            let (settings, dns) = (settings(), Arc::new(NoDns));
+            let (settings, dns) = (settings.clone(), Arc::new(NoDns));
             let parts = Parts {
                 store,
                 auth,
@@ -282,5 +292,33 @@ async fn another_schedule_begins_anew_and_what_is_off_is_not_made_up_for() {
             move |_, tx| Ok(marks::list(tx, &job)?)
         });
         assert_eq!(left.await, []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_of_which_one_call_is_refused_makes_none_of_its_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::Sqlite { file: folder.path().join("holm.db") };
+    let mut settings = settings();
+    settings.jobs.open_max = 2;
+    let servers = Servers::with(settings, target, folder, 1, "2026-05-01T00:05:00Z").await;
+    let calls = |id: &str, tasks: Value| json!({"id": id, "type": "cron", "configuration": {"schedule": "0 * * * *", "tasks": tasks}});
+    let triggers = json!([calls("three", json!([{}, {}, {}])), calls("two", json!([{}, {}]))]);
+    let agent = servers.write(move |context, tx| {
+        let wish = json!({"metadata": {"name": "a"},
+            "spec": {"runtime": {"image": "x"}, "triggers": triggers}});
+        crate::engine::create(context, tx, &[], serde_json::from_value::<Agent>(wish).unwrap())?;
+        Ok(Held::<Agent>::get(context, tx, &[], "a")?.row.id)
+    });
+    let agent = agent.await;
+    fire::<Agent>(&servers.apps[0], &agent).await.unwrap();
+    servers.clock.store(time("2026-05-01T01:05:00Z"), Ordering::SeqCst);
+    let count = |context: &Context, tx: &mut Tx<'_>| {
+        Ok(store::executions::count_open(tx, &context.member.workspace, 100)?)
+    };
+    // Looking again finds that all due times have passed.
+    for _ in 0..2 {
+        fire::<Agent>(&servers.apps[0], &agent).await.unwrap();
+        assert_eq!(servers.write(count).await, 2, "the two calls of the other trigger");
     }
 }
