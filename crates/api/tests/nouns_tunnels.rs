@@ -109,3 +109,21 @@ async fn a_sandbox_has_its_tunnel_until_it_is_taken_down() {
         made.lose_all();
     }
 }
+
+#[tokio::test]
+async fn a_tunnel_that_the_machine_did_not_remove_can_be_removed_again() {
+    let made = PretendedTunnels::default();
+    let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).with_tunnels(&made);
+    let cloud = Cloud::start_on_machine(Arc::new(machine), common::settings()).await;
+    cloud.post("/v0/sandboxes", wish(512, &json!({}))).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    let id = cloud.sandbox().await;
+    tunnels::set(&cloud.control, &id, config("wg0", "vpn.example.com")).await.unwrap();
+    made.set_stuck(true);
+    let failed = tunnels::remove(&cloud.control, &id).await.unwrap_err();
+    assert!(matches!(failed, TunnelRefusal::Failed(_)), "{failed}");
+    assert_eq!(made.interfaces(), ["wg0"]);
+    made.set_stuck(false);
+    tunnels::remove(&cloud.control, &id).await.unwrap();
+    assert_eq!((cloud.kept(&id).await, made.interfaces()), (None, vec![]));
+}

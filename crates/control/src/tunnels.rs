@@ -86,16 +86,22 @@ async fn remove_now(control: &Control, id: &ResourceId) -> Result<(), TunnelRefu
     let maker = maker(control).ok_or_else(no_tunnels)?;
     let _lock = control.workloads.lock(id).await;
     let of = id.clone();
-    let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::lock::<Sandbox>(tx, &of)? else { return Ok(Err(gone())) };
+    let read = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::find::<Sandbox>(tx, &of)? else { return Ok(Err(gone())) };
         if settings::get(tx, &name_of(&of))?.is_none() {
             return Ok(Err(TunnelRefusal::Missing));
         }
-        release(tx, &of)?;
         Ok::<_, Error>(Ok(launch::instance(&of, &held.state)))
     };
-    let instance = control.store.write(work).await.map_err(failed)??;
-    maker.remove(&instance).await.map_err(refusal)
+    let instance = control.store.read(read).await.map_err(failed)??;
+    let removed = maker.remove(&instance).await;
+    // As long as the machine has it, its settings stay, so that it can be removed again.
+    if !matches!(removed, Ok(()) | Err(TunnelFault::Gone)) {
+        return removed.map_err(refusal);
+    }
+    let of = id.clone();
+    control.store.write(move |tx| release(tx, &of)).await.map_err(failed)?;
+    removed.map_err(refusal)
 }
 
 /// Returns the instance that gets the tunnel, if the rules of its sandbox allow one.

@@ -5,6 +5,7 @@ use control::tunnel_maker::{TunnelFault, TunnelMaker};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use types::instance::InstanceName;
 use types::tunnel::TunnelSettings;
 
@@ -12,12 +13,17 @@ use types::tunnel::TunnelSettings;
 pub const INSIDE: &str = "inside.example.com";
 
 #[derive(Clone, Default)]
-pub struct PretendedTunnels(Arc<Mutex<BTreeMap<InstanceName, TunnelSettings>>>);
+pub struct PretendedTunnels(Arc<Mutex<BTreeMap<InstanceName, TunnelSettings>>>, Arc<AtomicBool>);
 
 impl PretendedTunnels {
     /// Returns the names of their interfaces.
     pub fn interfaces(&self) -> Vec<String> {
         self.0.lock().values().map(|settings| settings.interface.clone()).collect()
+    }
+
+    /// Makes removals fail from now on, or work again.
+    pub fn set_stuck(&self, stuck: bool) {
+        self.1.store(stuck, Ordering::SeqCst);
     }
 
     /// Loses all tunnels, as when the program that has them ends.
@@ -43,6 +49,9 @@ impl TunnelMaker for PretendedTunnels {
 
     fn remove<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), TunnelFault>> {
         Box::pin(async move {
+            if self.1.load(Ordering::SeqCst) {
+                return Err(TunnelFault::Broken("it does not let go".into()));
+            }
             self.0.lock().remove(instance);
             Ok(())
         })
