@@ -11,10 +11,11 @@ use crate::idempotency::{JsonAnswer, RequestKey, earlier, once};
 use crate::missing::Missing;
 use crate::snapshots::{self, Order};
 use crate::workloads::create::{self, NewSandbox};
+use crate::workloads::rows;
 use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::application::{AppUrl, ApplicationSpec};
-use types::kinds::snapshot::{Kept, Origin};
+use types::kinds::snapshot::{Kept, Origin, State};
 use types::kinds::{Application, Network, Sandbox, Snapshot};
 use types::parts::{Env, Metadata, Port, RevisionConfiguration, VolumeType};
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
@@ -69,8 +70,11 @@ async fn forked(
             create::create(NewSandbox { context, wish, reuse, key, begins }).await
         }
         ForkTarget::Application => {
-            let store = context.control.store.clone();
+            let (of, taken) = (context.clone(), begin.taken.then(|| begin.id.clone()));
             let work = move |tx: &mut Tx<'_>| {
+                if begin.taken {
+                    list(&context, tx, &begin.id)?;
+                }
                 deploy(&context, tx, &begin, &asked, &name)?;
                 Ok::<_, Error>(SandboxForkResponse {
                     name: Some(name.clone()),
@@ -78,8 +82,37 @@ async fn forked(
                     kind: Some(target),
                 })
             };
-            once(&store, key, work).await
+            let made = once(&of.control.store, key, work).await;
+            if let Some(id) = taken.filter(|_| made.is_err()) {
+                let_go(&of, id).await;
+            }
+            made
         }
+    }
+}
+
+/// Lists the snapshot of an application from now on, because the application's revisions name it.
+fn list(context: &Context, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Error> {
+    let held = Held::<Snapshot>::lock(context, tx, &[], &Snapshot::id_of(id))?;
+    let state = State { kept: Kept::Asked, ..held.state.clone() };
+    rows::put_state(tx, held, state).map(drop)
+}
+
+/// Deletes a snapshot that was taken for an application which is not made of it. If that fails, it
+/// goes like all those that no fork begins with.
+async fn let_go(context: &Context, id: ResourceId) {
+    let row = id.clone();
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(held) = rows::lock::<Snapshot>(tx, &row)? else { return Ok(()) };
+        if held.state.kept == Kept::Needed && !snapshots::is_needed(tx, &held.row.workspace, &row)?
+        {
+            let state = State { kept: Kept::Deleted, ..held.state.clone() };
+            rows::put_state(tx, held, state)?;
+        }
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = context.control.store.write(work).await {
+        tracing::warn!(%error, %id, "a snapshot that no application begins with is removed later");
     }
 }
 
@@ -107,6 +140,8 @@ fn check(asked: &SandboxForkRequest, target: ForkTarget) -> Result<(), Error> {
 struct Begin {
     id: ResourceId,
     origin: Origin,
+    /// Whether it was taken for this fork.
+    taken: bool,
 }
 
 /// Finds the snapshot to begin with, or has one taken.
@@ -142,10 +177,10 @@ async fn begin(
         }
         Ok::<_, Error>((sandbox, found))
     };
-    let id = match (store.read(look).await?, source) {
-        ((_, Some(found)), _) => found,
+    let (id, taken) = match (store.read(look).await?, source) {
+        ((_, Some(found)), _) => (found, false),
         ((Some(sandbox), None), Source::Sandbox(name)) => {
-            live(context, (sandbox, name), target).await?
+            (live(context, (sandbox, name), target).await?, true)
         }
         ((None, None), _) | (_, Source::Snapshot(_)) => {
             return Err(Error::Snapshot("there is nothing to begin with".to_owned()));
@@ -158,23 +193,19 @@ async fn begin(
         origin.ok_or_else(|| engine::corrupt(&row, "it does not say what it was taken of"))
     };
     let origin = *store.read(read).await?;
-    Ok(Begin { id, origin })
+    Ok(Begin { id, origin, taken })
 }
 
-/// Takes a snapshot of a sandbox as it is now. One for an application is listed, because the
-/// application's revisions name it.
+/// Takes a snapshot of a sandbox as it is now. Nobody sees it until something is made of it.
 async fn live(
     context: &Context,
     (id, sandbox): (ResourceId, String),
     target: ForkTarget,
 ) -> Result<ResourceId, Error> {
-    let order = |kept| Order { sandbox: sandbox.clone(), name: None, kept };
+    let take = snapshots::take(context, Order { sandbox, name: None, kept: Kept::Needed });
     match target {
-        ForkTarget::Application => snapshots::take(context, order(Kept::Asked)).await,
-        ForkTarget::Sandbox => {
-            let take = snapshots::take(context, order(Kept::Needed));
-            context.control.workloads.live.share(&id, take).await
-        }
+        ForkTarget::Application => take.await,
+        ForkTarget::Sandbox => context.control.workloads.live.share(&id, take).await,
     }
 }
 

@@ -136,6 +136,24 @@ async fn a_fork_to_an_application_is_a_revision_that_begins_with_a_snapshot() {
 }
 
 #[tokio::test]
+async fn a_fork_to_an_application_that_is_refused_leaves_no_snapshot() {
+    let (cloud, snapshots, _) = cloud().await;
+    cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
+    let wrong = json!({"targetType": "application", "targetName": "app", "port": 70_000});
+    for _ in 0..2 {
+        cloud.post("/v0/sandboxes/one/fork", wrong.clone()).await.refused(400);
+    }
+    assert_eq!(cloud.get("/v0/snapshots").await.ok()["data"], json!([]));
+    snapshots.until_kept(0).await;
+    // One that something else begins with is not touched.
+    let answer = cloud.post("/v0/sandboxes/one/fork", to_sandbox("two")).await.ok();
+    let mut named = wrong;
+    named["snapshotId"] = answer["snapshotId"].clone();
+    cloud.post("/v0/sandboxes/one/fork", named).await.refused(400);
+    assert_eq!(snapshots.ids().len(), 1);
+}
+
+#[tokio::test]
 async fn another_workspace_sees_and_forks_nothing() {
     let (cloud, _, _) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();
