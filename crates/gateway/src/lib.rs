@@ -55,6 +55,7 @@ mod peer;
 mod preview;
 mod problem;
 mod query;
+mod request;
 mod revocation;
 mod rewrite;
 mod routes;
