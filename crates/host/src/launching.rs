@@ -249,6 +249,9 @@ impl Inner {
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let owner = Owner::new(launch.workspace.as_str()).map_err(|error| broken(&error))?;
         let (digest, snapshot) = self.layers_of(launch)?;
+        // A repeated launch must not give up the image of what runs for what the name means by now.
+        let used = self.node.inspect(&id).ok().and_then(|_| self.leases.image_of(&id));
+        let digest = used.unwrap_or(digest);
         let purpose = Purpose::of(launch);
         let image =
             self.leases.take(&id, digest, purpose, &self.images).map_err(|error| broken(&error))?;

@@ -108,3 +108,20 @@ async fn nothing_begins_over_an_image_that_is_lost() {
     assert!(machine.control.instances().is_empty());
     machine.clear().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_runs_keeps_its_image_when_its_launch_is_repeated() {
+    let place = Place::new(&[SHELL]);
+    let mut machine = place.start();
+    let old = place.digest(SHELL);
+    machine.launch(shell("running", "sleep 1000")).await;
+    assert_ne!(place.replace(SHELL), old);
+    machine.launch(shell("running", "sleep 1000")).await;
+    machine.tidy();
+    assert!(place.has(&old));
+    drop(machine);
+    machine = place.start();
+    machine.tidy();
+    assert!(place.has(&old), "also for the next run of the server");
+    machine.clear().await;
+}
