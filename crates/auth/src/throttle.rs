@@ -97,11 +97,14 @@ impl Throttle {
         !free.is_empty()
     }
 
-    /// Uncounts an attempt that was not made or should not count.
+    /// Uncounts an attempt that was not made or should not count. A name without failures is
+    /// forgotten: made-up names whose attempts are all taken back must not fill the places.
     pub(crate) fn take_back(&self, name: &str) {
         let mut watched = self.watched.lock();
-        if let Some(tally) = watched.get_mut(name) {
-            tally.failures = tally.failures.saturating_sub(1);
+        let Some(tally) = watched.get_mut(name) else { return };
+        tally.failures = tally.failures.saturating_sub(1);
+        if tally.failures == 0 {
+            watched.remove(name);
         }
     }
 
@@ -154,6 +157,7 @@ mod tests {
             throttle.attempt("a").unwrap();
             throttle.take_back("a");
         }
+        assert!(!throttle.watches("a"), "made-up names take up no places");
         throttle.attempt("a").unwrap();
         throttle.attempt("a").unwrap_err();
     }
