@@ -45,9 +45,24 @@ async fn look_after(control: &Control, registry: &Arc<dyn Registry>) -> Result<(
         trim_all(control).await?;
     }
     for place in registry.places().await.map_err(broken)? {
-        prune(control, registry, place, Vec::new()).await?;
+        let repository = place.repository.clone();
+        let pruned = prune(control, registry, place, Vec::new()).await;
+        pruned.or_else(|error| set_aside(error, &repository))?;
     }
     registry.tidy().await.map_err(broken)
+}
+
+/// Goes on with other repositories after an error that is about this one alone.
+fn set_aside(error: Error, repository: &dyn std::fmt::Display) -> Result<(), Error> {
+    if rows::may_pass(&error) {
+        return Err(error);
+    }
+    tracing::error!(
+        error = &error as &dyn std::error::Error,
+        %repository,
+        "a repository could not be tidied; it is tried again with the next round"
+    );
+    Ok(())
 }
 
 async fn trim_all(control: &Control) -> Result<(), Error> {
@@ -59,7 +74,7 @@ async fn trim_all(control: &Control) -> Result<(), Error> {
         let Some(last) = rows.last() else { return Ok(()) };
         after = Some(last.id.clone());
         for row in rows {
-            let of = control.clone();
+            let (of, name) = (control.clone(), row.path());
             let work = move |tx: &mut Tx<'_>| {
                 let Some((context, _)) = rows::context(&of, tx, &row.workspace)? else {
                     return Ok(());
@@ -71,7 +86,7 @@ async fn trim_all(control: &Control) -> Result<(), Error> {
                 let held = Held::<Image>::lock(&context, tx, &parents, &row.name)?;
                 image::trim(&context, tx, held, of.settings.registry.keep_tags).map(drop)
             };
-            control.store.write(work).await?;
+            control.store.write(work).await.or_else(|error| set_aside(error, &name))?;
         }
     }
 }
