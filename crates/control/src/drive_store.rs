@@ -2,7 +2,7 @@
 //! instances share, and that are mounted and unmounted while these run. Which rows ask for drives,
 //! and who may have them, is decided in [`crate::drives`].
 
-use crate::machine::{MachineFault, Wait};
+use crate::machine_fault::{MachineFault, Wait};
 use crate::volume_store::VolumeFault;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -29,6 +29,7 @@ pub mod idempotency;
 pub mod json;
 pub mod kinds;
 pub mod machine;
+mod machine_fault;
 mod missing;
 pub mod models;
 mod notes;

@@ -2,6 +2,7 @@
 //! them.
 
 use crate::drive_store::DriveStore;
+pub use crate::machine_fault::{LaunchFault, MachineFault, UnknownImage, Wait};
 use crate::registry::Registry;
 use crate::snapshot_store::SnapshotStore;
 use crate::tunnel_maker::TunnelMaker;
@@ -9,8 +10,6 @@ use crate::volume_store::VolumeStore;
 use bytes::Bytes;
 use jobs::{Call, CallAnswer};
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
@@ -23,9 +22,6 @@ use types::instance::{
     DriveMount, Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
 };
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
-
-/// The future of an asynchronous answer.
-pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A machine that runs instances. Instances outlive this program.
 pub trait Machine: Send + Sync + 'static {
@@ -324,26 +320,6 @@ pub enum ImageAt {
     Registry { name: String },
 }
 
-/// There is no such image here, and no registry that could have it. Lists the images that the
-/// caller may use.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", unknown_image(.wanted, .there_are, *.elsewhere))]
-pub struct UnknownImage {
-    pub wanted: String,
-    pub there_are: Vec<String>,
-    /// The workspace has the image, but another machine has its content.
-    pub elsewhere: bool,
-}
-
-fn unknown_image(wanted: &str, there_are: &[String], elsewhere: bool) -> String {
-    match elsewhere {
-        true => format!(
-            "the content of the image `{wanted}` is on another machine of this installation; push it to the server that is to run it, or deploy there"
-        ),
-        false => format!("there is no image `{wanted}`; {}", listed(there_are)),
-    }
-}
-
 /// Formats a duration, in minutes if it is a whole number of them.
 fn span(time: Duration) -> String {
     match time.as_secs() {
@@ -351,13 +327,6 @@ fn span(time: Duration) -> String {
             format!("{} minutes", seconds / 60)
         }
         seconds => format!("{seconds} s"),
-    }
-}
-
-fn listed(there_are: &[String]) -> String {
-    match there_are {
-        [] => "there is none yet: whoever runs the server makes some with `holm image make`".into(),
-        some => format!("there are: {}", some.join(", ")),
     }
 }
 
@@ -434,28 +403,6 @@ impl fmt::Debug for Launch {
             .finish_non_exhaustive()
     }
 }
-
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchFault {
-    #[error(transparent)]
-    Image(#[from] UnknownImage),
-    #[error("the image cannot be had: {0}")]
-    Pull(String),
-    #[error("the machine is full: {0}")]
-    Full(String),
-    /// The workspace has to give something back first, or asks for more than this machine ever has.
-    #[error("{0}")]
-    OverShare(String),
-    /// An instance that is about to go still holds one of its volumes.
-    #[error("{0}")]
-    Busy(String),
-    #[error("the machine cannot start it: {0}")]
-    Broken(String),
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct MachineFault(pub String);
 
 /// An instance as the machine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]

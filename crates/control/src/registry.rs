@@ -1,7 +1,7 @@
 //! What the control plane asks of the store behind the workspaces' own registry, which keeps blobs,
 //! and manifests as they were pushed. Tags are rows ([`crate::kinds::image`]).
 
-use crate::machine::Wait;
+use crate::machine_fault::Wait;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What the control plane asks of a machine that keeps snapshots. A snapshot is the files of an
 //! instance as they were at one moment.
 
-use crate::machine::{LaunchFault, MachineFault, Wait};
+use crate::machine_fault::{LaunchFault, MachineFault, Wait};
 use std::time::Duration;
 use types::ids::ResourceId;
 use types::instance::InstanceName;

@@ -1,7 +1,7 @@
 //! What the control plane asks of a machine that makes WireGuard tunnels for its instances. Who may
 //! have one is decided in [`crate::tunnels`].
 
-use crate::machine::Wait;
+use crate::machine_fault::Wait;
 use types::instance::InstanceName;
 use types::tunnel::TunnelSettings;
 

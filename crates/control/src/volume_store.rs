@@ -1,7 +1,7 @@
 //! What the control plane asks of a machine that keeps volumes. Which rows ask for them is decided
 //! in [`crate::volumes`].
 
-use crate::machine::{MachineFault, Wait};
+use crate::machine_fault::{MachineFault, Wait};
 use types::instance::VolumeName;
 
 /// Which volume to make.

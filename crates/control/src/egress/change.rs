@@ -10,8 +10,6 @@ use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::workloads;
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Tx;
@@ -24,25 +22,6 @@ use types::kinds::Sandbox;
 const TELLING_MAX: Duration = Duration::from_secs(10);
 /// Pause after the machine failed to do it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// The launch number and rules number that this run of the program has told the instance of each
-/// sandbox.
-#[derive(Default)]
-pub(crate) struct Told(Mutex<HashMap<ResourceId, (u32, u32)>>);
-
-impl Told {
-    pub(crate) fn has(&self, id: &ResourceId, told: (u32, u32)) -> bool {
-        self.0.lock().get(id) == Some(&told)
-    }
-
-    pub(crate) fn note(&self, id: &ResourceId, told: (u32, u32)) {
-        self.0.lock().insert(id.clone(), told);
-    }
-
-    pub(crate) fn forget(&self, id: &ResourceId) {
-        self.0.lock().remove(id);
-    }
-}
 
 /// Replaces the wish of a sandbox. When this returns, its instance keeps the new rules.
 pub async fn replace(

@@ -13,11 +13,12 @@ mod gateways;
 mod log;
 mod pool;
 mod rules;
+pub(crate) mod told;
 
 pub use addresses::public_ips;
 pub(crate) use addresses::{give_back, require_address_unused, take};
 pub use change::replace;
-pub(crate) use change::{Told, has_rules, keep_to, tell, tell_again};
+pub(crate) use change::{has_rules, keep_to, tell, tell_again};
 pub use gateways::sandboxes_of;
 pub(crate) use gateways::{
     addresses_changed, require_alone, require_gateway, require_unused, require_vpc_unused,

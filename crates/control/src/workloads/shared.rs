@@ -4,7 +4,7 @@ use super::alarm::Alarm;
 use super::deployments::live::Deployments;
 use super::locks::{LiveForks, Locks, StartGuard, Starting, Telling};
 use super::slots::{Looks, Slots};
-use crate::egress::Told;
+use crate::egress::told::Told;
 use crate::settings::Settings;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
