@@ -8,7 +8,8 @@ mod common;
 use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::Cloud;
+use common::{Cloud, settings};
+use control::{Rate, Settings};
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use proptest::prelude::*;
@@ -475,4 +476,18 @@ async fn one_client_gets_its_share_of_device_codes_and_others_get_theirs() {
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers().contains_key(header::RETRY_AFTER));
     assert_eq!(ask(2).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn the_rate_of_a_key_holds_for_oauth_too() {
+    let key_rate = Rate { per_second: 1, burst: 2 };
+    let cloud = Cloud::start_with(Settings { key_rate, ..settings() }).await;
+    for address in ["/v0/oauth/userinfo", "/v0/oauth/clients"] {
+        cloud.get(address).await.ok();
+        cloud.get(address).await.ok();
+        let refusal = cloud.get(address).await;
+        assert!(refusal.headers.contains_key("retry-after"));
+        refusal.refused(429);
+        cloud.clock.advance_s(2);
+    }
 }

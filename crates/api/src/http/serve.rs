@@ -30,7 +30,8 @@ static OPERATIONS: LazyLock<Router<App>> = LazyLock::new(routes);
 
 /// Builds the router of the management API.
 pub fn router(app: App) -> Router {
-    let oauth = crate::oauth::router(table::oauth(), app.auth.clone(), app.bodies.clone());
+    let (bodies, limits) = (app.bodies.clone(), Arc::clone(&app.limits));
+    let oauth = crate::oauth::router(table::oauth(), app.auth.clone(), bodies, limits);
     let uploads = table::uploads()
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })

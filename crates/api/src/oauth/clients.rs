@@ -1,17 +1,14 @@
 //! Registration of programs that may ask people for access; for account admins.
 
-use super::Body;
 use super::endpoints::json_answer;
+use super::{Body, Caller};
 use crate::http::error::Error;
-use crate::http::headers;
 use crate::http::malformed::Malformed;
+use auth::Auth;
 use auth::clients::{self, NewClient, Registered};
-use auth::{Auth, Denied, Identity};
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::HeaderMap;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use types::Scope;
 use types::Timestamp;
 use types::ids::{AccountId, ClientId};
@@ -54,18 +51,18 @@ impl From<Registered> for ClientView {
     }
 }
 
-pub(crate) async fn list(State(auth): State<Auth>, headers: HeaderMap) -> Result<Response, Error> {
-    let who = caller(&auth, &headers).await?;
+pub(crate) async fn list(State(auth): State<Auth>, Caller(who): Caller) -> Result<Response, Error> {
+    who.may(&[Scope::Admin])?;
     let found = auth.store().read(move |tx| clients::list(tx, &who)).await?;
     Ok(json_answer(&found.into_iter().map(ClientView::from).collect::<Vec<_>>()))
 }
 
 pub(crate) async fn create(
     State(auth): State<Auth>,
-    headers: HeaderMap,
+    Caller(who): Caller,
     Body(body): Body,
 ) -> Result<Response, Error> {
-    let who = caller(&auth, &headers).await?;
+    who.may(&[Scope::Admin])?;
     let wanted: ClientRequest = serde_json::from_slice(&body)
         .map_err(|error| Malformed::ClientBody { why: error.to_string() })?;
     let ClientRequest { name, redirect_uris, confidential, account_id: account } = wanted;
@@ -76,20 +73,13 @@ pub(crate) async fn create(
 
 pub(crate) async fn remove(
     State(auth): State<Auth>,
+    Caller(who): Caller,
     Path(id): Path<ClientId>,
-    headers: HeaderMap,
 ) -> Result<Response, Error> {
-    let who = caller(&auth, &headers).await?;
+    who.may(&[Scope::Admin])?;
     if id.as_str().contains('\0') {
         return Err(Malformed::PathNul.into());
     }
     auth.change(move |tx| clients::delete(tx, &who, &id)).await?;
     Ok(json_answer(&serde_json::json!({})))
-}
-
-async fn caller(auth: &Auth, headers: &HeaderMap) -> Result<Arc<Identity>, Error> {
-    let token = headers::bearer(headers).ok_or(Denied::Missing)?;
-    let who = auth.identify(token).await?;
-    who.may(&[Scope::Admin])?;
-    Ok(who)
 }

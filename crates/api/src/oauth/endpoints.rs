@@ -1,10 +1,9 @@
 //! The endpoints that programs call.
 
-use super::{Body, From};
+use super::{Body, Caller, From};
 use crate::http::error::Error;
-use crate::http::headers;
 use auth::oauth::{Code, Fault, Params};
-use auth::{Auth, Denied, Throttled};
+use auth::{Auth, Throttled};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -57,10 +56,8 @@ pub(crate) async fn revoke(
 
 pub(crate) async fn user_info(
     State(auth): State<Auth>,
-    headers: HeaderMap,
+    Caller(who): Caller,
 ) -> Result<Response, Error> {
-    let token = headers::bearer(&headers).ok_or(Denied::Missing)?;
-    let who = auth.identify(token).await?;
     Ok(json_answer(&auth.user_info(&who).await?))
 }
 

@@ -16,23 +16,32 @@ pub(crate) mod sign_in;
 
 use crate::http::bodies::{Bodies, Gathered, gather};
 use crate::http::error::Error;
+use crate::http::headers;
+use crate::http::limits::Limits;
 use crate::http::listed::Listed;
-use auth::Auth;
+use auth::{Auth, Denied, Identity};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::{Extension, Router};
 use http::request::Parts;
 use std::convert::Infallible;
+use std::sync::Arc;
 use types::Remote;
 
 /// Largest token request or form, in bytes.
 const BODY_MAX: usize = 64 * 1024;
 
 /// Builds the router for the routes of the table.
-pub(crate) fn router(routes: Listed<Auth>, auth: Auth, bodies: Bodies) -> Router {
+pub(crate) fn router(
+    routes: Listed<Auth>,
+    auth: Auth,
+    bodies: Bodies,
+    limits: Arc<Limits>,
+) -> Router {
     routes
         .router
         .method_not_allowed_fallback(|| async { Error::NoMethod })
         .layer(Extension(bodies))
+        .layer(Extension(limits))
         .with_state(auth)
 }
 
@@ -44,6 +53,23 @@ impl<S: Send + Sync> FromRequestParts<S> for From {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(Self(parts.extensions.get().copied().unwrap_or(Remote::UNKNOWN)))
+    }
+}
+
+/// Who calls with a key or a token. The request is counted against the rate of the key, or of the
+/// person behind the token, as those of operations are.
+pub(crate) struct Caller(Arc<Identity>);
+
+impl FromRequestParts<Auth> for Caller {
+    type Rejection = Error;
+
+    #[expect(clippy::expect_used, reason = "the router of these pages adds the limits")]
+    async fn from_request_parts(parts: &mut Parts, auth: &Auth) -> Result<Self, Error> {
+        let token = headers::bearer(&parts.headers).ok_or(Denied::Missing)?;
+        let who = auth.identify(token).await?;
+        let limits: &Arc<Limits> = parts.extensions.get().expect("the router adds them");
+        limits.take_key(who.holder())?;
+        Ok(Self(who))
     }
 }
 
