@@ -1,5 +1,7 @@
 //! The operations that requests ask for, with one file for each noun.
 
+pub(crate) mod answers;
+pub(crate) mod call;
 mod copy;
 mod delete;
 mod list;
@@ -8,36 +10,15 @@ mod read;
 pub(crate) mod uploads;
 mod write;
 
-use crate::access::Caller;
-use crate::body::{self, Body};
+use crate::body::Body;
 use crate::error::{Code, Error};
-use crate::folder::{Folder, Locks, Turn};
 use crate::key::Key;
 use crate::payload::Payload;
-use crate::route::{BucketAct, ObjectAct, Query};
-use crate::settings::Settings;
+use crate::route::{BucketAct, ObjectAct};
 use crate::xml::Xml;
-use http::header::HeaderValue;
-use http::request::Parts;
+use answers::{empty, xml};
+use call::Call;
 use http::{Response, StatusCode};
-use std::sync::Arc;
-use types::World;
-
-/// A request of an authenticated caller to an open bucket.
-pub(crate) struct Call {
-    pub(crate) parts: Parts,
-    /// The bucket's name in the request.
-    pub(crate) bucket: String,
-    pub(crate) query: Query,
-    pub(crate) folder: Folder,
-    pub(crate) may_write: bool,
-    pub(crate) key_id: String,
-    pub(crate) caller: Arc<dyn Caller>,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) locks: Arc<Locks>,
-    pub(crate) turn: Turn,
-    pub(crate) world: World,
-}
 
 pub(crate) async fn bucket(
     call: Call,
@@ -81,36 +62,5 @@ pub(crate) async fn object(
         ObjectAct::CompleteUpload => multipart::complete(call, bucket, key, payload).await,
         ObjectAct::AbortUpload => multipart::abort(call, key).await,
         ObjectAct::ListParts => multipart::list_parts(call, bucket, key).await,
-    }
-}
-
-/// Runs blocking work on a thread for it.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await?
-}
-
-fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(body::empty());
-    *response.status_mut() = status;
-    response
-}
-
-pub(crate) fn xml(xml: Xml) -> Response<Body> {
-    let mut response = Response::new(body::of(xml.end()));
-    let xml = HeaderValue::from_static("application/xml");
-    response.headers_mut().insert("content-type", xml);
-    response
-}
-
-fn quoted(etag: &str) -> String {
-    format!("\"{etag}\"")
-}
-
-/// Sets a field to a value made here. A value that cannot be in a header is left out.
-fn set(response: &mut Response<Body>, name: &'static str, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        response.headers_mut().insert(name, value);
     }
 }

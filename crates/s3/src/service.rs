@@ -5,7 +5,8 @@ use crate::body::{self, Body};
 use crate::date;
 use crate::error::{Code, Error};
 use crate::folder::{Folder, Locks, Turn};
-use crate::ops::{self, Call};
+use crate::ops::call::Call;
+use crate::ops::{self, answers};
 use crate::payload::{Incoming, Payload};
 use crate::route::{BucketAct, ObjectAct, Place, Query};
 use crate::settings::Settings;
@@ -165,7 +166,7 @@ impl Service {
             xml.leaf("CreationDate", &date::xml(created_at));
             xml.close();
         }
-        Ok(ops::xml(xml))
+        Ok(answers::xml(xml))
     }
 }
 

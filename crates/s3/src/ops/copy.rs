@@ -1,6 +1,8 @@
 //! Copies within the server.
 
-use super::{Call, blocking, quoted, write::holding, xml};
+use super::answers::{quoted, xml};
+use super::call::{Call, blocking};
+use super::write::holding;
 use crate::body::Body;
 use crate::conditions::{Conditions, Verdict};
 use crate::date;

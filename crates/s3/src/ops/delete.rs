@@ -1,6 +1,8 @@
 //! Removes objects.
 
-use super::{Call, blocking, empty, write::holding, xml};
+use super::answers::{empty, xml};
+use super::call::{Call, blocking};
+use super::write::holding;
 use crate::body::Body;
 use crate::conditions::Conditions;
 use crate::error::{Code, Error};

@@ -1,6 +1,7 @@
 //! Lists keys page by page.
 
-use super::{Call, blocking, quoted, xml};
+use super::answers::{quoted, xml};
+use super::call::{Call, blocking};
 use crate::body::Body;
 use crate::date;
 use crate::error::Error;

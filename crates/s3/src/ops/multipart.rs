@@ -1,9 +1,10 @@
 //! Uploads of objects in parts.
 
+use super::answers::{empty, quoted, xml};
+use super::call::{Call, blocking};
 use super::copy::{draft_of, source, span_of};
 use super::uploads::{self, Begin, Upload, no_upload};
 use super::write::{Received, echo, holding, receive, stored};
-use super::{Call, blocking, empty, quoted, xml};
 use crate::body::Body;
 use crate::conditions::Conditions;
 use crate::date;

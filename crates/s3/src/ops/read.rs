@@ -1,6 +1,7 @@
 //! Reads objects.
 
-use super::{Call, blocking, empty, quoted, set};
+use super::answers::{empty, quoted, set};
+use super::call::{Call, blocking};
 use crate::body::{self, Body};
 use crate::conditions::{Conditions, Verdict};
 use crate::date;

@@ -1,6 +1,7 @@
 //! Writes objects.
 
-use super::{Call, blocking, empty, quoted};
+use super::answers::{empty, quoted, set};
+use super::call::{Call, blocking};
 use crate::body::Body;
 use crate::conditions::Conditions;
 use crate::error::{Code, Error};
@@ -145,7 +146,7 @@ async fn put_folder(
 
 pub(super) fn stored(etag: &str) -> Response<Body> {
     let mut response = empty(StatusCode::OK);
-    super::set(&mut response, "etag", &quoted(etag));
+    set(&mut response, "etag", &quoted(etag));
     response
 }
 
