@@ -3,7 +3,7 @@
 //! This only works where one process makes all changes, one after another: on SQLite. There each
 //! commit wakes several followers, each of which would read back what was just written.
 
-use super::Change;
+use super::change::Change;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use types::ids::WorkspaceId;
