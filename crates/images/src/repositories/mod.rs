@@ -11,6 +11,7 @@
 //!
 //! Code that adds content first leases it, then records it, so that no collection can come between.
 
+mod locks;
 mod manifests;
 mod prune;
 
@@ -18,9 +19,10 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use locks::RepositoryLocks;
 pub use manifests::{Filed, PushFault, Pushed};
 pub use prune::Keep;
 
@@ -30,19 +32,6 @@ use crate::error::Error;
 use crate::leases::{Held, Lease};
 use crate::manifest;
 use crate::store::{Parts, Store};
-
-/// Number of locks for all repositories. Two that share a lock wait for each other, for
-/// milliseconds.
-const LOCKS: usize = 64;
-
-/// Serializes additions to a repository and removals from it.
-pub(crate) struct RepositoryLocks(Vec<Mutex<()>>);
-
-impl Default for RepositoryLocks {
-    fn default() -> Self {
-        Self((0..LOCKS).map(|_| Mutex::default()).collect())
-    }
-}
 
 /// One repository, which may still be empty.
 #[derive(Clone)]
@@ -104,10 +93,7 @@ impl Repository {
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
-        let locks = &self.parts().repository_locks.0;
-        // The first two digits of a digest are a number below 256.
-        let number = usize::from_str_radix(&self.key.hex()[..2], 16).unwrap_or(0);
-        locks[number % locks.len()].lock()
+        self.parts().repository_locks.lock(&self.key)
     }
 
     fn blob_path(&self, digest: &Digest) -> PathBuf {
