@@ -4,8 +4,8 @@
 //! None of them is attached to the machine's own tree. They are gone when the last process and
 //! descriptor are.
 
-use crate::network_pool::IDS_PER_INSTANCE;
 use crate::sys;
+use crate::users::IDS_PER_INSTANCE;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, fchmod, fchown, makedev,

@@ -72,6 +72,7 @@ mod state;
 #[expect(unsafe_code, reason = "system calls that no safe interface offers")]
 mod sys;
 mod tunnel;
+mod users;
 mod volumes;
 mod watch;
 
@@ -83,7 +84,6 @@ pub use error::{
 pub use extras::{Extras, Mount, Mounted, Written};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
-pub use network_pool::IDS_PER_INSTANCE;
 pub use node::Node;
 pub use probe::{Finding, probe, probe_clones};
 pub use settings::{
@@ -100,4 +100,5 @@ pub use state::State;
 pub use types::instance::{
     DriveMount, Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,
 };
+pub use users::IDS_PER_INSTANCE;
 pub use volumes::{Filling, NewVolume, Volume, Volumes};

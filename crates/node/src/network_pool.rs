@@ -9,18 +9,15 @@ use crate::disk;
 use crate::net::Home;
 use crate::number::fit;
 use crate::settings::Settings;
-use crate::sys::Sleeper;
+use crate::users::{IDS_PER_INSTANCE, make_users};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::OwnedFd;
 use std::collections::{HashSet, VecDeque};
-use std::fs::{File, write};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How many user ids one instance has, from the id that its root has outside.
-pub const IDS_PER_INSTANCE: u32 = 65_536;
 /// How many numbers to try while the kernel still holds the network of an earlier instance.
 const TRIES: usize = 16;
 /// As long as at least one part in this many of the pool is left, it is refilled only when nobody
@@ -199,14 +196,4 @@ impl Free {
         }
         None
     }
-}
-
-/// Makes a user namespace whose ids start at `root` outside.
-pub(crate) fn make_users(root: u32) -> io::Result<OwnedFd> {
-    let sleeper = Sleeper::start(root)?;
-    let process = format!("/proc/{}", sleeper.pid.as_raw_nonzero());
-    let map = format!("0 {root} {IDS_PER_INSTANCE}");
-    write(format!("{process}/uid_map"), &map)?;
-    write(format!("{process}/gid_map"), &map)?;
-    Ok(File::open(format!("{process}/ns/user"))?.into())
 }

@@ -228,7 +228,7 @@ impl Spec {
             _ if self.pids_max < 4 => Err(SpecError::Pids(self.pids_max)),
             _ if !self.writable_fits() => Err(SpecError::Writable(self.writable.clone())),
             _ if !self.workdir.starts_with('/') => Err(SpecError::Workdir(self.workdir.clone())),
-            _ if ids >= crate::network_pool::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
+            _ if ids >= crate::users::IDS_PER_INSTANCE => Err(SpecError::User(ids)),
             _ if !self.scratch_fits() => Err(SpecError::Scratch),
             _ if !self.extras.fits(is_place) => Err(SpecError::Scratch),
             _ if !host => Err(SpecError::Hostname(self.hostname.clone())),

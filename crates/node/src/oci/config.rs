@@ -5,8 +5,8 @@ use crate::launch::plan::{
     CAPABILITIES, FROZEN, HIDDEN_FILES, HIDDEN_FOLDERS, OUT_OF_MEMORY_SCORE,
 };
 use crate::launch::tool::ROOT_FOLDER;
-use crate::network_pool::IDS_PER_INSTANCE;
 use crate::spec::{Spec, User};
+use crate::users::IDS_PER_INSTANCE;
 use serde_json::{Value, json};
 use std::path::Path;
 use types::instance::Medium;

@@ -1,8 +1,8 @@
 //! What a file has besides its content: owners, permissions, times, extended attributes.
 
 use super::folder::kind;
-use crate::network_pool::IDS_PER_INSTANCE;
 use crate::sparse::BLOCK_BYTES;
+use crate::users::IDS_PER_INSTANCE;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, Statx, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod,

@@ -5,7 +5,7 @@ use super::entry::is_whiteout;
 use super::folder::{is_gone, kind, look, open_folder};
 use super::place::open;
 use super::tree::SEEDS;
-use crate::network_pool::IDS_PER_INSTANCE;
+use crate::users::IDS_PER_INSTANCE;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Statx, Uid, XattrFlags, chmodat, chownat, fchmod,
