@@ -7,9 +7,6 @@
 //! repository that lets the tenant in. The registry must hand out everything else.
 
 use crate::digest::Digest;
-use crate::error::Error;
-use crate::reference::Reference;
-use crate::store::Store;
 use std::collections::HashSet;
 
 pub(crate) enum Reuse {
@@ -23,24 +20,6 @@ pub(crate) enum Reuse {
 }
 
 impl Reuse {
-    /// Collects what a tenant's pull of `image` may reuse. Blocks.
-    pub(crate) fn for_tenant(store: &Store, image: &Reference) -> Result<Self, Error> {
-        let (mut blobs, mut layers) = (HashSet::new(), HashSet::new());
-        for named in store.0.names.list()? {
-            if !named.is_public() && named.name.repository() != image.repository() {
-                continue;
-            }
-            // If the image is being removed at this moment, there is nothing to share.
-            let Ok((manifest, setup)) = store.0.documents(&named.image) else { continue };
-            blobs.insert(manifest.config.digest);
-            blobs.extend(manifest.layers.iter().map(|layer| layer.digest));
-            layers.extend(
-                manifest.layers.iter().map(|layer| layer.digest).zip(setup.rootfs.diff_ids),
-            );
-        }
-        Ok(Self::Known { blobs, layers })
-    }
-
     pub(crate) fn blob(&self, blob: &Digest) -> bool {
         match self {
             Self::All => true,

@@ -1,6 +1,6 @@
 //! The store itself: where things are kept, and which images there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -255,6 +255,24 @@ impl Parts {
             Some(_) => Ok(()),
             None => self.names.set(&name, image, Audience::Granted, &self.scratch()),
         }
+    }
+
+    /// Collects what a tenant's pull of `image` may reuse.
+    pub(crate) fn reuse_for(&self, image: &Reference) -> Result<Reuse, Error> {
+        let (mut blobs, mut layers) = (HashSet::new(), HashSet::new());
+        for named in self.names.list()? {
+            if !named.is_public() && named.name.repository() != image.repository() {
+                continue;
+            }
+            // If the image is being removed at this moment, there is nothing to share.
+            let Ok((manifest, setup)) = self.documents(&named.image) else { continue };
+            blobs.insert(manifest.config.digest);
+            blobs.extend(manifest.layers.iter().map(|layer| layer.digest));
+            layers.extend(
+                manifest.layers.iter().map(|layer| layer.digest).zip(setup.rootfs.diff_ids),
+            );
+        }
+        Ok(Reuse::Known { blobs, layers })
     }
 
     /// Unpacks the layers of an image whose blobs are all there.

@@ -9,8 +9,10 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use tokio::sync::{OwnedMutexGuard, mpsc};
 
+use super::blocking::blocking;
+use super::error::PullError;
+use super::progress::Progress;
 use super::registry::Registry;
-use super::{Progress, PullError, blocking};
 use crate::blobs::Writer;
 use crate::digest::{Digest, Hasher};
 use crate::error::Error;

@@ -1,22 +1,28 @@
 //! Pulls images from registries that speak the OCI distribution protocol.
 
 mod blob;
+mod blocking;
 mod challenge;
 mod credentials;
+mod downloads;
+mod error;
+mod progress;
 mod registry;
+mod retries;
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use tokio::sync::OwnedMutexGuard;
 
 pub use credentials::Credentials;
+pub(crate) use downloads::Downloads;
+pub use error::PullError;
+pub use progress::Progress;
+pub use retries::RetryPolicy;
 
+use blocking::blocking;
 use registry::Registry;
 
 use crate::digest::Digest;
@@ -31,79 +37,6 @@ use crate::reuse::Reuse;
 use crate::store::{Store, check};
 
 const INDEX_DEPTH_MAX: usize = 3;
-
-#[derive(Debug, thiserror::Error)]
-pub enum PullError {
-    #[error("the registry does not let us have the image")]
-    Unauthorized,
-    #[error("the registry does not have the image")]
-    NotFound,
-    #[error("the registry has too many requests")]
-    Busy,
-    #[error("the registry answers with status {0}")]
-    Registry(u16),
-    #[error("the registry names an address that we do not go to")]
-    Address,
-    #[error("the registry was silent for too long")]
-    Stalled,
-    #[error("the download ended before its end")]
-    Cut,
-    #[error("the registry cannot be reached")]
-    Network(#[source] reqwest::Error),
-    #[error(transparent)]
-    Store(#[from] Error),
-}
-
-impl PullError {
-    /// Drops the URL, because URLs of downloads can contain signatures that nobody else should
-    /// read.
-    fn network(error: reqwest::Error) -> Self {
-        Self::Network(error.without_url())
-    }
-
-    fn may_pass(&self) -> bool {
-        matches!(self, Self::Stalled | Self::Cut | Self::Network(_))
-    }
-}
-
-/// How often and how patiently a registry is asked.
-#[derive(Clone, Debug)]
-pub struct RetryPolicy {
-    pub layers_at_once: usize,
-    pub attempts_max: u32,
-    /// Pause before the second attempt; doubled with each further one.
-    pub pause: Duration,
-    pub pause_max: Duration,
-    /// Longest time without receiving a byte.
-    pub stall: Duration,
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self {
-            layers_at_once: 4,
-            attempts_max: 5,
-            pause: Duration::from_millis(250),
-            pause_max: Duration::from_secs(30),
-            stall: Duration::from_secs(30),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// A layer of the image, and how much of it is here already.
-    Layer {
-        layer: Digest,
-        bytes: u64,
-        here: u64,
-    },
-    Received {
-        layer: Digest,
-        bytes: u64,
-    },
-    Unpacking,
-}
 
 /// What to pull, and under which conditions.
 struct Wanted<'w> {
@@ -160,7 +93,7 @@ impl Puller {
         bytes_max: u64,
     ) -> Result<(Digest, u64), PullError> {
         let (known, name) = (store.clone(), image.clone());
-        let reuse = blocking(move || Reuse::for_tenant(&known, &name)).await?;
+        let reuse = blocking(move || known.0.reuse_for(&name)).await?;
         let brought =
             self.bring(store, Wanted { image, credentials, reuse, bytes_max }, |_| {}).await?;
         let (store, image, digest) = (store.clone(), image.clone(), brought.digest);
@@ -280,27 +213,4 @@ async fn refuse_early(store: &Store, manifest: &Manifest) -> Result<(), PullErro
     .await?;
     let setup: Setup = manifest::read("configuration", &bytes)?;
     Ok(check(manifest, &setup, limits.layers_max)?)
-}
-
-/// Runs disk work on a thread that may block.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, PullError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|error| Error::Read(std::io::Error::other(error)))??)
-}
-
-/// Locks that allow one download of each blob at a time, whichever images want it.
-#[derive(Default)]
-pub(crate) struct Downloads(Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Downloads {
-    async fn turn(&self, blob: Digest) -> OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.0.lock();
-            locks.retain(|_, lock| Arc::strong_count(lock) > 1);
-            locks.entry(blob).or_default().clone()
-        };
-        lock.lock_owned().await
-    }
 }

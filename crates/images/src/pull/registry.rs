@@ -10,7 +10,9 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::challenge::Challenge;
-use super::{Credentials, PullError, RetryPolicy};
+use super::credentials::Credentials;
+use super::error::PullError;
+use super::retries::RetryPolicy;
 use crate::reference::{DEFAULT_HOST, Reference};
 
 const DEFAULT_REGISTRY: &str = "registry-1.docker.io";
