@@ -51,6 +51,7 @@ mod firewall;
 mod instance;
 mod launch;
 mod loops;
+mod mounts;
 mod net;
 mod network_pool;
 mod node;
@@ -75,13 +76,14 @@ mod tunnel;
 mod users;
 mod volumes;
 mod watch;
+mod written;
 
 pub use capacity::{Capacity, divided, free_disk_mb};
 pub use cgroup::Usage;
 pub use error::{
     CreateError, DriveError, Error, OpenError, SnapshotError, TunnelError, VolumeError,
 };
-pub use extras::{Extras, Mount, Mounted, Written};
+pub use extras::{Extras, Mount, Mounted};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
@@ -102,3 +104,4 @@ pub use types::instance::{
 };
 pub use users::IDS_PER_INSTANCE;
 pub use volumes::{Filling, NewVolume, Volume, Volumes};
+pub use written::Written;

@@ -13,11 +13,11 @@ mod image;
 mod layer;
 
 use crate::error::VolumeError;
-use crate::extras::Written;
 use crate::file_system::{Grown, Purpose};
 use crate::pool::{self, Clones};
 use crate::sparse::BLOCK_BYTES;
 use crate::spec::Owner;
+use crate::written::Written;
 use admission::{Limits, Permit, Pool};
 pub(crate) use clone::{CloneSource, allocated_bytes};
 use image::Image;

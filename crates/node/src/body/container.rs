@@ -5,12 +5,13 @@ use crate::beginning::{Beginning, files};
 use crate::cgroup::Group;
 use crate::disk;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::extras::{Made, Written};
 use crate::launch::{self, Fds, Launch, Started, Words, copy, keep};
+use crate::mounts::Made;
 use crate::network_pool::Slot;
 use crate::shared::Shared;
 use crate::spec::{Spec, Writable, sealed};
 use crate::sys;
+use crate::written::Written;
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 
