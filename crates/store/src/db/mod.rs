@@ -1,8 +1,10 @@
 //! Connections, transactions and the threads they run on.
 
+mod access;
 mod postgres;
 mod settings;
 mod sqlite;
+mod threads;
 mod tx;
 mod work;
 
@@ -12,7 +14,9 @@ pub use tx::Tx;
 
 use crate::feed::Recent;
 use crate::{Error, KeyFile};
+use access::Access;
 use std::sync::Arc;
+use threads::Shared;
 use tokio::sync::{oneshot, watch};
 use types::World;
 use work::{Job, Work};
@@ -24,25 +28,9 @@ pub struct Store {
     shared: Shared,
 }
 
-/// What every database thread has access to.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub(crate) world: World,
-    pub(crate) keyring: KeyFile,
-    pub(crate) recent: Arc<Recent>,
-    committed: watch::Sender<i64>,
-}
-
 enum Engine {
     Sqlite(sqlite::Engine),
     Postgres(postgres::Engine),
-}
-
-/// What a transaction is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
 }
 
 impl Store {

@@ -6,9 +6,11 @@ mod replication;
 pub(super) use link::Link;
 pub use replication::{Replication, replication};
 
-use super::tx::Conn;
+use super::access::Access;
+use super::settings::Settings;
+use super::threads::{self, Shared};
+use super::tx::{Conn, Tx};
 use super::work::Job;
-use super::{Access, Settings, Shared, Tx};
 use crate::{Error, feed, migrations};
 use link::Connector;
 use parking_lot::Mutex;
@@ -48,10 +50,7 @@ impl Engine {
             let (connector, outage) = (connector.clone(), outage.clone());
             let mut thread = Thread { connector, link: first.take(), outage, shared };
             let run = move || inbox.iter().for_each(|(access, job)| thread.serve(access, job));
-            thread::Builder::new()
-                .name("store-postgres".into())
-                .spawn(run)
-                .map_err(Error::database)?;
+            threads::spawn("store-postgres", run)?;
         }
         Ok(Self { queue, waiting_max: settings.waiting_max })
     }

@@ -3,9 +3,11 @@
 mod checkpoint;
 mod writer;
 
-use super::tx::Conn;
+use super::access::Access;
+use super::settings::Settings;
+use super::threads::{Shared, spawn};
+use super::tx::{Conn, Tx};
 use super::work::Job;
-use super::{Access, Settings, Shared, Tx};
 use crate::{Error, Row, Value, migrations};
 use checkpoint::Checkpoints;
 use crossbeam_channel::TrySendError;
@@ -13,7 +15,6 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 use writer::Writer;
 
@@ -113,10 +114,6 @@ fn migrate(writer: &Connection, shared: &Shared) -> Result<(), Error> {
     let done = migrations::run(&mut Tx::new(Conn::Sqlite(writer), shared));
     run(writer, if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     done
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-    thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(Error::database)
 }
 
 fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> {

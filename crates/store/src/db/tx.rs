@@ -1,6 +1,7 @@
 //! Transactions, and every difference between the two databases that store functions need to know.
 
-use super::{Shared, postgres, sqlite};
+use super::threads::Shared;
+use super::{postgres, sqlite};
 use crate::feed::Change;
 use crate::{Error, Row, Value, feed, references};
 use std::borrow::Cow;

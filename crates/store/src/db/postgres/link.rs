@@ -3,7 +3,8 @@
 //! A round trip to the server costs more than most statements do, so `BEGIN` is sent together with
 //! the first statement of a transaction. A transaction without statements is never sent.
 
-use crate::db::{Access, Settings};
+use crate::db::Settings;
+use crate::db::access::Access;
 use crate::{Error, Row, Value};
 use futures_util::future::join;
 use rustls::pki_types::CertificateDer;

@@ -13,6 +13,7 @@
 //! ends, as it also would without this module.
 
 use super::READER_CACHE_KIB;
+use crate::db::threads::spawn;
 use crate::{Error, Settings};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -59,7 +60,7 @@ impl Checkpoints {
             Ok(())
         }))?;
         let (mover, moving) = (super::connect(file, READER_CACHE_KIB)?, Arc::clone(&turn));
-        super::spawn("store-checkpoint", move || move_pages(&mover, &moving))?;
+        spawn("store-checkpoint", move || move_pages(&mover, &moving))?;
         Ok(Self { turn, log, log_pages: settings.log_pages, log_pages_max: settings.log_pages_max })
     }
 

@@ -2,9 +2,9 @@
 
 use super::checkpoint::Checkpoints;
 use super::{Inbox, run};
-use crate::db::tx::{Conn, Recorded};
+use crate::db::threads::Shared;
+use crate::db::tx::{Conn, Recorded, Tx};
 use crate::db::work::Job;
-use crate::db::{Shared, Tx};
 use crate::{Error, feed};
 use rusqlite::Connection;
 

@@ -1,0 +1,21 @@
+//! The threads that run transactions: what they share, and how they start.
+
+use crate::feed::Recent;
+use crate::{Error, KeyFile};
+use std::sync::Arc;
+use std::thread;
+use tokio::sync::watch;
+use types::World;
+
+/// What every database thread has access to.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) world: World,
+    pub(crate) keyring: KeyFile,
+    pub(crate) recent: Arc<Recent>,
+    pub(super) committed: watch::Sender<i64>,
+}
+
+pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(Error::database)
+}
