@@ -5,23 +5,12 @@
 //! who changed the rules waits for that. So the next start repairs what a kill in between has left.
 
 use crate::context::Context;
-use crate::control::Control;
 use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::Error;
-use crate::machine::Machine;
 use crate::workloads;
-use std::sync::Arc;
-use std::time::Duration;
 use store::Tx;
-use types::egress::EgressRules;
 use types::ids::ResourceId;
-use types::instance::InstanceName;
 use types::kinds::Sandbox;
-
-/// A process in the instance may keep the machine waiting, and must not keep others waiting too.
-const TELLING_MAX: Duration = Duration::from_secs(10);
-/// Pause after the machine failed to do it.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Replaces the wish of a sandbox. When this returns, its instance keeps the new rules.
 pub async fn replace(
@@ -71,50 +60,4 @@ async fn after(
     let (events, status, errors) = (now.events, now.status, now.errors);
     let object = Sandbox { events, status, errors, ..before.object };
     Ok(Shown { object, version: its })
-}
-
-/// Makes an instance keep rules.
-pub(crate) async fn tell(
-    machine: &dyn Machine,
-    instance: &InstanceName,
-    rules: EgressRules,
-) -> Result<(), Error> {
-    let told = tokio::time::timeout(TELLING_MAX, machine.set_egress(instance, rules)).await;
-    let fault = match told {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(fault)) => fault.to_string(),
-        Err(_) => "the machine did not do it in time".to_owned(),
-    };
-    tracing::error!(fault, %instance, "an instance could not be told its rules of egress");
-    Err(Error::Egress(fault))
-}
-
-/// Makes an instance that an earlier run of this program launched keep its rules again. Until then
-/// the machine lets nothing out that rules could forbid.
-pub(crate) async fn tell_again(machine: &dyn Machine, instance: &InstanceName, rules: EgressRules) {
-    while rules != EgressRules::default()
-        && machine.runs(instance)
-        && tell(machine, instance, rules.clone()).await.is_err()
-    {
-        tokio::time::sleep(RETRY_AFTER).await;
-    }
-}
-
-/// Like [`tell_again`], in the background.
-pub(crate) fn keep_to(
-    control: &Control,
-    machine: Arc<dyn Machine>,
-    instance: InstanceName,
-    rules: EgressRules,
-) {
-    let ending = control.workloads.ending();
-    let told = async move { tell_again(&*machine, &instance, rules).await };
-    control.workloads.tasks.spawn(async move { ending.run_until_cancelled(told).await });
-}
-
-/// Checks whether a row asks for any rules.
-pub(crate) fn has_rules(wish: &Sandbox) -> bool {
-    wish.spec.rules() != EgressRules::default()
-        || wish.spec.gateway().is_some()
-        || wish.spec.vpc().is_some()
 }

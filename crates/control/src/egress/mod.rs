@@ -13,16 +13,17 @@ mod gateways;
 mod log;
 mod pool;
 mod rules;
+mod tell;
 pub(crate) mod told;
 
 pub use addresses::public_ips;
 pub(crate) use addresses::{give_back, require_address_unused, take};
 pub use change::replace;
-pub(crate) use change::{has_rules, keep_to, tell, tell_again};
 pub use gateways::sandboxes_of;
 pub(crate) use gateways::{
     addresses_changed, require_alone, require_gateway, require_unused, require_vpc_unused,
 };
 pub(crate) use log::run;
 pub use pool::EgressPool;
-pub(crate) use rules::{of_sandbox, plain};
+pub(crate) use rules::{has_rules, of_sandbox, plain};
+pub(crate) use tell::{keep_to, tell, tell_again};

@@ -15,6 +15,13 @@ pub(crate) fn plain(network: Option<&Network>) -> EgressRules {
     network.map(Network::rules).unwrap_or_default()
 }
 
+/// Checks whether a row asks for any rules.
+pub(crate) fn has_rules(wish: &Sandbox) -> bool {
+    wish.spec.rules() != EgressRules::default()
+        || wish.spec.gateway().is_some()
+        || wish.spec.vpc().is_some()
+}
+
 /// Returns the rules of a sandbox whose secrets are opened, or why it cannot have them, in which
 /// case it must not run.
 pub(crate) fn of_sandbox(
