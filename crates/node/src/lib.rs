@@ -40,7 +40,6 @@ mod body_kind;
 mod capacity;
 mod cgroup;
 mod console;
-mod create;
 mod disk;
 mod drives;
 mod error;

@@ -1,8 +1,10 @@
 //! The node: everything that callers can ask for.
 
+mod create;
 mod drives;
 mod machine_limits;
 
+use crate::adopt;
 use crate::body;
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
@@ -23,12 +25,10 @@ use crate::shared::{Shared, Stores};
 use crate::shares::{Largest, Shares};
 use crate::sign::Sign;
 use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
-use crate::spec::Spec;
 use crate::tunnel::Tunnels;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 use crate::written::Written;
-use crate::{adopt, create};
 use machine_limits::{lift_file_limit, lift_terminal_limit};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -151,24 +151,6 @@ impl Node {
             node.admit(Arc::new(instance)).doing("watch an instance")?;
         }
         Ok(node)
-    }
-
-    /// Starts an instance. Its first process runs when this returns.
-    pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
-        // This comes first: whoever repeats a launch must not take the instance for missing.
-        self.registry.lock().reserve(&spec.id)?;
-        let created = self.create_reserved(spec);
-        self.registry.lock().starting.remove(&spec.id);
-        let instance = created?;
-        Ok(self.view(&instance))
-    }
-
-    fn create_reserved(&self, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
-        spec.check()?;
-        if let Some(kept) = self.shared.stores.journal.full() {
-            return Err(CreateError::Unheard(kept));
-        }
-        create::create(self, spec)
     }
 
     /// Returns the size of the largest instance that can ever be made here.

@@ -1,12 +1,12 @@
 //! Creates an instance: the order of the steps, and how they are undone when one fails.
 
+use super::Node;
 use crate::beginning::Beginning;
 use crate::body::{self, Body, Process, Wanted};
 use crate::body_kind::BodyKind;
 use crate::error::{CreateError, Doing};
-use crate::instance::{Holdings, Instance, Origin};
+use crate::instance::{Holdings, Instance, Origin, View};
 use crate::network_pool::Slot;
-use crate::node::Node;
 use crate::records::Record;
 use crate::settings::Firewall;
 use crate::shares::{Promise, Stake};
@@ -15,7 +15,23 @@ use crate::state::State;
 use std::sync::Arc;
 use types::instance::Happened;
 
-pub(crate) fn create(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
+impl Node {
+    /// Starts an instance. Its first process runs when this returns.
+    pub fn create(&self, spec: &Spec) -> Result<View, CreateError> {
+        // This comes first: whoever repeats a launch must not take the instance for missing.
+        self.registry.lock().reserve(&spec.id)?;
+        let created = create_reserved(self, spec);
+        self.registry.lock().starting.remove(&spec.id);
+        let instance = created?;
+        Ok(self.view(&instance))
+    }
+}
+
+fn create_reserved(node: &Node, spec: &Spec) -> Result<Arc<Instance>, CreateError> {
+    spec.check()?;
+    if let Some(kept) = node.shared.stores.journal.full() {
+        return Err(CreateError::Unheard(kept));
+    }
     body::check(&node.shared.settings.backend, spec)?;
     // This comes first, so that owners who exceed their share cost the machine nothing.
     let admitted = node.shared.stores.shares.take(spec)?;
