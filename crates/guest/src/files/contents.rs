@@ -1,10 +1,11 @@
 //! Searches files for lines with a given text.
 
+use super::access::{open_file, refuse};
+use super::blocking::{Stop, blocking_until};
 use super::find::{exclusions, results_max};
 use super::glob::Glob;
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Stop, walk};
-use super::{blocking_until, open_file, refuse};
+use super::walk::{Exclusions, walk};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

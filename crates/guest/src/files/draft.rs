@@ -5,7 +5,7 @@
 //! read-only directory) or it cannot be renamed (the target is a mount of its own, as `/etc/hosts`
 //! often is), the file is written in place instead.
 
-use super::refuse;
+use super::access::refuse;
 use crate::http::Error;
 use crate::settings::User;
 use std::ffi::OsStr;

@@ -1,5 +1,6 @@
 //! Descriptions of files and directories.
 
+use super::access::refuse;
 use super::draft;
 use super::path::text;
 use crate::http::Error;
@@ -91,7 +92,7 @@ pub(crate) fn modified(metadata: &Metadata) -> Timestamp {
 /// Lists a directory, one level deep. Links count as files and are not followed.
 pub(crate) fn list(path: &Path, names: &Names) -> Result<Directory, Error> {
     let mut directory = Directory::new(path);
-    for (name, kind) in entries(path).map_err(|error| super::refuse(path, &error))? {
+    for (name, kind) in entries(path).map_err(|error| refuse(path, &error))? {
         let full = path.join(&name);
         if kind.is_dir() {
             directory.subdirectories.push(Subdirectory { path: text(&full), name: text(&name) });

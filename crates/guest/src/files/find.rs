@@ -1,9 +1,10 @@
 //! Finds entries by name.
 
+use super::access::refuse;
+use super::blocking::{Stop, blocking_until};
 use super::glob::Glob;
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Stop, WalkEntry, walk};
-use super::{blocking_until, refuse};
+use super::walk::{Exclusions, WalkEntry, walk};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

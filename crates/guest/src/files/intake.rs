@@ -1,6 +1,6 @@
 //! Streams form data from the connection into a file, with one piece in memory at a time.
 
-use super::blocking;
+use super::blocking::blocking;
 use super::form::{self, Event};
 use crate::http::{Error, RequestBody};
 use bytes::Bytes;

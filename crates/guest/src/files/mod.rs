@@ -4,8 +4,11 @@
 //! percent-encoded bytes. All work on files happens on threads for blocking work, never on the one
 //! that serves.
 
+mod access;
+mod blocking;
 mod codegen;
 mod contents;
+mod done;
 mod draft;
 mod entry;
 mod find;
@@ -33,13 +36,7 @@ use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::Files;
 use http::Method;
-use serde::Serialize;
-use std::fs::{File, Metadata, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
-use walk::{Stop, StopOnDrop};
 
 pub(crate) async fn handle(
     guest: &Arc<Guest>,
@@ -69,50 +66,5 @@ pub(crate) async fn handle(
         Files::Watch(path) => watch::get(guest, &path, request).await,
         Files::FastApply(path) => codegen::put_edit(guest, &path, request).await,
         Files::Reranking(path) => codegen::get_ranking(guest, &path, request).await,
-    }
-}
-
-/// The answer of operations that change something.
-#[derive(Serialize)]
-pub(crate) struct Done {
-    message: &'static str,
-    path: String,
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::Internal(format!("the operation was cut off: {error}"))))
-}
-
-/// Like `blocking`, for long work that should stop when its caller has gone.
-async fn blocking_until<T: Send + 'static>(
-    work: impl FnOnce(&Stop) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let stop = Stop::default();
-    let _on_drop = StopOnDrop(stop.clone());
-    blocking(move || work(&stop)).await
-}
-
-/// Converts a file system error into the caller's error.
-fn refuse(path: &Path, error: &io::Error) -> Error {
-    let text = format!("{}: {error}", path.display());
-    match error.kind() {
-        io::ErrorKind::NotFound => Error::NotFound(text),
-        _ => Error::Unprocessable(text),
-    }
-}
-
-/// Opens a regular file for reading. Pipes and devices are refused, because reading them may never
-/// end.
-fn open_file(path: &Path) -> io::Result<(File, Metadata)> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if metadata.is_file() {
-        Ok((file, metadata))
-    } else {
-        Err(io::Error::other("not a regular file"))
     }
 }

@@ -1,10 +1,12 @@
 //! Reads files and directories.
 
+use super::access::{open_file, refuse};
+use super::blocking::blocking;
 use super::entry::{self, File, Names};
 use super::json_text::JsonText;
+use super::kind;
 use super::path::{resolve, text};
 use super::range::Range;
-use super::{blocking, kind, open_file, refuse};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request, StreamSender};
 use crate::route::PathArgument;

@@ -1,7 +1,9 @@
 //! Deletes files and trees without ever following a link.
 
+use super::access::refuse;
+use super::blocking::blocking;
+use super::done::Done;
 use super::path::resolve;
-use super::{Done, blocking, refuse};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

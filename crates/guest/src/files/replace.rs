@@ -1,7 +1,9 @@
 //! Replaces text in a file.
 
+use super::access::{open_file, refuse};
+use super::blocking::blocking;
 use super::path::resolve;
-use super::{blocking, open_file, refuse, write};
+use super::write;
 use crate::guest::Guest;
 use crate::http::{Error, JSON_BODY_BYTES_MAX};
 use crate::route::PathArgument;

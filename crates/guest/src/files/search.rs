@@ -1,9 +1,10 @@
 //! Fuzzy search for files by letters of their paths, best match first.
 
+use super::access::refuse;
+use super::blocking::{Stop, blocking_until};
 use super::find::{Kind, exclusions, results_max};
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Stop, walk};
-use super::{blocking_until, refuse};
+use super::walk::{Exclusions, walk};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

@@ -1,10 +1,12 @@
 //! Returns a whole tree in one answer.
 
+use super::access::{open_file, refuse};
+use super::blocking::{Stop, blocking_until};
 use super::entry::{Directory, File, Names, Subdirectory};
 use super::glob::Glob;
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Stop, WalkEntry, walk};
-use super::{blocking_until, open_file, read, refuse};
+use super::read;
+use super::walk::{Exclusions, WalkEntry, walk};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

@@ -12,9 +12,12 @@
 //! any order, concurrently and repeatedly. Completing an upload copies them into a draft of the
 //! target and finally removes the folder.
 
+use super::access::refuse;
+use super::blocking::blocking;
+use super::done::Done;
 use super::draft::{self, Draft, FILE_MODE};
 use super::path::{from_bytes, resolve, text};
-use super::{Done, blocking, entry, intake, refuse};
+use super::{entry, intake};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

@@ -1,5 +1,6 @@
 //! Walks a tree in order, without following links, until the visitor stops it.
 
+use super::blocking::Stop;
 use super::entry;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -8,8 +9,6 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Directories skipped by default, because tools generate, fetch or maintain them.
 const EXCLUDED: &str =
@@ -32,26 +31,6 @@ impl Exclusions {
     fn leaves_out(&self, name: &OsStr, directory: bool) -> bool {
         let hidden = self.hidden && name.as_bytes().starts_with(b".");
         hidden || directory && self.directories.contains(name.as_bytes())
-    }
-}
-
-/// Tells long-running work that nobody waits for it any more.
-#[derive(Clone, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Requests the stop when it is dropped, as happens with the future of a request whose caller has
-/// gone.
-pub(crate) struct StopOnDrop(pub(crate) Stop);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,8 +1,11 @@
 //! Writes files, directories and whole trees.
 
+use super::access::refuse;
+use super::blocking::blocking;
+use super::done::Done;
 use super::draft::{self, DIRECTORY_MODE, Draft};
-use super::path::{self, resolve, text};
-use super::{Done, blocking, entry, intake, refuse};
+use super::path::{self, resolve};
+use super::{entry, intake};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;
@@ -110,10 +113,4 @@ pub(crate) async fn put_tree(
         Answer::json(&entry::list(&root, &entry::Names::read())?)
     })
     .await
-}
-
-impl Done {
-    pub(crate) fn of(message: &'static str, path: &Path) -> Result<Answer, Error> {
-        Answer::json(&Self { message, path: text(path) })
-    }
 }

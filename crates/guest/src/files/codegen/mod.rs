@@ -3,9 +3,11 @@
 mod provider;
 mod wire;
 
+use super::access::{open_file, refuse};
+use super::blocking::{Stop, blocking, blocking_until};
 use super::path::{resolve, text};
-use super::walk::{Exclusions, Stop, walk};
-use super::{blocking, blocking_until, open_file, refuse, write};
+use super::walk::{Exclusions, walk};
+use super::write;
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use crate::route::PathArgument;

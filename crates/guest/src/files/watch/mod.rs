@@ -7,7 +7,7 @@
 mod changes;
 mod line;
 
-use super::blocking;
+use super::blocking::blocking;
 use super::path::{resolve, text};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request, StreamSender};
