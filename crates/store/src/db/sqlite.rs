@@ -1,6 +1,7 @@
 //! SQLite: one writer thread that commits waiting writes together, and a few readers.
 
 mod checkpoint;
+mod connection;
 mod writer;
 
 use super::access::Access;
@@ -10,21 +11,15 @@ use super::tx::{Conn, Tx};
 use super::work::Job;
 use crate::{Error, Row, Value, migrations};
 use checkpoint::Checkpoints;
+use connection::{READER_CACHE_KIB, WRITER_CACHE_KIB, connect, run};
 use crossbeam_channel::TrySendError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
-use std::time::Duration;
-use writer::Writer;
-
-/// Memory for database pages on the writer's connection and on each reader's. Readers find most
-/// pages in the kernel's cache anyway, and there are several of them.
-const WRITER_CACHE_KIB: u32 = 16_384;
-const READER_CACHE_KIB: u32 = 2_048;
+use writer::{Inbox, Writer};
 
 type Queue = crossbeam_channel::Sender<Box<dyn Job>>;
-type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
 
 pub(super) struct Engine {
     writes: Queue,
@@ -116,19 +111,6 @@ fn migrate(writer: &Connection, shared: &Shared) -> Result<(), Error> {
     done
 }
 
-fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> {
-    let conn = Connection::open(file)?;
-    conn.busy_timeout(Duration::from_secs(10))?;
-    conn.set_prepared_statement_cache_capacity(256);
-    // FULL: in WAL mode, a commit has reached the disk before it returns. The module `checkpoint`
-    // moves the log into the database.
-    conn.execute_batch(&format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;
-         PRAGMA cache_size = -{cache_kib}; PRAGMA wal_autocheckpoint = 0; PRAGMA temp_store = MEMORY;",
-    ))?;
-    Ok(conn)
-}
-
 fn read_loop(conn: &Connection, shared: &Shared, inbox: &Inbox) {
     while let Ok(mut job) = inbox.recv() {
         if let Err(error) = run(conn, "BEGIN") {
@@ -141,11 +123,6 @@ fn read_loop(conn: &Connection, shared: &Shared, inbox: &Inbox) {
         }
         job.answer();
     }
-}
-
-fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
-    conn.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }
 
 pub(super) fn execute(

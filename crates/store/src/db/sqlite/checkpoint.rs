@@ -12,7 +12,7 @@
 //! A reader with an old snapshot keeps the log from starting over. The log grows until that reader
 //! ends, as it also would without this module.
 
-use super::READER_CACHE_KIB;
+use super::connection::{READER_CACHE_KIB, connect};
 use crate::db::threads::spawn;
 use crate::{Error, Settings};
 use parking_lot::{Condvar, Mutex};
@@ -59,7 +59,7 @@ impl Checkpoints {
             noted.store(pages.unsigned_abs(), Ordering::Relaxed);
             Ok(())
         }))?;
-        let (mover, moving) = (super::connect(file, READER_CACHE_KIB)?, Arc::clone(&turn));
+        let (mover, moving) = (connect(file, READER_CACHE_KIB)?, Arc::clone(&turn));
         spawn("store-checkpoint", move || move_pages(&mover, &moving))?;
         Ok(Self { turn, log, log_pages: settings.log_pages, log_pages_max: settings.log_pages_max })
     }

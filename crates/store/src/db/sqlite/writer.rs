@@ -1,12 +1,15 @@
 //! The only thread that writes: it takes all waiting jobs, commits once, and then answers them.
 
 use super::checkpoint::Checkpoints;
-use super::{Inbox, run};
+use super::connection::run;
 use crate::db::threads::Shared;
 use crate::db::tx::{Conn, Recorded, Tx};
 use crate::db::work::Job;
 use crate::{Error, feed};
 use rusqlite::Connection;
+
+/// Where jobs wait for a thread that takes them.
+pub(super) type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
 
 pub(super) struct Writer {
     pub(super) conn: Connection,
