@@ -4,17 +4,18 @@ mod checkpoint;
 mod connection;
 mod writer;
 
+pub(super) use connection::{execute, query};
+
 use super::access::Access;
 use super::settings::Settings;
 use super::threads::{Shared, spawn};
 use super::tx::{Conn, Tx};
 use super::work::Job;
-use crate::{Error, Row, Value, migrations};
+use crate::{Error, migrations};
 use checkpoint::Checkpoints;
 use connection::{READER_CACHE_KIB, WRITER_CACHE_KIB, connect, run};
 use crossbeam_channel::TrySendError;
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Statement};
+use rusqlite::Connection;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use writer::{Inbox, Writer};
@@ -122,69 +123,5 @@ fn read_loop(conn: &Connection, shared: &Shared, inbox: &Inbox) {
             tracing::error!(%error, "a read could not be ended");
         }
         job.answer();
-    }
-}
-
-pub(super) fn execute(
-    conn: &Connection,
-    _table: &'static str,
-    sql: &str,
-    params: &[Value],
-) -> Result<u64, Error> {
-    let mut statement = conn.prepare_cached(sql)?;
-    bind(&mut statement, params)?;
-    Ok(statement.raw_execute()? as u64)
-}
-
-pub(super) fn query(
-    conn: &Connection,
-    table: &'static str,
-    sql: &str,
-    params: &[Value],
-) -> Result<Vec<Row>, Error> {
-    let mut statement = conn.prepare_cached(sql)?;
-    bind(&mut statement, params)?;
-    let columns = statement.column_count();
-    let mut rows = statement.raw_query();
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let values = (0..columns)
-            .map(|column| value(table, row.get_ref(column)?))
-            .collect::<Result<_, Error>>()?;
-        found.push(Row { table, values });
-    }
-    Ok(found)
-}
-
-/// Binds the parameters. SQLite treats `$7` as a name and numbers it by appearance; we mean the
-/// number.
-fn bind(statement: &mut Statement<'_>, params: &[Value]) -> Result<(), Error> {
-    for index in 1..=statement.parameter_count() {
-        let number =
-            statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
-        let value = number.and_then(|number| params.get(number.checked_sub(1)?));
-        match value {
-            Some(Value::Null) => statement.raw_bind_parameter(index, rusqlite::types::Null)?,
-            Some(Value::Int(value)) => statement.raw_bind_parameter(index, value)?,
-            Some(Value::Text(value)) => statement.raw_bind_parameter(index, value)?,
-            None => {
-                return Err(Error::Unusable(format!(
-                    "statement has no value for parameter {index}"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn value(table: &'static str, value: ValueRef<'_>) -> Result<Value, Error> {
-    match value {
-        ValueRef::Null => Ok(Value::Null),
-        ValueRef::Integer(value) => Ok(Value::Int(value)),
-        ValueRef::Text(text) => match std::str::from_utf8(text) {
-            Ok(text) => Ok(Value::Text(text.to_owned())),
-            Err(error) => Err(Error::corrupt(table, "?", error)),
-        },
-        other => Err(Error::corrupt(table, "?", format!("a value of type {}", other.data_type()))),
     }
 }

@@ -1,7 +1,8 @@
-//! Connections to the file of SQLite.
+//! Connections to the file of SQLite, and the statements that run on them.
 
-use crate::Error;
-use rusqlite::Connection;
+use crate::{Error, Row, Value};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Statement};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,4 +27,68 @@ pub(super) fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> 
 pub(super) fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
     conn.prepare_cached(sql)?.execute([])?;
     Ok(())
+}
+
+pub(in crate::db) fn execute(
+    conn: &Connection,
+    _table: &'static str,
+    sql: &str,
+    params: &[Value],
+) -> Result<u64, Error> {
+    let mut statement = conn.prepare_cached(sql)?;
+    bind(&mut statement, params)?;
+    Ok(statement.raw_execute()? as u64)
+}
+
+pub(in crate::db) fn query(
+    conn: &Connection,
+    table: &'static str,
+    sql: &str,
+    params: &[Value],
+) -> Result<Vec<Row>, Error> {
+    let mut statement = conn.prepare_cached(sql)?;
+    bind(&mut statement, params)?;
+    let columns = statement.column_count();
+    let mut rows = statement.raw_query();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let values = (0..columns)
+            .map(|column| value(table, row.get_ref(column)?))
+            .collect::<Result<_, Error>>()?;
+        found.push(Row { table, values });
+    }
+    Ok(found)
+}
+
+/// Binds the parameters. SQLite treats `$7` as a name and numbers it by appearance; we mean the
+/// number.
+fn bind(statement: &mut Statement<'_>, params: &[Value]) -> Result<(), Error> {
+    for index in 1..=statement.parameter_count() {
+        let number =
+            statement.parameter_name(index).and_then(|name| name.get(1..)?.parse::<usize>().ok());
+        let value = number.and_then(|number| params.get(number.checked_sub(1)?));
+        match value {
+            Some(Value::Null) => statement.raw_bind_parameter(index, rusqlite::types::Null)?,
+            Some(Value::Int(value)) => statement.raw_bind_parameter(index, value)?,
+            Some(Value::Text(value)) => statement.raw_bind_parameter(index, value)?,
+            None => {
+                return Err(Error::Unusable(format!(
+                    "statement has no value for parameter {index}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn value(table: &'static str, value: ValueRef<'_>) -> Result<Value, Error> {
+    match value {
+        ValueRef::Null => Ok(Value::Null),
+        ValueRef::Integer(value) => Ok(Value::Int(value)),
+        ValueRef::Text(text) => match std::str::from_utf8(text) {
+            Ok(text) => Ok(Value::Text(text.to_owned())),
+            Err(error) => Err(Error::corrupt(table, "?", error)),
+        },
+        other => Err(Error::corrupt(table, "?", format!("a value of type {}", other.data_type()))),
+    }
 }
