@@ -1,6 +1,7 @@
 //! References between resources, so that a connection in use is not deleted and a policy knows its
 //! users.
 
+use crate::db::Named;
 use crate::resources::Stored;
 use crate::{Error, Row, Tx, params};
 use std::collections::BTreeSet;
@@ -37,9 +38,6 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
     }
     Ok(())
 }
-
-/// Kinds and names of the objects that an object refers to.
-pub(crate) type Named = BTreeSet<(KindName, String)>;
 
 fn read(tx: &mut Tx<'_>, from: &ResourceId) -> Result<Named, Error> {
     let sql = "SELECT to_kind, to_name FROM resource_references WHERE from_id = $1";

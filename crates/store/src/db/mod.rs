@@ -10,6 +10,7 @@ mod work;
 
 pub use postgres::{Replication, replication};
 pub use settings::{Settings, Target};
+pub(crate) use tx::Named;
 pub use tx::Tx;
 
 use crate::feed::Recent;

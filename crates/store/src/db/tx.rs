@@ -3,10 +3,11 @@
 use super::threads::Shared;
 use super::{postgres, sqlite};
 use crate::feed::Change;
-use crate::{Error, Row, Value, feed, references};
+use crate::{Error, Row, Value, feed};
 use std::borrow::Cow;
-use types::World;
+use std::collections::BTreeSet;
 use types::ids::ResourceId;
+use types::{KindName, World};
 
 /// A transaction, on which store functions work.
 ///
@@ -18,12 +19,15 @@ pub struct Tx<'c> {
     next_revision: Option<i64>,
     recorded: Recorded,
     /// The names that an object refers to, if a statement has fetched them along the way.
-    references: Option<(ResourceId, references::Named)>,
+    references: Option<(ResourceId, Named)>,
     pub(super) broken: bool,
     /// True if the transaction must be repeated, because the database or [`Tx::ask_for_repetition`]
     /// said so.
     pub(super) repeat: bool,
 }
+
+/// Kinds and names of the objects that an object refers to.
+pub(crate) type Named = BTreeSet<(KindName, String)>;
 
 /// What a SQLite transaction changed in the feed, for followers, who are told once it is durable.
 #[derive(Default)]
@@ -203,11 +207,11 @@ impl<'c> Tx<'c> {
     }
 
     /// Keeps the names that an object refers to, until somebody asks.
-    pub(crate) fn remember(&mut self, of: &ResourceId, named: references::Named) {
+    pub(crate) fn remember(&mut self, of: &ResourceId, named: Named) {
         self.references = Some((of.clone(), named));
     }
 
-    pub(crate) fn remembered(&mut self, of: &ResourceId) -> Option<references::Named> {
+    pub(crate) fn remembered(&mut self, of: &ResourceId) -> Option<Named> {
         self.references.take().filter(|(id, _)| id == of).map(|(_, named)| named)
     }
 
