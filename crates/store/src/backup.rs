@@ -10,7 +10,7 @@ mod restore;
 pub use archive::{Header, verify};
 
 use crate::seal::rotation;
-use crate::{Error, Store, Tx, Value, feed, migrations};
+use crate::{Error, Store, Tx, Value, migrations};
 use archive::Writer;
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn write(
         format: archive::FORMAT,
         schema: migrations::newest(),
         made_at: tx.world().now().ms(),
-        revision: feed::highest(tx)?,
+        revision: tx.highest_revision()?,
         seal_keys: rotation::used_keys(tx)?,
         keys: with_keys.then(|| tx.shared().keyring.export()).transpose()?,
     };

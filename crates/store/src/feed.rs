@@ -167,14 +167,11 @@ pub fn trim(
     keep_min: i64,
     limit: i64,
 ) -> Result<u64, Error> {
-    let Some(keep_from) = revision_at(
-        tx,
-        "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1 OFFSET $1",
-        keep_min,
-    )?
-    else {
+    let sql = "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1 OFFSET $1";
+    let Some(row) = tx.find("changes", sql, params![keep_min])? else {
         return Ok(0);
     };
+    let keep_from = row.int(0)?;
     let rows = tx.query(
         "changes",
         "SELECT revision, at FROM changes ORDER BY revision LIMIT $1",
@@ -199,21 +196,11 @@ pub fn trim(
     tx.execute("changes", "DELETE FROM changes WHERE revision <= $1", params![upto])
 }
 
-fn revision_at(tx: &mut Tx<'_>, sql: &str, param: i64) -> Result<Option<i64>, Error> {
-    tx.find("changes", sql, params![param])?.map(|row| row.int(0)).transpose()
-}
-
-fn trimmed_to(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    let row =
-        tx.find("feed_origin", "SELECT trimmed_to FROM feed_origin WHERE id = 1", params![])?;
-    row.ok_or_else(|| Error::corrupt("feed_origin", "1", "the row is missing"))?.int(0)
-}
-
 /// Keeps revisions growing when the rows came from another cluster, or the cluster has another
 /// history. Runs alone in its transaction, so that its transaction number is above those of all
 /// changes it sees.
 pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
-    let highest = highest(tx)?;
+    let highest = tx.highest_revision()?;
     let now = tx.history()?;
     let before = noted_history(tx)?;
     if before == now {
@@ -257,14 +244,6 @@ pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
     )?;
     tx.revisions_leapt();
     tx.move_revisions_above(moved_to)
-}
-
-/// Returns the highest revision ever given out, as far as the rows show.
-pub(crate) fn highest(tx: &mut Tx<'_>) -> Result<i64, Error> {
-    let newest =
-        revision_at(tx, "SELECT revision FROM changes ORDER BY revision DESC LIMIT $1", 1)?
-            .unwrap_or(0);
-    Ok(newest.max(trimmed_to(tx)?))
 }
 
 fn change(row: Row) -> Result<Change, Error> {

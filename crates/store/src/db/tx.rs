@@ -3,7 +3,7 @@
 use super::threads::Shared;
 use super::{postgres, sqlite};
 use crate::feed::Change;
-use crate::{Error, Row, Value, feed};
+use crate::{Error, Row, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use types::ids::ResourceId;
@@ -235,11 +235,18 @@ impl<'c> Tx<'c> {
         match self.conn {
             Conn::Sqlite(_) => match self.recorded.newest {
                 Some(newest) => Ok(newest + 1),
-                None => Ok(feed::highest(self)? + 1),
+                None => Ok(self.highest_revision()? + 1),
             },
             Conn::Postgres(_) => self
                 .number("SELECT (pg_current_xact_id()::text::bigint + xid_offset) << 20 FROM feed_origin WHERE id = 1"),
         }
+    }
+
+    /// Returns the highest revision ever given out, as far as the rows show.
+    pub(crate) fn highest_revision(&mut self) -> Result<i64, Error> {
+        let sql = "SELECT revision FROM changes ORDER BY revision DESC LIMIT 1";
+        let newest = self.find("changes", sql, &[])?.map_or(Ok(0), |row| row.int(0))?;
+        Ok(newest.max(self.number("SELECT trimmed_to FROM feed_origin WHERE id = 1")?))
     }
 
     /// Returns the revision up to which changes are no longer kept, and the horizon: no further

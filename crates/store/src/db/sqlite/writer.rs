@@ -2,10 +2,10 @@
 
 use super::checkpoint::Checkpoints;
 use super::connection::run;
+use crate::Error;
 use crate::db::threads::Shared;
 use crate::db::tx::{Conn, Recorded, Tx};
 use crate::db::work::Job;
-use crate::{Error, feed};
 use rusqlite::Connection;
 
 /// Where jobs wait for a thread that takes them.
@@ -101,7 +101,8 @@ impl Writer {
 
     /// Starts to serve the feed's followers from memory.
     fn begin_feed(&mut self) {
-        match feed::highest(&mut Tx::new(Conn::Sqlite(&self.conn), &self.shared)) {
+        let mut tx = Tx::new(Conn::Sqlite(&self.conn), &self.shared);
+        match tx.highest_revision() {
             Ok(newest) => {
                 self.newest = Some(newest);
                 self.shared.recent.begin(newest);
