@@ -1,6 +1,6 @@
 //! Numbers of objects, kept up to date so that nothing needs counting.
 
-use super::Stored;
+use super::stored::Stored;
 use crate::{Error, Tx, params};
 use types::KindName;
 use types::ids::WorkspaceId;

@@ -1,6 +1,7 @@
 //! Lists: filters, four orders, and pages that show each object once while others come and go.
 
-use super::{Stored, TABLE, counts, select};
+use super::counts;
+use super::stored::{Stored, TABLE, select};
 use crate::value::Value;
 use crate::{Error, Tx};
 use std::fmt;

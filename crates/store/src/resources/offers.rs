@@ -2,7 +2,7 @@
 //! it. In place of an external id it has the id of the workspace that it is made to: unlike a name,
 //! an id is never given to another workspace.
 
-use super::{Stored, TABLE, select};
+use super::stored::{Stored, TABLE, select};
 use crate::{Error, Tx, params};
 use types::ids::WorkspaceId;
 

@@ -1,6 +1,7 @@
 //! Saving an object: the most frequent write of the management API.
 
-use super::{Stored, TABLE, counts};
+use super::counts;
+use super::stored::{Stored, TABLE};
 use crate::feed::{self, Act};
 use crate::{Error, Tx, Value, params, references};
 
