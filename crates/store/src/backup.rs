@@ -6,6 +6,7 @@
 
 mod archive;
 mod restore;
+mod tables;
 
 pub use archive::{Header, verify};
 
@@ -13,27 +14,16 @@ use crate::seal::rotation;
 use crate::{Error, Store, Tx, Value, migrations};
 use archive::Writer;
 use std::path::Path;
+use tables::{Table, tables};
 
 /// Most rows in memory at once.
 const PAGE: i64 = 200;
-/// Tables in which the target database has rows of its own.
-const NOT_COPIED: [&str; 2] = ["migrations", "feed_origin"];
-
 /// The progress of a backup or restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     pub table: String,
     /// Rows copied so far, over all tables.
     pub rows: u64,
-}
-
-/// A table, as described by the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Table {
-    pub(crate) name: String,
-    pub(crate) columns: Vec<String>,
-    /// Columns of the primary key.
-    pub(crate) key: Vec<String>,
 }
 
 impl Store {
@@ -97,41 +87,4 @@ fn page(tx: &mut Tx<'_>, table: &Table, after: Option<&[Value]>) -> Result<Vec<V
         table.name
     );
     Ok(tx.query("backup", &sql, &params)?.into_iter().map(|row| row.values).collect())
-}
-
-/// Returns the tables that a backup contains.
-fn tables(tx: &mut Tx<'_>) -> Result<Vec<Table>, Error> {
-    let mut columns = tx.columns()?;
-    // Pages follow the key in its own column order, because otherwise no index would serve them.
-    let mut keys = columns.clone();
-    keys.retain(|(_, _, place)| *place > 0);
-    keys.sort_by_key(|(_, _, place)| *place);
-    columns.retain(|(table, _, _)| !NOT_COPIED.contains(&table.as_str()));
-    let mut tables: Vec<Table> = Vec::new();
-    for (name, column, _) in columns {
-        if tables.last().is_none_or(|last| last.name != name) {
-            let key = keys
-                .iter()
-                .filter(|(table, _, _)| *table == name)
-                .map(|(_, column, _)| column.clone())
-                .collect();
-            tables.push(Table { name, key, columns: Vec::new() });
-        }
-        if let Some(table) = tables.last_mut() {
-            table.columns.push(column);
-        }
-    }
-    match tables.iter().find(|table| table.key.is_empty()) {
-        Some(table) => {
-            Err(Error::Unusable(format!("the table {} has no primary key to go by", table.name)))
-        }
-        None => Ok(tables),
-    }
-}
-
-impl Table {
-    fn key_of(&self, row: &[Value]) -> Vec<Value> {
-        let place = |name| self.columns.iter().position(|column| column == name);
-        self.key.iter().filter_map(|name| row.get(place(name)?).cloned()).collect()
-    }
 }

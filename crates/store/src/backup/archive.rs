@@ -1,6 +1,6 @@
 //! The archive file: written once, and not trusted when read.
 
-use super::Table;
+use super::tables::Table;
 use crate::{Error, Value};
 use files::Readers;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! Restoring an archive into an empty database.
 
+use super::Progress;
 use super::archive::{Entry, Header, Reader, verify};
-use super::{Progress, Table, tables};
+use super::tables::{Table, tables};
 use crate::{Error, Settings, Store, Tx, feed, migrations};
 use std::path::Path;
 use types::World;
