@@ -4,7 +4,7 @@
 //! server locks the account's row and sees what all others hold. To use or give back what it holds,
 //! a server only needs its own row.
 
-use super::{read_word, written};
+use super::{ledgers, read_word, usage, written};
 use crate::usage::{insert, pieces};
 use crate::{Error, Row, Tx, Value, params};
 use std::collections::BTreeMap;
@@ -13,7 +13,6 @@ use types::model_books::{Batch, Beginning, LimitAccount, SUM_MAX, Standing, Want
 
 const LIMITS: &str = "model_limits";
 const GRANTS: &str = "model_grants";
-const LEDGERS: &str = "model_ledgers";
 /// How long a ledger's unmet request for more counts.
 const WANTED_MS: i64 = 5_000;
 
@@ -21,18 +20,10 @@ const WANTED_MS: i64 = 5_000;
 const ACCOUNT: &str =
     "limit_id = $1 AND measure = $2 AND subject = $3 AND starts_at = $4 AND ends_at = $5";
 
-/// Returns where a ledger resumes after a start. Writes the ledger's row first: a batch of a killed
-/// process may still be on its way in, and this waits for it.
+/// Returns where a ledger resumes after a start, and what it holds.
 pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
-    let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, 0, 0, $2)
-               ON CONFLICT (ledger) DO UPDATE SET seen_at = excluded.seen_at";
+    let (number, position) = ledgers::begin(tx, ledger)?;
     let now = tx.world().now();
-    tx.execute(LEDGERS, sql, params![ledger, now])?;
-    let sql = "SELECT number, position FROM model_ledgers WHERE ledger = $1";
-    let (number, position) = match tx.find(LEDGERS, sql, params![ledger])? {
-        Some(row) => (row.int(0)?, row.int(1)?),
-        None => (0, 0),
-    };
     let sql = "SELECT limit_id, measure, subject, starts_at, ends_at, held FROM model_grants
                WHERE ledger = $1 AND held > 0 AND ends_at > $2
                ORDER BY limit_id, measure, subject, starts_at";
@@ -44,7 +35,7 @@ pub fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<Beginning, Error> {
 
 /// Takes a batch in once, and answers its wants in order. A repeated batch gets answers too.
 pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
-    let is_new = note(tx, batch)?;
+    let is_new = ledgers::note(tx, batch)?;
     let used: &[(LimitAccount, i64)] = if is_new { &batch.used } else { &[] };
     let wanted = batch.wants.iter().map(|want| (&want.account, 0));
     add_used(tx, &sums(used.iter().map(|(account, used)| (account, *used)).chain(wanted)))?;
@@ -52,21 +43,9 @@ pub fn keep(tx: &mut Tx<'_>, batch: &Batch) -> Result<Vec<Standing>, Error> {
         let gone = batch.used.iter().chain(&batch.given_back);
         let gone = sums(gone.map(|(account, amount)| (account, *amount)));
         take_off(tx, &batch.ledger, &gone)?;
-        super::usage::add(tx, &batch.usage)?;
+        usage::add(tx, &batch.usage)?;
     }
     batch.wants.iter().map(|want| grant(tx, &batch.ledger, want)).collect()
-}
-
-/// Records the batch, and returns true if it is new.
-fn note(tx: &mut Tx<'_>, batch: &Batch) -> Result<bool, Error> {
-    let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, $2, $3, $4)
-               ON CONFLICT (ledger) DO UPDATE SET number = excluded.number, seen_at = excluded.seen_at,
-                   position = CASE WHEN excluded.position > model_ledgers.position
-                       THEN excluded.position ELSE model_ledgers.position END
-               WHERE model_ledgers.number < excluded.number";
-    let now = tx.world().now();
-    let values = params![batch.ledger.as_str(), batch.number, batch.position, now];
-    Ok(tx.execute(LEDGERS, sql, values)? == 1)
 }
 
 fn key(account: &LimitAccount) -> Result<Vec<Value>, Error> {
@@ -204,12 +183,4 @@ pub fn trim_limits(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64
                    SELECT limit_id, measure, subject, starts_at, ends_at FROM model_limits
                    WHERE ends_at < $1 LIMIT $2)";
     Ok(grants + tx.execute(LIMITS, sql, params![before, limit])?)
-}
-
-/// Deletes ledgers that were last seen before a time and hold nothing.
-pub(super) fn trim_ledgers(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
-    let sql = "DELETE FROM model_ledgers WHERE ledger IN (
-                   SELECT l.ledger FROM model_ledgers l WHERE l.seen_at < $1
-                   AND NOT EXISTS (SELECT 1 FROM model_grants g WHERE g.ledger = l.ledger) LIMIT $2)";
-    tx.execute(LEDGERS, sql, params![before, limit])
 }

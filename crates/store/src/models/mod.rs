@@ -1,5 +1,6 @@
 //! Limits of models, what servers hold of them, and usage of models.
 
+mod ledgers;
 mod limits;
 mod usage;
 

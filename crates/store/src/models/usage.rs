@@ -1,6 +1,6 @@
 //! Usage of models by hour.
 
-use super::written;
+use super::{ledgers, written};
 use crate::usage::insert;
 use crate::{Error, Row, Tx, Value, params};
 use types::Timestamp;
@@ -153,5 +153,5 @@ pub fn trim_usage(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64,
              SELECT {KEY} FROM model_usage WHERE hour < $1 LIMIT $2)"
     );
     let usage = tx.execute(TABLE, &sql, params![before.ms() / HOUR_MS, limit])?;
-    Ok(usage + super::limits::trim_ledgers(tx, before, limit)?)
+    Ok(usage + ledgers::trim(tx, before, limit)?)
 }
