@@ -5,6 +5,7 @@
 //! it cannot be moved to another row. Rows name the key of their secrets in a column `seal_key`;
 //! with it, [`rotation`] finds what to reseal without knowing what the rows mean.
 
+mod key;
 mod key_file;
 mod keyring;
 pub(crate) mod rotation;

@@ -1,6 +1,6 @@
 //! The file that holds the keys, which all servers on one database share.
 
-use super::keyring::{Key, Keyring, parse, render};
+use super::key::{Key, parse, render};
 use crate::Error;
 use files::Readers;
 use parking_lot::RwLock;
@@ -64,11 +64,6 @@ impl KeyFile {
         .map_err(|error| unusable(path, "read", &error))?;
         let known = RwLock::new(Known { keys: parse(&text, path)?.into(), stamp });
         Ok(Self(Arc::new(Inner { path: path.to_owned(), world: world.clone(), known })))
-    }
-
-    /// Returns the keys as this process knows them.
-    pub fn read(&self) -> Keyring {
-        Keyring::new(self.clone(), self.keys())
     }
 
     /// Adds a key and makes it the active one. The others can still open. Returns its id.
@@ -144,7 +139,8 @@ impl KeyFile {
         &self.0.world
     }
 
-    fn keys(&self) -> Arc<[Key]> {
+    /// Returns the keys as this process knows them.
+    pub(super) fn keys(&self) -> Arc<[Key]> {
         self.0.known.read().keys.clone()
     }
 
