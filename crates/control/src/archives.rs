@@ -11,7 +11,7 @@ use crate::idempotency::{JsonAnswer, RequestKey, ShownAnswer, earlier, once, onc
 use crate::missing::Missing;
 use crate::snapshot_base;
 use crate::snapshots::{self, Order, keeper};
-use crate::workloads::{reconcile_now, rows};
+use crate::workloads::{now, rows};
 use std::time::Duration;
 use store::Tx;
 use types::Kind;
@@ -201,7 +201,7 @@ async fn reconcile_named(context: &Context, name: &str) -> Result<(), Error> {
     let (of, name) = (context.clone(), name.to_owned());
     let find = move |tx: &mut Tx<'_>| of.find(tx, Sandbox::NAME, &[], &name);
     if let Some(row) = context.control.store.read(find).await? {
-        reconcile_now(&context.control, &row.id).await;
+        now::reconcile(&context.control, &row.id).await;
     }
     Ok(())
 }

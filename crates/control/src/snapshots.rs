@@ -14,7 +14,7 @@ use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::missing::Missing;
 use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot};
 use crate::usage;
-use crate::workloads::{instance_of, reconcile_soon, rows};
+use crate::workloads::{launch, rows, soon};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::resources::{self, Query};
@@ -81,12 +81,12 @@ async fn done(context: &Context, order: Order, key: Option<RequestKey>) -> Resul
     let whole = async move { taken(&of, order, key, row).await };
     match tokio::spawn(whole.in_current_span()).await {
         Ok(Err(error @ Error::Store(_))) => {
-            reconcile_soon(&context.control, KindName::Snapshot, id);
+            soon::reconcile(&context.control, KindName::Snapshot, id);
             Err(error)
         }
         Ok(done) => done,
         Err(_) => {
-            reconcile_soon(&context.control, KindName::Snapshot, id);
+            soon::reconcile(&context.control, KindName::Snapshot, id);
             Err(Error::Snapshot("it was interrupted".to_owned()))
         }
     }
@@ -185,7 +185,7 @@ fn running(sandbox: &Held<Sandbox>, machine: &str) -> Result<InstanceName, Error
             if placed.machine != machine {
                 return Err(Unfit::SnapshotOnOtherMachine.into());
             }
-            Ok(instance_of(&sandbox.row.id, &sandbox.state))
+            Ok(launch::instance(&sandbox.row.id, &sandbox.state))
         }
         (Some(status @ (Status::Archived | Status::Unarchiving)), _) => {
             refused(status, "its files are in its archive; unarchive it first")

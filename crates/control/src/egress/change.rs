@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::Error;
-use crate::workloads;
+use crate::workloads::{now, rows};
 use store::Tx;
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
@@ -33,7 +33,7 @@ pub async fn replace(
     if let Some((id, version)) = told
         && control.machine().is_some()
     {
-        workloads::obey(control, &id).await?;
+        now::obey(control, &id).await?;
         shown = after(context, shown, &id, version).await?;
     }
     Ok(shown)
@@ -49,7 +49,7 @@ async fn after(
 ) -> Result<Shown<Sandbox>, Error> {
     let (of, id) = (context.clone(), id.clone());
     let read = move |tx: &mut Tx<'_>| {
-        let Some(held) = workloads::rows::find::<Sandbox>(tx, &id)? else { return Ok(None) };
+        let Some(held) = rows::find::<Sandbox>(tx, &id)? else { return Ok(None) };
         let object = engine::present(&of, tx, &held, &Secrets::Masked)?;
         Ok::<_, Error>(Some((object, held.row.version)))
     };

@@ -17,7 +17,7 @@ const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
 
 /// Brings a workload into its wished state in the background, as one of a limited number at a time,
 /// and retries until it succeeds.
-pub(super) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
+pub(crate) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
     if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
         return deployments::soon(control, kind, id);
     }

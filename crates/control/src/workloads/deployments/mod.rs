@@ -22,8 +22,8 @@ mod reconcile;
 mod replica;
 mod route;
 
-use super::cron;
 use super::followed::{self, Followed, Look, Reader, Rows};
+use super::{cron, published};
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
@@ -118,7 +118,7 @@ pub(super) async fn run(control: Control) {
 async fn answer_demands(control: &Control) {
     let Some(edge) = control.edge.clone() else { return };
     // Before this it is not known which replicas exist.
-    super::ready(control).await;
+    published::ready(control).await;
     loop {
         for demand in edge.demands().await {
             let (id, now) = (demand.workload, Instant::now());
