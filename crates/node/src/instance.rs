@@ -4,7 +4,7 @@ use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
 use crate::error::{Doing, Error};
 use crate::records::End;
-use crate::settings::Firewall;
+use crate::settings::{Firewall, Level};
 use crate::shared::Stores;
 use crate::shares::{Promise, Stake};
 use crate::snapshots::Hold;
@@ -141,6 +141,17 @@ impl Instance {
         clear(old).doing("clear the firewall of").map_err(|attempt| attempt.on(&self.id))?;
         *firewall = None;
         Ok(())
+    }
+
+    /// Runs `work`, and then ends a tunnel that would bypass a firewall of this level. No tunnel
+    /// can be started meanwhile.
+    pub(crate) fn without_way_past<T>(&self, level: Level, work: impl FnOnce() -> T) -> T {
+        let mut tunnel = self.tunnel.lock();
+        let done = work();
+        if level == Level::Closed {
+            drop(tunnel.take());
+        }
+        done
     }
 
     /// Returns the state at this moment. Waits for nothing, not even for a snapshot.

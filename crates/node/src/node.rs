@@ -3,6 +3,7 @@
 mod create;
 mod drives;
 mod machine_limits;
+mod tunnels;
 
 use crate::adopt;
 use crate::body;
