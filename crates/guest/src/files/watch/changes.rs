@@ -5,7 +5,6 @@
 //! events in the queue, so announced paths are remembered until the queue is empty, and their own
 //! events are skipped.
 
-use super::Ended;
 use super::line::{Lines, Op};
 use crate::files::draft;
 use crate::files::entry;
@@ -24,6 +23,17 @@ const ANNOUNCED_MAX: usize = 100_000;
 const READ_BYTES: usize = 32 << 10;
 /// Lines are sent when they exceed this size, and when the queue is empty.
 const BATCH_BYTES: usize = 64 << 10;
+
+/// Why a watch has ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the reader has gone")]
+    Reader,
+    #[error("the watched directory has gone")]
+    Directory,
+    #[error("the kernel gave no more events")]
+    Kernel(#[from] Errno),
+}
 
 type Send<'a> = &'a mut dyn FnMut(Vec<u8>) -> Result<(), Ended>;
 

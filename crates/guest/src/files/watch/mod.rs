@@ -13,7 +13,7 @@ use crate::guest::Guest;
 use crate::http::{Answer, Error, Request, StreamSender};
 use crate::route::PathArgument;
 use bytes::Bytes;
-use changes::Changes;
+use changes::{Changes, Ended};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -84,16 +84,6 @@ impl Drop for Slot {
 struct Output {
     sender: StreamSender,
     server: Handle,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Ended {
-    #[error("the reader has gone")]
-    Reader,
-    #[error("the watched directory has gone")]
-    Directory,
-    #[error("the kernel gave no more events")]
-    Kernel(#[from] rustix::io::Errno),
 }
 
 impl Output {
