@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{Found, Source};
+use super::source::{Found, Source};
 use crate::error::Error;
 use crate::leases::Lease;
 use crate::manifest::{self, Manifest, OCI_CONFIG, OCI_MANIFEST, Setup};

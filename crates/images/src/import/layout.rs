@@ -1,6 +1,6 @@
 //! Imports OCI image layouts: `index.json` and `blobs/`.
 
-use super::{Found, Source};
+use super::source::{Found, Source};
 use crate::error::Error;
 use crate::leases::Lease;
 use crate::manifest::{

@@ -3,6 +3,7 @@
 mod docker;
 mod layout;
 mod rootfs;
+mod source;
 
 pub(crate) use rootfs::StoredLayer;
 
@@ -22,6 +23,7 @@ use crate::settings::{Overlay, Settings};
 use crate::store::{Parts, Store};
 use crate::tar::Reader;
 use crate::unpack::{Tree, plain_path, unpack};
+use source::{Found, Source};
 
 /// An imported image, and the name that it got here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +118,6 @@ impl Store {
     }
 }
 
-/// An image whose blobs and layers are stored, with its names from the archive.
-pub(super) struct Found {
-    digest: Digest,
-    names: Vec<Reference>,
-}
-
 impl Parts {
     fn name_all(&self, found: Vec<Found>, naming: &Naming) -> Result<Vec<Imported>, Error> {
         let named: Vec<Imported> = match (naming, found.as_slice()) {
@@ -181,36 +177,5 @@ impl Parts {
 
     fn blob_writer(&self, bytes_max: u64) -> Result<Writer, Error> {
         self.blobs.write(self.scratch(), bytes_max)
-    }
-}
-
-/// A folder with the files of an archive. Links in it cannot lead out of it.
-pub(super) struct Source<'a> {
-    tree: Tree,
-    settings: &'a Settings,
-}
-
-impl Source<'_> {
-    fn has(&self, path: &str) -> bool {
-        self.tree.read(Path::new(path)).is_ok()
-    }
-
-    fn open(&self, path: &str) -> Result<std::fs::File, Error> {
-        let plain = plain_path(path.as_bytes(), &self.settings.limits)?;
-        let file =
-            self.tree.read(&plain).map_err(|error| Error::io("open", &plain)(error.into()))?;
-        let is_file = file.metadata().is_ok_and(|data| data.is_file());
-        if is_file { Ok(file) } else { Err(Error::hostile(path.as_bytes(), "not a file")) }
-    }
-
-    fn document(&self, path: &str) -> Result<Vec<u8>, Error> {
-        let max = self.settings.limits.document_bytes_max;
-        let mut bytes = Vec::new();
-        self.open(path)?.take(max + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > max {
-            Err(Error::Limit { what: "bytes in one document", max })
-        } else {
-            Ok(bytes)
-        }
     }
 }
