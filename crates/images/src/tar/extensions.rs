@@ -1,8 +1,8 @@
 //! Parses the records of a PAX header: `length key=value
 //! `.
 
-use super::Malformed;
 use super::header::owner;
+use super::malformed::Malformed;
 
 const XATTR_PREFIX: &[u8] = b"SCHILY.xattr.";
 

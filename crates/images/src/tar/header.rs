@@ -1,6 +1,6 @@
 //! One header block of 512 bytes.
 
-use super::Malformed;
+use super::malformed::Malformed;
 
 pub(super) const BLOCK: usize = 512;
 pub(super) type Block = [u8; BLOCK];

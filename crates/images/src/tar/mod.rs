@@ -6,26 +6,18 @@
 
 mod extensions;
 mod header;
+mod malformed;
 mod write;
 
 use std::io::{self, Read};
 
 use extensions::{Extensions, decimal};
 use header::{BLOCK, Block, Header, SparseHeader};
+use malformed::Malformed;
 
 pub(crate) use write::{Difference, write_difference};
 
 use crate::error::{Error, Exceeded};
-
-/// What is wrong with an archive.
-#[derive(Clone, Copy, Debug)]
-struct Malformed(&'static str);
-
-impl From<Malformed> for Error {
-    fn from(Malformed(why): Malformed) -> Self {
-        Error::malformed("tar archive", why)
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Entry {
