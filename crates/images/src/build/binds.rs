@@ -6,7 +6,7 @@ use super::copy::{As, Copying, too_much};
 use super::items::{Bounds, Contents, digest, find};
 use super::making::Build;
 use super::pattern::Steps;
-use super::transfer::From;
+use super::supplies::From;
 use crate::digest::Digest;
 use crate::disk;
 use crate::unpack::Tree;

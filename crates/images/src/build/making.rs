@@ -11,7 +11,7 @@ use super::run::RunOrder;
 use super::scope::{self, PLATFORM_ARGUMENTS, platform_argument};
 use super::sources::{SourceLimits, read_project, unpack_archive};
 use super::stage::{Layer, State};
-use super::transfer::{From, Supplies, Supply};
+use super::supplies::{From, Supplies, Supply};
 use super::{Fault, words};
 use crate::digest::Hasher;
 use crate::disk;

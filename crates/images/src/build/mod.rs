@@ -34,6 +34,7 @@ pub(crate) mod sources;
 mod stage;
 #[cfg(test)]
 mod step_tests;
+mod supplies;
 mod transfer;
 mod users;
 mod words;
@@ -49,7 +50,7 @@ pub use project::{Given, Languages, Project};
 pub use run::{Mount, RunOrder, What};
 pub use sources::SourceLimits;
 pub use stage::State;
-pub use transfer::{Download, Supplies, Supply};
+pub use supplies::{Download, Supplies, Supply};
 
 use crate::error::Error;
 

@@ -9,7 +9,7 @@ use super::lines::{Heredoc, opened_name};
 use super::making::Build;
 use super::scope::{PLATFORM_ARGUMENTS, PROXY_ARGUMENTS};
 use super::stage::State;
-use super::transfer::From;
+use super::supplies::From;
 use super::{users, words};
 use crate::digest::{Digest, Hasher};
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use super::lines::Heredoc;
 use super::making::Build;
 use super::pattern::{Kind, Pattern, Steps};
 use super::stage::State;
+use super::supplies::{Download, From};
 use super::{Fault, users, words};
 use crate::digest::{Digest, Hasher};
 use crate::error::Error;
@@ -31,39 +32,6 @@ const ROOT: (u32, u32) = (0, 0);
 const STAND_IN: &[u8] =
     b"#!/bin/sh\n# Stands in for the sandbox API, which the machine itself serves.\n\
 trap 'exit 0' TERM INT\nwhile :; do sleep 3600 & wait $!; done\n";
-
-/// What a step needs from outside, after the caller has fetched it.
-#[derive(Default)]
-pub struct Supplies {
-    /// Images by their names in the Dockerfile.
-    pub images: BTreeMap<String, Supply>,
-    /// Downloads by their addresses.
-    pub downloads: BTreeMap<String, Download>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Supply {
-    Image(Digest),
-    /// Stands for the vendor's sandbox image.
-    StandIn,
-}
-
-pub struct Download {
-    pub file: PathBuf,
-    pub name: String,
-    /// Seconds since 1970.
-    pub modified: i64,
-}
-
-/// The tree that something is copied from.
-pub(super) struct From {
-    pub(super) tree: Tree,
-    /// Whether files keep their owners when they are copied from this tree.
-    pub(super) has_owners: bool,
-    pub(super) is_stand_in: bool,
-    /// The folder of this machine that holds the tree, if there is one.
-    pub(super) folder: Option<PathBuf>,
-}
 
 /// One part of what a step copies.
 enum Part {
