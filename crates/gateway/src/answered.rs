@@ -2,7 +2,6 @@
 //! not decide them.
 
 use crate::body::Body;
-use crate::destination::Destination;
 use crate::problem::Problem;
 use crate::wire::BoxError;
 use bytes::Bytes;
@@ -10,9 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::LengthLimitError;
 use std::future::Future;
-use types::KindName;
 use types::ids::ResourceId;
-use types::instance::GUEST_PORT;
 
 /// A request for one of these parts.
 pub(crate) trait Answered: Send + 'static {
@@ -30,13 +27,6 @@ pub(crate) trait Answered: Send + 'static {
         sandbox: &ResourceId,
         body: &[u8],
     ) -> impl Future<Output = Response<Body>> + Send;
-}
-
-/// Returns whether a request may be for one of these parts. A request through a preview, whose
-/// caller is not known, is left to the sandbox, which refuses it.
-pub(crate) fn may_be(to: &Destination) -> bool {
-    let own = to.port == GUEST_PORT && to.workload.kind == KindName::Sandbox;
-    own && to.pass.caller.is_some()
 }
 
 /// Returns what is wrong with a body that could not be read, of which at most `bytes_max` are taken.

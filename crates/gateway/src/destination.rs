@@ -38,6 +38,15 @@ pub(crate) struct Destination {
     pub(crate) fallback: Option<Fallback>,
 }
 
+impl Destination {
+    /// Returns whether the server may answer in place of the sandbox; see `answered`. A request
+    /// through a preview, whose caller is not known, is left to the sandbox, which refuses it.
+    pub(crate) fn may_be_answered_here(&self) -> bool {
+        let own = self.port == GUEST_PORT && self.workload.kind == KindName::Sandbox;
+        own && self.pass.caller.is_some()
+    }
+}
+
 /// Says that a custom domain leads here because nothing else has the host.
 pub(crate) struct Fallback {
     pub(crate) domain: Arc<DomainRoute>,

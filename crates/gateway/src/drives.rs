@@ -1,9 +1,8 @@
 //! The part of the sandbox API for mounting drives. The server answers it and not the sandbox,
 //! because root inside a sandbox must not decide which drives are mounted where.
 
-use crate::answered::{self, Answered, respond};
+use crate::answered::{Answered, respond};
 use crate::body::Body;
-use crate::destination::Destination;
 use crate::guard::BoxFuture;
 use http::header::ALLOW;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -52,11 +51,7 @@ pub(crate) enum Asked {
 
 impl Asked {
     /// `None` means the request is about something else.
-    pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
-        answered::may_be(to).then(|| Self::read(method, to.target.path()))?
-    }
-
-    fn read(method: &Method, path: &str) -> Option<Self> {
+    pub(crate) fn read(method: &Method, path: &str) -> Option<Self> {
         let rest = path.strip_prefix(PATH)?;
         Some(match (rest, method) {
             ("" | "/", &Method::GET) => Self::List,

@@ -92,11 +92,13 @@ impl Inner {
         let limits = self.context.settings.exchange_limits(&to.workload);
         let mut hold = self.hold(&mut head, address, from, &to)?;
         hold.time = limits.time.map(|time| Box::pin(sleep_until(began + time)));
-        if let Some(asked) = self.drives(&head, &to) {
-            return self.answer_here(asked, body, to, began, hold).await;
-        }
-        if let Some(asked) = self.tunnels(&head, &to) {
-            return self.answer_here(asked, body, to, began, hold).await;
+        if to.may_be_answered_here() {
+            if let Some(asked) = self.drives(&head, &to) {
+                return self.answer_here(asked, body, to, began, hold).await;
+            }
+            if let Some(asked) = self.tunnels(&head, &to) {
+                return self.answer_here(asked, body, to, began, hold).await;
+            }
         }
         let (client, protocol) = upgrade(&mut head).unzip();
         let exceeded = Arc::new(AtomicBool::new(false));
@@ -162,11 +164,12 @@ impl Inner {
     }
 
     fn drives(&self, head: &Head, to: &Destination) -> Option<(Asked, Arc<dyn Drives>)> {
-        Some((Asked::of(&head.method, to)?, self.context.drives.get()?.upgrade()?))
+        let asked = Asked::read(&head.method, to.target.path())?;
+        Some((asked, self.context.drives.get()?.upgrade()?))
     }
 
     fn tunnels(&self, head: &Head, to: &Destination) -> Option<(tunnels::Asked, Arc<dyn Tunnels>)> {
-        let asked = tunnels::Asked::of(&head.method, to)?;
+        let asked = tunnels::Asked::read(&head.method, to.target.path())?;
         Some((asked, self.context.tunnels.get()?.upgrade()?))
     }
 

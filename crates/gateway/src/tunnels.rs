@@ -1,9 +1,8 @@
 //! The part of the sandbox API that brings a tunnel up and down. The server answers it and not the
 //! sandbox, because nothing inside a sandbox has rights over its network.
 
-use crate::answered::{self, Answered, respond};
+use crate::answered::{Answered, respond};
 use crate::body::Body;
-use crate::destination::Destination;
 use crate::guard::BoxFuture;
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
@@ -39,11 +38,7 @@ struct Order {
 
 impl Asked {
     /// `None` means the request is about something else.
-    pub(crate) fn of(method: &Method, to: &Destination) -> Option<Self> {
-        answered::may_be(to).then(|| Self::read(method, to.target.path()))?
-    }
-
-    fn read(method: &Method, path: &str) -> Option<Self> {
+    pub(crate) fn read(method: &Method, path: &str) -> Option<Self> {
         match (method, path.strip_suffix('/').unwrap_or(path)) {
             (&Method::PUT, "/network/tunnel/config") => Some(Self::Set),
             (&Method::DELETE, "/network/tunnel") => Some(Self::Remove),
