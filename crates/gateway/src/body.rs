@@ -1,10 +1,14 @@
 //! The bodies of answers. Nothing is buffered: each frame is passed on as it comes.
 
-use crate::hold::{End, Hold};
+mod error;
+
+pub use error::BodyError;
+
+use crate::hold::Hold;
 use crate::models::{ModelBody, Pieces, Room};
 use crate::standby::Visit;
 use crate::tool_lists::Listen;
-use crate::wire::{ReadError, Wire};
+use crate::wire::Wire;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;
@@ -28,39 +32,6 @@ struct Gathered {
     _room: Option<Room>,
     /// Held only until the answer is sent, and never checked: all of the answer is here already.
     _hold: Option<Hold>,
-}
-
-/// Why an answer ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    #[error("the workload closed the connection before the end of its answer")]
-    Broken(#[source] hyper::Error),
-    #[error("the workload sent nothing for too long")]
-    Silent,
-    #[error("the provider's answer ended before its end")]
-    Cut,
-    #[error("the right to the answer ended before it did")]
-    Revoked,
-    #[error("the exchange took longer than one may")]
-    OutOfTime,
-}
-
-impl From<ReadError> for BodyError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Broken(source) => Self::Broken(source),
-            ReadError::Silent => Self::Silent,
-        }
-    }
-}
-
-impl From<End> for BodyError {
-    fn from(end: End) -> Self {
-        match end {
-            End::Revoked => Self::Revoked,
-            End::OutOfTime => Self::OutOfTime,
-        }
-    }
 }
 
 impl Body {
