@@ -14,6 +14,7 @@
 //! not kept. What is kept counts against the
 //! workspace; when its share is used up, a workload forgets its own oldest lists.
 
+mod form;
 mod message;
 
 use crate::body::Body;
@@ -27,13 +28,14 @@ use crate::traffic::Traffic;
 use crate::wire::RequestBody;
 use admission::{Permit, Pool};
 use bytes::Bytes;
+use form::{Form, is_of_type};
 use http::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TRANSFER_ENCODING,
 };
 use http::request::Parts as Head;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use message::{only_message, result_of};
+use message::{Id, only_message, result_of};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -67,23 +69,6 @@ struct Question {
     method: String,
     #[serde(default)]
     params: Map<String, Value>,
-}
-
-/// The id of a message, which the answer repeats.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-enum Id {
-    Number(i64),
-    Text(String),
-}
-
-impl Id {
-    fn json(&self) -> Value {
-        match self {
-            Self::Number(number) => (*number).into(),
-            Self::Text(text) => text.as_str().into(),
-        }
-    }
 }
 
 /// A request for the list of tools.
@@ -191,35 +176,6 @@ enum Key {
     Anyone(String, [u8; 32]),
     /// Only the latest of each session is kept.
     InSession(SessionId),
-}
-
-/// The format of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Json,
-    Events,
-}
-
-impl Form {
-    fn of(headers: &HeaderMap) -> Option<Self> {
-        let is = |wanted: &str| is_of_type(headers, wanted);
-        is("application/json")
-            .then_some(Self::Json)
-            .or_else(|| is("text/event-stream").then_some(Self::Events))
-    }
-
-    fn content_type(self) -> HeaderValue {
-        HeaderValue::from_static(match self {
-            Self::Json => "application/json",
-            Self::Events => "text/event-stream",
-        })
-    }
-}
-
-fn is_of_type(headers: &HeaderMap, wanted: &str) -> bool {
-    let named = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = named.and_then(|named| named.split(';').next());
-    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case(wanted))
 }
 
 /// Whether the tools may have changed since a list was asked for in a session.

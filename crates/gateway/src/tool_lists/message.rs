@@ -1,8 +1,24 @@
 //! Reads messages of JSON-RPC.
 
-use super::Id;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+/// The id of a message, which the answer repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Id {
+    Number(i64),
+    Text(String),
+}
+
+impl Id {
+    pub(super) fn json(&self) -> Value {
+        match self {
+            Self::Number(number) => (*number).into(),
+            Self::Text(text) => text.as_str().into(),
+        }
+    }
+}
 
 /// Returns the `result` of a message, if it answers the question with this id and has the whole
 /// list.
