@@ -14,8 +14,11 @@
 //! not kept. What is kept counts against the
 //! workspace; when its share is used up, a workload forgets its own oldest lists.
 
+mod asked;
 mod form;
 mod message;
+
+pub(crate) use asked::Asked;
 
 use crate::body::Body;
 use crate::destination::Destination;
@@ -27,19 +30,15 @@ use crate::settings::Settings;
 use crate::traffic::Traffic;
 use crate::wire::RequestBody;
 use admission::{Permit, Pool};
+use asked::Key;
 use bytes::Bytes;
 use form::{Form, is_of_type};
-use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TRANSFER_ENCODING,
-};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE};
 use http::request::Parts as Head;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use message::{Id, only_message, result_of};
+use message::{only_message, result_of};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -49,37 +48,6 @@ use types::KindName;
 const PATH: &str = "/mcp";
 /// Room for a copy is taken in steps of this many bytes.
 const STEP: usize = 16 << 10;
-
-/// Headers that differ between requests for the same thing.
-static PASSING: [HeaderName; 7] = [
-    headers::REQUEST_ID,
-    CONTENT_LENGTH,
-    TRANSFER_ENCODING,
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
-    HeaderName::from_static("baggage"),
-    HeaderName::from_static("x-request-start"),
-];
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Question {
-    jsonrpc: String,
-    id: Id,
-    method: String,
-    #[serde(default)]
-    params: Map<String, Value>,
-}
-
-/// A request for the list of tools.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
-    id: Id,
-    session: Option<SessionId>,
-    session_name: Option<HeaderValue>,
-    /// Of everything that the answer may depend on.
-    digest: [u8; 32],
-}
 
 /// Returns whether a request may be for the list of tools, judging by its head.
 fn may_ask(head: &Head, to: &Destination, body_max: u64) -> bool {
@@ -119,63 +87,6 @@ pub(crate) async fn read(
     };
     let bytes = whole.to_bytes();
     Ok((RequestBody::Whole(Full::new(bytes.clone())), Some(bytes)))
-}
-
-impl Asked {
-    /// `None` means the request asks for something else. `request` is as the server gets it.
-    pub(crate) fn of<B>(
-        request: &Request<B>,
-        session: Option<SessionId>,
-        body: &[u8],
-    ) -> Option<Self> {
-        let Question { jsonrpc, id, method, params } = serde_json::from_slice(body).ok()?;
-        if jsonrpc != "2.0" || method != "tools/list" || params.contains_key("cursor") {
-            return None;
-        }
-        let progress = params.get("_meta").and_then(|meta| meta.get("progressToken"));
-        if progress.is_some() {
-            return None;
-        }
-        let mut digest = Sha256::new();
-        let mut add = |part: &[u8]| {
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part);
-        };
-        add(request.uri().to_string().as_bytes());
-        add(Value::Object(params).to_string().as_bytes());
-        let mut sent: Vec<(&str, &[u8])> = request
-            .headers()
-            .iter()
-            .filter(|(name, _)| !PASSING.contains(name))
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect();
-        // The order of different headers means nothing. That of equal names does, and is kept.
-        sent.sort_by_key(|(name, _)| *name);
-        for (name, value) in sent {
-            add(name.as_bytes());
-            add(value);
-        }
-        let session_name = request.headers().get(headers::MCP_SESSION).cloned();
-        Some(Self { id, session, session_name, digest: digest.finalize().into() })
-    }
-
-    pub(crate) fn is_in_session(&self) -> bool {
-        self.session.is_some()
-    }
-
-    fn key(&self, revision: &str) -> Key {
-        match self.session {
-            Some(session) => Key::InSession(session),
-            None => Key::Anyone(revision.to_owned(), self.digest),
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
-    Anyone(String, [u8; 32]),
-    /// Only the latest of each session is kept.
-    InSession(SessionId),
 }
 
 /// Whether the tools may have changed since a list was asked for in a session.

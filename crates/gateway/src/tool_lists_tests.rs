@@ -1,5 +1,7 @@
+use super::message::Id;
 use super::*;
 use admission::Limits;
+use http::Request;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use types::edge::{Scale, Serving, WorkloadRoute};
