@@ -335,7 +335,7 @@ impl Chooser<'_> {
         let revision = target?.revision.clone();
         let found = deployed.traffic.tool_lists.find(&revision, asked)?;
         deployed.revision = Some(revision);
-        Some(found)
+        Some(found.map(Body::own))
     }
 
     /// Has the answer copied, if it is one to `tools/list`.

@@ -2,6 +2,7 @@ use super::message::Id;
 use super::*;
 use admission::Limits;
 use http::Request;
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use proptest::prelude::*;
 use types::edge::{Scale, Serving, WorkloadRoute};
@@ -92,7 +93,7 @@ fn list_of(name: &str) -> String {
     format!(r#"{{"result":{{"tools":[{{"name":"{name}"}}]}},"jsonrpc":"2.0","id":1}}"#)
 }
 
-async fn text(response: Response<Body>) -> String {
+async fn text(response: Response<String>) -> String {
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
