@@ -1,10 +1,12 @@
-use super::message::Id;
+use super::message::{Id, only_message, result_of};
 use super::*;
-use admission::Limits;
-use http::Request;
+use crate::traffic::Traffic;
+use admission::{Limits, Pool};
 use http::header::CONTENT_TYPE;
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use proptest::prelude::*;
+use std::sync::Arc;
 use types::edge::{Scale, Serving, WorkloadRoute};
 use types::ids::{ResourceId, WorkspaceId};
 
