@@ -1,7 +1,8 @@
 //! Connects to providers. Names are resolved here, and addresses inside our own network are refused
 //! at the moment of connecting, so that a name cannot lead elsewhere after it was checked.
 
-use super::{Unreachable, inside};
+use super::errors::Unreachable;
+use super::inside;
 use crate::models::settings::ModelSettings;
 use crate::models::turns::{Turn, Turns};
 use rustls::pki_types::pem::PemObject;

@@ -1,17 +1,20 @@
 //! Asks providers, over connections that are kept, with every wait and every length limited.
 
 mod dial;
+mod errors;
 mod inside;
 mod pieces;
 mod pool;
 mod wire;
 
+pub(crate) use errors::{Broken, Uncollected};
 pub(crate) use pieces::Pieces;
 
 use super::Room;
 use super::settings::ModelSettings;
 use bytes::Bytes;
 use dial::{Dialer, Place};
+use errors::Unreachable;
 use http::header::HOST;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, response};
 use http_body::Body as _;
@@ -51,50 +54,6 @@ pub(crate) struct Outgoing {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Pieces,
-}
-
-/// Why there is no connection. The texts are for the user who gave the address.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unreachable {
-    #[error("{0} is no address of http or https")]
-    BadAddress(Uri),
-    #[error("{0} is not on the internet, and `models.inside` does not list it")]
-    Inside(String),
-    #[error("{0} did not answer in time")]
-    TooSlow(String),
-    #[error("{host} cannot be reached: {error}")]
-    Failed { host: String, error: io::Error },
-}
-
-/// Why a provider gave no answer, or not all of it.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Broken {
-    #[error(transparent)]
-    Unreachable(#[from] Unreachable),
-    #[error("the provider ended the connection: {}", types::chain(.0))]
-    Cut(#[source] hyper::Error),
-    #[error("the provider was silent for {} ms", .0.as_millis())]
-    Silent(Duration),
-    #[error("the provider took longer than the {} seconds that an answer may", .0.as_secs())]
-    OutOfTime(Duration),
-}
-
-/// Why an answer was not collected.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Uncollected {
-    #[error(transparent)]
-    Broken(#[from] Broken),
-    #[error(transparent)]
-    NoRoom(#[from] admission::Refused),
-}
-
-impl Broken {
-    pub(crate) const fn is_timeout(&self) -> bool {
-        matches!(
-            self,
-            Self::Silent(_) | Self::OutOfTime(_) | Self::Unreachable(Unreachable::TooSlow(_))
-        )
-    }
 }
 
 /// How long a provider may take.
