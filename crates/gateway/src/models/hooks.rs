@@ -5,8 +5,9 @@ use super::Room;
 use super::patterns::{
     TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
 };
+use super::settings::Patience;
 use super::turns::Turns;
-use super::upstream::{Outgoing, Patience, Pieces, SharedClient, Uncollected};
+use super::upstream::{Outgoing, Pieces, SharedClient, Uncollected};
 use admission::{Pool, Refused};
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;

@@ -38,6 +38,7 @@ mod patterns;
 mod plan;
 mod prepared;
 mod problem;
+mod room;
 mod served;
 mod settings;
 mod turns;
@@ -48,8 +49,7 @@ pub(crate) use door::{Shown, admit};
 pub(crate) use hooks::Stopped;
 pub use outside::OutsideError;
 pub(crate) use problem::{ModelProblem, dialect_of, fault};
-/// Memory for buffered bytes, taken from a workspace's share (by the workspace's name).
-pub(crate) type Room = admission::Room<String>;
+pub(crate) use room::Room;
 pub(crate) use served::Served;
 pub use settings::ModelSettings;
 pub(crate) use upstream::Pieces;

@@ -1,7 +1,8 @@
 //! Requests that the management side makes to services on the internet, over the same guarded
 //! connections.
 
-use super::upstream::{Broken, Outgoing, Patience, Pieces, Uncollected};
+use super::settings::Patience;
+use super::upstream::{Broken, Outgoing, Pieces, Uncollected};
 use super::{Models, Room};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! The settings of requests to models, with all their limits.
 
-use super::upstream::Patience;
 use admission::Limits;
 use std::time::Duration;
 use types::kinds::model::ModelRouting;
@@ -82,6 +81,17 @@ pub struct ModelSettings {
     pub output_max: u64,
     /// Whether a model without a price may be asked under a limit of money; it then counts as free.
     pub unpriced: bool,
+}
+
+/// How long a provider may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// Until the head of its answer.
+    pub(crate) first: Duration,
+    /// Between two pieces of it.
+    pub(crate) between: Duration,
+    /// In all.
+    pub(crate) total: Duration,
 }
 
 impl ModelSettings {

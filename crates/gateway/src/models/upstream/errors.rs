@@ -30,15 +30,6 @@ pub(crate) enum Broken {
     OutOfTime(Duration),
 }
 
-/// Why an answer was not collected.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Uncollected {
-    #[error(transparent)]
-    Broken(#[from] Broken),
-    #[error(transparent)]
-    NoRoom(#[from] admission::Refused),
-}
-
 impl Broken {
     pub(crate) const fn is_timeout(&self) -> bool {
         matches!(
@@ -46,4 +37,13 @@ impl Broken {
             Self::Silent(_) | Self::OutOfTime(_) | Self::Unreachable(Unreachable::TooSlow(_))
         )
     }
+}
+
+/// Why an answer was not collected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Uncollected {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error(transparent)]
+    NoRoom(#[from] admission::Refused),
 }

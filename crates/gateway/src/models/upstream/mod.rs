@@ -10,8 +10,8 @@ mod wire;
 pub(crate) use errors::{Broken, Uncollected};
 pub(crate) use pieces::Pieces;
 
-use super::Room;
-use super::settings::ModelSettings;
+use super::room::Room;
+use super::settings::{ModelSettings, Patience};
 use bytes::Bytes;
 use dial::{Dialer, Place};
 use errors::Unreachable;
@@ -54,17 +54,6 @@ pub(crate) struct Outgoing {
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Pieces,
-}
-
-/// How long a provider may take.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// Until the head of its answer.
-    pub(crate) first: Duration,
-    /// Between two pieces of it.
-    pub(crate) between: Duration,
-    /// In all.
-    pub(crate) total: Duration,
 }
 
 pub(crate) struct Client {
