@@ -3,7 +3,7 @@
 
 use super::Room;
 use super::patterns::{
-    TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
+    MASK, TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
 };
 use super::settings::Patience;
 use super::turns::Turns;
@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 use types::kinds::model::{ModelHook, ModelHookAction, ModelHookTime};
 use types::models::ModelRoute;
 
-/// Replaces what was found.
-pub(crate) const MASK: &str = "***";
 /// How far apart in a stream the two ends of a match may lie, in bytes.
 const WINDOW: usize = 4 << 10;
 /// Most texts of one stream that are searched side by side.

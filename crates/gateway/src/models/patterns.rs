@@ -1,7 +1,6 @@
 //! Searches for patterns that users write. A pattern may be as slow as its user likes, so texts are
 //! searched in pieces, and only until a deadline.
 
-use super::hooks::MASK;
 use regex::{Regex, RegexBuilder};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -15,6 +14,9 @@ use types::parts::limits::MODEL_PATTERN_BYTES_MAX;
 const PIECE: usize = 64 << 10;
 /// In texts that are longer than a piece, how long a match across two pieces may be, in bytes.
 const OVERLAP: usize = 4 << 10;
+
+/// Replaces what was found.
+pub(super) const MASK: &str = "***";
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooSlow;
