@@ -23,7 +23,7 @@ use ::models::tokens::{TOKENS_MAX, UsageReader, input_bound};
 use ::models::translate::has_proofs;
 use admission::Refused;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::{Method, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -436,12 +436,4 @@ fn merged<'a>(all: impl DoubleEndedIterator<Item = &'a Arc<Served>>) -> ModelRou
             ..own
         }
     })
-}
-
-/// Builds an answer with a new head.
-pub(crate) fn response<B>(status: StatusCode, headers: HeaderMap, body: B) -> Response<B> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    *response.headers_mut() = headers;
-    response
 }

@@ -2,8 +2,8 @@
 
 use super::Room;
 use super::account::{Account, AskedBody};
+use super::answer_head::{CACHE, dress, response};
 use super::asked::{Asked, BadBody, point, word};
-use super::attempt::{Begun, response};
 use super::cache::{self, Cached, Key};
 use super::door::{self, Shown};
 use super::failed::{Counted, Failed};
@@ -27,7 +27,7 @@ use ::models::operation::Operation;
 use ::models::provider::Way;
 use admission::Connection;
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE, TRANSFER_ENCODING};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as HttpBody;
@@ -42,11 +42,6 @@ use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
 const END_USER: HeaderName = HeaderName::from_static("x-holm-end-user");
 const TAG: HeaderName = HeaderName::from_static("x-holm-tag");
-/// Names the model that answered.
-const ANSWERED_BY: HeaderName = HeaderName::from_static("x-holm-model");
-/// Lists what a translation could not express.
-const LEFT_OUT: HeaderName = HeaderName::from_static("x-holm-left-out");
-const CACHE: HeaderName = HeaderName::from_static("x-holm-cache");
 /// What else a provider has, such as files, belongs to everybody who uses its connection.
 const KEY_FOR_ANSWERS: &str = "a key for models alone asks for answers, embeddings and lists of models, and for nothing else that a provider has";
 /// Headers of requests that change what is answered.
@@ -391,46 +386,6 @@ impl Call<'_> {
         headers.insert(CACHE, HeaderValue::from_static("hit"));
         let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()), None);
         Ok(response(StatusCode::OK, headers, body))
-    }
-
-    /// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
-    /// provider's, byte for byte.
-    pub(crate) fn answer_headers(
-        &self,
-        model: &Served,
-        begun: &Begun,
-        is_same: bool,
-        caches: bool,
-    ) -> HeaderMap {
-        let mut headers = begun.head.headers.clone();
-        dress(&mut headers, model, is_same);
-        let left_out = begun.prepared.left_out.join(", ");
-        if let (false, Ok(left_out)) = (left_out.is_empty(), HeaderValue::try_from(left_out)) {
-            headers.insert(LEFT_OUT, left_out);
-        }
-        if caches {
-            headers.insert(CACHE, HeaderValue::from_static("miss"));
-        }
-        headers
-    }
-}
-
-/// Reduces a provider's headers to those that the caller gets.
-pub(super) fn dress(headers: &mut HeaderMap, model: &Served, is_same: bool) {
-    headers::remove_hop(headers);
-    headers.remove(TRANSFER_ENCODING);
-    headers.remove(SET_COOKIE);
-    headers.remove(headers::SOURCE);
-    headers.remove(CONTENT_LENGTH);
-    if !is_same {
-        headers.remove(CONTENT_ENCODING);
-    }
-    for name in [ANSWERED_BY, LEFT_OUT, CACHE] {
-        headers.remove(name);
-    }
-    origin::confine(headers, true);
-    if let Ok(name) = HeaderValue::try_from(&model.route.name) {
-        headers.insert(ANSWERED_BY, name);
     }
 }
 

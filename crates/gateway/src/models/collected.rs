@@ -3,7 +3,8 @@
 
 use super::Room;
 use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
-use super::attempt::{Begun, response};
+use super::answer_head::{CACHE, LEFT_OUT, dress, response};
+use super::attempt::Begun;
 use super::cache::{Keeping, Key};
 use super::call::Call;
 use super::decode::Coding;
@@ -143,6 +144,27 @@ impl Call<'_> {
             body.take(first);
         }
         Ok(response(head.status, headers, Body::of_model(body)))
+    }
+
+    /// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
+    /// provider's, byte for byte.
+    fn answer_headers(
+        &self,
+        model: &Served,
+        begun: &Begun,
+        is_same: bool,
+        caches: bool,
+    ) -> HeaderMap {
+        let mut headers = begun.head.headers.clone();
+        dress(&mut headers, model, is_same);
+        let left_out = begun.prepared.left_out.join(", ");
+        if let (false, Ok(left_out)) = (left_out.is_empty(), HeaderValue::try_from(left_out)) {
+            headers.insert(LEFT_OUT, left_out);
+        }
+        if caches {
+            headers.insert(CACHE, HeaderValue::from_static("miss"));
+        }
+        headers
     }
 
     /// Returns whether a Gemini stream is to be sent as one JSON list.

@@ -1,7 +1,6 @@
 //! A model that did not answer, and what the caller is told if no other model does.
 
-use super::attempt::response;
-use super::call::dress;
+use super::answer_head::{dress, response};
 use super::prepared::Prepared;
 use super::served::Served;
 use crate::body::Body;

@@ -21,6 +21,7 @@
 
 mod account;
 mod answer;
+mod answer_head;
 mod asked;
 mod attempt;
 mod breaker;
