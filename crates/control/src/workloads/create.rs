@@ -4,7 +4,7 @@
 //! without an instance, which the next start launches. No caller was told of either.
 
 use super::images::{self, Usable};
-use super::{launch, reconcile, routes, rows};
+use super::{instances, launch, reconcile, routes, rows};
 use crate::addresses;
 use crate::billing::allow;
 use crate::context::Context;
@@ -181,7 +181,7 @@ async fn started(
             reconcile::watch_start(control, machine, (id, launch::FIRST), instance);
             return written;
         }
-        (Ok(()), None) => reconcile::retire(&*machine, &instance).await,
+        (Ok(()), None) => instances::retire(&*machine, &instance).await,
         (Err(fault), Some(_)) => {
             control.publish(RouteChange::Gone(id.clone()));
             undo(control, id, new.key.clone()).await?;

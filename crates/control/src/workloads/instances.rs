@@ -49,3 +49,10 @@ impl Inventory {
         self.sandboxes.keys()
     }
 }
+
+/// Removes an instance. If that fails, it is tried again at the next start.
+pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
+    if let Err(fault) = machine.retire(instance).await {
+        tracing::error!(%fault, %instance, "an instance could not be removed");
+    }
+}

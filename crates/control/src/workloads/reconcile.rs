@@ -2,7 +2,7 @@
 
 mod rules;
 
-use super::instances::{Inventory, Present};
+use super::instances::{Inventory, Present, retire};
 use super::{launch, routes, rows, soon, workload};
 use crate::attachments::Holder;
 use crate::context::Context;
@@ -496,11 +496,4 @@ async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>)
 async fn forget_root(machine: &dyn Machine, id: &ResourceId) -> Result<(), Error> {
     let Some(keeper) = machine.volumes() else { return Ok(()) };
     keeper.remove(&launch::root_of(id)).await.map_err(|fault| Error::Launch(fault.to_string()))
-}
-
-/// Removes an instance. If that fails, it is tried again at the next start.
-pub(super) async fn retire(machine: &dyn Machine, instance: &InstanceName) {
-    if let Err(fault) = machine.retire(instance).await {
-        tracing::error!(%fault, %instance, "an instance could not be removed");
-    }
 }

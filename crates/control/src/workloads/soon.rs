@@ -19,7 +19,7 @@ const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
 /// and retries until it succeeds.
 pub(crate) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
     if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
-        return deployments::soon(control, kind, id);
+        return deployments::soon::look(control, kind, id);
     }
     let Some(followed) = followed::find(kind) else { return };
     if !control.workloads.pending.ask(&id) {

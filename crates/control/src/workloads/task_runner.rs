@@ -1,6 +1,6 @@
 //! The task runner of the queue: runs attempts as instances on this machine.
 
-use super::{calls, output, reconcile, workload};
+use super::{calls, instances, output, workload};
 use crate::egress;
 use crate::machine::{Edge, Launch, LaunchFault, Machine, MachineFault, Seen, Work};
 use jobs::logs::{LogWriter, Logs};
@@ -144,7 +144,7 @@ impl TaskRunner<Assignment> for Instances {
     fn abandon<'a>(&'a self, id: &'a AttemptId) -> Running<'a, ()> {
         Box::pin(async move {
             self.found.lock().remove(id);
-            reconcile::retire(&*self.machine, &InstanceName::of_task(id)).await;
+            instances::retire(&*self.machine, &InstanceName::of_task(id)).await;
         })
     }
 

@@ -21,8 +21,9 @@ mod plan;
 mod reconcile;
 mod replica;
 mod route;
+pub(super) mod soon;
 
-use super::followed::{self, Followed, Look, Reader, Rows};
+use super::followed::{Followed, Look, Reader};
 use super::{cron, published};
 use crate::control::Control;
 use crate::engine::Held;
@@ -31,14 +32,11 @@ use deployable::Deployable;
 use std::time::Duration;
 use store::Tx;
 use tokio::time::Instant;
-use types::KindName;
 use types::ids::ResourceId;
 use types::kinds::{Agent, Application, Function};
 
 /// How often deployments are checked for a look that is due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Pause after a failure; most likely the database was away.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 fn look<K: Deployable>(
     reader: &mut Reader<'_>,
@@ -81,35 +79,6 @@ followed!(Agent, cron);
 followed!(Application);
 followed!(Function, cron);
 
-/// Has a deployment looked at, unless somebody is about to do so. Nothing slow may keep a look
-/// waiting, because a request may be waiting for it.
-pub(super) fn soon(control: &Control, kind: KindName, id: ResourceId) {
-    let Some(followed) = followed::find(kind) else { return };
-    if !control.workloads.deployments.queue(&id) {
-        return;
-    }
-    let control = control.clone();
-    tokio::spawn(async move { look_until_done(&control, followed, &id).await });
-}
-
-async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &ResourceId) {
-    let all = &control.workloads.deployments;
-    loop {
-        let looked = {
-            let Ok(_look) = all.looks.acquire().await else { return };
-            followed.reconcile(control, id).await
-        };
-        let Err(error) = looked else { return };
-        let kind = followed.kind();
-        tracing::error!(%error, %kind, %id, "it could not be brought into its wished state; it is tried again");
-        // Whoever asks for a look meanwhile leaves it to this task, and others get their looks.
-        if !all.queue(id) {
-            return;
-        }
-        tokio::time::sleep(RETRY_AFTER).await;
-    }
-}
-
 /// Answers the demands of the edge, and looks at deployments when they are due.
 pub(super) async fn run(control: Control) {
     tokio::join!(answer_demands(&control), look_when_due(&control));
@@ -124,7 +93,7 @@ async fn answer_demands(control: &Control) {
             let (id, now) = (demand.workload, Instant::now());
             let all = &control.workloads.deployments;
             if let Some(kind) = all.demand(&id, demand.revision, demand.requests, now) {
-                soon(control, kind, id);
+                soon::look(control, kind, id);
             }
         }
     }
@@ -136,7 +105,7 @@ async fn look_when_due(control: &Control) {
     loop {
         ticks.tick().await;
         for (id, kind) in control.workloads.deployments.due(Instant::now()) {
-            soon(control, kind, id);
+            soon::look(control, kind, id);
         }
     }
 }

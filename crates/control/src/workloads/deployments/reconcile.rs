@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::machine::Machine;
 use crate::models::access;
 use crate::placement;
-use crate::workloads::rows;
+use crate::workloads::{instances, rows};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub(super) async fn reconcile<K: Deployable>(
     for change in plan.changes.iter().filter(|change| matters(change, &case)) {
         if !outcome::apply::<K>(control, id, change).await? {
             // The wish has changed meanwhile, and the plan was made for the old one.
-            soon(control, K::NAME, id.clone());
+            soon::look(control, K::NAME, id.clone());
             return Ok(());
         }
     }
@@ -111,7 +111,7 @@ fn end_all(control: &Control, machine: &Arc<dyn Machine>, id: &ResourceId) {
         let (machine, control, id) = (Arc::clone(machine), control.clone(), id.clone());
         // No task looks after this one.
         tokio::spawn(async move {
-            crate::workloads::reconcile::retire(&*machine, &instance).await;
+            instances::retire(&*machine, &instance).await;
             control.workloads.deployments.remove(&id, &instance);
             control.workloads.deployments.forget(&id);
         });
@@ -207,7 +207,7 @@ async fn awaits_tokens<K: Deployable>(case: &Case<K>) -> Result<bool, Error> {
             }
         }
         control.workloads.deployments.set_tokens(&id, Tokens::Waited);
-        soon(&control, K::NAME, id);
+        soon::look(&control, K::NAME, id);
     });
     Ok(true)
 }
@@ -327,7 +327,7 @@ async fn launch_all<K: Deployable>(
                 Ok(revision) => revision,
                 Err(why) => {
                     outcome::ended::<K>(control, &id, &of, &why, false).await;
-                    soon(control, K::NAME, id.clone());
+                    soon::look(control, K::NAME, id.clone());
                     break;
                 }
             };

@@ -14,7 +14,7 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine, MachineFault};
 use crate::usage;
-use crate::workloads::{images, output, reconcile};
+use crate::workloads::{images, instances, output};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -86,7 +86,7 @@ impl<K: Deployable> Task<K> {
         if matches!(end, End::Left) {
             return;
         }
-        reconcile::retire(&*self.machine, &self.instance).await;
+        instances::retire(&*self.machine, &self.instance).await;
         let all = &self.control().workloads.deployments;
         let state = all.remove(self.id(), &self.instance);
         if let (End::Failed(why), Some(state)) = (end, state)
@@ -97,7 +97,7 @@ impl<K: Deployable> Task<K> {
             let revision = &self.replica.id.revision;
             outcome::ended::<K>(self.control(), self.id(), revision, &why, lasting).await;
         }
-        soon(self.control(), K::NAME, self.id().clone());
+        soon::look(self.control(), K::NAME, self.id().clone());
     }
 
     async fn live(&self, begin: Begin) -> End {
@@ -130,7 +130,7 @@ impl<K: Deployable> Task<K> {
         }
         let all = &self.control().workloads.deployments;
         all.ready(self.id(), &self.instance, Instant::now());
-        soon(self.control(), K::NAME, self.id().clone());
+        soon::look(self.control(), K::NAME, self.id().clone());
         tokio::select! {
             ended = &mut work => End::Failed(format!("{}{}", self.how(ended), last_lines(&tail))),
             () = self.replica.end.cancelled() => self.stop(work).await,
