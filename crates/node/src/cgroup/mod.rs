@@ -12,55 +12,31 @@
 //! A process moves itself into its groups before it does anything else, so it is never outside of
 //! them. On version 1 that costs microseconds; on version 2 the kernel may take some milliseconds.
 
+mod files;
 mod owners;
+mod resources;
 mod v1;
 mod v2;
+mod version;
+mod wait;
 
 pub(crate) use owners::Membership;
+pub use resources::Usage;
+pub(crate) use resources::limits_of_machine;
+pub(crate) use version::{Version, version};
 
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
 use crate::spec::{Owner, Spec};
-use admission::Limits;
+use files::folders_in;
 use owners::Owners;
+use resources::Bounds;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 use types::instance::InstanceName;
-
-/// The folder where a machine mounts its control groups.
-pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
-
-/// How long the kernel may take to freeze, thaw, or release a group. Far more than it needs.
-const KERNEL_TIMEOUT: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_micros(200);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Version {
-    V1,
-    V2,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
-    pub memory_bytes: u64,
-    pub cpu_us: u64,
-    pub processes: u64,
-    /// How often the kernel has killed a process of the instance because memory ran out.
-    pub oom_kills: u64,
-}
-
-/// The limits of the groups above those of instances: the total is the node's, the share is each
-/// owner's.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    memory_mb: Limits,
-    swap_mb: Limits,
-    processes: Limits,
-}
+use wait::wait_until;
 
 /// The groups of all instances of one node.
 #[derive(Debug, Clone)]
@@ -80,18 +56,6 @@ pub(crate) enum Group {
     V2 {
         folder: PathBuf,
     },
-}
-
-/// Returns the version that this machine offers with everything needed.
-pub(crate) fn version() -> Option<Version> {
-    let root = Path::new(MOUNT);
-    if v2::offered(root) {
-        Some(Version::V2)
-    } else if v1::offered(root) {
-        Some(Version::V1)
-    } else {
-        None
-    }
 }
 
 impl Groups {
@@ -191,26 +155,6 @@ impl Groups {
             Version::V2 => v2::remove(&v2::folder(Path::new(&self.name))),
         }
     }
-}
-
-fn folders_in(folder: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            names.extend(entry.file_name().into_string());
-        }
-    }
-    Ok(names)
-}
-
-/// Returns the limits of the groups that this machine itself is in: it may be a container.
-pub(crate) fn limits_of_machine(controller: &str) -> impl Iterator<Item = u64> {
-    let older =
-        if controller == "memory" { "memory/memory.limit_in_bytes" } else { "pids/pids.max" };
-    let files = [older.to_owned(), format!("{controller}.max")];
-    // On most machines these files do not exist or hold no number.
-    files.into_iter().filter_map(|file| read_number(&Path::new(MOUNT).join(file)).ok())
 }
 
 impl Group {
@@ -314,87 +258,4 @@ fn gone(removed: io::Result<()>) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-fn wait_until(what: &str, done: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    wait_at_most(KERNEL_TIMEOUT, what, done)
-}
-
-fn wait_at_most(
-    timeout: Duration,
-    what: &str,
-    mut done: impl FnMut() -> io::Result<bool>,
-) -> io::Result<()> {
-    let deadline = Instant::now() + timeout;
-    while !done()? {
-        if Instant::now() > deadline {
-            return Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("the kernel did not {what}"),
-            ));
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(())
-}
-
-fn remove_folder(folder: &Path) -> io::Result<()> {
-    match std::fs::remove_dir(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn make_folder(folder: &Path) -> io::Result<()> {
-    match std::fs::create_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
-/// Sets a limit of a group that may be in use.
-fn set_bound(file: &Path, bound: u64) -> io::Result<()> {
-    match std::fs::write(file, bound.to_string()) {
-        // More is in use than the limit allows, and the kernel cannot take it back.
-        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            tracing::warn!(file = %file.display(), bound, "more is in use than a limit was set to; the limit stays as it was");
-            Ok(())
-        }
-        Err(error) => Err(on(&format!("write {}", file.display()), error)),
-        Ok(()) => Ok(()),
-    }
-}
-
-/// Sets a limit of swap, if the kernel counts swap at all: that can be turned off.
-fn set_swap(file: &Path, bytes: u64) -> io::Result<()> {
-    if file.exists() { set_bound(file, bytes) } else { Ok(()) }
-}
-
-fn on(what: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
-}
-
-/// Reads a file that holds only a number.
-fn read_number(file: &Path) -> io::Result<u64> {
-    let text = std::fs::read_to_string(file)?;
-    text.trim().parse().map_err(|_| unexpected(file))
-}
-
-/// Reads the number after a word, in a file of `word number` lines.
-fn read_field(file: &Path, field: &str) -> io::Result<u64> {
-    let text = std::fs::read_to_string(file)?;
-    text.lines()
-        .find_map(|line| line.strip_prefix(field)?.trim().parse().ok())
-        .ok_or_else(|| unexpected(file))
-}
-
-fn unexpected(file: &Path) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("`{}` does not say what it should", file.display()),
-    )
-}
-
-fn open_for_writing(file: &Path) -> io::Result<OwnedFd> {
-    Ok(std::fs::OpenOptions::new().write(true).open(file)?.into())
 }

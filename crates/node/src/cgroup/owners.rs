@@ -6,7 +6,10 @@
 //! next, up to [`EMPTY_KEPT`] groups. Whatever a killed node has left is found when the next one
 //! opens.
 
-use super::{Bounds, Version, v1, v2};
+use super::files::on;
+use super::resources::Bounds;
+use super::version::Version;
+use super::{v1, v2};
 use crate::spec::Owner;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -68,7 +71,7 @@ impl Owners {
             Version::V1 => v1::make_owner(&name, &self.bounds),
             Version::V2 => v2::make_owner(&v2::folder(&name), &self.bounds),
         };
-        made.map_err(|error| super::on("make the control group of an owner", error))
+        made.map_err(|error| on("make the control group of an owner", error))
     }
 
     fn leave(&self, owner: &Owner) {

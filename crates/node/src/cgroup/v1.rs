@@ -1,9 +1,11 @@
 //! Version 1 of control groups: one tree per controller.
 
-use super::{
-    Bounds, KERNEL_TIMEOUT, MOUNT, PAUSE, Usage, make_folder, open_for_writing, read_field,
-    read_number, remove_folder, set_bound, set_swap, wait_at_most,
+use super::files::{
+    MOUNT, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound,
+    set_swap,
 };
+use super::resources::{Bounds, Usage};
+use super::wait::{KERNEL_TIMEOUT, PAUSE, wait_at_most, wait_until};
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -191,7 +193,7 @@ pub(super) fn kill(name: &Path) -> io::Result<()> {
     }
     // Frozen processes do not die.
     set_frozen(name, false)?;
-    super::wait_until("end the processes of a control group", || {
+    wait_until("end the processes of a control group", || {
         let text = read_to_string(&processes)?;
         let pids =
             text.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?));

@@ -8,10 +8,12 @@
 //! Unlike version 1 there is no list of devices here. The user namespace, and mounts that ignore
 //! device files, keep an instance from devices.
 
-use super::{
-    Bounds, MOUNT, Usage, make_folder, open_for_writing, read_field, read_number, remove_folder,
-    set_bound, set_swap,
+use super::files::{
+    MOUNT, make_folder, open_for_writing, read_field, read_number, remove_folder, set_bound,
+    set_swap,
 };
+use super::resources::{Bounds, Usage};
+use super::wait::wait_until;
 use crate::spec::Spec;
 use rustix::fd::OwnedFd;
 use std::fs::{read_to_string, write};
@@ -137,7 +139,7 @@ pub(super) fn kill(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     write(folder.join("cgroup.kill"), "1")?;
-    super::wait_until("end the processes of a control group", || {
+    wait_until("end the processes of a control group", || {
         Ok(read_field(&folder.join("cgroup.events"), "populated ")? == 0)
     })
 }
@@ -149,7 +151,7 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::{Group, MOUNT};
+    use crate::cgroup::Group;
     use crate::spec::{FirstProcess, Owner, Program, User, Writable};
     use admission::Limits;
     use std::process::{Child, Command};
@@ -283,10 +285,8 @@ mod tests {
         let group = Group::V2 { folder: folder.clone() };
         assert_eq!(group.entrances().unwrap().len(), 1);
         let mut process = joined(&folder);
-        crate::cgroup::wait_until("join", || {
-            Ok(text(&folder, "cgroup.procs").trim() == process.id().to_string())
-        })
-        .unwrap();
+        wait_until("join", || Ok(text(&folder, "cgroup.procs").trim() == process.id().to_string()))
+            .unwrap();
         group.freeze().unwrap();
         assert!(group.frozen().unwrap());
         group.thaw().unwrap();
