@@ -6,18 +6,18 @@
 //! the files of their output. The rest goes as JSON in a file without a name, because it contains
 //! secrets. Terminals are not handed over; their shells are hung up.
 
+use crate::carried::Carried;
 use crate::guest::Guest;
 use crate::processes;
 use crate::raw::{HandedOver, adopt};
 use crate::settings::Given;
 use crate::upgrade::Upgrades;
 use rustix::fs::MemfdFlags;
-use rustix::io::FdFlags;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -36,22 +36,6 @@ pub(crate) struct State {
     processes: Vec<processes::Kept>,
     monitors: Vec<(i32, String)>,
     upgrades: Upgrades,
-}
-
-/// Descriptors that the next program inherits. If the handover fails, dropping this closes them, so
-/// that children do not inherit them.
-#[derive(Default)]
-pub(crate) struct Carried(Vec<OwnedFd>);
-
-impl Carried {
-    /// Makes an inheritable copy of a descriptor, and returns its number.
-    pub(crate) fn carry(&mut self, fd: impl AsFd) -> io::Result<RawFd> {
-        let copy = fd.as_fd().try_clone_to_owned()?;
-        rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
-        let number = copy.as_raw_fd();
-        self.0.push(copy);
-        Ok(number)
-    }
 }
 
 /// Replaces this program with the one at `path`. Returns only on failure; then everything continues
@@ -127,60 +111,5 @@ impl State {
         // Handles processes that ended in between.
         guest.reaper.reap();
         Ok(())
-    }
-}
-
-/// Serializes maps of byte strings, which cannot be members of JSON objects.
-pub(crate) mod pairs {
-    use serde::{Deserialize, Deserializer, Serializer};
-    use std::collections::BTreeMap;
-    use std::ffi::OsString;
-
-    type Map = BTreeMap<OsString, OsString>;
-
-    pub(crate) fn serialize<S: Serializer>(map: &Map, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(map)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
-        Vec::<(OsString, OsString)>::deserialize(deserializer).map(Map::from_iter)
-    }
-}
-
-/// The same for a shared map. The copy that arrives is not shared.
-pub(crate) mod shared_pairs {
-    use super::pairs;
-    use crate::environment::Variables;
-    use serde::{Deserializer, Serializer};
-    use std::sync::Arc;
-
-    pub(crate) fn serialize<S: Serializer>(
-        map: &Arc<Variables>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        pairs::serialize(map, serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Arc<Variables>, D::Error> {
-        pairs::deserialize(deserializer).map(Arc::new)
-    }
-}
-
-/// Serializes paths, which need not be text.
-pub(crate) mod path {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::ffi::OsString;
-    use std::path::{Path, PathBuf};
-
-    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_os_str().serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<PathBuf, D::Error> {
-        OsString::deserialize(deserializer).map(PathBuf::from)
     }
 }

@@ -6,6 +6,7 @@
 //! socket on descriptor 3, so that clients can connect before it runs. With
 //! `HOLM_GUEST_CONFIG_FD=4` it reads its settings as JSON from descriptor 4.
 
+mod carried;
 mod drives;
 mod environment;
 mod files;

@@ -68,7 +68,7 @@ impl Wait {
 pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) command: String,
-    #[serde(with = "crate::handover::path")]
+    #[serde(with = "super::byte_strings::path")]
     pub(crate) working_dir: PathBuf,
     pub(crate) keep_alive: bool,
     pub(crate) restart_on_failure: bool,
@@ -82,10 +82,10 @@ pub(crate) struct Plan {
     #[serde(default)]
     pub(super) is_plain: bool,
     /// The environment of all processes.
-    #[serde(with = "crate::handover::shared_pairs")]
+    #[serde(with = "super::byte_strings::shared_pairs")]
     pub(super) environment: Arc<Variables>,
     /// Additional variables of this process, which take precedence.
-    #[serde(with = "crate::handover::pairs")]
+    #[serde(with = "super::byte_strings::pairs")]
     pub(super) own_environment: Variables,
     pub(super) user: Option<User>,
 }

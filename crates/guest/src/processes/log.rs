@@ -8,7 +8,7 @@
 //! Two generations are kept: the current one and the one before it. When the current one is full,
 //! the older one is dropped. Small output, which is most of it, never touches a file.
 
-use crate::handover::Carried;
+use crate::carried::Carried;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;

@@ -20,6 +20,7 @@
 //! U+FFFD there; with `encoding=base64` the data is exact. The plain text form also takes `offset`.
 
 mod ask;
+mod byte_strings;
 mod handover;
 mod log;
 mod pipe;
