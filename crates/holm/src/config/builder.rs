@@ -1,7 +1,8 @@
 //! What one build may use of the machine that runs it.
 
-use super::Config;
+use super::builds::Builds;
 use serde::Deserialize;
+use std::path::PathBuf;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -44,9 +45,7 @@ impl Builder {
             ("builder.log_kb_max", self.log_kb_max),
         ]
     }
-}
 
-impl Builder {
     /// Returns all image names, each with the key that it was set by.
     pub(super) fn images(&self) -> impl Iterator<Item = (&'static str, &String)> {
         let languages = [
@@ -56,34 +55,31 @@ impl Builder {
         let vendors = self.sandbox_images.iter().map(|image| ("builder.sandbox_images", image));
         languages.into_iter().chain(vendors)
     }
-}
 
-impl Config {
-    /// Returns the settings for the builder on this machine.
-    pub(crate) fn builder_settings(&self) -> host::BuildSettings {
-        let builder = &self.builder;
-        let mut settings = host::BuildSettings::new(self.data.folder.join("builds"));
-        settings.sources_bytes_max = u64::from(self.builds.upload_mb_max).saturating_mul(MIB);
-        settings.unpacked_bytes_max = builder.sources_mb_max.saturating_mul(MIB);
-        settings.sources_entries_max = builder.sources_files_max;
-        settings.sources_ratio_max = builder.sources_ratio_max;
-        settings.memory_mb = builder.memory_mb;
-        settings.disk_mb = builder.disk_mb;
-        settings.layers_max = builder.layers_max as usize;
-        settings.add_bytes_max = builder.add_mb_max.saturating_mul(MIB);
-        settings.cache_bytes_max = builder.cache_mb.saturating_mul(MIB);
-        settings.cache_mount_mb = builder.kept_folder_mb;
-        settings.cache_mounts_max = builder.kept_folders_max as usize;
-        settings.log_bytes_max = builder.log_kb_max.saturating_mul(KIB);
-        settings.has_network = builder.network;
+    /// Returns the settings for the builder on this machine, which keeps its files in `folder`.
+    pub(crate) fn settings(&self, builds: &Builds, folder: PathBuf) -> host::BuildSettings {
+        let mut settings = host::BuildSettings::new(folder);
+        settings.sources_bytes_max = u64::from(builds.upload_mb_max).saturating_mul(MIB);
+        settings.unpacked_bytes_max = self.sources_mb_max.saturating_mul(MIB);
+        settings.sources_entries_max = self.sources_files_max;
+        settings.sources_ratio_max = self.sources_ratio_max;
+        settings.memory_mb = self.memory_mb;
+        settings.disk_mb = self.disk_mb;
+        settings.layers_max = self.layers_max as usize;
+        settings.add_bytes_max = self.add_mb_max.saturating_mul(MIB);
+        settings.cache_bytes_max = self.cache_mb.saturating_mul(MIB);
+        settings.cache_mount_mb = self.kept_folder_mb;
+        settings.cache_mounts_max = self.kept_folders_max as usize;
+        settings.log_bytes_max = self.log_kb_max.saturating_mul(KIB);
+        settings.has_network = self.network;
         // The queue decides how many builds run at a time and how long one may take.
-        settings.time_max = self.builds.timeout.0;
-        settings.parallel_max = self.builds.slots as usize;
-        settings.workspace_parallel_max = self.builds.workspace_slots as usize;
-        settings.inside.clone_from(&builder.inside);
-        settings.python_image.clone_from(&builder.python_image);
-        settings.node_image.clone_from(&builder.node_image);
-        settings.sandbox_images.clone_from(&builder.sandbox_images);
+        settings.time_max = builds.timeout.0;
+        settings.parallel_max = builds.slots as usize;
+        settings.workspace_parallel_max = builds.workspace_slots as usize;
+        settings.inside.clone_from(&self.inside);
+        settings.python_image.clone_from(&self.python_image);
+        settings.node_image.clone_from(&self.node_image);
+        settings.sandbox_images.clone_from(&self.sandbox_images);
         settings
     }
 }

@@ -167,8 +167,12 @@ async fn open_builder(
     world: World,
 ) -> Result<ImageBuilder, Error> {
     let opened = tokio::task::spawn_blocking(move || {
-        ImageBuilder::open(host, config.builder_settings(), world)
-            .map_err(|error| cannot("build images on this machine", &error))
+        ImageBuilder::open(
+            host,
+            config.builder.settings(&config.builds, config.data.folder.join("builds")),
+            world,
+        )
+        .map_err(|error| cannot("build images on this machine", &error))
     });
     opened.await.map_err(|error| cannot("build images on this machine", &error))?
 }
