@@ -1,7 +1,9 @@
 //! Outgoing traffic of workloads: what the proxy may reach, and which addresses traffic leaves
 //! from.
 
-use super::{NameServer, Span, check::Wrong, layers};
+use super::error::Wrong;
+use super::values::{self, NameServer};
+use crate::duration::Span;
 use control::EgressPool;
 use egress::{Ports, Upstream};
 use serde::Deserialize;
@@ -16,14 +18,14 @@ pub(crate) struct WayOut {
     pub(crate) addresses_workspace_max: usize,
     pub(crate) inside: Vec<String>,
     pub(crate) nameservers: Vec<NameServer>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) proxy: Option<String>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) proxy_user: Option<String>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) proxy_password_file: Option<PathBuf>,
     pub(crate) no_proxy: Vec<String>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) authorities: Option<PathBuf>,
     pub(crate) connections_max: usize,
     pub(crate) connections_workspace_max: usize,

@@ -2,15 +2,14 @@
 //!
 //! The defaults also define which keys exist and what types they have: any other key is an error.
 
-use super::{Config, EXAMPLE, Error};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use super::Config;
+use super::error::Error;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
+/// The commented file with every key and its default.
+pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
 /// Environment variables with this prefix and a double underscore after it are settings.
 const VARIABLE: &str = "HOLM_";
 /// Least similarity to a known key at which that key is suggested.
@@ -200,26 +199,4 @@ fn walk(
             (_, None) => {}
         }
     }
-}
-
-pub(super) fn text_or_none<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    Ok(Some(text).filter(|text| !text.is_empty()))
-}
-
-pub(super) fn address_or_none<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<SocketAddr>, D::Error> {
-    let parse = |text: String| {
-        text.parse().map_err(|_| D::Error::custom(format!("`{text}` is no address with a port")))
-    };
-    text_or_none(deserializer)?.map(parse).transpose()
-}
-
-pub(super) fn path_or_none<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<PathBuf>, D::Error> {
-    Ok(text_or_none(deserializer)?.map(PathBuf::from))
 }

@@ -1,6 +1,6 @@
 //! Settings of the machine that runs instances: how they start, what they share, and their images.
 
-use super::layers;
+use super::values;
 use crate::duration::Span;
 use serde::Deserialize;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Node {
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) guest: Option<PathBuf>,
     pub(crate) instances_max: u32,
     pub(crate) ready: u32,
@@ -76,7 +76,7 @@ pub(crate) enum Egress {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Images {
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) folder: Option<PathBuf>,
     pub(crate) disk_mb: u64,
     pub(crate) image_mb_max: u64,

@@ -7,30 +7,30 @@ mod builder;
 mod builds;
 mod check;
 mod egress;
+mod error;
 mod layers;
+mod load;
 mod machine;
 mod models;
 mod objects;
 mod storage;
+mod values;
 mod work;
 
 use crate::duration::Span;
 use clap::ValueEnum;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 pub(crate) use builds::Builds;
-pub(crate) use layers::Layers;
+pub(crate) use error::Error;
+pub(crate) use layers::EXAMPLE;
+pub(crate) use load::load;
 pub(crate) use machine::{Backend, Egress, Images, Node, Registry};
+pub(crate) use values::NameServer;
 pub(crate) use work::{Callbacks, Deployments, Jobs, Runners};
-
-/// The commented file with every key and its default.
-pub(crate) const EXAMPLE: &str = include_str!("../../../../holm.example.toml");
-
-/// Default locations of the settings file, searched in this order when no path is given.
-const PLACES: [&str; 2] = ["holm.toml", "/etc/holm/holm.toml"];
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,9 +75,9 @@ pub(crate) struct Config {
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: String,
-    #[serde(deserialize_with = "layers::address_or_none")]
+    #[serde(deserialize_with = "values::address_or_none")]
     pub(crate) content_listen: Option<SocketAddr>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) content_url: Option<String>,
     pub(crate) roles: Vec<Role>,
     pub(crate) body_bytes_max: usize,
@@ -97,9 +97,9 @@ pub(crate) struct Server {
     pub(crate) streams_workspace_max: usize,
     pub(crate) streams_key_max: usize,
     pub(crate) drain_timeout: Span,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) tls_certificate: Option<PathBuf>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) tls_key: Option<PathBuf>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct Data {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Store {
     /// May contain a password.
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) url: Option<String>,
     pub(crate) connections: usize,
     pub(crate) waiting_max: usize,
@@ -134,7 +134,7 @@ pub(crate) struct Store {
     pub(crate) log_pages_max: u32,
     pub(crate) recent_changes_max: usize,
     pub(crate) feed_poll: Span,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) key_file: Option<PathBuf>,
 }
 
@@ -151,11 +151,11 @@ pub(crate) struct Auth {
     pub(crate) client_devices_max: u32,
     pub(crate) devices_max: u32,
     pub(crate) oidc_name: String,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) oidc_issuer: Option<String>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) oidc_client_id: Option<String>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) oidc_client_secret: Option<String>,
 }
 
@@ -264,7 +264,7 @@ pub(crate) struct Gateway {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Domains {
     pub(crate) nameservers: Vec<NameServer>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) certificates: Option<PathBuf>,
     pub(crate) acme: Acme,
 }
@@ -272,32 +272,14 @@ pub(crate) struct Domains {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Acme {
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) directory: Option<String>,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) contact: Option<String>,
     pub(crate) agree: bool,
     pub(crate) orders_workspace_hour_max: u32,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) root: Option<PathBuf>,
-}
-
-/// Address of a DNS server, with a port if that is not 53.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub(crate) struct NameServer(pub(crate) SocketAddr);
-
-impl TryFrom<String> for NameServer {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        const PORT: u16 = 53;
-        let address = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
-        let address = address.or_else(|_| text.parse());
-        address
-            .map(Self)
-            .map_err(|_| format!("`{text}` is no address such as 192.0.2.53 or 192.0.2.53:5353"))
-    }
 }
 
 impl Config {
@@ -309,7 +291,7 @@ impl Config {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Catalogue {
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -346,53 +328,9 @@ pub(crate) struct Metrics {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Telemetry {
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) sample_ratio: f64,
-}
-
-/// Reasons why the settings cannot be used. Every message names the key, where it was set, and what
-/// would be right.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("cannot read the settings file {}", .path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{place}: not TOML: {message}")]
-    NotToml { place: String, message: String },
-    #[error(
-        "{place}: there is no setting `{key}`{hint}\n  `holm config example` lists all of them"
-    )]
-    UnknownKey { place: String, key: String, hint: String },
-    #[error("{place}: `{key}` {message}")]
-    WrongValue { place: String, key: String, message: String },
-}
-
-/// Reads the settings: the defaults, then the file (`path`, or the first default location that
-/// exists), then the environment, then `flags`.
-pub(crate) fn load(
-    path: Option<&Path>,
-    environment: impl Iterator<Item = (String, String)>,
-    flags: &[(&str, String)],
-) -> Result<Config, Error> {
-    let mut layers = Layers::defaults()?;
-    let found = PLACES.iter().map(Path::new).find(|place| place.exists());
-    if let Some(file) = path.or(found) {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| Error::Unreadable { path: file.into(), source })?;
-        layers.lay_file(&file.display().to_string(), &text)?;
-    }
-    for (name, value) in environment {
-        layers.lay_variable(&name, &value)?;
-    }
-    for (key, value) in flags {
-        layers.lay_flag(key, value)?;
-    }
-    let mut config = layers.read()?;
-    let named = |wrong: check::Wrong| layers.wrong(wrong.key, wrong.message);
-    check::check(&config).map_err(named)?;
-    config.warnings =
-        check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();
-    Ok(config)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Models of providers: which hosts may be reached, and the limits of requests to them.
 
-use super::{Span, check::Wrong, layers};
+use super::error::Wrong;
+use super::values;
+use crate::duration::Span;
 use gateway::ModelSettings;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -12,9 +14,9 @@ const JOURNAL_BYTES_LEAST: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Models {
     pub(crate) inside: Vec<String>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) authorities: Option<PathBuf>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) prices: Option<PathBuf>,
     pub(crate) unpriced: bool,
     pub(crate) output_tokens_max: u64,

@@ -1,6 +1,8 @@
 //! The object service that keeps archives and unused snapshots.
 
-use super::{Span, check::Wrong, layers};
+use super::error::Wrong;
+use super::values;
+use crate::duration::Span;
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,14 +10,14 @@ use std::time::Duration;
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Objects {
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) endpoint: Option<String>,
     pub(crate) bucket: String,
     pub(crate) region: String,
     pub(crate) key_id: String,
-    #[serde(deserialize_with = "layers::text_or_none")]
+    #[serde(deserialize_with = "values::text_or_none")]
     pub(crate) secret: Option<String>,
-    #[serde(deserialize_with = "layers::path_or_none")]
+    #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) secret_file: Option<PathBuf>,
     pub(crate) prefix: String,
     pub(crate) parallel: usize,

@@ -1,7 +1,7 @@
 //! Numbers that must not be zero.
 
-use super::{Wrong, wrong};
 use crate::config::Config;
+use crate::config::error::{Wrong, wrong};
 
 pub(super) fn counts(config: &Config) -> Result<(), Wrong> {
     let all = counts_of_the_edge(config).into_iter().chain(counts_of_work(config));

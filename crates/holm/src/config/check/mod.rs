@@ -1,5 +1,6 @@
 //! Checks of the settings that their types cannot express.
 
+mod addresses;
 mod counts;
 mod regions;
 mod spans;
@@ -7,18 +8,10 @@ mod work;
 
 pub(super) use regions::doubts;
 
+use super::error::{Wrong, wrong};
 use super::{Config, Role};
+use addresses::web_address;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-
-/// A value that cannot be used, with a message that says what would be right.
-pub(super) struct Wrong {
-    pub(super) key: &'static str,
-    pub(super) message: String,
-}
-
-fn wrong(key: &'static str, message: impl Into<String>) -> Result<(), Wrong> {
-    Err(Wrong { key, message: message.into() })
-}
 
 pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     server(config)?;
@@ -180,20 +173,4 @@ fn log_level(text: &str) -> Result<(), Wrong> {
             "is `{text}`: write error, warn, info, debug or trace, or a list such as info,store=debug"
         ),
     )
-}
-
-fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
-    match reqwest::Url::parse(text) {
-        Ok(url)
-            if matches!(url.scheme(), "http" | "https")
-                && url.query().is_none()
-                && url.fragment().is_none() =>
-        {
-            Ok(())
-        }
-        _ => wrong(
-            key,
-            format!("is `{text}`: it must be an address such as https://holm.example.org"),
-        ),
-    }
 }

@@ -1,7 +1,7 @@
 //! Checks of the names of regions.
 
-use super::{Wrong, wrong};
 use crate::config::Config;
+use crate::config::error::{Wrong, wrong};
 
 const REGIONS: &str = "placement.regions";
 

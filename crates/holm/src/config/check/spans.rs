@@ -1,7 +1,7 @@
 //! Times that must not be zero.
 
-use super::{Wrong, wrong};
 use crate::config::Config;
+use crate::config::error::{Wrong, wrong};
 use std::time::Duration;
 
 pub(super) fn spans(config: &Config) -> Result<(), Wrong> {

@@ -1,6 +1,7 @@
 //! Checks of what runs workloads, builds and keeps images.
 
-use super::{Wrong, web_address, wrong};
+use super::addresses::{is_host, web_address};
+use crate::config::error::{Wrong, wrong};
 use crate::config::{Config, Node, Role};
 use std::time::Duration;
 
@@ -96,14 +97,6 @@ pub(super) fn registry(config: &Config) -> Result<(), Wrong> {
         }
         _ => Ok(()),
     }
-}
-
-/// True for a host name or an IP address without scheme, port or path, which is what hosts are
-/// compared with.
-fn is_host(text: &str) -> bool {
-    let has_more = |c: char| matches!(c, '/' | '?' | '#' | '@') || c.is_whitespace();
-    let is_address = text.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok();
-    is_address || (!text.is_empty() && !text.contains(has_more) && !text.contains(':'))
 }
 
 pub(super) fn builds(config: &Config) -> Result<(), Wrong> {
