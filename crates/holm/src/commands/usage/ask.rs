@@ -1,6 +1,5 @@
 //! Requests for usage, page by page.
 
-use super::Scope;
 use crate::client::Client;
 use crate::error::Error;
 use serde_json::Value;
@@ -9,6 +8,28 @@ use types::wire::AccountMetrics;
 
 /// Most pages that are read, in case a server never ends.
 const PAGES_MAX: usize = 100_000;
+/// Lengths of steps that can be asked for.
+pub(super) const RESOLUTIONS: [&str; 4] = ["hourly", "daily", "weekly", "monthly"];
+
+/// Which account's usage to show, and which part of it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Scope {
+    /// Id of the account; by default yours, if you have one
+    #[arg(long, value_name = "ID")]
+    account: Option<String>,
+    /// Only one workspace; for administrators of the account
+    #[arg(long, value_name = "NAME")]
+    of_workspace: Option<String>,
+    /// Only resources of this type, such as sandbox
+    #[arg(long = "type", value_name = "TYPE")]
+    resource_type: Option<String>,
+    /// Only resources with this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Only this billing dimension
+    #[arg(long, value_name = "NAME")]
+    dimension: Option<String>,
+}
 
 /// What to ask for.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! Rows as comma-separated values, in the format of RFC 4180.
 
-use super::export::Row;
+use super::row::Row;
 use csv::{Terminator, Writer, WriterBuilder};
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,11 +1,12 @@
 //! `holm usage export`: writes all usage in a time window to a file, with a row for each resource,
 //! dimension and step that has some.
 
-use super::ask::{self, Question};
+use super::ask::{self, Question, RESOLUTIONS, Scope};
 use super::csv::Csv;
+use super::file::{Form, form_of, part_of};
 use super::parquet::Parquet;
+use super::row::{Row, used};
 use super::window::Window;
-use super::{RESOLUTIONS, Scope};
 use crate::client::Client;
 use crate::commands::progress;
 use crate::error::Error;
@@ -16,7 +17,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use types::Timestamp;
-use types::wire::{AccountMetrics, AccountMetricsDataEntry, AccountMetricsPoint};
+use types::wire::AccountMetrics;
 
 /// The finest grouping that one request can ask for; it determines the other columns, too.
 const BY: &str = "resource_name,resource_uuid,billing_dimension";
@@ -43,25 +44,6 @@ pub(crate) struct Args {
     resolution: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Form {
-    Csv,
-    Parquet,
-}
-
-/// One row of the file.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Row<'e> {
-    pub(super) start: Timestamp,
-    pub(super) workspace: &'e str,
-    pub(super) resource_type: &'e str,
-    pub(super) resource_name: &'e str,
-    pub(super) resource_uuid: &'e str,
-    pub(super) billing_dimension: &'e str,
-    pub(super) usage: f64,
-    pub(super) cost: f64,
-}
-
 enum Writer {
     Csv(Box<Csv<BufWriter<File>>>),
     Parquet(Box<Parquet<BufWriter<File>>>),
@@ -81,28 +63,6 @@ pub(super) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         .map_err(Error::io(format!("write {}", args.file.display())))?;
     term::say(format!("{rows} rows in {}", args.file.display()));
     Ok(Exit::Success)
-}
-
-/// Returns the given format, or that of the file's name.
-pub(super) fn form_of(said: Option<Form>, file: &Path) -> Result<Form, Error> {
-    let ending = file.extension().and_then(|ending| ending.to_str());
-    match (said, ending) {
-        (Some(form), _) => Ok(form),
-        (None, Some("csv")) => Ok(Form::Csv),
-        (None, Some("parquet")) => Ok(Form::Parquet),
-        _ => Err(Error::Usage(
-            "say which form the file has: --format csv or --format parquet".into(),
-        )),
-    }
-}
-
-pub(super) fn part_of(file: &Path) -> Result<PathBuf, Error> {
-    if file.exists() {
-        return Err(Error::Taken(format!("{} exists already: name a new file", file.display())));
-    }
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    Ok(file.with_file_name(name))
 }
 
 async fn write(
@@ -167,7 +127,7 @@ impl Writer {
         let mut rows = 0;
         for entry in &page.data {
             for point in entry.timeseries.iter().filter(|point| used(point)) {
-                let row = row(entry, point);
+                let row = Row::of(entry, point);
                 let written = match self {
                     Self::Csv(csv) => csv.row(&row),
                     Self::Parquet(parquet) => parquet.row(&row),
@@ -188,24 +148,6 @@ impl Writer {
         let file =
             file.into_inner().map_err(|error| Error::io("finish the file")(error.into_error()))?;
         file.sync_all().map_err(Error::io("finish the file"))
-    }
-}
-
-fn used(point: &AccountMetricsPoint) -> bool {
-    point.cost != 0.0 || point.usage.is_some_and(|usage| usage != 0.0)
-}
-
-fn row<'e>(entry: &'e AccountMetricsDataEntry, point: &AccountMetricsPoint) -> Row<'e> {
-    let text = |member: &'e Option<String>| member.as_deref().unwrap_or_default();
-    Row {
-        start: point.timestamp,
-        workspace: text(&entry.workspace),
-        resource_type: text(&entry.resource_type),
-        resource_name: text(&entry.resource_name),
-        resource_uuid: text(&entry.resource_uuid),
-        billing_dimension: text(&entry.billing_dimension),
-        usage: point.usage.unwrap_or_default(),
-        cost: point.cost,
     }
 }
 

@@ -3,8 +3,11 @@
 mod ask;
 mod csv;
 mod export;
+mod figures;
+mod file;
 mod models;
 mod parquet;
+mod row;
 mod show;
 mod verify;
 pub(crate) mod window;
@@ -13,6 +16,7 @@ use crate::client::{Choice, Client};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::Format;
+use ask::{RESOLUTIONS, Scope};
 use window::Window;
 
 /// Shows what was used and what it cost
@@ -43,28 +47,6 @@ enum Act {
     Models(models::Args),
     /// Computes all usage again from the facts in the database, and compares
     Verify(verify::Args),
-}
-
-const RESOLUTIONS: [&str; 4] = ["hourly", "daily", "weekly", "monthly"];
-
-/// Which account's usage to show, and which part of it.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct Scope {
-    /// Id of the account; by default yours, if you have one
-    #[arg(long, value_name = "ID")]
-    account: Option<String>,
-    /// Only one workspace; for administrators of the account
-    #[arg(long, value_name = "NAME")]
-    of_workspace: Option<String>,
-    /// Only resources of this type, such as sandbox
-    #[arg(long = "type", value_name = "TYPE")]
-    resource_type: Option<String>,
-    /// Only resources with this name
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    /// Only this billing dimension
-    #[arg(long, value_name = "NAME")]
-    dimension: Option<String>,
 }
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {

@@ -1,6 +1,6 @@
 //! Rows as a Parquet file, written column by column.
 
-use super::export::Row;
+use super::row::Row;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;

@@ -1,7 +1,7 @@
 //! Export of models' usage to a file, with a row for each group and step that has some.
 
 use super::super::csv::guarded;
-use super::super::export::{Form, form_of, part_of};
+use super::super::file::{Form, form_of, part_of};
 use super::super::parquet::column;
 use super::{Question, ask, member};
 use crate::client::Client;

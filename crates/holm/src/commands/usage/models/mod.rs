@@ -2,8 +2,8 @@
 
 mod export;
 
-use super::export::Form;
-use super::show::{bar, grouped, money};
+use super::figures::{bar, grouped, money};
+use super::file::Form;
 use super::window::Window;
 use crate::client::Client;
 use crate::error::Error;
