@@ -1,4 +1,4 @@
-use super::failed;
+use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
     let naming = match args.name {
-        Some(name) => Naming::As(super::name(&name)?),
+        Some(name) => Naming::As(local::name(&name)?),
         None => Naming::Own,
     };
     let config = Config { env: [("PATH".to_owned(), PATH.to_owned())].into(), ..Config::default() };

@@ -1,4 +1,4 @@
-use super::failed;
+use super::local::failed;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output;

@@ -1,4 +1,4 @@
-use super::failed;
+use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -46,7 +46,7 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
             return Recipe::open(Path::new(&text))
                 .map_err(|error| failed(&format!("read the recipe {text}"), &error));
         }
-        Recipe::of(&super::name(&text)?).map_err(broken)?.ok_or_else(|| unknown(&text))
+        Recipe::of(&local::name(&text)?).map_err(broken)?.ok_or_else(|| unknown(&text))
     };
     names.into_iter().map(recipe).collect()
 }

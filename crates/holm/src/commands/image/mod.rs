@@ -2,16 +2,15 @@
 
 mod import;
 mod list;
+mod local;
 mod make;
 mod pull;
 mod remove;
 
 use super::config::Place;
-use crate::config::{Config, Images};
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::server::setup;
-use images::{Reference, Store};
+use local::failed;
 
 /// Makes, lists, imports, pulls and removes images on this machine
 #[derive(Debug, clap::Args)]
@@ -39,7 +38,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let config = args.place.load(&flags)?;
     // All but downloads use processor and disk, and would block the runtime.
     let work = move || {
-        let store = open(&config)?;
+        let store = local::open(&config)?;
         match args.act {
             Act::Make(args) => make::run(args, &store),
             Act::List(args) => list::run(&args, &store),
@@ -49,19 +48,4 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
         }
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| failed("work with images", &error))?
-}
-
-fn open(config: &Config) -> Result<Store, Error> {
-    setup::make_folder(config)?;
-    Store::open(&config.images_folder(), Images::settings())
-        .map_err(|error| failed("open the image store", &error))
-}
-
-fn name(text: &str) -> Result<Reference, Error> {
-    text.parse().map_err(|error| Error::Usage(format!("`{text}`: {error}")))
-}
-
-/// Makes an error that lists all its causes.
-fn failed(act: &str, error: &dyn std::error::Error) -> Error {
-    Error::Start { act: act.to_owned(), message: types::chain(error) }
 }

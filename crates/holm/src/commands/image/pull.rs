@@ -1,4 +1,4 @@
-use super::failed;
+use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(args: Args, store: &Store) -> Result<Exit, Error> {
-    let name = super::name(&args.name)?;
+    let name = local::name(&args.name)?;
     let credentials = match args.docker_config {
         Some(file) => {
             let act = format!("read {}", file.display());

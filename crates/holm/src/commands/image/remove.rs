@@ -1,4 +1,4 @@
-use super::failed;
+use super::local::{self, failed};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
@@ -14,7 +14,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args, store: &Store) -> Result<Exit, Error> {
-    let name = super::name(&args.name)?;
+    let name = local::name(&args.name)?;
     let broken = |error: Broken| failed(&format!("remove {name}"), &error);
     let Some(image) = store.resolve(&name).map_err(broken)? else {
         term::note(format!("there is no image {name}; `holm image list` shows what there is"));
