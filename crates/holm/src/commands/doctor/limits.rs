@@ -1,7 +1,7 @@
 //! Finite resources of this machine, and what sandboxes and one workspace get of them under the
 //! current settings.
 
-use super::Finding;
+use super::finding::Finding;
 use crate::config::{Config, Role};
 use crate::output::size;
 use std::fs::read_to_string;

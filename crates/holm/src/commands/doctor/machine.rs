@@ -1,7 +1,7 @@
 //! Checks of the kernel and of installed programs. If only running workloads needs something, its
 //! absence is just a warning, since the management API works without it.
 
-use super::Finding;
+use super::finding::Finding;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! `holm doctor`: checks what this machine can do, and says how to fix problems.
 
+mod finding;
 mod limits;
 mod machine;
 mod place;
@@ -10,7 +11,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::output;
 use crate::term::{self, Style};
-use serde::Serialize;
+use finding::{Finding, Health};
 
 /// Checks what this machine can do, and says how to fix problems
 #[derive(Debug, clap::Args)]
@@ -20,40 +21,6 @@ pub(crate) struct Args {
     /// Print a JSON list, for programs
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Health {
-    Ok,
-    /// Works, but not as well as it could.
-    Warn,
-    /// The server cannot run in this state.
-    Fail,
-}
-
-/// Result of one check.
-#[derive(Debug, Serialize)]
-struct Finding {
-    check: &'static str,
-    health: Health,
-    says: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    remedy: Option<String>,
-}
-
-impl Finding {
-    fn ok(check: &'static str, says: impl Into<String>) -> Self {
-        Self { check, health: Health::Ok, says: says.into(), remedy: None }
-    }
-
-    fn warn(check: &'static str, says: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check, health: Health::Warn, says: says.into(), remedy: Some(remedy.into()) }
-    }
-
-    fn fail(check: &'static str, says: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check, health: Health::Fail, says: says.into(), remedy: Some(remedy.into()) }
-    }
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {

@@ -1,6 +1,6 @@
 //! Checks of what the settings refer to: folders, files, the database and the port.
 
-use super::{Finding, Health};
+use super::finding::{Finding, Health};
 use crate::config::Config;
 use std::fs;
 use std::net::TcpListener;
