@@ -1,8 +1,8 @@
 //! Copying from a sandbox.
 
+use super::copied::{Copied, tell_left_out};
 use super::destination::{Destination, Name};
 use super::place::{join, means_content, name_of, parent, plain};
-use super::{Copied, tell_left_out};
 use crate::client::files::{Found, Listing};
 use crate::client::workload::Workload;
 use crate::commands::progress::Bytes;

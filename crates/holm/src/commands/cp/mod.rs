@@ -1,5 +1,6 @@
 //! `holm cp`: copies files and folders to and from sandboxes.
 
+mod copied;
 mod destination;
 mod download;
 mod place;
@@ -10,9 +11,10 @@ use crate::client::{Client, target};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::signals::Ends;
-use crate::{output, term};
 use place::{Place, below};
 use std::path::PathBuf;
+
+pub(crate) use copied::Copied;
 
 /// Copies files and folders to and from a sandbox
 ///
@@ -31,22 +33,6 @@ pub(crate) struct Args {
     /// Destination: a local path, or SANDBOX:PATH
     to: String,
 }
-
-/// Size of a finished copy.
-pub(crate) struct Copied {
-    files: u64,
-    bytes: u64,
-}
-
-impl Copied {
-    pub(crate) fn tell(&self) {
-        let files = if self.files == 1 { "file" } else { "files" };
-        term::note(format!("copied {} {files}, {}", self.files, output::size(self.bytes)));
-    }
-}
-
-/// Most skipped files that are listed by name.
-const NAMED_MAX: usize = 10;
 
 pub(crate) async fn run(args: Args, client: Client) -> Result<Exit, Error> {
     let mut ends = Ends::new()?;
@@ -122,14 +108,5 @@ impl Copy {
             }
             Self::Out { from, to, .. } => download::download(there, from, to).await,
         }
-    }
-}
-
-fn tell_left_out(left_out: &[(PathBuf, &'static str)]) {
-    for (path, why) in left_out.iter().take(NAMED_MAX) {
-        term::note(format!("left out {}: {why}", term::harmless(&path.to_string_lossy())));
-    }
-    if left_out.len() > NAMED_MAX {
-        term::note(format!("left out {} more", left_out.len() - NAMED_MAX));
     }
 }

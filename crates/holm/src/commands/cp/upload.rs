@@ -1,7 +1,7 @@
 //! Copying into a sandbox.
 
+use super::copied::{Copied, tell_left_out};
 use super::place::{join, means_content, name_of};
-use super::{Copied, tell_left_out};
 use crate::client::workload::Workload;
 use crate::commands::progress::Bytes;
 use crate::error::Error;
