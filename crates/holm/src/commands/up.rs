@@ -4,7 +4,7 @@ use super::config::Place;
 use crate::config::Role;
 use crate::error::Error;
 use crate::exit::Exit;
-use crate::server;
+use crate::server::{self, Greeting};
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -28,13 +28,6 @@ pub(crate) struct Args {
     /// Print the address, and at the first start the key, as one line of JSON
     #[arg(long)]
     json: bool,
-}
-
-/// Form in which the server prints how to reach it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Greeting {
-    Text,
-    Json,
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {

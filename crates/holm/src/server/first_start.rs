@@ -8,7 +8,6 @@
 //! key works, and renames it.
 
 use super::addresses::Addresses;
-use crate::commands::up::Greeting;
 use crate::config::{Config, Role};
 use crate::error::Error;
 use crate::term::{self, Style};
@@ -22,6 +21,13 @@ use store::Store;
 use types::World;
 
 const FILE: &str = "first-start.json";
+
+/// Form in which the server prints how to reach it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greeting {
+    Text,
+    Json,
+}
 
 /// What the first start created, for programs: the content of the file, and part of the line that
 /// `holm up --json` prints.

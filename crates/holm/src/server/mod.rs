@@ -30,7 +30,8 @@ pub(crate) mod setup;
 mod tls;
 mod tunnels;
 
-use crate::commands::up::Greeting;
+pub(crate) use first_start::Greeting;
+
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
