@@ -1,7 +1,8 @@
 //! Reads blobs, whole or in part.
 
+use super::answers::{DIGEST, empty, header_of};
 use super::error::Refusal;
-use super::{DIGEST, Session, empty, header_of};
+use super::session::Session;
 use crate::http::streams::OpenStream;
 use auth::{Denied, Ticket};
 use axum::body::Body;

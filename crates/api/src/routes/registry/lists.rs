@@ -1,8 +1,11 @@
 //! Lists of tags, of repositories, and of manifests that refer to another one. Long lists come in
 //! pages.
 
+use super::answers::header_of;
+use super::caller::{Caller, Shown};
 use super::error::Refusal;
-use super::{Caller, Session, Shown, header_of, parameter};
+use super::path::parameter;
+use super::session::Session;
 use auth::registry_tokens::Access;
 use axum::body::Body;
 use axum::response::Response;

@@ -1,7 +1,8 @@
 //! Manifests by tag and digest.
 
+use super::answers::{DIGEST, empty, header_of};
 use super::error::Refusal;
-use super::{DIGEST, Session, empty, header_of};
+use super::session::Session;
 use crate::http::bodies::gather;
 use axum::body::Body;
 use axum::response::Response;

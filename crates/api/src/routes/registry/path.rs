@@ -1,8 +1,15 @@
-//! Parses the path of a request to the registry. Paths are not decoded: no valid name has a
-//! character that would have to be encoded.
+//! Parses the address of a request to the registry, and says which scopes it needs. Paths are not
+//! decoded: no valid name has a character that would have to be encoded.
 
+use super::error::Refusal;
+use http::Method;
+use http::request::Parts;
 use std::fmt;
+use types::Scope;
 use types::own_image::{BadImageName, OwnRepository};
+
+/// What the path of every request begins with.
+pub(super) const BASE: &str = "/v2/";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -84,6 +91,28 @@ pub(super) fn parse(path: &str) -> Option<Wanted> {
         _ => return None,
     };
     Some(Wanted::In(Name::parse(&name.join("/"))?, act))
+}
+
+/// Returns the scopes that an act needs, or a refusal if there is no such act.
+pub(super) fn scopes(method: &Method, act: &Act) -> Result<&'static [Scope], Refusal> {
+    Ok(match (act, method.as_str()) {
+        (Act::Tags, "GET" | "HEAD") => &[Scope::ImagesList],
+        (Act::Manifest(_) | Act::Blob(_) | Act::Referrers(_), "GET" | "HEAD") => {
+            &[Scope::ImagesGet]
+        }
+        (Act::Manifest(_), "PUT")
+        | (Act::Uploads, "POST")
+        | (Act::Upload(_), "GET" | "HEAD" | "PATCH" | "PUT" | "DELETE") => &[Scope::ImagesCreate],
+        (Act::Manifest(_) | Act::Blob(_), "DELETE") => &[Scope::ImagesDelete],
+        _ => return Err(Refusal::no_method()),
+    })
+}
+
+/// Returns one parameter of the query.
+pub(super) fn parameter(parts: &Parts, name: &str) -> Option<String> {
+    let query = parts.uri.query().unwrap_or_default().as_bytes();
+    let found = form_urlencoded::parse(query).find(|(known, _)| known == name);
+    found.map(|(_, value)| value.into_owned())
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! credentials says where tokens are issued and for what (`WWW-Authenticate: Bearer`), the client
 //! asks there with the key as its password, and uses the token from then on.
 
+use super::answers::header_of;
+use super::caller::{Caller, Shown, action};
 use super::error::Refusal;
-use super::path::{self, Name, Wanted};
-use super::{BASE, Caller, Shown, header_of};
+use super::path::{self, BASE, Name, Wanted};
 use auth::registry_tokens::{Access, Action, LIFE_S};
 use axum::body::Body;
 use axum::response::Response;
@@ -107,15 +108,6 @@ fn needed(action: Action) -> &'static [Scope] {
     }
 }
 
-/// Returns the token action for an act with these scopes.
-pub(super) fn action(scopes: &[Scope]) -> Action {
-    match scopes {
-        [Scope::ImagesCreate] => Action::Push,
-        [Scope::ImagesDelete] => Action::Delete,
-        _ => Action::Pull,
-    }
-}
-
 /// Tells a caller without sufficient credentials where to get a token, and for what.
 pub(super) fn challenge(
     public_url: &str,
@@ -146,7 +138,7 @@ fn scope_of(wanted: &Wanted, method: &Method) -> Option<String> {
     };
     // Other characters that a path may contain have no place between quotes.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/".contains(&byte);
-    let actions = match action(super::scopes(method, act).ok()?) {
+    let actions = match action(path::scopes(method, act).ok()?) {
         Action::Pull => "pull",
         // A client that pushes first checks what exists.
         Action::Push => "pull,push",

@@ -1,9 +1,10 @@
 //! Uploads of blobs: in one request, in pieces, or by mounting a blob of another repository.
 
+use super::answers::{DIGEST, empty, header_of};
 use super::blobs::outlived;
 use super::error::{Refusal, range};
-use super::path::Name;
-use super::{DIGEST, Session, empty, header_of, locate, parameter};
+use super::path::{Name, parameter};
+use super::session::{Session, locate};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
