@@ -263,7 +263,7 @@ pub(crate) async fn serve(
     let service = StreamableHttpService::new(
         {
             let app: App = call.app.clone();
-            move || Ok(Tools { operations: crate::http::serve::operations(app.clone()) })
+            move || Ok(Tools { operations: crate::http::operation_router::operations(app.clone()) })
         },
         Arc::new(NeverSessionManager::default()),
         // Browsers do not add these credentials by themselves, so the host name that was used does

@@ -12,6 +12,7 @@ pub(crate) mod listed;
 pub(crate) mod long_request;
 pub(crate) mod malformed;
 pub(crate) mod operation;
+pub(crate) mod operation_router;
 mod pages;
 pub(crate) mod query;
 pub(crate) mod reply;
