@@ -4,29 +4,24 @@
 //! sandbox's instance, memory and disk are given back.
 
 use crate::context::Context;
-use crate::control::Control;
 use crate::engine::{self, Held, Secrets, Shown};
 use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, ShownAnswer, earlier, once, once_shown};
 use crate::missing::Missing;
 use crate::snapshot_base;
-use crate::snapshots::{self, Order, keeper};
-use crate::workloads::{now, rows};
-use std::time::Duration;
+use crate::snapshots::{self, keeper};
+use crate::workloads::archive::ARCHIVE;
+use crate::workloads::now;
 use store::Tx;
 use types::Kind;
 use types::ids::ResourceId;
+use types::kinds::Sandbox;
 use types::kinds::sandbox::{SandboxArchive, State};
-use types::kinds::snapshot::Kept;
-use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 use types::wire::SandboxRestoreResponse;
 
-/// Event types.
-const ARCHIVE: &str = "archive";
+/// The type of events about setting a sandbox back to a snapshot.
 const RESTORE: &str = "restore";
-/// Pause after a failure of the database.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 fn refused(sandbox: &Held<Sandbox>, wants: &'static str) -> Error {
     let status = sandbox.row.status.unwrap_or(Status::Deploying).name();
@@ -66,101 +61,6 @@ fn shown(
     let held = engine::change_state(context, tx, held, state)?;
     let object = engine::present(context, tx, &held, &Secrets::Masked)?;
     Ok(Shown { object, version: held.row.version })
-}
-
-/// Carries out what a row that is `ARCHIVING` asks for. A sandbox that cannot be archived becomes
-/// `DEPLOYED` again.
-pub(crate) async fn carry_out(control: &Control, id: &ResourceId) {
-    while let Err(error) = attempt(control, id).await {
-        tracing::error!(%error, sandbox = %id, "it could not be archived yet; it is tried again");
-        tokio::time::sleep(RETRY_AFTER).await;
-    }
-}
-
-async fn attempt(control: &Control, id: &ResourceId) -> Result<(), Error> {
-    let (of, row) = (control.clone(), id.clone());
-    let read = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::find::<Sandbox>(tx, &row)? else { return Ok(None) };
-        let context = rows::context(&of, tx, &held.row.workspace)?.map(|(context, _)| context);
-        Ok::<_, Error>(context.map(|context| (context, held)))
-    };
-    let Some((context, held)) = control.store.read(read).await? else { return Ok(()) };
-    if held.row.status != Some(Status::Archiving) {
-        return Ok(());
-    }
-    let order = Order { sandbox: held.row.name.clone(), name: None, kept: Kept::Needed };
-    let taken = match snapshots::take(&context, order).await {
-        Ok(snapshot) => put_away(control, &context, snapshot).await,
-        Err(Error::Store(error)) => return Err(error.into()),
-        Err(other) => Err(NotArchived { why: other.to_string(), taken: None }),
-    };
-    let id = id.clone();
-    control.store.write(move |tx| archived(&context, tx, &id, &taken)).await
-}
-
-/// Why a sandbox could not be archived, and the snapshot that was taken for it, if any.
-struct NotArchived {
-    why: String,
-    taken: Option<ResourceId>,
-}
-
-/// Moves the files of an archive to where the machine keeps archives, before the sandbox is gone.
-async fn put_away(
-    control: &Control,
-    context: &Context,
-    snapshot: ResourceId,
-) -> Result<ResourceId, NotArchived> {
-    let Some((keeper, _)) = keeper(control) else { return Ok(snapshot) };
-    match keeper.offload(context.member.workspace.as_str(), &snapshot).await {
-        Ok(()) => Ok(snapshot),
-        Err(fault) => Err(NotArchived { why: fault.to_string(), taken: Some(snapshot) }),
-    }
-}
-
-fn archived(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    id: &ResourceId,
-    taken: &Result<ResourceId, NotArchived>,
-) -> Result<(), Error> {
-    let Some(held) = rows::lock::<Sandbox>(tx, id)? else { return Ok(()) };
-    if held.row.status != Some(Status::Archiving) {
-        return Ok(());
-    }
-    let (now, mut state) = (context.world().now(), held.state.clone());
-    match taken {
-        Ok(snapshot) => {
-            let kept = Held::<Snapshot>::get(context, tx, &[], &Snapshot::id_of(snapshot))?;
-            let begun = state.archive.take().unwrap_or_default();
-            state.archive = Some(SandboxArchive {
-                created_at: Some(now),
-                size: Some(kept.state.size_bytes),
-                ..begun
-            });
-            state.snapshot = Some(snapshot.clone());
-            state.fresh_disk = false;
-            state.activity = None;
-            let message = "its files are kept; its memory and processes are gone";
-            state.lifecycle.record(ARCHIVE, Status::Archived, message, now);
-        }
-        Err(NotArchived { why, taken }) => {
-            if let Some(snapshot) = taken {
-                let_go(context, tx, snapshot)?;
-            }
-            state.archive = None;
-            let message = format!("it could not be archived: {why}");
-            state.lifecycle.record(ARCHIVE, Status::Deployed, message, now);
-        }
-    }
-    rows::put_state(tx, held, state).map(drop)
-}
-
-/// Hides a snapshot that did not become an archive. It is removed when the rows are next followed.
-fn let_go(context: &Context, tx: &mut Tx<'_>, snapshot: &ResourceId) -> Result<(), Error> {
-    let held = Held::<Snapshot>::find(context, tx, &[], &Snapshot::id_of(snapshot))?;
-    let Some(held) = held else { return Ok(()) };
-    let state = types::kinds::snapshot::State { kept: Kept::Deleted, ..held.state.clone() };
-    rows::put_state(tx, held, state).map(drop)
 }
 
 /// Brings an archived sandbox back with its files. If they have to be fetched, it is `UNARCHIVING`

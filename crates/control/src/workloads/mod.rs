@@ -15,6 +15,7 @@
 
 pub(crate) mod adopt;
 mod alarm;
+pub(crate) mod archive;
 mod calls;
 pub mod create;
 mod cron;

@@ -3,7 +3,7 @@
 mod rules;
 
 use super::instances::{Inventory, Present, retire};
-use super::{launch, routes, rows, soon, workload};
+use super::{archive, launch, routes, rows, soon, workload};
 use crate::attachments::Holder;
 use crate::context::Context;
 use crate::control::Control;
@@ -11,7 +11,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine};
 use crate::snapshot_store::SnapshotStore;
-use crate::{archives, drives, egress, engine, placement, tunnels, usage, volumes};
+use crate::{drives, egress, engine, placement, tunnels, usage, volumes};
 use std::sync::Arc;
 use store::Tx;
 use store::identity::workspaces::Workspace;
@@ -94,7 +94,7 @@ async fn act(
             retire_but(&**machine, id, Some(number)).await;
             // From now on no request may wake it.
             routes::publish(control, id).await?;
-            archive(control, &**machine, id, &case.held.state).await;
+            archive::begin(control, &**machine, id, &case.held.state).await;
             Ok(())
         }
         Wanted::Rest(number) => {
@@ -115,26 +115,6 @@ async fn act(
             None => ensure(control, machine, case, number).await,
         },
     }
-}
-
-/// Archives the files of a sandbox in the background. Nobody reaches the sandbox any more, and it
-/// is asleep meanwhile, so that nothing is written that the archive lacks.
-async fn archive(control: &Control, machine: &dyn Machine, id: &ResourceId, state: &State) {
-    if control.workloads.archiving.has(id) {
-        return;
-    }
-    let instance = launch::instance(id, state);
-    if machine.runs(&instance)
-        && let Err(fault) = machine.rest(&instance).await
-    {
-        tracing::warn!(%fault, %instance, "a sandbox could not be put to sleep for its archive");
-    }
-    let (control, id) = (control.clone(), id.clone());
-    let tasks = control.workloads.tasks.clone();
-    tasks.spawn(async move {
-        let _archiving = control.workloads.archiving.begin(&id);
-        archives::carry_out(&control, &id).await;
-    });
 }
 
 /// Returns the snapshot that the next instance of a sandbox begins with, if its files must be
