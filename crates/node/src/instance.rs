@@ -3,12 +3,12 @@
 use crate::body::Body;
 use crate::cgroup::{Membership, Usage};
 use crate::error::{Doing, Error};
+use crate::owner::Owner;
 use crate::records::End;
 use crate::settings::{Firewall, Level};
 use crate::shared::Stores;
 use crate::shares::{Promise, Stake};
 use crate::snapshots::Hold;
-use crate::spec::Owner;
 use crate::state::{Event, State};
 use crate::tunnel::Tunnel;
 use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -56,6 +56,7 @@ mod network_pool;
 mod node;
 mod number;
 mod oci;
+mod owner;
 mod pool;
 mod probe;
 mod process;
@@ -86,6 +87,7 @@ pub use extras::{Extras, Mount, Mounted};
 pub use instance::View;
 pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
+pub use owner::Owner;
 pub use probe::{Finding, probe, probe_clones};
 pub use settings::{
     Backend, EGRESS_MARK, Egress, Firewall, Level, Limits, NAMES_PORT, PROXY_PORT, Settings,
@@ -96,7 +98,7 @@ pub use snapshots::{
     Here, NewSnapshot, ReadStream, RemoteCopy, RemoteStore, Snapshot, SnapshotName, Snapshots,
     Taken, WriteStream,
 };
-pub use spec::{FirstProcess, Owner, Program, Spec, SpecError, User, Writable};
+pub use spec::{FirstProcess, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{
     DriveMount, Exit, Fact, Happened, InstanceName, Medium, Scratch, VolumeMount, VolumeName,

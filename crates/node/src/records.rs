@@ -7,10 +7,10 @@
 //! the name of the file matters.
 
 use crate::body_kind::BodyKind;
+use crate::owner::Owner;
 use crate::process::Identity;
 use crate::settings::Firewall;
 use crate::snapshots::SnapshotName;
-use crate::spec::Owner;
 use files::Readers;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,8 @@
 
 use crate::capacity::Capacity;
 use crate::error::CreateError;
-use crate::spec::{Owner, Spec};
+use crate::owner::Owner;
+use crate::spec::Spec;
 use admission::{Permit, Pool, Refused};
 
 /// `None` for instances of nodes that did not know owners.

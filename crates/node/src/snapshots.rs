@@ -33,7 +33,7 @@ mod place;
 mod tree;
 
 use crate::error::SnapshotError;
-use crate::spec::Owner;
+use crate::owner::Owner;
 use crate::volumes::Volumes;
 use about::{About, Sort};
 use admission::{Permit, Pool};

@@ -1,52 +1,23 @@
 //! What a caller wants to run.
 
+mod error;
+mod writable;
+
 use crate::extras::Extras;
+use crate::owner::Owner;
 use crate::settings::Firewall;
 use crate::snapshots::SnapshotName;
+pub use error::SpecError;
+use error::{LAYERS_MAX, SCRATCH_MAX};
 use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use types::instance::{InstanceName, Medium, Scratch, VolumeName};
-
-/// The owner of an instance: 1 to 63 lower-case letters, digits, hyphens and underscores. The
-/// machine's resources are divided between owners; the node knows nothing else about them.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Owner(String);
-
-impl Owner {
-    pub fn new(text: impl Into<String>) -> Result<Self, SpecError> {
-        let text = text.into();
-        let fits = (1..=63).contains(&text.len())
-            && text.bytes().all(|byte| {
-                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte)
-            });
-        if fits { Ok(Self(text)) } else { Err(SpecError::Owner(text)) }
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Owner {
-    type Error = SpecError;
-
-    fn try_from(text: String) -> Result<Self, SpecError> {
-        Self::new(text)
-    }
-}
-
-impl From<Owner> for String {
-    fn from(owner: Owner) -> Self {
-        owner.0
-    }
-}
+pub use writable::Writable;
 
 /// A program in sealed memory that nobody can change any more, so that no instance can reach the
 /// file it came from.
@@ -112,29 +83,6 @@ pub struct User {
 
 impl User {
     pub const ROOT: Self = Self { uid: 0, gid: 0 };
-}
-
-/// Where an instance keeps what it writes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Writable {
-    /// In the instance's memory, so `mb` must be well below `memory_mb`: a full disk is then an
-    /// error instead of running out of memory.
-    Memory { mb: u32 },
-    /// In a file system of its own on the machine's disk, of this size, a little of which the file
-    /// system itself takes. It is removed with the instance.
-    Disk { mb: u32 },
-    /// In a volume that stays, which is made if it is missing. It has what an earlier instance
-    /// wrote over the same layers. `over` identifies them; over other layers it starts empty.
-    Kept { volume: VolumeName, mb: u32, over: String },
-}
-
-impl Writable {
-    /// Memory for as many files as is sensible: three quarters of `memory_mb`, so that the rest is
-    /// left for processes.
-    pub const fn of_memory(memory_mb: u32) -> Self {
-        Self::Memory { mb: memory_mb / 4 * 3 }
-    }
 }
 
 #[derive(Debug, Clone)]
@@ -259,61 +207,12 @@ fn is_in(scratch: &Scratch, other: &Scratch) -> bool {
 
 /// Folders in which the node itself mounts something, where another mount would hide it.
 const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
-/// More than any image has. The kernel accepts 500.
-const LAYERS_MAX: usize = 400;
-
-const SCRATCH_MAX: usize = 16;
 /// The kernel's limit is 4,096.
 const PATH_BYTES_MAX: usize = 4_000;
-
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpecError {
-    #[error(
-        "`{0}` cannot own an instance: 1 to 63 lower-case letters, digits, hyphens and underscores"
-    )]
-    Owner(String),
-    #[error(
-        "`{0}` cannot name a snapshot: 1 to 63 lower-case letters, digits, hyphens and underscores"
-    )]
-    Snapshot(String),
-    #[error("{0} layers: there must be 1 to {LAYERS_MAX}")]
-    Layers(usize),
-    #[error("{0} MB of memory: there must be at least 16")]
-    Memory(u32),
-    #[error("{0} thousandths of a core: there must be at least 10")]
-    Cpu(u32),
-    #[error("{0} processes: there must be at least 4")]
-    Pids(u32),
-    #[error("{0:?}: there must be some, and in memory at most three quarters of it")]
-    Writable(Writable),
-    #[error("`{0}` is not an absolute path")]
-    Workdir(String),
-    #[error("user or group {0} does not exist in an instance, which has 65536")]
-    User(u32),
-    #[error(
-        "folders of limited size: at most {SCRATCH_MAX} of at least 1 MB, none in another, at plain absolute paths outside \
-         of /proc, /dev and /sys"
-    )]
-    Scratch,
-    #[error("`{0}` cannot name a host")]
-    Hostname(String),
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn an_owner_is_part_of_one_plain_file_name(text in ".{0,70}") {
-            if let Ok(owner) = Owner::new(text) {
-                let path = format!("owner.{}", owner.as_str());
-                prop_assert_eq!(std::path::Path::new(&path).components().count(), 1);
-                prop_assert!(InstanceName::new(path).is_err(), "no instance has the name of an owner's folder");
-            }
-        }
-    }
 
     #[test]
     fn folders_are_beside_each_other_in_places_that_can_be_one() {

@@ -14,9 +14,9 @@ mod layer;
 
 use crate::error::VolumeError;
 use crate::file_system::{Grown, Purpose};
+use crate::owner::Owner;
 use crate::pool::{self, Clones};
 use crate::sparse::BLOCK_BYTES;
-use crate::spec::Owner;
 use crate::written::Written;
 use admission::{Limits, Permit, Pool};
 pub(crate) use clone::{CloneSource, allocated_bytes};

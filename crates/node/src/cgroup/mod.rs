@@ -27,7 +27,8 @@ pub(crate) use version::{Version, version};
 
 use crate::body_kind::BodyKind;
 use crate::capacity::Capacity;
-use crate::spec::{Owner, Spec};
+use crate::owner::Owner;
+use crate::spec::Spec;
 use files::folders_in;
 use owners::Owners;
 use resources::Bounds;

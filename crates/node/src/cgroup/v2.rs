@@ -152,7 +152,8 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::cgroup::Group;
-    use crate::spec::{FirstProcess, Owner, Program, User, Writable};
+    use crate::owner::Owner;
+    use crate::spec::{FirstProcess, Program, User, Writable};
     use admission::Limits;
     use std::process::{Child, Command};
     use types::instance::InstanceName;

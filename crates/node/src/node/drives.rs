@@ -3,7 +3,7 @@
 use super::Node;
 use crate::drives::{Drives, Mounting};
 use crate::error::{DriveError, VolumeError};
-use crate::spec::Owner;
+use crate::owner::Owner;
 use crate::volumes::NewVolume;
 use rustix::fd::{AsFd, OwnedFd};
 use types::instance::{DriveMount, InstanceName, VolumeName};

@@ -130,7 +130,8 @@ fn resources(spec: &Spec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{FirstProcess, Owner, Program, Writable};
+    use crate::owner::Owner;
+    use crate::spec::{FirstProcess, Program, Writable};
     use types::instance::InstanceName;
 
     fn spec(user: User) -> Spec {

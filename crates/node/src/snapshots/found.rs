@@ -4,7 +4,7 @@
 use super::about::{About, Sort};
 use super::place::{self, Place};
 use super::{EMPTY, Kept, SnapshotName, files, megabytes};
-use crate::spec::Owner;
+use crate::owner::Owner;
 use admission::Pool;
 use std::collections::HashMap;
 use std::io;

@@ -4,7 +4,7 @@ use super::about::{About, Sort};
 use super::image::{Image, Layer};
 use super::{LAYER, SnapshotName, Snapshots};
 use crate::error::SnapshotError;
-use crate::spec::Owner;
+use crate::owner::Owner;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Names of snapshots.
 
-use crate::spec::{Owner, SpecError};
+use crate::owner::Owner;
+use crate::spec::SpecError;
 use serde::{Deserialize, Serialize};
 
 /// The name of a snapshot: 1 to 63 lower-case letters, digits, hyphens and underscores. Also names

@@ -16,7 +16,7 @@ use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place, RemoteCopy};
 use super::{All, CHAIN_MAX, Hold, Kept, SnapshotName, Snapshots, megabytes};
 use crate::error::SnapshotError;
-use crate::spec::Owner;
+use crate::owner::Owner;
 use crate::volumes::Volumes;
 use parking_lot::MutexGuard;
 use std::cmp::Reverse;
