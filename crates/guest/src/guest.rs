@@ -3,9 +3,10 @@
 use crate::environment::{Environment, Variables};
 use crate::http::{Error, Request};
 use crate::network::{Monitors, Scans};
-use crate::processes::{Processes, Shell};
+use crate::processes::Processes;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
+use crate::shell::Shell;
 use crate::start::Start;
 use crate::terminals::Terminals;
 use crate::upgrade::{ProgramWanted, Upgrades};

@@ -25,6 +25,7 @@ mod reference;
 mod route;
 mod serve;
 mod settings;
+mod shell;
 mod shutdown;
 mod start;
 mod system;

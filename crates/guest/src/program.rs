@@ -1,5 +1,6 @@
 //! Finds programs, and lays out their arguments for the kernel.
 
+use crate::environment::Variables;
 use crate::raw::{Leads, Program};
 use crate::settings::User;
 use std::ffi::{CString, OsStr, OsString};
@@ -57,6 +58,12 @@ pub(crate) fn find(name: &OsStr, path: &OsStr, directory: &Path) -> io::Result<P
     }
     let mut files = std::env::split_paths(path).map(|folder| directory.join(folder).join(name));
     files.find(|file| is_program(file)).ok_or_else(|| rustix::io::Errno::NOENT.into())
+}
+
+/// Finds a file on the search path of an environment, whether or not it can be executed.
+pub(crate) fn find_on_path(name: &str, environment: &Variables) -> Option<PathBuf> {
+    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| USUAL_PATH.into());
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 fn is_program(file: &Path) -> bool {

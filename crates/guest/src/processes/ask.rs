@@ -4,7 +4,7 @@ use super::plain;
 use crate::environment::Variables;
 use crate::guest::Guest;
 use crate::http::Error;
-use crate::program::USUAL_PATH;
+use crate::program::{USUAL_PATH, find_on_path};
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ impl Plan {
         let plan = asked.plan_without_program(guest).map_err(|error| error.to_string())?;
         let program = match program.contains('/') {
             true => Some(PathBuf::from(program)),
-            false => find_program(program, &plan.environment),
+            false => find_on_path(program, &plan.environment),
         };
         let program =
             program.ok_or_else(|| format!("there is no program `{}` on the path", plan.command))?;
@@ -226,11 +226,6 @@ impl Plan {
 /// Returns a variable of all processes if it is not empty.
 fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
     guest.variable(name).filter(|value| !value.is_empty())
-}
-
-pub(super) fn find_program(name: &str, environment: &Variables) -> Option<PathBuf> {
-    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| USUAL_PATH.into());
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 impl Ask {

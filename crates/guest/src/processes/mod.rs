@@ -26,7 +26,6 @@ mod log;
 mod pipe;
 mod plain;
 mod routes;
-mod shell;
 mod spawn;
 mod stream;
 mod supervise;
@@ -38,7 +37,6 @@ pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use pipe::{drain, read_once};
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
-pub(crate) use shell::Shell;
 pub(crate) use spawn::{Run, spawn};
 
 use crate::guest::Guest;

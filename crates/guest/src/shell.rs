@@ -1,7 +1,7 @@
 //! Chooses the shell of the image that runs commands.
 
-use super::ask::find_program;
 use crate::environment::Variables;
+use crate::program::find_on_path;
 use parking_lot::Mutex;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ pub(crate) struct Shell(Mutex<Option<PathBuf>>);
 impl Shell {
     /// Returns the shell as a path, because a program named by its path is started without first
     /// copying this one.
-    pub(super) fn path(&self, environment: &Variables) -> OsString {
+    pub(crate) fn path(&self, environment: &Variables) -> OsString {
         let mut known = self.0.lock();
         if !known.as_deref().is_some_and(Path::is_file) {
-            *known = find(|name| find_program(name, environment));
+            *known = find(|name| find_on_path(name, environment));
         }
         known.clone().map_or_else(|| "sh".into(), OsString::from)
     }
