@@ -12,16 +12,16 @@ mod thinking;
 mod write;
 
 use super::members::Object;
+use super::proof_mark::MARK;
 use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, faults};
 use crate::chat::{Answer, Chat, Fault, Finish, Format};
-use crate::translate::proofs;
 use serde_json::{Value, json};
 use types::models::TokenUsage;
 
 /// The signature of a thought without a proof: a mark with no maker. Claude refuses an empty
 /// signature. A thought with this one is removed before it reaches Claude, even if a request is
 /// passed on in its own dialect.
-const UNPROVEN: &str = proofs::MARK;
+const UNPROVEN: &str = MARK;
 
 fn is_proof(signature: &str) -> bool {
     !matches!(signature, "" | UNPROVEN)

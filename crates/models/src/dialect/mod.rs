@@ -15,6 +15,7 @@ mod losses;
 pub(crate) mod members;
 pub mod openai;
 pub(crate) mod parts;
+pub(crate) mod proof_mark;
 pub mod responses;
 #[cfg(test)]
 mod round_trips;

@@ -8,15 +8,12 @@
 //! A marked proof is base64 as a whole, because clients of some dialects read it as bytes.
 
 use crate::chat::{Answer, Chat, Content, Delta, Message, Part};
+use crate::dialect::proof_mark::MARK;
 use crate::dialect::{Dialect, Losses};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// The start of a marked proof, in base64. The maker, the kind and the original proof follow, or
-/// nothing if there is no proof.
-/// is no proof.
-pub(crate) const MARK: &str = "aG9sbTE6";
 /// [`MARK`] before it is encoded in base64.
 const OPEN_MARK: &str = "holm1:";
 

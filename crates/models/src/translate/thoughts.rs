@@ -1,6 +1,7 @@
 //! Tests of the thoughts that a caller got from one provider and sends back with the next request.
 
 use super::*;
+use crate::dialect::proof_mark::MARK;
 use serde_json::json;
 
 fn translated(from: Dialect, to: Dialect, body: &Value, named: Named<'_>) -> (Translation, Value) {
@@ -30,7 +31,7 @@ fn unproven(from: Dialect) -> Value {
         _ => json!({"max_tokens": 9, "messages": [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "Hm.", "signature": proofs::MARK},
+                {"type": "thinking", "thinking": "Hm.", "signature": MARK},
                 {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
             ]},
             {"role": "user", "content": [
@@ -113,7 +114,7 @@ fn thoughts_without_a_proof_are_told_with_a_mark() {
     let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
     let answer = json!({"id": "1", "choices": [choice]}).to_string();
     let told = String::from_utf8(call.answer(answer.as_bytes()).unwrap()).unwrap();
-    assert!(told.contains(proofs::MARK), "{told}");
+    assert!(told.contains(MARK), "{told}");
     let (call, _) =
         Translation::request(Dialect::Anthropic, Dialect::OpenAi, &first, named(), true).unwrap();
     let (mut stream, mut out) = (call.stream(), BytesMut::new());
@@ -121,5 +122,5 @@ fn thoughts_without_a_proof_are_told_with_a_mark() {
     stream.push(events.as_bytes(), &mut out).unwrap();
     stream.end(&mut out).unwrap();
     let told = String::from_utf8(out.to_vec()).unwrap();
-    assert!(told.contains(proofs::MARK), "{told}");
+    assert!(told.contains(MARK), "{told}");
 }
