@@ -9,7 +9,10 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod thinking;
+mod versions;
 mod write;
+
+pub use versions::max_tokens;
 
 use super::members::Object;
 use super::proof_mark::MARK;
@@ -17,6 +20,7 @@ use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, fa
 use crate::chat::{Answer, Chat, Fault, Finish, Format};
 use serde_json::{Value, json};
 use types::models::TokenUsage;
+use versions::knows_schemas;
 
 /// The signature of a thought without a proof: a mark with no maker. Claude refuses an empty
 /// signature. A thought with this one is removed before it reaches Claude, even if a request is
@@ -70,41 +74,6 @@ impl Words for Anthropic {
     fn says_schema_as_tool(&self, chat: &Chat) -> bool {
         matches!(chat.format, Some(Format::Schema { .. })) && !knows_schemas(&chat.model)
     }
-}
-
-/// Returns the length of an answer if the request does not limit it: all that the oldest models can
-/// write, and for newer ones enough for a long answer with thoughts.
-pub fn max_tokens(model: &str) -> u64 {
-    match version(model) {
-        Some(version) if version < (3, 5) => 4096,
-        Some(version) if version < (3, 7) => 8192,
-        _ => 32_000,
-    }
-}
-
-/// Returns the version of one of Anthropic's models, whatever a cloud calls it.
-fn version(model: &str) -> Option<(u32, u32)> {
-    let (_, rest) = model.split_once("claude-")?;
-    let number = |word: &str| match word.len() {
-        1 | 2 => word.parse::<u32>().ok(),
-        _ => None,
-    };
-    let mut words =
-        rest.split(|c: char| !c.is_ascii_alphanumeric()).skip_while(|word| number(word).is_none());
-    let major = number(words.next()?)?;
-    Some((major, words.next().and_then(number).unwrap_or(0)))
-}
-
-/// Returns whether the model takes no sampling parameters, shows its thoughts only on request, and
-/// knows the effort `xhigh`.
-fn is_newest(model: &str) -> bool {
-    version(model).is_some_and(|version| version >= (4, 7))
-}
-
-/// Returns whether an answer can be held to a schema without a tool.
-fn knows_schemas(model: &str) -> bool {
-    let least = if model.contains("opus") { (4, 1) } else { (4, 5) };
-    version(model).is_some_and(|version| version >= least)
 }
 
 /// The words by which agents recognize that a conversation has become too long.

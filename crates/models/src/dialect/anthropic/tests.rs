@@ -1,3 +1,4 @@
+use super::versions::version;
 use super::*;
 use crate::chat::{Content, Delta, Reasoning, Role, Source, ToolChoice};
 use crate::dialect::Dialect;

@@ -1,7 +1,7 @@
 //! Writes how much to think. Newer models are given an effort and think as much as they need; older
 //! ones are given a number of tokens, which counts towards the length of the answer.
 
-use super::version;
+use super::versions::{is_newest, version};
 use crate::chat::{Chat, Content, Reasoning, Role, ToolChoice};
 use crate::dialect::members::Object;
 use crate::dialect::{Losses, parts};
@@ -27,7 +27,7 @@ pub(super) fn put(
         return false;
     }
     if version.is_some_and(|version| version >= (4, 6)) {
-        adaptive(reasoning, super::is_newest(&chat.model), output_config, body, losses);
+        adaptive(reasoning, is_newest(&chat.model), output_config, body, losses);
         return true;
     }
     let wanted = reasoning.budget_tokens;

@@ -1,6 +1,7 @@
 //! Writes requests.
 
-use super::{is_newest, knows_schemas, max_tokens, thinking, version};
+use super::thinking;
+use super::versions::{is_newest, knows_schemas, max_tokens, version};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolChoice};
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts, strict};
