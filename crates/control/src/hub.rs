@@ -10,7 +10,7 @@ use crate::catalogue::Catalogue;
 use crate::context::Context;
 use crate::engine::{self, Held};
 use crate::error::Error;
-use crate::models::access;
+use crate::models::access_tokens::HUB_NAME;
 use serde_json::{Map, Value};
 use store::Tx;
 use types::kinds::IntegrationConnection;
@@ -99,8 +99,10 @@ pub(crate) fn server(
         )));
     };
     let mut opened = engine::opened(context, &held)?;
+    let control = &context.control;
     if asks_for_token(definition)
-        && let Err(why) = access::complete_hub(&context.control, &held.row, &mut opened.spec)
+        && let Err(why) =
+            control.models.access.complete_hub(&held.row, &mut opened.spec, &control.world)
     {
         return Ok(Err(format!("it names the connection `{name}`, {why}")));
     }
@@ -136,7 +138,7 @@ impl Field<'_> {
 
     /// Whether it is the access token, which is obtained with the connection and not stored in it.
     fn is_token(self) -> bool {
-        self.secret && self.name == access::HUB_NAME
+        self.secret && self.name == HUB_NAME
     }
 
     fn is_asked_for(self, form: Option<&Form>) -> bool {

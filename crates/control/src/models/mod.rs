@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod access;
+pub(crate) mod access_tokens;
 mod ask;
 pub mod ledger;
 mod log;
@@ -21,12 +22,15 @@ use crate::settings::Models;
 
 /// What only this run of the program knows about models.
 pub(crate) struct Shared {
-    pub(crate) access: access::Access,
+    pub(crate) access: access_tokens::AccessTokens,
     asked: ask::Asked,
 }
 
 impl Shared {
     pub(crate) fn new(settings: &Models) -> Self {
-        Self { access: access::Access::new(settings), asked: ask::Asked::new(settings) }
+        Self {
+            access: access_tokens::AccessTokens::new(settings),
+            asked: ask::Asked::new(settings),
+        }
     }
 }

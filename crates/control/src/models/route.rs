@@ -1,6 +1,5 @@
 //! The routes of models, as they are published to the edge.
 
-use super::access;
 use crate::context::Context;
 use crate::control::Control;
 use crate::engine::{self, Held};
@@ -98,7 +97,8 @@ fn provider(
         secrets: opened.spec.secret.unwrap_or_default(),
         sandbox: spec.sandbox == Some(true),
     };
-    Ok(match access::complete(&context.control, &held.row, provider) {
+    let control = &context.control;
+    Ok(match control.models.access.complete(&held.row, provider, &control.world) {
         Ok(provider) => Ok(Some(provider)),
         Err(why) => Err(format!("has the connection `{}`, {why}", held.row.name)),
     })
@@ -175,7 +175,8 @@ pub(super) fn bare_provider(
         secrets: opened.spec.secret.unwrap_or_default(),
         sandbox: held.wish.spec.sandbox == Some(true),
     };
-    Ok(access::complete(&context.control, &held.row, provider))
+    let control = &context.control;
+    Ok(control.models.access.complete(&held.row, provider, &control.world))
 }
 
 /// Returns the models that serve with a connection or a policy, whose routes change with it. The

@@ -47,10 +47,9 @@ pub(crate) mod soon;
 mod task_runner;
 mod volume;
 mod volume_template;
-mod watch;
+pub(crate) mod watch;
 pub(crate) mod workload;
 
-pub(crate) use model::tell_connection;
 pub use published::{published, ready};
 pub use runners::runners;
 pub use watch::{changed, removed};

@@ -1,14 +1,14 @@
 //! Models and their connections, as the background follows them.
 
 use super::followed::{Followed, Look, Reader};
-use super::{rows, watch};
+use super::rows;
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
 use crate::models::{access, route};
 use store::Tx;
 use types::KindName;
-use types::ids::{ResourceId, WorkspaceId};
+use types::ids::ResourceId;
 use types::kinds::{IntegrationConnection, Model};
 
 /// Pause after a failure of the database, or when too many tokens are being fetched already.
@@ -53,21 +53,4 @@ impl Followed for IntegrationConnection {
         });
         Ok(())
     }
-}
-
-/// Publishes anew the routes of models that use a connection, and sets when the connection is due.
-pub(crate) async fn tell_connection(
-    control: &Control,
-    workspace: &WorkspaceId,
-    (id, name): (&ResourceId, &str),
-) -> Result<(), Error> {
-    let (of, within, connection) = (control.clone(), workspace.clone(), name.to_owned());
-    let find = move |tx: &mut Tx<'_>| {
-        let connection = (KindName::IntegrationConnection, connection.as_str());
-        route::models_with(&of, tx, &within, connection)
-    };
-    for model in control.store.read(find).await? {
-        watch::look_at(control, KindName::Model, &model).await?;
-    }
-    watch::look_at(control, KindName::IntegrationConnection, id).await
 }

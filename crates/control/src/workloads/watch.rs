@@ -209,11 +209,7 @@ async fn itself(control: &Control, kind: KindName, change: &Change) -> Vec<(Kind
 }
 
 /// Publishes what a row says now, and acts on it.
-pub(super) async fn look_at(
-    control: &Control,
-    kind: KindName,
-    id: &ResourceId,
-) -> Result<(), Error> {
+async fn look_at(control: &Control, kind: KindName, id: &ResourceId) -> Result<(), Error> {
     let Some(followed) = followed::find(kind) else { return Ok(()) };
     let _telling = control.workloads.telling.one(id).await;
     let (of, wanted) = (control.clone(), id.clone());
@@ -276,6 +272,23 @@ pub async fn changed(control: &Control, workspace: &WorkspaceId, kind: KindName,
         // The task that follows the rows does it soon.
         tracing::warn!(%error, %kind, name, "the edge is not told of a change at once");
     }
+}
+
+/// Publishes anew the routes of models that use a connection, and sets when the connection is due.
+pub(crate) async fn tell_connection(
+    control: &Control,
+    workspace: &WorkspaceId,
+    (id, name): (&ResourceId, &str),
+) -> Result<(), Error> {
+    let (of, within, connection) = (control.clone(), workspace.clone(), name.to_owned());
+    let find = move |tx: &mut Tx<'_>| {
+        let connection = (KindName::IntegrationConnection, connection.as_str());
+        route::models_with(&of, tx, &within, connection)
+    };
+    for model in control.store.read(find).await? {
+        look_at(control, KindName::Model, &model).await?;
+    }
+    look_at(control, KindName::IntegrationConnection, id).await
 }
 
 fn forget(control: &Control, followed: &dyn Rows, id: &ResourceId) {

@@ -16,7 +16,7 @@ fn token(seconds: u64) -> AccessToken {
 
 #[test]
 fn a_token_that_still_counts_outlives_failures() {
-    let access = Access::new(&Models::default());
+    let access = AccessTokens::new(&Models::default());
     let (id, grants) = (ResourceId::known("res_1"), [held(1, 9, false), held(2, 9, false)]);
     let kept = access.judge(&world(0), Ok(token(100)), (grants, None, 0));
     let (next, ends) = (kept.next_at, Timestamp::from_ms(100_000));
@@ -53,7 +53,7 @@ fn another_refresh_token_takes_the_place_of_the_one_before() {
 
 #[test]
 fn one_at_a_time_fetches_the_token_of_a_connection() {
-    let access = Access::new(&Models::default());
+    let access = AccessTokens::new(&Models::default());
     let (id, other) = (ResourceId::known("res_1"), ResourceId::known("res_2"));
     let first = Alone::begin(&access, &id);
     assert!(first.is_some() && Alone::begin(&access, &other).is_some());
@@ -68,7 +68,7 @@ proptest! {
     /// The next exchange is neither immediate nor never, whatever a service says.
     #[test]
     fn the_next_exchange_is_in_time(seconds in any::<u64>(), failures in any::<u32>(), helps in any::<bool>()) {
-        let (access, grants) = (Access::new(&Models::default()), [held(0, 0, false); 2]);
+        let (access, grants) = (AccessTokens::new(&Models::default()), [held(0, 0, false); 2]);
         let kept = access.judge(&world(0), Ok(token(seconds)), (grants, None, 0));
         let ends = kept.token.as_ref().unwrap().ends_at;
         prop_assert!(kept.next_at >= Timestamp::from_ms(5000) && (seconds < 10 || kept.next_at < ends));
