@@ -1,6 +1,5 @@
 //! Reads folders of a tree that an attacker may control.
 
-use super::tree::ENTRIES_MAX;
 use crate::error::SnapshotError;
 use crate::sparse::next_data;
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -14,6 +13,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+/// The most entries of a tree, and so of a folder: copying needs memory for each of them.
+pub(super) const ENTRIES_MAX: usize = 2_000_000;
 /// How often to try opening a folder that others keep moving.
 const TRIES: u32 = 100;
 /// The most that one system call copies, so that it can be interrupted.

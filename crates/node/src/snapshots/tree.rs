@@ -6,7 +6,9 @@
 //! the copy's folder.
 
 use super::entry::{self, Ids};
-use super::folder::{changed_ns, copy_data, is_gone, kind, look, names, open_folder, remove};
+use super::folder::{
+    ENTRIES_MAX, changed_ns, copy_data, is_gone, kind, look, names, open_folder, remove,
+};
 use crate::error::SnapshotError;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
@@ -20,8 +22,6 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The most entries of a tree, because memory is needed for each of them between the two looks.
-pub(super) const ENTRIES_MAX: usize = 2_000_000;
 /// The kernel's limit is 4,096: anything deeper has no path.
 const PATH_BYTES_MAX: usize = 4_000;
 /// The clock of files advances only every few milliseconds, so changes count as new from this much
