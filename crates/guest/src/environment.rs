@@ -1,8 +1,8 @@
 //! The environment of processes, and its renewal from the metadata document.
 
-use crate::guest::Guest;
 use crate::http::{Answer, Error};
-use crate::settings::User;
+use crate::settings::{Settings, User};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -97,11 +97,9 @@ impl Environment {
 
 /// Writes the environment to a file for programs that do not inherit it. A failure is only logged,
 /// because the environment may be too large for the folder, whose size is limited.
-pub(crate) fn write_file(guest: &Guest) {
-    let Some(path) = &guest.settings.environment_file else { return };
-    if let Err(error) =
-        replace_file(path, &pairs(&guest.environment()), guest.settings.user.as_ref())
-    {
+pub(crate) fn write_file(settings: &Settings, variables: &Variables) {
+    let Some(path) = &settings.environment_file else { return };
+    if let Err(error) = replace_file(path, &pairs(variables), settings.user.as_ref()) {
         let _ = writeln!(io::stderr(), "holm-guest: {} cannot be written: {error}", path.display());
     }
 }
@@ -132,10 +130,14 @@ fn replace_file(path: &Path, content: &[u8], user: Option<&User>) -> io::Result<
     write().inspect_err(|_| drop(fs::remove_file(&fresh)))
 }
 
-pub(crate) fn reload(guest: &Guest) -> Result<Answer, Error> {
-    let document = read(&guest.settings.metadata)?;
-    let Renewal { applied, removed } = guest.environment.lock().renew(document.environment);
-    write_file(guest);
+pub(crate) fn reload(
+    settings: &Settings,
+    environment: &Mutex<Environment>,
+) -> Result<Answer, Error> {
+    let document = read(&settings.metadata)?;
+    let Renewal { applied, removed } = environment.lock().renew(document.environment);
+    let variables = environment.lock().all();
+    write_file(settings, &variables);
     Answer::json(
         &json!({"generation": document.generation, "applied": applied, "removed": removed}),
     )

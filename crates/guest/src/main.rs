@@ -116,7 +116,7 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         match state {
             Some(state) => state.resume(&guest).map_err(Error::Start)?,
             None => {
-                environment::write_file(&guest);
+                environment::write_file(&guest.settings, &guest.environment());
                 start::start(&guest);
             }
         }

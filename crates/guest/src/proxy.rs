@@ -27,7 +27,7 @@ pub(crate) async fn set(guest: &Guest, mut request: Request) -> Result<Answer, E
     let applied = apply(guest, settings);
     applied
         .map_err(|error| Error::Internal(format!("the proxy is not trusted in here: {error}")))?;
-    environment::write_file(guest);
+    environment::write_file(&guest.settings, &guest.environment());
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 

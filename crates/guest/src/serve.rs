@@ -114,7 +114,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Drives, _) => drives::list(),
         (Route::Drive(path), _) => drives::unmount(&path),
         (Route::Health, _) => system::health(guest),
-        (Route::ReloadEnvironment, _) => environment::reload(guest),
+        (Route::ReloadEnvironment, _) => environment::reload(&guest.settings, &guest.environment),
         (Route::Processes, Method::POST) => processes::run(guest, request).await,
         (Route::Processes, _) => processes::list(guest),
         (Route::Process(id), Method::DELETE) => processes::stop(guest, &id).await,
