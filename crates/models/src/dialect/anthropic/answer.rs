@@ -1,10 +1,12 @@
 //! Reads and writes answers.
 
-use super::{Counts, read, read_finish, write, write_finish, write_usage};
+use super::proofs::UNPROVEN;
+use super::{read, write};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
 use crate::dialect::members::{At, Members, Object};
 use crate::dialect::{Losses, Unreadable, parts};
 use serde_json::{Value, json};
+use types::models::TokenUsage;
 
 pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     let mut members = Members::of(body, At::BODY)?;
@@ -77,7 +79,7 @@ fn block(part: &Part, losses: &mut Losses) -> Option<Object> {
                 let mut body = Object::default();
                 body.put("type", "thinking");
                 body.put("thinking", text.as_str());
-                body.put("signature", super::UNPROVEN);
+                body.put("signature", UNPROVEN);
                 body
             });
         }
@@ -95,4 +97,80 @@ fn block(part: &Part, losses: &mut Losses) -> Option<Object> {
         Content::ToolResult { .. } => losses.note("tool_result"),
     }
     (!body.0.is_empty()).then_some(body)
+}
+
+pub(super) fn read_finish(word: &str, sequence: Option<&str>) -> Finish {
+    match word {
+        "end_turn" => Finish::Stop,
+        "stop_sequence" => Finish::StopSequence(sequence.unwrap_or_default().to_owned()),
+        "max_tokens" | "model_context_window_exceeded" => Finish::Length,
+        "tool_use" => Finish::ToolCalls,
+        "refusal" => Finish::Refused,
+        "pause_turn" => Finish::Paused,
+        other => Finish::Other(other.to_owned()),
+    }
+}
+
+pub(super) fn write_finish(finish: &Finish) -> (&'static str, Option<&str>) {
+    match finish {
+        Finish::Stop | Finish::Other(_) => ("end_turn", None),
+        Finish::StopSequence(sequence) => ("stop_sequence", Some(sequence)),
+        Finish::Length => ("max_tokens", None),
+        Finish::ToolCalls => ("tool_use", None),
+        Finish::Filtered | Finish::Refused => ("refusal", None),
+        Finish::Paused => ("pause_turn", None),
+    }
+}
+
+/// Counts of tokens as a stream reports them. Later values replace earlier ones, member by member.
+/// In this dialect the input does not include what was in the cache.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    input: u64,
+    cached: u64,
+    cache_written: u64,
+    output: u64,
+    reasoning: u64,
+}
+
+impl Counts {
+    pub(super) fn read(&mut self, usage: &Value) {
+        let take = |name: &str, count: &mut u64| {
+            if let Some(found) = usage[name].as_u64() {
+                *count = found;
+            }
+        };
+        take("input_tokens", &mut self.input);
+        take("cache_read_input_tokens", &mut self.cached);
+        take("cache_creation_input_tokens", &mut self.cache_written);
+        take("output_tokens", &mut self.output);
+        if let Some(found) = usage["output_tokens_details"]["thinking_tokens"].as_u64() {
+            self.reasoning = found;
+        }
+    }
+
+    pub(super) const fn usage(self) -> TokenUsage {
+        TokenUsage {
+            input: self.input.saturating_add(self.cached).saturating_add(self.cache_written),
+            output: self.output,
+            cached: self.cached,
+            cache_written: self.cache_written,
+            reasoning: self.reasoning,
+            cache_written_hour: 0,
+            estimated: false,
+        }
+    }
+}
+
+pub(super) fn write_usage(usage: TokenUsage) -> Value {
+    let cached = usage.cached.saturating_add(usage.cache_written);
+    let mut body = Object::default();
+    body.put("input_tokens", usage.input.saturating_sub(cached));
+    body.put("cache_creation_input_tokens", usage.cache_written);
+    body.put("cache_read_input_tokens", usage.cached);
+    body.put("output_tokens", usage.output);
+    if usage.reasoning > 0 {
+        body.put("output_tokens_details", json!({"thinking_tokens": usage.reasoning}));
+    }
+    body.into()
 }

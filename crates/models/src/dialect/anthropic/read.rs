@@ -1,5 +1,6 @@
 //! Reads requests.
 
+use super::proofs::is_proof;
 use crate::chat::{
     Chat, Content, Format, Message, Others, Part, Reasoning, Role, Source, Tool, ToolCall,
     ToolChoice,
@@ -204,7 +205,7 @@ pub(super) fn block(value: &Value, at: At<'_>) -> Result<Part, Unsayable> {
         }
         "thinking" => Content::Reasoning {
             text: members.must("thinking")?.to_owned(),
-            signature: members.owned("signature")?.filter(|proof| super::is_proof(proof)),
+            signature: members.owned("signature")?.filter(|proof| is_proof(proof)),
             sealed: None,
         },
         "redacted_thinking" => {

@@ -1,9 +1,10 @@
 //! Reads and writes streams: blocks one after another, each with a start, deltas and a stop.
 
-use super::{Counts, read_fault, read_finish, write, write_finish, write_usage};
-use super::{UNPROVEN, is_proof};
+use super::answer::{Counts, read_finish, write_finish, write_usage};
+use super::proofs::{UNPROVEN, is_proof};
+use super::{fault, write};
 use crate::chat::{Chat, Delta, Fault, Finish};
-use crate::dialect::{StreamReader, StreamWriter, Unreadable, Words, faults, sse};
+use crate::dialect::{StreamReader, StreamWriter, Unreadable, faults, sse};
 use crate::events::Event;
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -60,7 +61,7 @@ impl StreamReader for Reader {
             "error" => {
                 let mut fault = faults::of_json(0, &value);
                 fault.status = faults::status_of(fault.kind.as_deref(), None);
-                deltas.push(Delta::Fault(read_fault(fault)));
+                deltas.push(Delta::Fault(fault::recognized(fault)));
             }
             _ => {}
         }
@@ -263,7 +264,7 @@ impl Writer {
 
     fn fault(&mut self, fault: &Fault, out: &mut BytesMut) {
         self.is_broken = true;
-        Self::event(&super::Anthropic.write_fault(fault), out);
+        Self::event(&fault::write(fault), out);
     }
 
     fn begin(&mut self, id: &str, model: &str, out: &mut BytesMut) {

@@ -1,8 +1,9 @@
 use super::versions::version;
 use super::*;
-use crate::chat::{Content, Delta, Reasoning, Role, Source, ToolChoice};
+use crate::chat::{Content, Delta, Finish, Reasoning, Role, Source, ToolChoice};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read};
+use serde_json::json;
 
 #[test]
 fn versions_are_read_out_of_all_names() {
