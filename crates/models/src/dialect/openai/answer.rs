@@ -1,11 +1,12 @@
 //! Reads and writes answers.
 
-use super::{read, read_finish, read_usage, write, write_finish, write_usage};
+use super::{read, write};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
 use crate::dialect::members::{At, Members, Object};
 use crate::dialect::parts::{self, plain};
 use crate::dialect::{Losses, Unreadable};
 use serde_json::{Value, json};
+use types::models::TokenUsage;
 
 pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     let mut members = Members::of(body, At::BODY)?;
@@ -147,4 +148,57 @@ pub(super) fn block(text: &str, signature: Option<&str>, sealed: Option<&str>) -
             body.into()
         }
     }
+}
+
+pub(super) fn read_finish(word: &str) -> Finish {
+    match word {
+        "stop" | "eos" => Finish::Stop,
+        "length" | "model_length" => Finish::Length,
+        "tool_calls" | "function_call" => Finish::ToolCalls,
+        "content_filter" => Finish::Filtered,
+        other => Finish::Other(other.to_owned()),
+    }
+}
+
+/// Writes why an answer ended. A refusal in words ends like any other answer.
+pub(super) fn write_finish(finish: &Finish, says_refusal: bool) -> &'static str {
+    match finish {
+        Finish::Length => "length",
+        Finish::ToolCalls => "tool_calls",
+        Finish::Refused if says_refusal => "stop",
+        Finish::Filtered | Finish::Refused => "content_filter",
+        Finish::Stop | Finish::StopSequence(_) | Finish::Paused | Finish::Other(_) => "stop",
+    }
+}
+
+pub(super) fn read_usage(usage: &Value) -> TokenUsage {
+    let count = |value: &Value| value.as_u64();
+    let (input, output) = (&usage["prompt_tokens_details"], &usage["completion_tokens_details"]);
+    let cached = count(&input["cached_tokens"]).or(count(&usage["prompt_cache_hit_tokens"]));
+    let prompt = count(&usage["prompt_tokens"]).unwrap_or(0);
+    // xAI does not count thoughts as output, but does in the total.
+    let rest = count(&usage["total_tokens"]).unwrap_or(0).saturating_sub(prompt);
+    TokenUsage {
+        input: prompt,
+        output: count(&usage["completion_tokens"]).unwrap_or(0).max(rest),
+        cached: cached.unwrap_or(0),
+        cache_written: count(&input["cache_write_tokens"]).unwrap_or(0),
+        reasoning: count(&output["reasoning_tokens"]).unwrap_or(0),
+        ..TokenUsage::default()
+    }
+}
+
+pub(super) fn write_usage(usage: TokenUsage) -> Value {
+    let mut details = Object::default();
+    details.put("cached_tokens", usage.cached);
+    if usage.cache_written > 0 {
+        details.put("cache_write_tokens", usage.cache_written);
+    }
+    json!({
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total(),
+        "prompt_tokens_details": Value::from(details),
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    })
 }

@@ -1,7 +1,7 @@
 //! Writes sampling parameters and how hard to think. OpenAI's own models refuse some that the
 //! models of compatible providers take.
 
-use super::is_mistral;
+use super::variants::is_mistral;
 use crate::chat::Chat;
 use crate::dialect::members::Object;
 use crate::dialect::{Losses, Unsayable, parts};

@@ -1,9 +1,9 @@
 //! Reads and writes streams of chunks.
 
-use super::answer::block;
-use super::{read, read_finish, read_usage, write_finish, write_usage};
+use super::answer::{block, read_finish, read_usage, write_finish, write_usage};
+use super::{fault, read};
 use crate::chat::{Chat, Delta, Fault, Finish};
-use crate::dialect::{StreamReader, StreamWriter, Unreadable, Words, faults, sse};
+use crate::dialect::{StreamReader, StreamWriter, Unreadable, faults, sse};
 use crate::events::Event;
 use bytes::BytesMut;
 use serde_json::{Value, json};
@@ -216,7 +216,7 @@ impl Writer {
     }
 
     fn fault(fault: &Fault, out: &mut BytesMut) {
-        sse::data(out, &super::OpenAi.write_fault(fault));
+        sse::data(out, &fault::write(fault));
     }
 }
 

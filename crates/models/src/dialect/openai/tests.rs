@@ -1,8 +1,12 @@
+use super::variants::is_reasoning_model;
 use super::*;
-use crate::chat::{Content, Delta, Format, Reasoning, Role, Source, ToolChoice};
+use crate::chat::{Content, Delta, Finish, Format, Reasoning, Role, Source, ToolChoice};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read};
 use crate::dialect::parts::plain;
+use serde_json::json;
+use types::kinds::model::ModelType;
+use types::models::TokenUsage;
 
 fn request(body: &Value) -> Chat {
     OpenAi.read_request(body).unwrap()
@@ -438,6 +442,6 @@ fn errors_of_all_shapes_are_read() {
 fn what_was_thought_is_output_also_where_only_the_sum_says_it() {
     let said = json!({"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 35,
                       "completion_tokens_details": {"reasoning_tokens": 30}});
-    let usage = super::read_usage(&said);
+    let usage = super::answer::read_usage(&said);
     assert_eq!((usage.input, usage.output, usage.reasoning), (3, 32, 30));
 }

@@ -1,6 +1,7 @@
 //! Writes requests.
 
-use super::{is_mistral, sampling};
+use super::sampling;
+use super::variants::{is_mistral, is_reasoning_model};
 use crate::chat::{Chat, Content, Format, Message, Part, Role, Source, Tool, ToolCall, ToolChoice};
 use crate::dialect::members::{At, Object};
 use crate::dialect::{Losses, Unsayable, parts, strict};
@@ -16,7 +17,7 @@ pub(super) fn request(chat: &Chat, losses: &mut Losses) -> Result<Value, Unsayab
         body.maybe("tool_choice", chat.tool_choice.as_ref().map(tool_choice));
         body.maybe("parallel_tool_calls", chat.parallel_tools);
     }
-    let newer = super::is_reasoning_model(&chat.model);
+    let newer = is_reasoning_model(&chat.model);
     body.maybe(if newer { "max_completion_tokens" } else { "max_tokens" }, chat.max_tokens);
     sampling::put(chat, &mut body, losses)?;
     let seed = if is_mistral(chat) { "random_seed" } else { "seed" };
