@@ -8,11 +8,9 @@ mod stream;
 mod tests;
 mod write;
 
-use super::members::Object;
 use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, faults, openai};
-use crate::chat::{Answer, Chat, Content, Fault, Finish, Part};
-use serde_json::{Value, json};
-use types::models::TokenUsage;
+use crate::chat::{Answer, Chat, Fault};
+use serde_json::Value;
 
 #[derive(Debug)]
 pub struct Responses;
@@ -49,60 +47,4 @@ impl Words for Responses {
     fn writer(&self, asked: &Chat) -> Box<dyn StreamWriter> {
         Box::new(stream::Writer::new(asked))
     }
-}
-
-/// Reads why an answer ended, whether it is complete or not.
-fn read_finish(response: &Value, parts: &[Part]) -> Finish {
-    match response["incomplete_details"]["reason"].as_str() {
-        Some("max_output_tokens") => return Finish::Length,
-        Some("content_filter") => return Finish::Filtered,
-        Some(other) => return Finish::Other(other.to_owned()),
-        None => {}
-    }
-    let has = |is: fn(&Content) -> bool| parts.iter().any(|part| is(&part.content));
-    if has(|content| matches!(content, Content::ToolCall(_))) {
-        Finish::ToolCalls
-    } else if has(|content| matches!(content, Content::Refusal(_))) {
-        Finish::Refused
-    } else {
-        Finish::Stop
-    }
-}
-
-/// Returns why an answer is incomplete, if it is.
-fn incomplete(finish: &Finish, says_refusal: bool) -> Option<&'static str> {
-    match finish {
-        Finish::Length => Some("max_output_tokens"),
-        Finish::Filtered => Some("content_filter"),
-        Finish::Refused if !says_refusal => Some("content_filter"),
-        _ => None,
-    }
-}
-
-fn read_usage(usage: &Value) -> TokenUsage {
-    let count = |value: &Value| value.as_u64().unwrap_or(0);
-    let input = &usage["input_tokens_details"];
-    TokenUsage {
-        input: count(&usage["input_tokens"]),
-        output: count(&usage["output_tokens"]),
-        cached: count(&input["cached_tokens"]),
-        cache_written: count(&input["cache_write_tokens"]),
-        reasoning: count(&usage["output_tokens_details"]["reasoning_tokens"]),
-        ..TokenUsage::default()
-    }
-}
-
-fn write_usage(usage: TokenUsage) -> Value {
-    let mut details = Object::default();
-    details.put("cached_tokens", usage.cached);
-    if usage.cache_written > 0 {
-        details.put("cache_write_tokens", usage.cache_written);
-    }
-    json!({
-        "input_tokens": usage.input,
-        "input_tokens_details": Value::from(details),
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.total(),
-    })
 }

@@ -1,6 +1,6 @@
 //! Reads and writes answers.
 
-use super::{incomplete, read, read_finish, read_usage, write, write_usage};
+use super::{read, write};
 use crate::chat::{Answer, Choice, Content, Finish, Part};
 use crate::dialect::members::{At, Members, Object};
 use crate::dialect::{Losses, Unreadable, parts};
@@ -181,4 +181,60 @@ pub(super) fn function_call(id: &str, call: &crate::chat::ToolCall) -> Value {
     // Gemini puts it on calls and wants it back.
     body.maybe("signature", call.signature.as_deref());
     body.into()
+}
+
+/// Reads why an answer ended, whether it is complete or not.
+pub(super) fn read_finish(response: &Value, parts: &[Part]) -> Finish {
+    match response["incomplete_details"]["reason"].as_str() {
+        Some("max_output_tokens") => return Finish::Length,
+        Some("content_filter") => return Finish::Filtered,
+        Some(other) => return Finish::Other(other.to_owned()),
+        None => {}
+    }
+    let has = |is: fn(&Content) -> bool| parts.iter().any(|part| is(&part.content));
+    if has(|content| matches!(content, Content::ToolCall(_))) {
+        Finish::ToolCalls
+    } else if has(|content| matches!(content, Content::Refusal(_))) {
+        Finish::Refused
+    } else {
+        Finish::Stop
+    }
+}
+
+/// Returns why an answer is incomplete, if it is.
+pub(super) fn incomplete(finish: &Finish, says_refusal: bool) -> Option<&'static str> {
+    match finish {
+        Finish::Length => Some("max_output_tokens"),
+        Finish::Filtered => Some("content_filter"),
+        Finish::Refused if !says_refusal => Some("content_filter"),
+        _ => None,
+    }
+}
+
+pub(super) fn read_usage(usage: &Value) -> TokenUsage {
+    let count = |value: &Value| value.as_u64().unwrap_or(0);
+    let input = &usage["input_tokens_details"];
+    TokenUsage {
+        input: count(&usage["input_tokens"]),
+        output: count(&usage["output_tokens"]),
+        cached: count(&input["cached_tokens"]),
+        cache_written: count(&input["cache_write_tokens"]),
+        reasoning: count(&usage["output_tokens_details"]["reasoning_tokens"]),
+        ..TokenUsage::default()
+    }
+}
+
+fn write_usage(usage: TokenUsage) -> Value {
+    let mut details = Object::default();
+    details.put("cached_tokens", usage.cached);
+    if usage.cache_written > 0 {
+        details.put("cache_write_tokens", usage.cache_written);
+    }
+    json!({
+        "input_tokens": usage.input,
+        "input_tokens_details": Value::from(details),
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total(),
+    })
 }

@@ -1,7 +1,7 @@
 //! Reads and writes streams: items one after another, and all of them again at the end.
 
-use super::answer::{self, envelope, item_id, output_text};
-use super::{incomplete, read_finish, read_usage, write};
+use super::answer::{self, envelope, incomplete, item_id, output_text, read_finish, read_usage};
+use super::write;
 use crate::chat::{Chat, Delta, Fault, Finish, ToolCall};
 use crate::dialect::{StreamReader, StreamWriter, Unreadable, faults, sse};
 use crate::events::Event;

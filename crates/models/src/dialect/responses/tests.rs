@@ -1,7 +1,8 @@
 use super::*;
-use crate::chat::{Delta, Format, Reasoning, Role, Source};
+use crate::chat::{Content, Delta, Finish, Format, Reasoning, Role, Source};
 use crate::dialect::Dialect;
 use crate::dialect::generators::{assembled, read, written};
+use serde_json::json;
 
 /// A request as the published clients write it, with everything that they can express.
 fn whole() -> Value {
