@@ -10,6 +10,7 @@ pub mod array;
 mod calls;
 mod camel;
 mod fault;
+mod generations;
 mod parts;
 mod read;
 mod schema;
@@ -61,33 +62,6 @@ impl Words for Gemini {
 /// Rewrites a body into the one spelling of members that is read here; Google takes two.
 pub(crate) fn camel_case(body: &Value) -> Cow<'_, Value> {
     camel::of(body)
-}
-
-/// Stands in for a signature if a model of the third generation needs one for a call that another
-/// model made. Google documents it for this purpose.
-const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-
-/// What a model accepts, by its generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Generation {
-    /// Whether thinking is set by a level. The first and second generation take a number of tokens.
-    has_levels: bool,
-    /// Whether ids of calls are accepted. On Vertex AI the first and second generation refuse them.
-    has_ids: bool,
-    /// Whether a call without its signature is refused, as from the third generation on.
-    wants_signatures: bool,
-}
-
-impl Generation {
-    fn of(model: &str) -> Self {
-        let is_gemini = model.contains("gemini");
-        let number = model.split("gemini-").nth(1).and_then(|rest| {
-            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-            rest[..end].parse::<u32>().ok()
-        });
-        let is_old = number.is_some_and(|number| number < 3);
-        Self { has_levels: !is_old, has_ids: !is_old, wants_signatures: is_gemini && !is_old }
-    }
 }
 
 #[cfg(test)]

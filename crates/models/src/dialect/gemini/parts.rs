@@ -1,7 +1,7 @@
 //! Reads and writes the parts of a content.
 
-use super::NO_SIGNATURE;
 use super::calls::Calls;
+use super::generations::NO_SIGNATURE;
 use crate::chat::{Content, Part, Source, ToolCall};
 use crate::dialect::members::{At, Members, Object};
 use crate::dialect::parts::{lose, plain};

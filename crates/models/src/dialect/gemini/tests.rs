@@ -1,4 +1,5 @@
 use super::array::{ListWriter, Pieces};
+use super::generations::NO_SIGNATURE;
 use super::*;
 use crate::chat::{
     Choice, Content, Delta, Finish, Format, Message, Part, Role, Source, ToolCall, ToolChoice,

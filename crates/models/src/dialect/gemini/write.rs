@@ -1,6 +1,7 @@
 //! Writes requests.
 
-use super::{Generation, NO_SIGNATURE, parts};
+use super::generations::{Generation, NO_SIGNATURE};
+use super::parts;
 use crate::chat::{Chat, Content, Format, Message, Part, Reasoning, Role, Tool, ToolChoice};
 use crate::dialect::members::Object;
 use crate::dialect::parts::{lose, others};
