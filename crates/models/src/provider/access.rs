@@ -2,7 +2,7 @@
 //! while. This module only writes the request and reads the answer; who sends it and when to renew
 //! is decided elsewhere.
 
-use super::BadProvider;
+use super::errors::BadProvider;
 use super::paths::Base;
 use crate::catalogue::{TokenService, catalogue};
 use jose::Rsa;

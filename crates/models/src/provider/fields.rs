@@ -1,6 +1,7 @@
 //! Settings of a connection and of a model, filled into templates of addresses and headers.
 
-use super::{BadProvider, access, paths};
+use super::errors::BadProvider;
+use super::{access, paths};
 use crate::catalogue::Entry;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use types::models::ModelProvider;

@@ -1,7 +1,8 @@
 //! The headers that a provider gets: some of the caller's, and the connection's own.
 
+use super::access;
+use super::errors::BadProvider;
 use super::fields::{Fields, Place};
-use super::{BadProvider, access};
 use crate::catalogue::Entry;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use types::parts::TextMap;

@@ -1,11 +1,14 @@
 //! A provider of models, ready to be called through a connection: its addresses and headers.
 
 mod access;
+mod errors;
 mod fields;
 mod headers;
 mod paths;
 
 pub use access::{ACCESS_TOKEN, AccessToken, BadToken, is_exchanged, read_token, token_request};
+pub use errors::BadProvider;
+pub use paths::Target;
 
 use crate::catalogue::{Entry, catalogue};
 use crate::dialect::Dialect;
@@ -46,36 +49,6 @@ pub enum Way {
     /// Translated into this dialect.
     Translates(Dialect),
     Unsupported,
-}
-
-/// Where one call goes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    pub url: Uri,
-    /// An IPv6 address is stored without its brackets.
-    pub host: String,
-    pub port: u16,
-    pub is_tls: bool,
-}
-
-/// Why a provider cannot be called.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadProvider {
-    #[error("the connection to {provider} lacks {what}")]
-    Lacks { provider: &'static str, what: String },
-    #[error("the connection to {provider} has {what}")]
-    Wrong { provider: &'static str, what: String },
-    /// No token was fetched yet, or none can be.
-    #[error("the connection to {provider} has no access token at the moment")]
-    NoToken { provider: &'static str },
-    /// The name given by the caller or in the model's settings.
-    #[error("`{0}` is no name of a model that can be asked for")]
-    BadModel(String),
-    /// The path given by the caller.
-    #[error("a path that {0} is not passed on")]
-    BadPath(&'static str),
-    #[error("{provider} does not serve this path")]
-    Unsupported { provider: &'static str },
 }
 
 impl Provider {

@@ -1,9 +1,19 @@
 //! Addresses of a provider: its base, and paths below that. No path leads out of the base.
 
-use super::{BadProvider, Target};
+use super::errors::BadProvider;
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use std::fmt;
+
+/// Where one call goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub url: Uri,
+    /// An IPv6 address is stored without its brackets.
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+}
 
 /// The address below which all of a provider's paths are.
 pub(super) struct Base {
