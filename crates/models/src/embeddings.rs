@@ -3,47 +3,14 @@
 //! Gemini is always called with `batchEmbedContents`. Cohere must be told the purpose
 //! (`input_type`); if the caller does not say, it is documents.
 
+mod neutral;
 mod read;
 mod write;
 
 use crate::dialect::{Dialect, Losses, Unreadable, Unsayable};
 use crate::translate::fault_body;
-use serde_json::{Number, Value};
-
-/// A request in a neutral form that belongs to no dialect.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Asked {
-    inputs: Vec<String>,
-    purpose: Option<Purpose>,
-    dimensions: Option<u64>,
-    form: Form,
-    /// Whether a single input was sent by itself rather than as a list of one.
-    is_one: bool,
-}
-
-/// The form in which the caller wants the numbers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Form {
-    #[default]
-    Floats,
-    /// 32-bit floats, little-endian.
-    Base64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Query,
-    Document,
-    Classification,
-    Clustering,
-}
-
-/// An answer in a neutral form.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Answered {
-    vectors: Vec<Vec<Number>>,
-    input_tokens: Option<u64>,
-}
+use neutral::Asked;
+use serde_json::Value;
 
 /// The translation of one call.
 #[derive(Debug, Clone)]
@@ -96,10 +63,6 @@ impl EmbeddingsTranslation {
     pub fn fault(&self, status: u16, body: &[u8]) -> Vec<u8> {
         fault_body(self.from, &self.to.words().read_fault(status, body))
     }
-}
-
-fn has_none(dialect: Dialect) -> Unsayable {
-    Unsayable::new("body", format!("embeddings cannot be asked for as {}", dialect.name()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reads requests and answers.
 
-use super::{Answered, Asked, Form, Purpose, has_none};
+use super::neutral::{Answered, Asked, Form, Purpose, has_none};
 use crate::dialect::gemini;
 use crate::dialect::members::{At, Members};
 use crate::dialect::{Dialect, Losses, Unreadable, Unsayable};

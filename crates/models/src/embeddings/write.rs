@@ -1,6 +1,6 @@
 //! Writes requests and answers.
 
-use super::{Answered, Asked, Form, Purpose, has_none};
+use super::neutral::{Answered, Asked, Form, Purpose, has_none};
 use crate::dialect::members::Object;
 use crate::dialect::{Dialect, Losses, Unreadable, Unsayable};
 use base64::Engine;
