@@ -1,7 +1,9 @@
 //! The background task of a ledger: syncs the journal, moves it into the store, fetches grants and
 //! gives them back. It has one batch on its way at a time.
 
-use super::{BooksError, Settings, Shared, journal};
+use super::books::BooksError;
+use super::settings::{Settings, ms};
+use super::{Shared, journal};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -53,7 +55,7 @@ impl Due {
 
 fn passed(last: &mut i64, shared: &Shared, every: Duration) -> bool {
     let now = shared.world.uptime_ms();
-    let is_passed = now.saturating_sub(*last) >= super::ms(every);
+    let is_passed = now.saturating_sub(*last) >= ms(every);
     if is_passed {
         *last = now;
     }

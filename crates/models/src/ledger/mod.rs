@@ -20,22 +20,22 @@
 
 mod account;
 mod apart;
+mod books;
 mod journal;
 mod keeper;
 mod replay;
+mod settings;
 mod state;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use admission::{Limits, Permit, Pool};
+use admission::{Permit, Pool};
 use journal::End;
 use parking_lot::Mutex;
+use settings::ms;
 use state::{Attempt, Settled, State, Try};
-use std::future::Future;
 use std::io;
-use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,95 +44,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::ids::WorkspaceId;
 use types::kinds::policy::LimitPer;
-use types::model_books::{Batch, Beginning, LimitAccount, Standing, used_by, word};
+use types::model_books::{LimitAccount, used_by, word};
 use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome};
 use types::{Timestamp, World};
 
+pub use books::{Answer, Books, BooksError};
+pub use settings::Settings;
 pub use window::window;
-
-/// A boxed future, for the trait [`Books`].
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-/// The store that holds the limits of all servers. After an error it is unknown whether the
-/// operation took effect, so the same call is repeated until one succeeds.
-pub trait Books: Send + Sync {
-    /// Returns where a ledger left off.
-    fn begin(&self, ledger: String) -> Answer<'_, Result<Beginning, BooksError>>;
-    /// Takes in a batch, counting it once however often it is sent, and returns the standing of the
-    /// account of each of its wants.
-    fn keep(&self, batch: Arc<Batch>) -> Answer<'_, Result<Vec<Standing>, BooksError>>;
-    /// Lists accounts in which this ledger holds something while other ledgers got less than they
-    /// need, with the first of those ledgers by name.
-    fn asked_for(
-        &self,
-        ledger: String,
-    ) -> Answer<'_, Result<Vec<(LimitAccount, String)>, BooksError>>;
-}
-
-/// Why the store could not be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BooksError(pub String);
-
-/// Where the journal is, and the limits and intervals of a ledger.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The folder of the journal. Only one process may use it at a time.
-    pub folder: PathBuf,
-    /// Identifies the current boot of the machine. Records written during another boot may have
-    /// been lost in a power cut.
-    pub boot: String,
-    /// The longest span of time whose records a power cut may destroy.
-    pub sync_every: Duration,
-    /// The longest time until settled use is moved into the store.
-    pub keep_up_every: Duration,
-    /// How long a call waits for others to give back enough.
-    pub wait_max: Duration,
-    /// Calls that may wait, in total and per workspace.
-    pub waiting: Limits,
-    /// Accounts (limits × subjects × windows) in memory, in total and per workspace.
-    pub accounts: Limits,
-    /// Rows of usage in memory. Above this, end users and tags are counted together until some rows
-    /// are moved into the store.
-    pub usage_max: usize,
-    /// How many end users, tags and the like of a workspace get a count of their own within an
-    /// hour. The rest are counted together.
-    pub usage_each_max: usize,
-    /// A grant is the limit's amount divided by this number, or what a call needs if that is more.
-    pub grants: i64,
-    /// How many accounts one batch may ask the store about. The rest wait for the next batch.
-    pub wants_max: usize,
-    /// How long without calls until a grant is given back.
-    pub idle_after: Duration,
-    /// How long to wait for an answer of the store at shutdown.
-    pub last_wait: Duration,
-    /// Bytes after which a new file of the journal is begun.
-    pub file_max: u64,
-    /// Bytes of journal that may wait for the store. Above this, nothing can be reserved.
-    pub journal_max: u64,
-}
-
-impl Settings {
-    pub fn new(folder: PathBuf, boot: String) -> Self {
-        Self {
-            folder,
-            boot,
-            sync_every: Duration::from_millis(100),
-            keep_up_every: Duration::from_millis(500),
-            wait_max: Duration::from_secs(10),
-            waiting: Limits { total: 10_000, share: 1_000 },
-            accounts: Limits { total: 100_000, share: 12_500 },
-            usage_max: 50_000,
-            usage_each_max: 10_000,
-            grants: 16,
-            wants_max: 256,
-            idle_after: Duration::from_secs(10),
-            last_wait: Duration::from_secs(10),
-            file_max: 64 << 20,
-            journal_max: 1 << 30,
-        }
-    }
-}
 
 /// The limits and the usage that this server counts. Cheap to clone.
 #[derive(Clone)]
@@ -405,8 +323,4 @@ fn subject(per: LimitPer, subject: &str) -> String {
         LimitPer::EndUser => "user",
     };
     word(&format!("{sort}:{subject}"))
-}
-
-fn ms(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }

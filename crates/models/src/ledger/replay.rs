@@ -1,9 +1,11 @@
 //! Opens a ledger at a start: finds what the journal has and the store does not, and which calls
 //! were in flight.
 
+use super::books::{Books, BooksError};
 use super::journal::{self, End, Journal, Record};
+use super::settings::Settings;
 use super::state::State;
-use super::{Books, BooksError, OpenError, Settings, keeper};
+use super::{OpenError, keeper};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

@@ -3,7 +3,8 @@
 use super::account::{Account, Fit};
 use super::apart::Apart;
 use super::journal::Journal;
-use super::{Hold, OverLimit, Refused, Settings, Taken, subject, window};
+use super::settings::{Settings, ms};
+use super::{Hold, OverLimit, Refused, Taken, subject, window};
 use admission::Limits;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -400,7 +401,7 @@ impl State {
         uptime_ms: i64,
         after: Duration,
     ) -> Vec<(LimitAccount, Option<String>)> {
-        let before = uptime_ms - super::ms(after);
+        let before = uptime_ms - ms(after);
         let mut idle = Vec::new();
         let of_workspaces = &mut self.of_workspaces;
         self.accounts.retain(|key, account| {

@@ -4,6 +4,7 @@ mod faults;
 mod shares;
 
 use super::*;
+use admission::Limits;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::model::ModelType;
 use types::kinds::policy::Granularity;
-use types::model_books::{UsageKey, UsageSum, Want};
+use types::model_books::{Batch, Beginning, Standing, UsageKey, UsageSum, Want};
 use types::models::TokenUsage;
 
 /// A stand-in for the store.
