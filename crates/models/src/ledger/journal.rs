@@ -6,7 +6,7 @@
 //! reservations that are open at that time, so earlier files can be removed as soon as the store
 //! has what they hold.
 
-use super::state::Asked;
+use super::hold::Asked;
 use crc_fast::{CrcAlgorithm, Digest};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

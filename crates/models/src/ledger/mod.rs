@@ -21,8 +21,10 @@
 mod account;
 mod apart;
 mod books;
+mod hold;
 mod journal;
 mod keeper;
+mod refused;
 mod replay;
 mod settings;
 mod state;
@@ -31,6 +33,7 @@ mod tests;
 mod window;
 
 use admission::{Permit, Pool};
+use hold::Taken;
 use journal::End;
 use parking_lot::Mutex;
 use settings::ms;
@@ -42,13 +45,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use types::World;
 use types::ids::WorkspaceId;
-use types::kinds::policy::LimitPer;
-use types::model_books::{LimitAccount, used_by, word};
-use types::models::{LimitMeasure, ModelCall, ModelLimit, ModelOutcome};
-use types::{Timestamp, World};
+use types::model_books::{LimitAccount, used_by};
+use types::models::{ModelCall, ModelOutcome};
 
 pub use books::{Answer, Books, BooksError};
+pub use hold::Hold;
+pub use refused::{OverLimit, Refused, measure_text};
 pub use settings::Settings;
 pub use window::window;
 
@@ -70,56 +74,6 @@ struct Shared {
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The most that a call can take of a limit.
-#[derive(Debug, Clone)]
-pub struct Hold {
-    pub limit: Arc<ModelLimit>,
-    /// Whose use is counted. Depending on `limit.per` that is the id of the model or of the
-    /// workspace, the key, or the end user.
-    pub subject: String,
-    pub most: i64,
-}
-
-/// Why a call is refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("{0}")]
-    OverLimit(OverLimit),
-    /// Nothing can be reserved now: the store is unreachable, the disk is full, or too many calls
-    /// wait.
-    #[error("limits cannot be checked: {0}")]
-    Unavailable(String),
-}
-
-/// The limit that was reached, and until when.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} allows {amount} {} in each window, {left} are left and {needs} are needed", measure_text(*.measure))]
-pub struct OverLimit {
-    /// The id of the limit.
-    pub limit: String,
-    /// The limit's name in messages.
-    pub name: String,
-    pub measure: LimitMeasure,
-    pub amount: i64,
-    /// How much could still be reserved when the call was refused.
-    pub left: i64,
-    pub needs: i64,
-    /// The end of the window.
-    pub ends_at: Timestamp,
-    pub retry_after: Duration,
-}
-
-/// Names what a limit counts, for messages.
-pub const fn measure_text(measure: LimitMeasure) -> &'static str {
-    match measure {
-        LimitMeasure::Cost => "nanodollars",
-        LimitMeasure::Requests => "requests",
-        LimitMeasure::InputTokens => "input tokens",
-        LimitMeasure::OutputTokens => "output tokens",
-        LimitMeasure::TotalTokens => "tokens",
-    }
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("the journal of models in {folder} is used by another process")]
@@ -137,16 +91,6 @@ pub struct Reservation {
     accounts: Vec<Taken>,
     /// What is counted if the reservation is dropped. `None` once it was settled or given back.
     call: Option<Box<ModelCall>>,
-}
-
-/// What was reserved in one account.
-#[derive(Debug, Clone)]
-struct Taken {
-    account: LimitAccount,
-    /// What is counted if nobody settles it.
-    most: i64,
-    /// Less than `most` if the call may cross its limit.
-    reserved: i64,
 }
 
 impl Ledger {
@@ -186,7 +130,7 @@ impl Ledger {
         loop {
             let (now, uptime_ms) = (shared.world.now(), shared.world.uptime_ms());
             let wait_left_ms = ms(shared.settings.wait_max) - (uptime_ms - began);
-            let asked = state::asked(&holds, now);
+            let asked = hold::asked(&holds, now);
             let attempt = Try {
                 id,
                 record: journal::reserved(id, &asked, &json).map_err(note)?,
@@ -311,16 +255,4 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.shared.state.lock().leave(&self.account, self.ticket);
     }
-}
-
-/// Builds the name under which an account counts a subject. The prefix keeps subjects of different
-/// sorts apart.
-fn subject(per: LimitPer, subject: &str) -> String {
-    let sort = match per {
-        LimitPer::Model => "model",
-        LimitPer::Workspace => "workspace",
-        LimitPer::Key => "key",
-        LimitPer::EndUser => "user",
-    };
-    word(&format!("{sort}:{subject}"))
 }

@@ -2,9 +2,10 @@
 
 use super::account::{Account, Fit};
 use super::apart::Apart;
+use super::hold::{Asked, Taken};
 use super::journal::Journal;
+use super::refused::{OverLimit, Refused};
 use super::settings::{Settings, ms};
-use super::{Hold, OverLimit, Refused, Taken, subject, window};
 use admission::Limits;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -76,13 +77,6 @@ pub(super) struct Try<'t> {
     pub(super) ticket: Option<u64>,
     /// Whether the call may not wait any longer.
     pub(super) is_last: bool,
-}
-
-/// One hold, in the current window.
-pub(super) struct Asked<'h> {
-    pub(super) account: LimitAccount,
-    hold: &'h Hold,
-    pub(super) most: i64,
 }
 
 impl State {
@@ -484,29 +478,6 @@ impl Settled<'_> {
     pub(super) fn usage_of(call: &ModelCall) -> (UsageKey, UsageSum, ModelOutcome) {
         (UsageKey::of(call), UsageSum::of(call), call.outcome)
     }
-}
-
-/// Finds the account of each hold in the current window. Holds of the same account count once, with
-/// the largest amount.
-pub(super) fn asked(holds: &[Hold], now: Timestamp) -> Vec<Asked<'_>> {
-    let mut all: Vec<Asked<'_>> = Vec::with_capacity(holds.len());
-    for hold in holds {
-        let limit = &hold.limit;
-        let (starts_at, ends_at) = window(now, limit.granularity, limit.step);
-        let account = LimitAccount {
-            limit: limit.id.clone(),
-            measure: limit.measure,
-            subject: subject(limit.per, &hold.subject),
-            starts_at,
-            ends_at,
-        };
-        let most = hold.most.max(0);
-        match all.iter_mut().find(|asked| asked.account == account) {
-            Some(asked) => asked.most = asked.most.max(most),
-            None => all.push(Asked { account, hold, most }),
-        }
-    }
-    all
 }
 
 fn no_room() -> Refused {

@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use types::Timestamp;
 use types::ids::{ResourceId, WorkspaceId};
 use types::kinds::model::ModelType;
-use types::kinds::policy::Granularity;
+use types::kinds::policy::{Granularity, LimitPer};
 use types::model_books::{Batch, Beginning, Standing, UsageKey, UsageSum, Want};
-use types::models::TokenUsage;
+use types::models::{LimitMeasure, ModelLimit, TokenUsage};
 
 /// A stand-in for the store.
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! Tests of what one workspace leaves for the others, and what the store leaves for all.
 
+use super::super::hold::subject;
 use super::*;
 
 #[tokio::test]

@@ -1,0 +1,45 @@
+//! Why a call may not reserve what it needs.
+
+use std::time::Duration;
+use types::Timestamp;
+use types::models::LimitMeasure;
+
+/// Why a call is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("{0}")]
+    OverLimit(OverLimit),
+    /// Nothing can be reserved now: the store is unreachable, the disk is full, or too many calls
+    /// wait.
+    #[error("limits cannot be checked: {0}")]
+    Unavailable(String),
+}
+
+/// The limit that was reached, and until when.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} allows {amount} {} in each window, {left} are left and {needs} are needed", measure_text(*.measure))]
+pub struct OverLimit {
+    /// The id of the limit.
+    pub limit: String,
+    /// The limit's name in messages.
+    pub name: String,
+    pub measure: LimitMeasure,
+    pub amount: i64,
+    /// How much could still be reserved when the call was refused.
+    pub left: i64,
+    pub needs: i64,
+    /// The end of the window.
+    pub ends_at: Timestamp,
+    pub retry_after: Duration,
+}
+
+/// Names what a limit counts, for messages.
+pub const fn measure_text(measure: LimitMeasure) -> &'static str {
+    match measure {
+        LimitMeasure::Cost => "nanodollars",
+        LimitMeasure::Requests => "requests",
+        LimitMeasure::InputTokens => "input tokens",
+        LimitMeasure::OutputTokens => "output tokens",
+        LimitMeasure::TotalTokens => "tokens",
+    }
+}
