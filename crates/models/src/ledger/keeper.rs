@@ -2,8 +2,9 @@
 //! gives them back. It has one batch on its way at a time.
 
 use super::books::BooksError;
+use super::journal;
 use super::settings::{Settings, ms};
-use super::{Shared, journal};
+use super::shared::Shared;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::pin;

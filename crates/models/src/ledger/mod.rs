@@ -9,13 +9,16 @@
 //! were in flight, and those count in full.
 //!
 //! ```text
+//! hold      what a call asks of its limits, and what it got; `refused` says why it got nothing
 //! window    when each window of a limit begins and ends
 //! apart     caps how many names chosen by callers get a count of their own
 //! account   one limit, subject and window: decides what fits, and queues who waits
 //! state     all accounts, the journal, and what is not in the store yet, under one lock
 //! journal   records in files: length, checksum, content
 //! replay    reads the journal at a start
+//! shared    the state and what works with it: calls, and the background task
 //! keeper    the background task
+//! books     the store, as a ledger sees it
 //! ```
 
 mod account;
@@ -27,6 +30,7 @@ mod keeper;
 mod refused;
 mod replay;
 mod settings;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -37,13 +41,13 @@ use hold::Taken;
 use journal::End;
 use parking_lot::Mutex;
 use settings::ms;
-use state::{Attempt, Settled, State, Try};
+use shared::Shared;
+use state::{Attempt, Settled, Try};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use types::World;
 use types::ids::WorkspaceId;
@@ -53,36 +57,13 @@ use types::models::{ModelCall, ModelOutcome};
 pub use books::{Answer, Books, BooksError};
 pub use hold::Hold;
 pub use refused::{OverLimit, Refused, measure_text};
+pub use replay::OpenError;
 pub use settings::Settings;
 pub use window::window;
 
 /// The limits and the usage that this server counts. Cheap to clone.
 #[derive(Clone)]
 pub struct Ledger(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    settings: Settings,
-    books: Arc<dyn Books>,
-    world: World,
-    /// The id of the next reservation.
-    next_id: AtomicU64,
-    waiters: Pool<WorkspaceId>,
-    /// Wakes the background task.
-    poke: Notify,
-    ending: CancellationToken,
-    keeper: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("the journal of models in {folder} is used by another process")]
-    InUse { folder: String },
-    #[error("the journal of models cannot be used: {0}")]
-    Journal(#[from] std::io::Error),
-    #[error("limits of models cannot be read: {0}")]
-    Books(#[from] BooksError),
-}
 
 /// What a call may use. If it is dropped without being settled or given back, it counts in full.
 pub struct Reservation {

@@ -3,9 +3,9 @@
 
 use super::books::{Books, BooksError};
 use super::journal::{self, End, Journal, Record};
+use super::keeper;
 use super::settings::Settings;
 use super::state::State;
-use super::{OpenError, keeper};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -22,6 +22,17 @@ const NAME: &str = "name";
 /// Cap for sums of a journal, more than anybody can use, so that they cannot overflow whatever
 /// callers asked for.
 const USED_MAX: i64 = SUM_MAX;
+
+/// Why a ledger cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the journal of models in {folder} is used by another process")]
+    InUse { folder: String },
+    #[error("the journal of models cannot be used: {0}")]
+    Journal(#[from] std::io::Error),
+    #[error("limits of models cannot be read: {0}")]
+    Books(#[from] BooksError),
+}
 
 /// What the files of the journal hold.
 #[derive(Default)]

@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// Returns a span as the uptime of the world counts.
+/// Returns a span in milliseconds, which is how uptime is counted.
 pub(super) fn ms(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
