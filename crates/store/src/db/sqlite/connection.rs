@@ -1,6 +1,7 @@
 //! Connections to the file of SQLite, and the statements that run on them.
 
 use crate::{Error, Row, Value};
+use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Statement};
 use std::path::Path;
@@ -15,6 +16,9 @@ pub(super) fn connect(file: &Path, cache_kib: u32) -> Result<Connection, Error> 
     let conn = Connection::open(file)?;
     conn.busy_timeout(Duration::from_secs(10))?;
     conn.set_prepared_statement_cache_capacity(256);
+    // Otherwise a statement whose parameter decides whether a partial index can be used is prepared
+    // again for each new value.
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     // FULL: in WAL mode, a commit has reached the disk before it returns. The module `checkpoint`
     // moves the log into the database.
     conn.execute_batch(&format!(
@@ -90,5 +94,29 @@ fn value(table: &'static str, value: ValueRef<'_>) -> Result<Value, Error> {
             Err(error) => Err(Error::corrupt(table, "?", error)),
         },
         other => Err(Error::corrupt(table, "?", format!("a value of type {}", other.data_type()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::StatementStatus;
+
+    #[test]
+    fn a_statement_is_prepared_once_for_all_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = connect(&folder.path().join("db"), READER_CACHE_KIB).unwrap();
+        conn.execute_batch(
+            "CREATE TABLE things (kind TEXT, name TEXT);
+             CREATE INDEX offers ON things (name) WHERE kind = 'offer';",
+        )
+        .unwrap();
+        let sql = "SELECT name FROM things WHERE kind = $1 AND name = $2";
+        for kind in ["offer", "other", "offer"] {
+            let params = [Value::Text(kind.into()), Value::Text("a".into())];
+            query(&conn, "things", sql, &params).unwrap();
+        }
+        let statement = conn.prepare_cached(sql).unwrap();
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
     }
 }
