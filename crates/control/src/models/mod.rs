@@ -10,6 +10,7 @@
 pub(crate) mod access;
 pub(crate) mod access_tokens;
 mod ask;
+mod asked;
 pub mod ledger;
 mod log;
 pub(crate) mod route;
@@ -23,14 +24,14 @@ use crate::settings::Models;
 /// What only this run of the program knows about models.
 pub(crate) struct Shared {
     pub(crate) access: access_tokens::AccessTokens,
-    asked: ask::Asked,
+    asked: asked::Asked,
 }
 
 impl Shared {
     pub(crate) fn new(settings: &Models) -> Self {
         Self {
             access: access_tokens::AccessTokens::new(settings),
-            asked: ask::Asked::new(settings),
+            asked: asked::Asked::new(settings),
         }
     }
 }
