@@ -29,6 +29,7 @@ mod making;
 mod name;
 mod offload;
 mod pack;
+mod paths;
 mod place;
 mod tree;
 
@@ -47,6 +48,7 @@ use making::Making;
 pub use name::SnapshotName;
 pub use offload::{Here, ReadStream, RemoteStore, WriteStream};
 use parking_lot::{Condvar, Mutex};
+use paths::{DISK, EMPTY, GONE, IMAGES, LAYER, MAKING};
 use place::Place;
 pub use place::RemoteCopy;
 use std::collections::{HashMap, HashSet};
@@ -61,14 +63,6 @@ use types::instance::{InstanceName, VolumeName};
 /// The longest chain. Each layer without a file makes looking it up slower, and the kernel accepts
 /// 500 for image and chain together.
 const CHAIN_MAX: usize = 100;
-/// Prefixes of folders that are half made, or about to be removed. No name begins with a dot.
-const MAKING: &str = ".making-";
-const GONE: &str = ".gone-";
-const LAYER: &str = "layer";
-const IMAGES: &str = "images";
-const DISK: &str = "disk";
-/// Beside the folders of owners, none of whom has this name.
-const EMPTY: &str = ".empty";
 const MIB: u64 = 1 << 20;
 
 /// What to take a snapshot of.
@@ -335,7 +329,7 @@ impl Snapshots {
     /// notes.
     fn files(&self, owner: &Owner, name: &SnapshotName, sort: Sort) -> PathBuf {
         let images = self.volumes.pool().root().join(IMAGES);
-        files(&self.path(owner, name), &images, owner, sort)
+        paths::files(&self.path(owner, name), &images, owner, sort)
     }
 
     fn image(&self, owner: &Owner, name: &SnapshotName) -> PathBuf {
@@ -394,14 +388,6 @@ impl All {
             kept.is_removed && kept.users == 0 && is_settled && !needed()
         };
         self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
-    }
-}
-
-/// Returns the folder of a snapshot's files. `notes` is the folder that describes it.
-fn files(notes: &Path, images: &Path, owner: &Owner, sort: Sort) -> PathBuf {
-    match sort {
-        Sort::Layer => notes.to_owned(),
-        Sort::Image => images.join(owner.as_str()).join(notes.file_name().unwrap_or_default()),
     }
 }
 

@@ -2,8 +2,9 @@
 //! as it is, for somebody to look at, and the node goes on without it.
 
 use super::about::{About, Sort};
+use super::paths::{EMPTY, files};
 use super::place::{self, Place};
-use super::{EMPTY, Kept, SnapshotName, files, megabytes};
+use super::{Kept, SnapshotName, megabytes};
 use crate::owner::Owner;
 use admission::Pool;
 use std::collections::HashMap;

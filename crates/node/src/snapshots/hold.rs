@@ -2,7 +2,8 @@
 
 use super::about::{About, Sort};
 use super::image::{Image, Layer};
-use super::{LAYER, SnapshotName, Snapshots};
+use super::paths::LAYER;
+use super::{SnapshotName, Snapshots};
 use crate::error::SnapshotError;
 use crate::owner::Owner;
 use std::io;

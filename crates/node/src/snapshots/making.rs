@@ -1,7 +1,8 @@
 //! A snapshot that is being made.
 
 use super::about::Sort;
-use super::{DISK, Kept, SnapshotName, Snapshots, place};
+use super::paths::DISK;
+use super::{Kept, SnapshotName, Snapshots, place};
 use crate::error::SnapshotError;
 use crate::pool;
 use crate::volumes::{CloneSource, allocated_bytes, make_folder};
