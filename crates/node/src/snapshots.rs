@@ -24,6 +24,7 @@ mod found;
 mod hold;
 mod identity;
 mod image;
+mod kept;
 mod layer;
 mod making;
 mod name;
@@ -37,12 +38,13 @@ use crate::error::SnapshotError;
 use crate::owner::Owner;
 use crate::volumes::Volumes;
 use about::{About, Sort};
-use admission::{Permit, Pool};
+use admission::Pool;
 use found::Found;
 pub(crate) use found::allocated_mb;
 pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
 pub(crate) use image::Layer;
+use kept::{All, CHAIN_MAX, Kept, megabytes};
 pub(crate) use layer::{Files, Source};
 use making::Making;
 pub use name::SnapshotName;
@@ -51,7 +53,7 @@ use parking_lot::{Condvar, Mutex};
 use paths::{DISK, EMPTY, GONE, IMAGES, LAYER, MAKING};
 use place::Place;
 pub use place::RemoteCopy;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -59,11 +61,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use types::instance::{InstanceName, VolumeName};
-
-/// The longest chain. Each layer without a file makes looking it up slower, and the kernel accepts
-/// 500 for image and chain together.
-const CHAIN_MAX: usize = 100;
-const MIB: u64 = 1 << 20;
 
 /// What to take a snapshot of.
 #[derive(Debug, Clone)]
@@ -103,36 +100,6 @@ pub struct Snapshots {
     /// Signalled when a snapshot has moved to or from the remote store, or failed to.
     moved: Condvar,
     remote: OnceLock<Arc<dyn RemoteStore>>,
-}
-
-#[derive(Debug, Default)]
-struct All {
-    kept: HashMap<SnapshotName, Kept>,
-    /// Damaged ones, which only their removal concerns.
-    aside: HashMap<SnapshotName, Owner>,
-    making: HashSet<SnapshotName>,
-}
-
-#[derive(Debug)]
-struct Kept {
-    owner: Owner,
-    sort: Sort,
-    parent: Option<SnapshotName>,
-    base: Option<String>,
-    size_bytes: u64,
-    is_removed: bool,
-    /// The number of instances that stand on it and of snapshots being made over it.
-    users: usize,
-    /// Disks that stay and were started from it.
-    disks: HashSet<VolumeName>,
-    place: Place,
-    /// Whether it was used since the last look for idle ones.
-    was_used: bool,
-    used_at_s: Option<i64>,
-    /// Whether the last try to move it out failed.
-    failed_to_leave: bool,
-    /// Given back once its files are gone.
-    _room: Permit<Owner>,
 }
 
 impl Snapshots {
@@ -373,25 +340,4 @@ impl Snapshots {
             tracing::error!(%error, "the files of removed snapshots stay until the next start");
         }
     }
-}
-
-impl All {
-    fn unneeded(&self, volumes: &Volumes) -> Option<SnapshotName> {
-        let is_parent =
-            |name: &SnapshotName| self.kept.values().any(|kept| kept.parent.as_ref() == Some(name));
-        let unneeded = |(name, kept): &(&SnapshotName, &Kept)| {
-            let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
-            let is_settled = kept.place.is_settled();
-            // What a damaged one lies over cannot be known.
-            let has_aside = || self.aside.values().any(|owner| *owner == kept.owner);
-            let needed = || is_parent(name) || has_disk() || has_aside();
-            kept.is_removed && kept.users == 0 && is_settled && !needed()
-        };
-        self.kept.iter().find(unneeded).map(|(name, _)| name.clone())
-    }
-}
-
-/// Counts at least one, so that nothing is free.
-fn megabytes(bytes: u64) -> u64 {
-    bytes.div_ceil(MIB).max(1)
 }

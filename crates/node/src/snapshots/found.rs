@@ -1,10 +1,11 @@
 //! Finds the snapshots that earlier nodes made. What cannot be used is set aside: it stays on disk
 //! as it is, for somebody to look at, and the node goes on without it.
 
+use super::SnapshotName;
 use super::about::{About, Sort};
+use super::kept::{Kept, MIB, megabytes};
 use super::paths::{EMPTY, files};
 use super::place::{self, Place};
-use super::{Kept, SnapshotName, megabytes};
 use crate::owner::Owner;
 use admission::Pool;
 use std::collections::HashMap;
@@ -120,7 +121,7 @@ pub(crate) fn allocated_mb(folder: &Path) -> io::Result<u64> {
     };
     // Damaged ones are told of when the snapshots are opened.
     let sizes = folders(&folder)?.into_iter().map(|(_, path)| size_bytes(&path).unwrap_or(0));
-    Ok(sizes.sum::<u64>().div_ceil(super::MIB))
+    Ok(sizes.sum::<u64>().div_ceil(MIB))
 }
 
 /// Lists the folders of all owners, complete or not.

@@ -1,8 +1,9 @@
 //! A snapshot that is being made.
 
 use super::about::Sort;
+use super::kept::Kept;
 use super::paths::DISK;
-use super::{Kept, SnapshotName, Snapshots, place};
+use super::{SnapshotName, Snapshots, place};
 use crate::error::SnapshotError;
 use crate::pool;
 use crate::volumes::{CloneSource, allocated_bytes, make_folder};

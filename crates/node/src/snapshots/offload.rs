@@ -12,15 +12,15 @@
 //! and the note says where.
 
 use super::about::Sort;
+use super::kept::{All, CHAIN_MAX, Kept, megabytes};
 use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place, RemoteCopy};
-use super::{All, CHAIN_MAX, Hold, Kept, SnapshotName, Snapshots, megabytes};
+use super::{Hold, SnapshotName, Snapshots};
 use crate::error::SnapshotError;
 use crate::owner::Owner;
-use crate::volumes::Volumes;
 use parking_lot::MutexGuard;
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -357,44 +357,6 @@ impl Drop for Move<'_> {
         }
         drop(all);
         self.snapshots.moved.notify_all();
-    }
-}
-
-impl All {
-    /// Returns true if the whole chain of a snapshot is on this machine.
-    pub(super) fn is_here(&self, name: &SnapshotName) -> bool {
-        let mut next = Some(name);
-        while let Some(kept) = next.and_then(|name| self.kept.get(name)) {
-            if !kept.place.is_here() {
-                return false;
-            }
-            next = kept.parent.as_ref();
-        }
-        true
-    }
-
-    /// Returns true if nothing here stands on its files.
-    fn may_leave(&self, name: &SnapshotName, volumes: &Volumes) -> bool {
-        let Some(kept) = self.kept.get(name) else { return false };
-        let has_disk = || kept.disks.iter().any(|disk| volumes.size_mb(disk).is_some());
-        kept.users == 0 && !has_disk() && !self.is_under_another(name)
-    }
-
-    /// Returns true if something here lies over a snapshot.
-    fn is_under_another(&self, name: &SnapshotName) -> bool {
-        let needs = |kept: &&Kept| kept.users > 0 || !kept.place.is_away();
-        let mut seen = HashSet::new();
-        for kept in self.kept.values().filter(needs) {
-            let mut next = kept.parent.as_ref();
-            // Chains meet: what is below here was looked at already.
-            while let Some(parent) = next.filter(|parent| seen.insert(*parent)) {
-                if parent == name {
-                    return true;
-                }
-                next = self.kept.get(parent).and_then(|kept| kept.parent.as_ref());
-            }
-        }
-        false
     }
 }
 

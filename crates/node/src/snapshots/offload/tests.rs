@@ -1,5 +1,6 @@
 use super::*;
 use crate::snapshots::about::About;
+use crate::volumes::Volumes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs;
