@@ -1,43 +1,35 @@
-//! The state that all operations share.
+//! All parts of this program, for the operations that need several of them.
 
-use crate::environment::{Environment, Variables};
 use crate::http::{Error, Request};
+use crate::instance::Instance;
 use crate::network::{Monitors, Scans};
 use crate::processes::Processes;
 use crate::reaper::Reaper;
 use crate::settings::Settings;
-use crate::shell::Shell;
 use crate::start::Start;
 use crate::terminals::Terminals;
 use crate::upgrade::{ProgramWanted, Upgrades};
 use crate::work::Work;
 use http::HeaderValue;
 use parking_lot::Mutex;
-use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use types::guest::{ProxySettings, SECRET_HEADER};
 use types::{Timestamp, World};
 
 pub(crate) struct Guest {
-    pub(crate) world: World,
-    pub(crate) settings: Settings,
+    pub(crate) instance: Arc<Instance>,
     pub(crate) started_at: Timestamp,
-    pub(crate) environment: Mutex<Environment>,
     /// The proxy settings that the machine sent last.
     pub(crate) proxy: Mutex<ProxySettings>,
     pub(crate) processes: Processes,
-    /// The shell that runs the commands of processes.
-    pub(crate) shell: Shell,
     pub(crate) monitors: Monitors,
     /// Looks at processes and their ports, for all who watch them.
     pub(crate) scans: Arc<Scans>,
     pub(crate) terminals: Terminals,
-    pub(crate) reaper: Arc<Reaper>,
     pub(crate) upgrades: Mutex<Upgrades>,
     pub(crate) start: Start,
     /// The upgrade that is waiting for the program from the machine.
@@ -60,19 +52,15 @@ impl Guest {
             work,
             started_at: world.now(),
             proxy: Mutex::default(),
-            environment: Mutex::new(Environment::new(settings.environment.clone())),
             processes: Processes::default(),
-            shell: Shell::default(),
             monitors: Monitors::default(),
             scans: Arc::default(),
             terminals: Terminals::default(),
-            reaper,
             upgrades: Mutex::default(),
             start: Start::default(),
             program_wanted: ProgramWanted::default(),
             listener,
-            world,
-            settings,
+            instance: Arc::new(Instance::new(world, settings, reaper)),
         }
     }
 
@@ -85,24 +73,9 @@ impl Guest {
     pub(crate) fn require_machine(&self, request: &Request) -> Result<(), Error> {
         let shown =
             request.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes).unwrap_or_default();
-        match &self.settings.secret {
+        match &self.instance.settings.secret {
             Some(secret) if shown.ct_eq(secret.as_bytes()).into() => Ok(()),
             _ => Err(Error::NotFound("there is nothing at this path".into())),
         }
-    }
-
-    /// Returns the environment for a process that is started now.
-    pub(crate) fn environment(&self) -> Arc<Variables> {
-        self.environment.lock().all()
-    }
-
-    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
-        self.environment.lock().get(name)
-    }
-
-    /// Returns the folder that `~` stands for.
-    pub(crate) fn home(&self) -> PathBuf {
-        let of_user = || self.settings.user.as_ref().and_then(|user| user.home.clone());
-        self.variable("HOME").map(PathBuf::from).or_else(of_user).unwrap_or_else(|| "/root".into())
     }
 }

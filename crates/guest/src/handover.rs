@@ -41,10 +41,10 @@ pub(crate) struct State {
 /// Replaces this program with the one at `path`. Returns only on failure; then everything continues
 /// as before.
 pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Error {
-    guest.reaper.pause();
+    guest.instance.reaper.pause();
     let handled = handle_ends(guest).await;
     let error = handled.and_then(|()| replace_now(guest, path, upgrades));
-    guest.reaper.go_on();
+    guest.instance.reaper.go_on();
     error.err().unwrap_or_else(|| io::Error::other("the program was not replaced"))
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn replace(guest: &Guest, path: &Path, upgrades: Upgrades) -> i
 /// again.
 async fn handle_ends(guest: &Guest) -> io::Result<()> {
     for _ in 0..END_TURNS_MAX {
-        if guest.processes.have_handled_ends(&guest.reaper) {
+        if guest.processes.have_handled_ends(&guest.instance.reaper) {
             return Ok(());
         }
         tokio::task::yield_now().await;
@@ -66,8 +66,8 @@ fn replace_now(guest: &Guest, path: &Path, upgrades: Upgrades) -> io::Result<()>
     let mut carried = Carried::default();
     let state = State {
         listener: carried.carry(&guest.listener)?,
-        given: guest.settings.given.clone().with_proxy(guest.proxy.lock().clone()),
-        from_document: guest.environment.lock().document(),
+        given: guest.instance.settings.given.clone().with_proxy(guest.proxy.lock().clone()),
+        from_document: guest.instance.environment.lock().document(),
         processes: guest.processes.hand_over(&mut carried)?,
         monitors: guest.monitors.all(),
         upgrades,
@@ -101,7 +101,7 @@ impl State {
 
     /// Continues where the previous program stopped.
     pub(crate) fn resume(self, guest: &Arc<Guest>) -> io::Result<()> {
-        guest.environment.lock().set_document(self.from_document);
+        guest.instance.environment.lock().set_document(self.from_document);
         *guest.upgrades.lock() = self.upgrades.succeeded();
         guest.processes.take_over(guest, self.processes)?;
         for (pid, callback) in self.monitors {
@@ -109,7 +109,7 @@ impl State {
             let _ = guest.monitors.start(&guest.scans, pid, &callback);
         }
         // Handles processes that ended in between.
-        guest.reaper.reap();
+        guest.instance.reaper.reap();
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ mod files;
 mod guest;
 mod handover;
 mod http;
+mod instance;
 mod mcp;
 mod network;
 mod outside;
@@ -116,7 +117,7 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
         match state {
             Some(state) => state.resume(&guest).map_err(Error::Start)?,
             None => {
-                environment::write_file(&guest.settings, &guest.environment());
+                environment::write_file(&guest.instance.settings, &guest.instance.environment());
                 start::start(&guest);
             }
         }

@@ -12,7 +12,7 @@ use types::guest::ProxySettings;
 
 /// Applies the initial settings, before any program runs.
 pub(crate) fn begin(guest: &Guest) {
-    let settings = guest.settings.given.proxy.clone();
+    let settings = guest.instance.settings.given.proxy.clone();
     // Needed without a proxy too, because the files may come from a snapshot of an instance that
     // had one.
     if let Err(error) = apply(guest, settings) {
@@ -27,7 +27,7 @@ pub(crate) async fn set(guest: &Guest, mut request: Request) -> Result<Answer, E
     let applied = apply(guest, settings);
     applied
         .map_err(|error| Error::Internal(format!("the proxy is not trusted in here: {error}")))?;
-    environment::write_file(&guest.settings, &guest.environment());
+    environment::write_file(&guest.instance.settings, &guest.instance.environment());
     Ok(Answer::empty(StatusCode::NO_CONTENT))
 }
 
@@ -39,7 +39,7 @@ fn apply(guest: &Guest, settings: ProxySettings) -> io::Result<()> {
     if let Ok(of_trust) = &trusted {
         variables.extend(of_trust.clone());
     }
-    guest.environment.lock().set_proxy(variables);
+    guest.instance.environment.lock().set_proxy(variables);
     *guest.proxy.lock() = settings;
     trusted.map(drop)
 }

@@ -114,7 +114,9 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Drives, _) => drives::list(),
         (Route::Drive(path), _) => drives::unmount(&path),
         (Route::Health, _) => system::health(guest),
-        (Route::ReloadEnvironment, _) => environment::reload(&guest.settings, &guest.environment),
+        (Route::ReloadEnvironment, _) => {
+            environment::reload(&guest.instance.settings, &guest.instance.environment)
+        }
         (Route::Processes, Method::POST) => processes::run(guest, request).await,
         (Route::Processes, _) => processes::list(guest),
         (Route::Process(id), Method::DELETE) => processes::stop(guest, &id).await,

@@ -13,7 +13,7 @@ pub(crate) fn welcome() -> Result<Answer, Error> {
 }
 
 pub(crate) fn health(guest: &Guest) -> Result<Answer, Error> {
-    let up_ms = guest.world.now().since(guest.started_at).max(0);
+    let up_ms = guest.instance.world.now().since(guest.started_at).max(0);
     let upgrades = guest.upgrades.lock();
     Answer::json(&json!({
         "status": "ok",

@@ -170,8 +170,12 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
     {
         return Err(Error::BadRequest("`version` is not a version".into()));
     }
-    let from_variable =
-        || guest.variable("HOLM_GUEST_UPGRADE_URL").map(|url| url.to_string_lossy().into_owned());
+    let from_variable = || {
+        guest
+            .instance
+            .variable("HOLM_GUEST_UPGRADE_URL")
+            .map(|url| url.to_string_lossy().into_owned())
+    };
     let base = ask.base_url.or_else(from_variable).filter(|url| !url.is_empty());
     if base.as_deref().is_some_and(|base| outside::parse(base).is_err()) {
         return Err(Error::BadRequest("`baseUrl` is not an address of HTTP or HTTPS".into()));
@@ -179,7 +183,7 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
     let answer = json!({"message": "Upgrade started", "version": version, "baseUrl": base.clone().unwrap_or_default()});
     let answer = Answer::json(&answer)?;
     begin(guest, &version)?;
-    let source = match (base, &guest.settings.secret) {
+    let source = match (base, &guest.instance.settings.secret) {
         (Some(base), _) => Source::Address(base),
         // Set up before the answer, because that makes the machine connect.
         (None, Some(_)) => Source::Machine(guest.program_wanted.begin()),
@@ -202,7 +206,7 @@ fn begin(guest: &Guest, version: &str) -> Result<(), Error> {
         status: Status::Running,
         step: Step::Starting,
         version: version.to_owned(),
-        last_attempt: Some(guest.world.now().to_string()),
+        last_attempt: Some(guest.instance.world.now().to_string()),
         ..Upgrade::default()
     };
     Ok(())
@@ -337,6 +341,7 @@ async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let (said, output) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
     let Started { pid, end } = guest
+        .instance
         .reaper
         .spawn(&program, [null.as_fd(), output.as_fd(), null.as_fd()])
         .map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;

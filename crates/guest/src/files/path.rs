@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Makes a path absolute: relative paths start at the working directory, `~` at the home directory.
 pub(crate) fn resolve(guest: &Guest, argument: &PathArgument) -> PathBuf {
-    resolve_at(&argument.0, &guest.settings.workdir, &guest.home())
+    resolve_at(&argument.0, &guest.instance.settings.workdir, &guest.instance.home())
 }
 
 fn resolve_at(argument: &[u8], workdir: &Path, home: &Path) -> PathBuf {

@@ -28,7 +28,7 @@ pub(crate) async fn replace(
     blocking(move || {
         let content = read(&path).map_err(|error| refuse(&path, &error))?;
         let (content, count) = replacement.apply(&content)?;
-        write::write(&path, content.as_bytes(), None, guest.settings.user.as_ref())?;
+        write::write(&path, content.as_bytes(), None, guest.instance.settings.user.as_ref())?;
         Ok(count)
     })
     .await

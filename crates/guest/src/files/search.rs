@@ -50,8 +50,10 @@ pub(crate) async fn get(
     let exclusions = exclusions(&request, true)?;
     let directory =
         request.query("directory").map(|directory| PathArgument(directory.into_bytes()));
-    let root = directory
-        .map_or_else(|| guest.settings.workdir.clone(), |directory| resolve(guest, &directory));
+    let root = directory.map_or_else(
+        || guest.instance.settings.workdir.clone(),
+        |directory| resolve(guest, &directory),
+    );
     blocking_until(move |stop| {
         Answer::json(&search(&root, &query, results_max, &exclusions, stop)?)
     })

@@ -97,7 +97,7 @@ pub(crate) async fn start(
     let target = resolve(guest, argument);
     let asked: Start = request.json_or_default().await?;
     let permissions = draft::parse_mode(asked.permissions.as_deref())?;
-    let id = new_id(guest.world.random_bytes());
+    let id = new_id(guest.instance.world.random_bytes());
     blocking(move || {
         let path = percent_encode(target.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string();
         begin(&id, &Record { path, permissions })
@@ -163,7 +163,7 @@ pub(crate) async fn complete(
         let (record, _) = read_record(&folder)?;
         let target = record.target();
         let files = choose(&folder, asked.parts)?;
-        let mut draft = Draft::open(&target, guest.settings.user.as_ref())?;
+        let mut draft = Draft::open(&target, guest.instance.settings.user.as_ref())?;
         for file in files {
             let copied = File::open(&file).and_then(|mut part| draft.append(&mut part));
             copied.map_err(|error| refuse(&target, &error))?;

@@ -47,7 +47,7 @@ pub(crate) async fn put(
     let mode = draft::parse_mode(wanted.permissions.as_deref())?;
     let guest = guest.clone();
     blocking(move || {
-        let user = guest.settings.user.as_ref();
+        let user = guest.instance.settings.user.as_ref();
         let message = if wanted.is_directory == Some(true) {
             draft::make_directories(&path, mode.unwrap_or(DIRECTORY_MODE), user)
                 .map_err(|error| refuse(&path, &error))?;
@@ -68,7 +68,7 @@ async fn put_form(
     request: Request,
 ) -> Result<Answer, Error> {
     let (opening, guest) = (path.clone(), guest.clone());
-    let open = move || Draft::open(&opening, guest.settings.user.as_ref());
+    let open = move || Draft::open(&opening, guest.instance.settings.user.as_ref());
     let received = intake::receive(content_type, request.into_body(), open).await?;
     let mode = draft::parse_mode(received.permissions.as_deref())?;
     blocking(move || {
@@ -100,7 +100,7 @@ pub(crate) async fn put_tree(
     let wanted: TreeRequest = request.json().await?;
     let guest = guest.clone();
     blocking(move || {
-        let user = guest.settings.user.as_ref();
+        let user = guest.instance.settings.user.as_ref();
         draft::make_directories(&root, DIRECTORY_MODE, user)
             .map_err(|error| refuse(&root, &error))?;
         for (relative, content) in &wanted.files {

@@ -67,7 +67,7 @@ pub(super) async fn entry(guest: &Arc<Guest>, path: String) -> Result<Value, Err
 }
 
 pub(super) fn working_directory(guest: &Guest) -> Value {
-    json!({"path": guest.settings.workdir.to_string_lossy()})
+    json!({"path": guest.instance.settings.workdir.to_string_lossy()})
 }
 
 pub(super) async fn directory(guest: &Arc<Guest>, path: String) -> Result<Value, Error> {

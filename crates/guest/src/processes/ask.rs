@@ -179,7 +179,8 @@ impl Plan {
         let options = options.to_string_lossy();
         let arguments = options.split_whitespace().chain([self.command.as_str()]);
         let arguments = arguments.map(OsString::from).collect();
-        let shell = of_guest(guest, "SHELL").unwrap_or_else(|| guest.shell.path(&self.environment));
+        let shell = of_guest(guest, "SHELL")
+            .unwrap_or_else(|| guest.instance.shell.path(&self.environment));
         (shell, arguments)
     }
 
@@ -225,7 +226,7 @@ impl Plan {
 
 /// Returns a variable of all processes if it is not empty.
 fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
-    guest.variable(name).filter(|value| !value.is_empty())
+    guest.instance.variable(name).filter(|value| !value.is_empty())
 }
 
 impl Ask {
@@ -257,14 +258,16 @@ impl Ask {
     fn plan_without_program(self, guest: &Guest) -> Result<Plan, Error> {
         self.check(guest)?;
         let life = self.life();
-        let environment = guest.environment();
+        let environment = guest.instance.environment();
         let mut own: Variables = self
             .env
             .unwrap_or_default()
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        for (name, usual) in [("HOME", guest.home().into()), ("PATH", OsString::from(USUAL_PATH))] {
+        for (name, usual) in
+            [("HOME", guest.instance.home().into()), ("PATH", OsString::from(USUAL_PATH))]
+        {
             if !environment.contains_key(OsStr::new(name)) {
                 own.entry(name.into()).or_insert(usual);
             }
@@ -286,7 +289,7 @@ impl Ask {
             is_plain: false,
             environment,
             own_environment: own,
-            user: guest.settings.user.clone(),
+            user: guest.instance.settings.user.clone(),
         })
     }
 
@@ -313,7 +316,7 @@ impl Ask {
         if self.wait_for_ports.as_ref().is_some_and(|ports| ports.len() > PORTS_MAX) {
             return refuse("`waitForPorts` lists too many ports");
         }
-        if self.keeps_alive() && guest.settings.keep_alive_disabled {
+        if self.keeps_alive() && guest.instance.settings.keep_alive_disabled {
             return refuse("`keepAlive` is disabled for this sandbox");
         }
         Ok(())
@@ -335,16 +338,16 @@ fn seconds(asked: u64) -> Duration {
 }
 
 fn random_name(guest: &Guest) -> String {
-    format!("proc-{}", guest.world.random_text(8))
+    format!("proc-{}", guest.instance.world.random_text(8))
 }
 
 fn working_dir(guest: &Guest, asked: Option<&str>) -> Result<PathBuf, Error> {
     let asked = asked.unwrap_or_default();
     let path = match asked.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
     {
-        Some(rest) => guest.home().join(rest.trim_start_matches('/')),
-        None if asked.is_empty() => guest.settings.workdir.clone(),
-        None => guest.settings.workdir.join(asked),
+        Some(rest) => guest.instance.home().join(rest.trim_start_matches('/')),
+        None if asked.is_empty() => guest.instance.settings.workdir.clone(),
+        None => guest.instance.settings.workdir.join(asked),
     };
     match path.is_dir() {
         true => Ok(path),

@@ -110,7 +110,10 @@ impl Kept {
         let (phase, stage) = match self.phase {
             KeptPhase::Running { pid } => {
                 let pid = number(pid)?;
-                (Phase::Running { pid }, Some(Stage::Running { pid, end: guest.reaper.adopt(pid) }))
+                (
+                    Phase::Running { pid },
+                    Some(Stage::Running { pid, end: guest.instance.reaper.adopt(pid) }),
+                )
             }
             KeptPhase::Restarting { after } => {
                 (Phase::Restarting { after }, Some(Stage::Restart { after }))

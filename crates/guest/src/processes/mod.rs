@@ -166,7 +166,8 @@ impl Processes {
         let log = Log::new(keep(guest));
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
         let number = table.next_number();
-        let process = Arc::new(Process::new(number, run.pid, plan, guest.world.now(), state));
+        let process =
+            Arc::new(Process::new(number, run.pid, plan, guest.instance.world.now(), state));
         table.add(process.clone());
         tokio::spawn(supervise::supervise(guest.clone(), process.clone(), Stage::Run(run)));
         Ok(process)
@@ -224,7 +225,7 @@ impl Processes {
 }
 
 fn keep(guest: &Guest) -> Keep {
-    match guest.settings.process_logging_disabled {
+    match guest.instance.settings.process_logging_disabled {
         true => Keep::Memory,
         false => Keep::Files(std::env::temp_dir()),
     }

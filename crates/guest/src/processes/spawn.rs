@@ -56,10 +56,10 @@ fn start(
         let program = Program::new(path, words, plan.variables(), &plan.working_dir)?;
         Ok::<_, io::Error>(program.run_as(plan.user.as_ref()))
     };
-    match guest.reaper.spawn(&lay_out(&path, &[name])?, standard) {
+    match guest.instance.reaper.spawn(&lay_out(&path, &[name])?, standard) {
         Err(error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
             let words = [USUAL_SHELL.as_ref(), path.as_os_str()];
-            guest.reaper.spawn(&lay_out(Path::new(USUAL_SHELL), &words)?, standard)
+            guest.instance.reaper.spawn(&lay_out(Path::new(USUAL_SHELL), &words)?, standard)
         }
         started => started,
     }

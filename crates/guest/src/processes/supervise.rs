@@ -37,7 +37,7 @@ pub(super) enum Stage {
 
 pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, stage: Stage) {
     let end = see_through(&guest, &process, stage).await;
-    guest.processes.end(&process, end, guest.world.now());
+    guest.processes.end(&process, end, guest.instance.world.now());
 }
 
 /// Sees all runs through, and returns how the last one has ended.

@@ -68,7 +68,8 @@ impl Ask {
         if session.chars().count() > ID_CHARS_MAX {
             return Err(Error::BadRequest("`sessionId` is too long".into()));
         }
-        let working_dir = guest.settings.workdir.join(text("workingDir").unwrap_or_default());
+        let working_dir =
+            guest.instance.settings.workdir.join(text("workingDir").unwrap_or_default());
         if !working_dir.is_dir() {
             return Err(Error::Unprocessable(format!(
                 "'{}' does not exist",
@@ -85,7 +86,7 @@ impl Ask {
 }
 
 fn default_shell(guest: &Guest) -> PathBuf {
-    let set = guest.variable("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
+    let set = guest.instance.variable("SHELL").filter(|shell| !shell.is_empty()).map(PathBuf::from);
     let found = || {
         ["/bin/zsh", "/usr/bin/zsh", "/bin/bash"]
             .into_iter()
@@ -101,7 +102,7 @@ pub(crate) fn page(guest: &Guest) -> Result<Answer, Error> {
 }
 
 fn check_enabled(guest: &Guest) -> Result<(), Error> {
-    match guest.settings.terminal_disabled {
+    match guest.instance.settings.terminal_disabled {
         true => Err(Error::NotFound("terminals are disabled here".into())),
         false => Ok(()),
     }

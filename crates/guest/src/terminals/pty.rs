@@ -27,7 +27,7 @@ impl Pty {
         rustix::pty::unlockpt(&master)?;
         let shell_end = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
         rustix::io::ioctl_fionbio(&master, true)?;
-        let environment = guest.environment();
+        let environment = guest.instance.environment();
         let term = (OsString::from("TERM"), OsString::from("xterm-256color"));
         let variables = environment.iter().filter(|(name, _)| **name != term.0);
         let variables = variables.chain([(&term.0, &term.1)]);
@@ -35,9 +35,10 @@ impl Pty {
         let shell = ask.shell.as_ref();
         let file = program::find(shell, path, &ask.working_dir)?;
         let mut program = Program::new(&file, [shell], variables, &ask.working_dir)?
-            .run_as(guest.settings.user.as_ref());
+            .run_as(guest.instance.settings.user.as_ref());
         program.leads = Leads::Session;
         let Started { pid, end } = guest
+            .instance
             .reaper
             .spawn(&program, [shell_end.as_fd(), shell_end.as_fd(), shell_end.as_fd()])?;
         let pty = Self { pid, master: crate::raw::watched(master)? };

@@ -20,12 +20,13 @@ const REASON_CHARACTERS: usize = 500;
 
 /// Runs the work and records how it ended.
 pub(crate) async fn run(guest: Arc<Guest>, work: Arc<Work>) {
-    let started_at = guest.world.now();
+    let started_at = guest.instance.world.now();
     let outcome = match start(&guest, &work) {
         Ok(run) => see_through(&guest, &work, run).await,
         Err(reason) => Outcome::NotStarted(reason.chars().take(REASON_CHARACTERS).collect()),
     };
-    let end = WorkEnd { outcome, started_at: Some(started_at), ended_at: guest.world.now() };
+    let end =
+        WorkEnd { outcome, started_at: Some(started_at), ended_at: guest.instance.world.now() };
     work.change(|state| state.end = Some(end));
 }
 
@@ -139,7 +140,7 @@ async fn pump(guest: &Guest, work: &Work, stream: Stream, pipe: &Receiver) {
 }
 
 fn keep(guest: &Guest, work: &Work, stream: Stream, bytes: &[u8]) {
-    let at = guest.world.now();
+    let at = guest.instance.world.now();
     work.change(|state| state.output.append(stream, at, bytes));
 }
 

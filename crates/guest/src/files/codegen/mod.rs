@@ -76,7 +76,12 @@ pub(crate) async fn put_edit(
         provider.apply(&original_content, &edit.code_edit, edit.model.as_deref()).await?;
     let guest = guest.clone();
     blocking(move || {
-        write::write(&path, updated_content.as_bytes(), None, guest.settings.user.as_ref())?;
+        write::write(
+            &path,
+            updated_content.as_bytes(),
+            None,
+            guest.instance.settings.user.as_ref(),
+        )?;
         Answer::json(&Edited {
             success: true,
             path: text(&path),

@@ -28,7 +28,7 @@ pub(super) struct Ranked {
 impl Provider {
     pub(super) fn configured(guest: &Guest) -> Option<Self> {
         let variable = |name: &str| {
-            let value = guest.variable(name)?.to_string_lossy().trim().to_owned();
+            let value = guest.instance.variable(name)?.to_string_lossy().trim().to_owned();
             Some(value).filter(|value| !value.is_empty())
         };
         let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());
