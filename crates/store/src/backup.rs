@@ -18,6 +18,7 @@ use tables::{Table, tables};
 
 /// Most rows in memory at once.
 const PAGE: i64 = 200;
+
 /// The progress of a backup or restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
