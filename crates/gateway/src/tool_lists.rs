@@ -11,8 +11,8 @@
 //! headers, the same session. So nobody gets what another caller was told, and a new revision
 //! answers for itself. In a session the list is forgotten with the next request that is anything
 //! else, because a call may change which tools there are, and an answer that is on its way then is
-//! not kept. What is kept counts against the
-//! workspace; when its share is used up, a workload forgets its own oldest lists.
+//! not kept. What is kept counts against the workspace; when its share is used up, a workload
+//! forgets its own oldest lists.
 
 mod asked;
 mod form;

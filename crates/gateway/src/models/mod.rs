@@ -9,7 +9,7 @@
 //! plan      which models are asked, one after the other
 //! attempt   one of them: reserved, asked, asked again
 //! call      all of that, from a request to its answer
-//! answer    an answer as it passes
+//! answer    an answer as it passes; `answer_head` writes its head
 //! account   what a call used, counted however the call ends
 //! served    a model, with everything that is derived from its route once
 //! upstream  connections to providers
