@@ -40,12 +40,7 @@ impl Auth {
     ) -> Result<String, SignInError> {
         // An invalid address has no account, and must not fill the memory of the throttle.
         let email = people::check_email(email).map_err(|_| SignInError::Wrong)?;
-        let client = from.to_string();
-        // Not counted for local callers: behind a proxy on this machine that is not trusted to tell
-        // clients apart, everybody seems to come from there.
-        if !from.is_local() {
-            self.client_guesses().attempt(&client)?;
-        }
+        self.count_guess(from)?;
         let user = match self.sign_ins().attempt(&email) {
             Ok(()) => self.check_password(from, &email, password).await,
             Err(throttled) => Err(throttled.into()),
@@ -53,11 +48,11 @@ impl Auth {
         match &user {
             Ok(_) => {
                 self.sign_ins().succeeded(&email);
-                self.client_guesses().take_back(&client);
+                self.uncount_guess(from);
             }
             Err(SignInError::Crowded(_) | SignInError::Store(_)) => {
                 self.sign_ins().take_back(&email);
-                self.client_guesses().take_back(&client);
+                self.uncount_guess(from);
             }
             Err(SignInError::Wrong | SignInError::Throttled(_)) => {}
         }
@@ -81,6 +76,21 @@ impl Auth {
         let (stored, user) = found;
         let right = self.passwords().matches(from, password, stored).await?;
         user.filter(|_| right).map(|user| user.id).ok_or(SignInError::Wrong)
+    }
+
+    /// Counts a guess of a client before it is made. Local callers are not counted: behind a proxy
+    /// on this machine that is not trusted to tell clients apart, everybody seems to come from
+    /// there.
+    pub(crate) fn count_guess(&self, from: Remote) -> Result<(), Throttled> {
+        match from.is_local() {
+            true => Ok(()),
+            false => self.client_guesses().attempt(&from.to_string()),
+        }
+    }
+
+    /// Uncounts a guess that was right or was not made.
+    pub(crate) fn uncount_guess(&self, from: Remote) {
+        self.client_guesses().take_back(&from.to_string());
     }
 
     /// Starts a session for somebody who has proven who they are. Returns its secret.
@@ -116,14 +126,10 @@ impl Auth {
         password: String,
     ) -> Result<(Workspace, String), Error> {
         passwords::check(&password)?;
-        let client = from.to_string();
-        // Local callers are not counted, for the same reason as in `sign_in`.
-        if !from.is_local() {
-            self.client_guesses().attempt(&client).map_err(|_| Crowded)?;
-        }
+        self.count_guess(from).map_err(|_| Crowded)?;
         let joined = self.join_by(from, invitation, joining, password).await;
         if matches!(joined, Ok(_) | Err(Error::Crowded(_) | Error::Store(_))) {
-            self.client_guesses().take_back(&client);
+            self.uncount_guess(from);
         }
         let (workspace, user) = joined?;
         Ok((workspace, self.open_session(user).await?))

@@ -1,5 +1,6 @@
 //! Sign-in through an external provider.
 
+use super::From;
 use super::browser::{Browser, Cookie, safe_next};
 use super::page::{self, see_other};
 use super::sign_in::sentence;
@@ -31,6 +32,7 @@ pub(crate) async fn begin(
 
 pub(crate) async fn finish(
     State(auth): State<Auth>,
+    From(client): From,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
@@ -41,7 +43,7 @@ pub(crate) async fn finish(
     let Some(secret) = browser.get(Cookie::Outside) else {
         return refused(&OutsideError::NotBegun);
     };
-    match auth.finish_outside(&secret, &params).await {
+    match auth.finish_outside(client, &secret, &params).await {
         Ok(session) => {
             let next = browser.get(Cookie::Next);
             let mut response = see_other(safe_next(next.as_deref()));
@@ -59,6 +61,7 @@ fn refused(error: &OutsideError) -> Response {
         OutsideError::Store(error) => return page::failed(error),
         OutsideError::Off => StatusCode::NOT_FOUND,
         OutsideError::NotBegun | OutsideError::Declined(_) => StatusCode::BAD_REQUEST,
+        OutsideError::Throttled(_) => StatusCode::TOO_MANY_REQUESTS,
         OutsideError::Unverified | OutsideError::NotInvited(_) => StatusCode::FORBIDDEN,
         OutsideError::Provider(_) => StatusCode::BAD_GATEWAY,
     };

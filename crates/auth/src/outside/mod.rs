@@ -10,7 +10,7 @@ mod id_token;
 mod wire;
 
 use crate::oauth::Params;
-use crate::{Auth, Error, invitations, secrets};
+use crate::{Auth, Error, Throttled, invitations, secrets};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest as _, Sha256};
@@ -18,6 +18,7 @@ use std::fmt;
 use store::Tx;
 use store::identity::invitations as invited;
 use store::identity::users::{self, Address, User, normal_email};
+use types::Remote;
 use types::ids::UserId;
 use url::Url;
 
@@ -55,6 +56,8 @@ pub enum OutsideError {
     NotInvited(String),
     #[error("the provider could not be used: {0}")]
     Provider(String),
+    #[error(transparent)]
+    Throttled(#[from] Throttled),
     #[error("the store failed")]
     Store(#[from] store::Error),
 }
@@ -103,6 +106,7 @@ impl Auth {
     /// Completes the sign-in when the browser is back. Returns the secret of its new session.
     pub async fn finish_outside(
         &self,
+        from: Remote,
         secret: &str,
         params: &Params,
     ) -> Result<String, OutsideError> {
@@ -120,7 +124,13 @@ impl Auth {
             ));
         }
         let code = params.get("code").ok_or(OutsideError::NotBegun)?;
-        let voucher = self.vouched(provider, secret, code).await?;
+        // Anybody can make up a code, and only the provider knows that it is wrong.
+        self.count_guess(from)?;
+        let vouched = self.vouched(provider, secret, code).await;
+        if !matches!(vouched, Err(OutsideError::Provider(_))) {
+            self.uncount_guess(from);
+        }
+        let voucher = vouched?;
         let user = self.admit(voucher).await?;
         Ok(self.open_session(user).await?)
     }

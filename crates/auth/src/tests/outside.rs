@@ -23,6 +23,7 @@ on_both!(
     a_token_that_ends_in_the_far_future_has_not_expired,
     the_provider_is_asked_once_for_many_who_begin,
     a_provider_that_fails_is_left_alone_for_a_while,
+    made_up_codes_of_one_client_stop_before_the_provider,
 );
 
 /// A provider on the loopback interface that vouches for whatever the test says.
@@ -116,7 +117,8 @@ impl Peer {
         change(&mut claims);
         *self.claims.lock() = claims;
         let answer = format!("code=c&state={}", asked("state"));
-        auth.finish_outside(&secret, &Params::from_form(answer.as_bytes()).unwrap()).await
+        let params = Params::from_form(answer.as_bytes()).unwrap();
+        auth.finish_outside(Remote::UNKNOWN, &secret, &params).await
     }
 }
 
@@ -191,7 +193,10 @@ async fn an_answer_for_another_browser_or_provider_is_refused(town: Town) {
     let state = location.query_pairs().find(|(key, _)| key == "state").unwrap().1.into_owned();
     let finish = |secret: String, query: String| {
         let auth = auth.clone();
-        async move { auth.finish_outside(&secret, &Params::from_form(query.as_bytes()).unwrap()).await }
+        async move {
+            let params = Params::from_form(query.as_bytes()).unwrap();
+            auth.finish_outside(Remote::UNKNOWN, &secret, &params).await
+        }
     };
     let other = auth.new_outside_secret();
     assert!(matches!(
@@ -243,4 +248,18 @@ async fn a_provider_that_fails_is_left_alone_for_a_while(town: Town) {
     assert_eq!((fails().await, fails().await), (1, 1));
     town.clock.advance_s(60);
     assert_eq!(fails().await, 2);
+}
+
+async fn made_up_codes_of_one_client_stop_before_the_provider(town: Town) {
+    let peer = Peer::start().await;
+    let auth = peer.auth(&town).await;
+    let email = &town.first.email;
+    for _ in 0..Limits::default().client_guesses_max {
+        // Right ones do not count.
+        peer.sign_in(&auth, email, |_| {}).await.unwrap();
+        let wrong = peer.sign_in(&auth, email, |claims| claims["nonce"] = json!("made up")).await;
+        assert!(matches!(wrong, Err(OutsideError::Provider(_))), "{wrong:?}");
+    }
+    let refused = peer.sign_in(&auth, email, |_| {}).await;
+    assert!(matches!(refused, Err(OutsideError::Throttled(_))), "{refused:?}");
 }
