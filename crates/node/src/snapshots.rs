@@ -44,14 +44,12 @@ pub(crate) use found::allocated_mb;
 pub(crate) use hold::Hold;
 pub(crate) use identity::Identity;
 pub(crate) use image::Layer;
-use kept::{All, CHAIN_MAX, Kept, megabytes};
+use kept::{All, Kept};
 pub(crate) use layer::{Files, Source};
-use making::Making;
 pub use name::SnapshotName;
 pub use offload::{Here, ReadStream, RemoteStore, WriteStream};
 use parking_lot::{Condvar, Mutex};
-use paths::{DISK, EMPTY, GONE, IMAGES, LAYER, MAKING};
-use place::Place;
+use paths::{DISK, EMPTY, GONE, IMAGES};
 pub use place::RemoteCopy;
 use std::collections::HashSet;
 use std::fs::DirBuilder;
@@ -199,86 +197,6 @@ impl Snapshots {
     pub(crate) fn hold_again(self: &Arc<Self>, name: &SnapshotName) -> Option<Hold> {
         self.all.lock().kept.get_mut(name)?.users += 1;
         Some(Hold { snapshots: Arc::clone(self), name: name.clone() })
-    }
-
-    /// Takes a snapshot of what an instance wrote. `still` freezes the instance while the function
-    /// that it is given runs.
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        new: &NewSnapshot,
-        written: &Source,
-        parent: Option<&SnapshotName>,
-        still: impl FnOnce(
-            &mut dyn FnMut() -> Result<(), SnapshotError>,
-        ) -> Result<Duration, SnapshotError>,
-    ) -> Result<Taken, SnapshotError> {
-        let Some(making) = self.begin(new)? else {
-            let size_bytes = self.all.lock().kept.get(&new.name).map_or(0, |kept| kept.size_bytes);
-            return Ok(Taken { size_bytes, paused: Duration::ZERO });
-        };
-        // The parent may be removed meanwhile, and the instance may end.
-        let missing = |name: &SnapshotName| SnapshotError::Missing(name.clone());
-        let hold = |name| self.hold_again(name).ok_or_else(|| missing(name));
-        let under = parent.map(hold).transpose()?;
-        if under.as_ref().is_some_and(|hold| hold.chain().len() >= CHAIN_MAX) {
-            return Err(SnapshotError::TooLong { most: CHAIN_MAX });
-        }
-        let (sort, size_bytes, paused) = match written {
-            Source::Disk(disk) => {
-                let _room = self.room.take(&new.owner, megabytes(disk.allocated_bytes()?))?;
-                let (size_bytes, paused) = making.clone_disk(disk, still)?;
-                (Sort::Image, size_bytes, paused)
-            }
-            Source::Files(files) => {
-                let _room = self.room.take(&new.owner, megabytes(files.bytes_at_most()?))?;
-                let (size_bytes, paused) = files.copy_to(&making.folder.join(LAYER), still)?;
-                (Sort::Layer, size_bytes, paused)
-            }
-        };
-        About { sort, parent: parent.cloned(), size_bytes, base: new.base.clone() }
-            .write(&making.folder)?;
-        let room = self.room.take(&new.owner, megabytes(size_bytes))?;
-        let kept = Kept {
-            owner: new.owner.clone(),
-            sort,
-            parent: parent.cloned(),
-            base: new.base.clone(),
-            size_bytes,
-            is_removed: false,
-            users: 0,
-            disks: HashSet::new(),
-            place: Place::Here,
-            was_used: true,
-            used_at_s: None,
-            failed_to_leave: false,
-            _room: room,
-        };
-        making.finish(&self.path(&new.owner, &new.name), kept)?;
-        Ok(Taken { size_bytes, paused })
-    }
-
-    /// Starts making a snapshot. `None` if it exists already.
-    fn begin(&self, new: &NewSnapshot) -> Result<Option<Making<'_>>, SnapshotError> {
-        let mut all = self.all.lock();
-        while all.making.contains(&new.name) {
-            self.made.wait(&mut all);
-        }
-        if let Some(kept) = all.kept.get(&new.name) {
-            let missing = || SnapshotError::Missing(new.name.clone());
-            return if kept.is_removed { Err(missing()) } else { Ok(None) };
-        }
-        all.making.insert(new.name.clone());
-        drop(all);
-        let above = self.folder.join(new.owner.as_str());
-        let folder = above.join(format!("{MAKING}{}", new.name));
-        let files = self.files(&new.owner, &new.name, Sort::Image);
-        let making = Making { snapshots: self, name: new.name.clone(), folder, files };
-        if !above.exists() {
-            DirBuilder::new().recursive(true).mode(0o700).create(&above)?;
-            files::sync_folder_of(&above)?;
-        }
-        DirBuilder::new().mode(0o700).create(&making.folder)?;
-        Ok(Some(making))
     }
 
     /// Makes an empty folder, if needed, and returns its path.

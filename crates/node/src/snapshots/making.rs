@@ -1,28 +1,116 @@
-//! A snapshot that is being made.
+//! Takes snapshots.
 
-use super::about::Sort;
-use super::kept::Kept;
-use super::paths::DISK;
-use super::{SnapshotName, Snapshots, place};
+use super::about::{About, Sort};
+use super::kept::{CHAIN_MAX, Kept, megabytes};
+use super::layer::Source;
+use super::paths::{DISK, LAYER, MAKING};
+use super::place::{self, Place};
+use super::{NewSnapshot, SnapshotName, Snapshots, Taken};
 use crate::error::SnapshotError;
 use crate::pool;
 use crate::volumes::{CloneSource, allocated_bytes, make_folder};
+use std::collections::HashSet;
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A snapshot that is being made. Dropping it removes whatever is not finished.
-pub(super) struct Making<'s> {
-    pub(super) snapshots: &'s Snapshots,
-    pub(super) name: SnapshotName,
-    pub(super) folder: PathBuf,
+struct Making<'s> {
+    snapshots: &'s Snapshots,
+    name: SnapshotName,
+    folder: PathBuf,
     /// The folder of the clone, if it becomes one.
-    pub(super) files: PathBuf,
+    files: PathBuf,
+}
+
+impl Snapshots {
+    /// Takes a snapshot of what an instance wrote. `still` freezes the instance while the function
+    /// that it is given runs.
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        new: &NewSnapshot,
+        written: &Source,
+        parent: Option<&SnapshotName>,
+        still: impl FnOnce(
+            &mut dyn FnMut() -> Result<(), SnapshotError>,
+        ) -> Result<Duration, SnapshotError>,
+    ) -> Result<Taken, SnapshotError> {
+        let Some(making) = self.begin(new)? else {
+            let size_bytes = self.all.lock().kept.get(&new.name).map_or(0, |kept| kept.size_bytes);
+            return Ok(Taken { size_bytes, paused: Duration::ZERO });
+        };
+        // The parent may be removed meanwhile, and the instance may end.
+        let missing = |name: &SnapshotName| SnapshotError::Missing(name.clone());
+        let hold = |name| self.hold_again(name).ok_or_else(|| missing(name));
+        let under = parent.map(hold).transpose()?;
+        if under.as_ref().is_some_and(|hold| hold.chain().len() >= CHAIN_MAX) {
+            return Err(SnapshotError::TooLong { most: CHAIN_MAX });
+        }
+        let (sort, size_bytes, paused) = match written {
+            Source::Disk(disk) => {
+                let _room = self.room.take(&new.owner, megabytes(disk.allocated_bytes()?))?;
+                let (size_bytes, paused) = making.clone_disk(disk, still)?;
+                (Sort::Image, size_bytes, paused)
+            }
+            Source::Files(files) => {
+                let _room = self.room.take(&new.owner, megabytes(files.bytes_at_most()?))?;
+                let (size_bytes, paused) = files.copy_to(&making.folder.join(LAYER), still)?;
+                (Sort::Layer, size_bytes, paused)
+            }
+        };
+        About { sort, parent: parent.cloned(), size_bytes, base: new.base.clone() }
+            .write(&making.folder)?;
+        let room = self.room.take(&new.owner, megabytes(size_bytes))?;
+        let kept = Kept {
+            owner: new.owner.clone(),
+            sort,
+            parent: parent.cloned(),
+            base: new.base.clone(),
+            size_bytes,
+            is_removed: false,
+            users: 0,
+            disks: HashSet::new(),
+            place: Place::Here,
+            was_used: true,
+            used_at_s: None,
+            failed_to_leave: false,
+            _room: room,
+        };
+        making.finish(&self.path(&new.owner, &new.name), kept)?;
+        Ok(Taken { size_bytes, paused })
+    }
+
+    /// Starts making a snapshot. `None` if it exists already.
+    fn begin(&self, new: &NewSnapshot) -> Result<Option<Making<'_>>, SnapshotError> {
+        let mut all = self.all.lock();
+        while all.making.contains(&new.name) {
+            self.made.wait(&mut all);
+        }
+        if let Some(kept) = all.kept.get(&new.name) {
+            let missing = || SnapshotError::Missing(new.name.clone());
+            return if kept.is_removed { Err(missing()) } else { Ok(None) };
+        }
+        all.making.insert(new.name.clone());
+        drop(all);
+        let above = self.folder.join(new.owner.as_str());
+        let folder = above.join(format!("{MAKING}{}", new.name));
+        let files = self.files(&new.owner, &new.name, Sort::Image);
+        let making = Making { snapshots: self, name: new.name.clone(), folder, files };
+        if !above.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(&above)?;
+            files::sync_folder_of(&above)?;
+        }
+        DirBuilder::new().mode(0o700).create(&making.folder)?;
+        Ok(Some(making))
+    }
 }
 
 impl Making<'_> {
     /// Clones the disk, and returns the size of the clone.
-    pub(super) fn clone_disk(
+    fn clone_disk(
         &self,
         disk: &CloneSource,
         still: impl FnOnce(
@@ -43,7 +131,7 @@ impl Making<'_> {
     }
 
     /// Gives the snapshot its name. Everything is on disk before and after that.
-    pub(super) fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
+    fn finish(&self, path: &Path, kept: Kept) -> io::Result<()> {
         let folder = std::fs::File::open(&self.folder)?;
         match kept.sort {
             // There are only the notes about it, which are on disk already.
