@@ -5,7 +5,7 @@ use crate::leases::Purpose;
 use crate::trust::Roots;
 use crate::{Inner, LocalMachine};
 use bytes::Bytes;
-use control::machine::{Launch, MachineFault};
+use control::machine::MachineFault;
 use egress::{Egress, Known};
 use http::{Method, StatusCode};
 use http_body_util::Full;
@@ -265,9 +265,4 @@ impl Inner {
             authority,
         }
     }
-}
-
-/// Returns what an instance is told about the proxy when it starts.
-pub(crate) fn at_start(inner: &Inner, launch: &Launch, layers: &[PathBuf]) -> ProxySettings {
-    inner.proxy_settings(&launch.instance, &launch.egress, Some(layers))
 }

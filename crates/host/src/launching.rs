@@ -2,11 +2,11 @@
 
 use crate::bases::Below;
 use crate::leases::Purpose;
-use crate::{Inner, Interrupted, LocalMachine, egress};
-use admission::Refused;
+use crate::refusals::{self, over_limit};
+use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{ImageAt, Launch, LaunchFault, UnknownImage, Work};
 use images::{Config, Credentials, Digest, Image, Reference};
-use node::{CreateError, FirstProcess, Owner, SnapshotName, Spec, User, VolumeError, Writable};
+use node::{CreateError, FirstProcess, Owner, SnapshotName, Spec, User, Writable};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -218,7 +218,7 @@ impl Inner {
     fn below(&self, launch: &Launch) -> Result<Option<(SnapshotName, Below)>, LaunchFault> {
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
         let Some(id) = &launch.snapshot else { return Ok(None) };
-        let name = crate::snapshots::name(id).map_err(|error| broken(&error))?;
+        let name = SnapshotName::new(id.as_str()).map_err(|error| broken(&error))?;
         let below = Below::of(&name, self.node.snapshots(), &self.images);
         Ok(Some((name, below.map_err(|error| broken(&error))?)))
     }
@@ -267,7 +267,7 @@ impl Inner {
             Err(error) => {
                 self.leases.give_back(&id);
                 self.starting.lock().remove(&launch.instance);
-                Err(refusal(&error).unwrap_or_else(|| broken(&error)))
+                Err(refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
             }
         }
     }
@@ -331,7 +331,8 @@ impl Inner {
     /// Writes the guest's orders: the image's environment, overridden by the launch's, and which
     /// program to start or which work to do. The data of work follows unchanged.
     fn orders(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Vec<u8> {
-        let (proxy, image) = (egress::at_start(self, launch, &image.layers), &image.config);
+        let proxy = self.proxy_settings(id, &launch.egress, Some(&image.layers));
+        let image = &image.config;
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         environment
@@ -379,32 +380,6 @@ fn mounts(launch: &Launch) -> Vec<node::Mount> {
         what: node::Mounted::Drive(mount.clone()),
     };
     launch.volumes.iter().map(mount).chain(launch.drives.iter().map(drive)).collect()
-}
-
-/// Translates an error that means that the owner, or everybody, has used up something, or that
-/// somebody is using it right now.
-fn refusal(error: &CreateError) -> Option<LaunchFault> {
-    match error {
-        CreateError::Volume(VolumeError::InUse(_)) => {
-            Some(LaunchFault::Busy("an instance that ends still has one of its volumes".to_owned()))
-        }
-        CreateError::Refused(refused) | CreateError::Volume(VolumeError::Refused(refused)) => {
-            Some(over_limit(*refused))
-        }
-        CreateError::Snapshot(error) => crate::remote::refusal(error),
-        CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
-        CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
-        _ => None,
-    }
-}
-
-pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
-    match refused {
-        Refused::Share { resource, limit } => LaunchFault::OverShare(format!(
-            "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"
-        )),
-        Refused::Total { .. } => LaunchFault::Full(refused.to_string()),
-    }
 }
 
 fn work_orders(launch: &Launch, work: &Work, secret: String, image: &Config) -> Orders {

@@ -21,6 +21,7 @@ mod launching;
 mod leases;
 mod machine_control;
 mod pulled;
+mod refusals;
 mod registries;
 mod registry;
 mod remote;

@@ -4,8 +4,7 @@
 //! decides what is moved; this module only does the transfers.
 
 use crate::builds::Turns;
-use crate::launching::over_limit;
-use crate::{Inner, Interrupted, LocalMachine};
+use crate::{Inner, Interrupted, LocalMachine, refusals};
 use control::machine::{Launch, LaunchFault};
 use node::{
     Here, Owner, ReadStream, RemoteCopy, RemoteStore, SnapshotError, SnapshotName, WriteStream,
@@ -159,19 +158,10 @@ impl LocalMachine {
     ) -> Result<Option<Here>, LaunchFault> {
         let Some(id) = &launch.snapshot else { return Ok(None) };
         let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
-        let name = crate::snapshots::name(id).map_err(|error| broken(&error))?;
+        let name = SnapshotName::new(id.as_str()).map_err(|error| broken(&error))?;
         let fetched = self.fetch_snapshot(&launch.workspace, name).await;
-        fetched.map(Some).map_err(|error| refusal(&error).unwrap_or_else(|| broken(&error)))
-    }
-}
-
-/// Translates the reason why a launch cannot start from a snapshot.
-pub(crate) fn refusal(error: &SnapshotError) -> Option<LaunchFault> {
-    match error {
-        SnapshotError::Missing(_) => Some(LaunchFault::Broken(
-            "the snapshot that it begins with is not on this machine any more".to_owned(),
-        )),
-        SnapshotError::Refused(refused) => Some(over_limit(*refused)),
-        _ => None,
+        fetched
+            .map(Some)
+            .map_err(|error| refusals::of_snapshot(&error).unwrap_or_else(|| broken(&error)))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::bases::Below;
 use crate::builds::Turns;
-use crate::launching::over_limit;
+use crate::refusals::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::snapshot_store::{
@@ -51,7 +51,7 @@ pub(crate) fn turns(takes_max: usize, share_percent: u32) -> Turns {
 }
 
 /// Returns the node's name for a snapshot.
-pub(crate) fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
+fn name(id: &ResourceId) -> Result<SnapshotName, node::SpecError> {
     SnapshotName::new(id.as_str())
 }
 

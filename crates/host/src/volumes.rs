@@ -1,6 +1,6 @@
 //! This machine's volumes, as `control` sees them.
 
-use crate::launching::over_limit;
+use crate::refusals::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};

@@ -48,7 +48,7 @@ enum Unpack {
 impl From<VolumeError> for Unpack {
     fn from(error: VolumeError) -> Self {
         Self::Other(match error {
-            VolumeError::Refused(refused) => match crate::launching::over_limit(refused) {
+            VolumeError::Refused(refused) => match crate::refusals::over_limit(refused) {
                 LaunchFault::OverShare(why) => BuildFault::OverShare(why),
                 other => BuildFault::Broken(other.to_string()),
             },

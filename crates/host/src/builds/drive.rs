@@ -277,7 +277,7 @@ impl Job {
         let name = self.name()?;
         let pulled = &self.inner.machine.0.pulled;
         let room = self.wait(pulled.begin(workspace))?;
-        let room = room.map_err(|refused| match crate::launching::over_limit(refused) {
+        let room = room.map_err(|refused| match crate::refusals::over_limit(refused) {
             control::machine::LaunchFault::OverShare(why) => BuildFault::OverShare(why),
             other => BuildFault::Broken(other.to_string()),
         })?;

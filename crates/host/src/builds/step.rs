@@ -89,7 +89,7 @@ impl Job {
             };
             let CreateError::Refused(refused) = error else { return Err(fault(&error)) };
             if !is_told {
-                let why = crate::launching::over_limit(refused);
+                let why = crate::refusals::over_limit(refused);
                 self.log.line(&format!("waiting for room: {why}"));
                 is_told = true;
             }
