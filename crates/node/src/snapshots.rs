@@ -32,6 +32,7 @@ mod offload;
 mod pack;
 mod paths;
 mod place;
+mod remote_store;
 mod tree;
 
 use crate::error::SnapshotError;
@@ -47,10 +48,11 @@ pub(crate) use image::Layer;
 use kept::{All, Kept};
 pub(crate) use layer::{Files, Source};
 pub use name::SnapshotName;
-pub use offload::{Here, ReadStream, RemoteStore, WriteStream};
+pub use offload::Here;
 use parking_lot::{Condvar, Mutex};
 use paths::{DISK, EMPTY, GONE, IMAGES};
 pub use place::RemoteCopy;
+pub use remote_store::{ReadStream, RemoteStore, WriteStream};
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
@@ -256,6 +258,15 @@ impl Snapshots {
         let thread = std::thread::Builder::new().name("snapshots".to_owned());
         if let Err(error) = thread.spawn(remove) {
             tracing::error!(%error, "the files of removed snapshots stay until the next start");
+        }
+    }
+
+    /// Removes what the store has of a snapshot that is gone.
+    fn forget_remote(&self, owner: &Owner, name: &SnapshotName) {
+        if let Some(remote) = self.remote.get()
+            && let Err(error) = remote.remove(owner, name)
+        {
+            tracing::warn!(%error, "a copy of a removed snapshot stays for now");
         }
     }
 }

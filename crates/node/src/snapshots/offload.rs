@@ -15,6 +15,7 @@ use super::about::Sort;
 use super::kept::{All, CHAIN_MAX, Kept, megabytes};
 use super::pack::{pack, unpack};
 use super::place::{self, NOTES, Place, RemoteCopy};
+use super::remote_store::RemoteStore;
 use super::{Hold, SnapshotName, Snapshots};
 use crate::error::SnapshotError;
 use crate::owner::Owner;
@@ -31,37 +32,6 @@ const ZSTD_LEVEL: i32 = 3;
 const BUFFER_BYTES: usize = 256 << 10;
 /// How many snapshots in a row may fail to leave before the store itself seems to be out of order.
 const FAILURES_MAX: u32 = 5;
-
-/// Writes a stream into the writer that it is given.
-pub type WriteStream<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
-/// Reads a stream to its end.
-pub type ReadStream<'a> = &'a mut dyn FnMut(&mut dyn Read) -> io::Result<()>;
-
-/// Keeps streams outside this machine. Calls block for as long as a stream takes.
-pub trait RemoteStore: std::fmt::Debug + Send + Sync + 'static {
-    /// Stores the stream of a snapshot. It is durable when this returns.
-    fn put(
-        &self,
-        owner: &Owner,
-        name: &SnapshotName,
-        write: WriteStream<'_>,
-    ) -> io::Result<RemoteCopy>;
-
-    /// Reads a stream back. Never returns a byte that differs from what was stored.
-    fn get(
-        &self,
-        owner: &Owner,
-        name: &SnapshotName,
-        copy: &RemoteCopy,
-        read: ReadStream<'_>,
-    ) -> io::Result<()>;
-
-    /// Removes all streams of a snapshot, including unfinished ones.
-    fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()>;
-
-    /// Lists the snapshots of which anything is stored.
-    fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>>;
-}
 
 /// Keeps a snapshot, and those that it lies over, on this machine until dropped.
 #[derive(Debug)]
@@ -320,13 +290,6 @@ impl Snapshots {
         place::remove_note(&self.path(owner, name))?;
         kept.place = Place::Leaving;
         Ok(Claim::Here(Move { snapshots: self, name: name.clone(), ends: Place::Here }))
-    }
-
-    /// Removes what a store has of a snapshot that is gone.
-    pub(super) fn forget_remote(&self, owner: &Owner, name: &SnapshotName) {
-        if let Some(remote) = self.remote.get() {
-            forgive(remote.remove(owner, name), "a copy of a removed snapshot stays for now");
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::snapshots::about::About;
+use crate::snapshots::{ReadStream, WriteStream};
 use crate::volumes::Volumes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
