@@ -17,6 +17,7 @@ mod drives;
 mod egress;
 mod guest;
 mod instances;
+mod key;
 mod launching;
 mod leases;
 mod machine_control;
@@ -42,6 +43,7 @@ pub use settings::{OpenError, Settings};
 
 use bases::Bases;
 use images::{Puller, Store};
+use key::Key;
 use leases::Leases;
 use node::{InstanceName, Node, Program};
 use parking_lot::Mutex;
@@ -68,7 +70,7 @@ struct Inner {
     registries: Registries,
     registry: LocalRegistry,
     guest: Program,
-    key: work::Key,
+    key: Key,
     pids_max: u32,
     start_millicores: u32,
     way_out: egress::WayOut,
@@ -104,7 +106,7 @@ impl LocalMachine {
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;
-        let key = work::Key::open(&folder, &world).map_err(OpenError::Key)?;
+        let key = Key::open(&folder, &world).map_err(OpenError::Key)?;
         leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
         let bases = Bases::default();
         bases.follow(node.snapshots(), &images);

@@ -1,31 +1,23 @@
 //! Follows the work of an instance, over the connection that its guest serves.
 //!
 //! Programs in the instance could connect to the same socket. So the machine shows a secret there,
-//! which is derived from its own key and the name of the instance: nothing has to be stored for
-//! each instance, and the next run of this program derives the same.
+//! which is derived from its own key and the name of the instance.
 
 use crate::{Interrupted, LocalMachine};
 use bytes::Bytes;
 use control::machine::MachineFault;
-use files::Readers;
-use hmac::{Hmac, KeyInit, Mac};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Incoming};
 use node::{Error, State};
-use sha2::Sha256;
-use std::path::Path;
 use std::time::Duration;
-use std::{fs, io};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
+use types::Timestamp;
 use types::chain;
 use types::instance::{Exit, InstanceName, Outcome, Printed, WorkEnd};
 use types::work::{Frame, Frames, INTERRUPT_PATH, PATH, SECRET_HEADER};
-use types::{Timestamp, World};
 
-const KEY_FILE: &str = "work-key";
-const KEY_BYTES: usize = 32;
 /// How often a connection may break in a row, without a frame in between, while the instance is
 /// alive.
 const TRIES: u32 = 10;
@@ -37,44 +29,6 @@ const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(5);
 const SIGKILL: i32 = 9;
 /// The exit code of a shell whose program was killed like this.
 const KILLED_CODE: i32 = 128 + SIGKILL;
-
-/// The key from which the secrets of instances are derived.
-pub(crate) struct Key([u8; KEY_BYTES]);
-
-impl Key {
-    /// Reads the key, or makes it at the first start. It is kept, because instances outlive this
-    /// program.
-    pub(crate) fn open(folder: &Path, world: &World) -> io::Result<Self> {
-        let path = folder.join(KEY_FILE);
-        match fs::read(&path) {
-            Ok(bytes) => bytes.try_into().map(Self).map_err(|_| io::ErrorKind::InvalidData.into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = world.random_bytes();
-                files::replace(&path, Readers::Owner, &key)?;
-                Ok(Self(key))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Returns the secret by which the guest of this instance recognises the machine.
-    pub(crate) fn secret(&self, id: &InstanceName) -> String {
-        self.mac(id.as_str())
-    }
-
-    /// Returns the secret by which the proxy recognises this instance. Programs inside know it.
-    pub(crate) fn credential(&self, id: &InstanceName) -> String {
-        // Names of instances have no blanks, so this never equals a guest's secret.
-        self.mac(&format!("proxy {id}"))
-    }
-
-    fn mac(&self, text: &str) -> String {
-        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length will do");
-        mac.update(text.as_bytes());
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
 
 /// Why a stream ended before the work did.
 enum Broken {
