@@ -128,7 +128,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(guest, &pid),
         (Route::PortMonitor(pid), _) => network::start_monitor(guest, &pid, request).await,
         (Route::Tools, _) => mcp::serve(guest, request).await,
-        (Route::Files(route), _) => files::handle(guest, route, request).await,
+        (Route::Files(route), _) => files::handle(&guest.instance, route, request).await,
         (Route::Terminal, _) => terminals::page(guest),
         (Route::TerminalSocket, _) => terminals::connect(guest, request),
     }

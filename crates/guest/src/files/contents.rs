@@ -6,8 +6,8 @@ use super::find::{exclusions, results_max};
 use super::glob::Glob;
 use super::path::{resolve, text};
 use super::walk::{Exclusions, walk};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use regex::{Regex, RegexBuilder};
 use serde::Serialize;
@@ -49,11 +49,11 @@ struct Wanted {
 }
 
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
-    let root = resolve(guest, argument);
+    let root = resolve(instance, argument);
     let query = request.query("query").filter(|query| !query.is_empty());
     let query = query.ok_or_else(|| Error::BadRequest("`query` is missing".into()))?;
     let case_sensitive = request.query_flag("caseSensitive")? == Some(true);

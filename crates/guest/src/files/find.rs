@@ -5,8 +5,8 @@ use super::blocking::{Stop, blocking_until};
 use super::glob::Glob;
 use super::path::{resolve, text};
 use super::walk::{Exclusions, WalkEntry, walk};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -45,11 +45,11 @@ struct Wanted {
 }
 
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
-    let root = resolve(guest, argument);
+    let root = resolve(instance, argument);
     let wanted = Wanted::read(&request)?;
     blocking_until(move |stop| Answer::json(&find(root, &wanted, stop)?)).await
 }

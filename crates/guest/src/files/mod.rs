@@ -32,39 +32,39 @@ mod write;
 pub(crate) use codegen::offered;
 pub(crate) use replace::{Replacement, replace};
 
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::Files;
 use http::Method;
 use std::sync::Arc;
 
 pub(crate) async fn handle(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     route: Files,
     request: Request,
 ) -> Result<Answer, Error> {
     match route {
         Files::Entry(path) => match request.method {
-            Method::PUT => write::put(guest, &path, request).await,
-            Method::DELETE => remove::delete(guest, &path, request).await,
-            _ => read::get(guest, &path, request).await,
+            Method::PUT => write::put(instance, &path, request).await,
+            Method::DELETE => remove::delete(instance, &path, request).await,
+            _ => read::get(instance, &path, request).await,
         },
         Files::Tree(path) => match request.method {
-            Method::PUT => write::put_tree(guest, &path, request).await,
-            Method::DELETE => remove::delete(guest, &path, request).await,
-            _ => tree::get(guest, &path, request).await,
+            Method::PUT => write::put_tree(instance, &path, request).await,
+            Method::DELETE => remove::delete(instance, &path, request).await,
+            _ => tree::get(instance, &path, request).await,
         },
         Files::Uploads => uploads::list().await,
-        Files::UploadStart(path) => uploads::start(guest, &path, request).await,
+        Files::UploadStart(path) => uploads::start(instance, &path, request).await,
         Files::UploadPart(id) => uploads::put_part(id, request).await,
         Files::UploadParts(id) => uploads::parts(id).await,
-        Files::UploadComplete(id) => uploads::complete(guest, id, request).await,
+        Files::UploadComplete(id) => uploads::complete(instance, id, request).await,
         Files::UploadAbort(id) => uploads::abort(id).await,
-        Files::Find(path) => find::get(guest, &path, request).await,
-        Files::Search(query) => search::get(guest, &query, request).await,
-        Files::ContentSearch(path) => contents::get(guest, &path, request).await,
-        Files::Watch(path) => watch::get(guest, &path, request).await,
-        Files::FastApply(path) => codegen::put_edit(guest, &path, request).await,
-        Files::Reranking(path) => codegen::get_ranking(guest, &path, request).await,
+        Files::Find(path) => find::get(instance, &path, request).await,
+        Files::Search(query) => search::get(instance, &query, request).await,
+        Files::ContentSearch(path) => contents::get(instance, &path, request).await,
+        Files::Watch(path) => watch::get(instance, &path, request).await,
+        Files::FastApply(path) => codegen::put_edit(instance, &path, request).await,
+        Files::Reranking(path) => codegen::get_ranking(instance, &path, request).await,
     }
 }

@@ -1,14 +1,14 @@
 //! Resolves the paths that callers write.
 
-use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Makes a path absolute: relative paths start at the working directory, `~` at the home directory.
-pub(crate) fn resolve(guest: &Guest, argument: &PathArgument) -> PathBuf {
-    resolve_at(&argument.0, &guest.instance.settings.workdir, &guest.instance.home())
+pub(crate) fn resolve(instance: &Instance, argument: &PathArgument) -> PathBuf {
+    resolve_at(&argument.0, &instance.settings.workdir, &instance.home())
 }
 
 fn resolve_at(argument: &[u8], workdir: &Path, home: &Path) -> PathBuf {

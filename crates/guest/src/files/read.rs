@@ -7,8 +7,8 @@ use super::json_text::JsonText;
 use super::kind;
 use super::path::{resolve, text};
 use super::range::Range;
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request, StreamSender};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, StatusCode, header};
@@ -33,11 +33,11 @@ enum Form {
 }
 
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
-    let path = resolve(guest, argument);
+    let path = resolve(instance, argument);
     let download = request.query_flag("download")? == Some(true);
     let form = if download { Form::Raw } else { Form::accepted(request.header(header::ACCEPT)) };
     let range = request.header(header::RANGE).map(str::to_owned);

@@ -4,8 +4,8 @@ use super::access::refuse;
 use super::blocking::blocking;
 use super::done::Done;
 use super::path::resolve;
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -19,11 +19,11 @@ use std::sync::Arc;
 const DEPTH_MAX: usize = 64;
 
 pub(crate) async fn delete(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
-    let path = resolve(guest, argument);
+    let path = resolve(instance, argument);
     let recursive = request.query_flag("recursive")? == Some(true);
     blocking(move || {
         let metadata = path.symlink_metadata().map_err(|error| refuse(&path, &error))?;

@@ -4,8 +4,8 @@ use super::access::{open_file, refuse};
 use super::blocking::blocking;
 use super::path::resolve;
 use super::write;
-use crate::guest::Guest;
 use crate::http::{Error, JSON_BODY_BYTES_MAX};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use std::io::{self, Read};
 use std::path::Path;
@@ -20,15 +20,15 @@ pub(crate) struct Replacement {
 /// Replaces a text that occurs once, or every occurrence if `all` is set. Returns the number of
 /// occurrences.
 pub(crate) async fn replace(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     replacement: Replacement,
 ) -> Result<usize, Error> {
-    let (path, guest) = (resolve(guest, argument), guest.clone());
+    let (path, instance) = (resolve(instance, argument), instance.clone());
     blocking(move || {
         let content = read(&path).map_err(|error| refuse(&path, &error))?;
         let (content, count) = replacement.apply(&content)?;
-        write::write(&path, content.as_bytes(), None, guest.instance.settings.user.as_ref())?;
+        write::write(&path, content.as_bytes(), None, instance.settings.user.as_ref())?;
         Ok(count)
     })
     .await

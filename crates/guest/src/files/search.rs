@@ -5,8 +5,8 @@ use super::blocking::{Stop, blocking_until};
 use super::find::{Kind, exclusions, results_max};
 use super::path::{resolve, text};
 use super::walk::{Exclusions, walk};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -33,7 +33,7 @@ struct Matches {
 /// Searches below the working directory, or below the one in `directory`. The argument is the text
 /// to search for, although it stands where other operations have a path.
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
@@ -51,8 +51,8 @@ pub(crate) async fn get(
     let directory =
         request.query("directory").map(|directory| PathArgument(directory.into_bytes()));
     let root = directory.map_or_else(
-        || guest.instance.settings.workdir.clone(),
-        |directory| resolve(guest, &directory),
+        || instance.settings.workdir.clone(),
+        |directory| resolve(instance, &directory),
     );
     blocking_until(move |stop| {
         Answer::json(&search(&root, &query, results_max, &exclusions, stop)?)

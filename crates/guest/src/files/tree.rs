@@ -7,8 +7,8 @@ use super::glob::Glob;
 use super::path::{resolve, text};
 use super::read;
 use super::walk::{Exclusions, WalkEntry, walk};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -32,14 +32,14 @@ struct Wanted {
 /// Lists a tree. Without `recursive=true` this is the ordinary listing of a directory, one level
 /// deep.
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
     if request.query_flag("recursive")? != Some(true) {
-        return read::get(guest, argument, request).await;
+        return read::get(instance, argument, request).await;
     }
-    let root = resolve(guest, argument);
+    let root = resolve(instance, argument);
     let wanted = Wanted::read(&request)?;
     blocking_until(move |stop| Answer::json(&collect(&root, &wanted, stop)?)).await
 }

@@ -18,8 +18,8 @@ use super::done::Done;
 use super::draft::{self, Draft, FILE_MODE};
 use super::path::{from_bytes, resolve, text};
 use super::{entry, intake};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use http::header;
 use md5::{Digest, Md5};
@@ -90,14 +90,14 @@ struct Upload {
 }
 
 pub(crate) async fn start(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     mut request: Request,
 ) -> Result<Answer, Error> {
-    let target = resolve(guest, argument);
+    let target = resolve(instance, argument);
     let asked: Start = request.json_or_default().await?;
     let permissions = draft::parse_mode(asked.permissions.as_deref())?;
-    let id = new_id(guest.instance.world.random_bytes());
+    let id = new_id(instance.world.random_bytes());
     blocking(move || {
         let path = percent_encode(target.as_os_str().as_bytes(), NON_ALPHANUMERIC).to_string();
         begin(&id, &Record { path, permissions })
@@ -149,7 +149,7 @@ pub(crate) async fn list() -> Result<Answer, Error> {
 }
 
 pub(crate) async fn complete(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     id: String,
     mut request: Request,
 ) -> Result<Answer, Error> {
@@ -157,13 +157,13 @@ pub(crate) async fn complete(
     if asked.parts.is_empty() {
         return Err(Error::BadRequest("`parts` is empty".into()));
     }
-    let guest = guest.clone();
+    let instance = instance.clone();
     blocking(move || {
         let folder = find(&id)?;
         let (record, _) = read_record(&folder)?;
         let target = record.target();
         let files = choose(&folder, asked.parts)?;
-        let mut draft = Draft::open(&target, guest.instance.settings.user.as_ref())?;
+        let mut draft = Draft::open(&target, instance.settings.user.as_ref())?;
         for file in files {
             let copied = File::open(&file).and_then(|mut part| draft.append(&mut part));
             copied.map_err(|error| refuse(&target, &error))?;

@@ -6,8 +6,8 @@ use super::done::Done;
 use super::draft::{self, DIRECTORY_MODE, Draft};
 use super::path::{self, resolve};
 use super::{entry, intake};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use http::header;
 use serde::Deserialize;
@@ -34,20 +34,20 @@ struct TreeRequest {
 /// Writes one file or creates one directory. The content type determines whether the body is JSON
 /// or form data.
 pub(crate) async fn put(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     mut request: Request,
 ) -> Result<Answer, Error> {
-    let path = resolve(guest, argument);
+    let path = resolve(instance, argument);
     let content_type = request.header(header::CONTENT_TYPE).unwrap_or_default().to_owned();
     if content_type.trim_start().to_ascii_lowercase().starts_with("multipart/") {
-        return put_form(guest, path, &content_type, request).await;
+        return put_form(instance, path, &content_type, request).await;
     }
     let wanted: FileRequest = request.json().await?;
     let mode = draft::parse_mode(wanted.permissions.as_deref())?;
-    let guest = guest.clone();
+    let instance = instance.clone();
     blocking(move || {
-        let user = guest.instance.settings.user.as_ref();
+        let user = instance.settings.user.as_ref();
         let message = if wanted.is_directory == Some(true) {
             draft::make_directories(&path, mode.unwrap_or(DIRECTORY_MODE), user)
                 .map_err(|error| refuse(&path, &error))?;
@@ -62,13 +62,13 @@ pub(crate) async fn put(
 }
 
 async fn put_form(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     path: PathBuf,
     content_type: &str,
     request: Request,
 ) -> Result<Answer, Error> {
-    let (opening, guest) = (path.clone(), guest.clone());
-    let open = move || Draft::open(&opening, guest.instance.settings.user.as_ref());
+    let (opening, instance) = (path.clone(), instance.clone());
+    let open = move || Draft::open(&opening, instance.settings.user.as_ref());
     let received = intake::receive(content_type, request.into_body(), open).await?;
     let mode = draft::parse_mode(received.permissions.as_deref())?;
     blocking(move || {
@@ -92,15 +92,15 @@ pub(crate) fn write(
 /// Writes many files below one directory and lists that directory. No path among them can lead out
 /// of it by its text (links are followed).
 pub(crate) async fn put_tree(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     mut request: Request,
 ) -> Result<Answer, Error> {
-    let root = resolve(guest, argument);
+    let root = resolve(instance, argument);
     let wanted: TreeRequest = request.json().await?;
-    let guest = guest.clone();
+    let instance = instance.clone();
     blocking(move || {
-        let user = guest.instance.settings.user.as_ref();
+        let user = instance.settings.user.as_ref();
         draft::make_directories(&root, DIRECTORY_MODE, user)
             .map_err(|error| refuse(&root, &error))?;
         for (relative, content) in &wanted.files {

@@ -58,7 +58,7 @@ pub(super) async fn ask(
     route: Files,
     request: Request,
 ) -> Result<Value, Error> {
-    handle(guest, route, request).await?.into_json().await
+    handle(&guest.instance, route, request).await?.into_json().await
 }
 
 /// Returns the file or directory at a path.
@@ -103,7 +103,7 @@ pub(super) async fn edit(guest: &Arc<Guest>, edit: Edit) -> Result<Value, Error>
         new: edit.new_string,
         all: edit.replace_all == Some(true),
     };
-    let count = replace(guest, &argument(edit.path.clone()), replacement).await?;
+    let count = replace(&guest.instance, &argument(edit.path.clone()), replacement).await?;
     Ok(json!({"path": edit.path, "occurrencesReplaced": count}))
 }
 

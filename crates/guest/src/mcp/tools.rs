@@ -91,7 +91,7 @@ pub(super) fn list(guest: &Guest) -> Vec<Tool> {
             "Not served here: edit one file at a time.",
         ),
     ];
-    let (edits, rankings) = offered(guest);
+    let (edits, rankings) = offered(&guest.instance);
     if edits {
         tools.push(tool::<code::EditFile>(
             "codegenEditFile",

@@ -8,8 +8,8 @@ use super::blocking::{Stop, blocking, blocking_until};
 use super::path::{resolve, text};
 use super::walk::{Exclusions, walk};
 use super::write;
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use provider::{Provider, Source};
 use regex::Regex;
@@ -55,13 +55,13 @@ struct RankedFile {
 /// Merges an edit, in the shortened form that models write, into a file. A missing file counts as
 /// empty.
 pub(crate) async fn put_edit(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     mut request: Request,
 ) -> Result<Answer, Error> {
-    let path = resolve(guest, argument);
+    let path = resolve(instance, argument);
     let edit: Edit = request.json().await?;
-    let provider = Provider::configured(guest).ok_or_else(|| {
+    let provider = Provider::configured(instance).ok_or_else(|| {
         Error::BadRequest(
             "no provider of edits is configured: set RELACE_API_KEY or MORPH_API_KEY".into(),
         )
@@ -74,14 +74,9 @@ pub(crate) async fn put_edit(
     .await?;
     let updated_content =
         provider.apply(&original_content, &edit.code_edit, edit.model.as_deref()).await?;
-    let guest = guest.clone();
+    let instance = instance.clone();
     blocking(move || {
-        write::write(
-            &path,
-            updated_content.as_bytes(),
-            None,
-            guest.instance.settings.user.as_ref(),
-        )?;
+        write::write(&path, updated_content.as_bytes(), None, instance.settings.user.as_ref())?;
         Answer::json(&Edited {
             success: true,
             path: text(&path),
@@ -96,11 +91,11 @@ pub(crate) async fn put_edit(
 
 /// Ranks the files below a directory by how relevant they are to a question.
 pub(crate) async fn get_ranking(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
-    let root = resolve(guest, argument);
+    let root = resolve(instance, argument);
     let query = request.query("query").filter(|query| !query.is_empty());
     let query = query.ok_or_else(|| Error::BadRequest("`query` is missing".into()))?;
     let threshold = request.query_number("scoreThreshold")?.unwrap_or(SCORE_THRESHOLD);
@@ -109,7 +104,7 @@ pub(crate) async fn get_ranking(
     let pattern = pattern.map(|pattern| Regex::new(&pattern)).transpose();
     let pattern = pattern
         .map_err(|error| Error::BadRequest(format!("`filePattern` cannot be read: {error}")))?;
-    let ranker = Provider::configured(guest).filter(Provider::ranks).ok_or_else(|| {
+    let ranker = Provider::configured(instance).filter(Provider::ranks).ok_or_else(|| {
         Error::Unavailable("no provider of rankings is configured: set RELACE_API_KEY".into())
     })?;
     let sources = blocking_until(move |stop| gather(&root, pattern.as_ref(), stop)).await?;
@@ -128,8 +123,8 @@ pub(crate) async fn get_ranking(
 }
 
 /// Returns whether edits and rankings are offered.
-pub(crate) fn offered(guest: &Guest) -> (bool, bool) {
-    let provider = Provider::configured(guest);
+pub(crate) fn offered(instance: &Instance) -> (bool, bool) {
+    let provider = Provider::configured(instance);
     (provider.is_some(), provider.as_ref().is_some_and(Provider::ranks))
 }
 

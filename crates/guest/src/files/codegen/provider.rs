@@ -3,8 +3,8 @@
 //! A provider is configured by its key in the environment; its addresses can be set there too.
 
 use super::wire;
-use crate::guest::Guest;
 use crate::http::Error;
+use crate::instance::Instance;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,9 +26,9 @@ pub(super) struct Ranked {
 }
 
 impl Provider {
-    pub(super) fn configured(guest: &Guest) -> Option<Self> {
+    pub(super) fn configured(instance: &Instance) -> Option<Self> {
         let variable = |name: &str| {
-            let value = guest.instance.variable(name)?.to_string_lossy().trim().to_owned();
+            let value = instance.variable(name)?.to_string_lossy().trim().to_owned();
             Some(value).filter(|value| !value.is_empty())
         };
         let or = |name: &str, usual: &str| variable(name).unwrap_or_else(|| usual.to_owned());

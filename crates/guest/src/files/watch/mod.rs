@@ -9,8 +9,8 @@ mod line;
 
 use super::blocking::blocking;
 use super::path::{resolve, text};
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request, StreamSender};
+use crate::instance::Instance;
 use crate::route::PathArgument;
 use bytes::Bytes;
 use changes::{Changes, Ended};
@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 256 << 10;
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) async fn get(
-    guest: &Arc<Guest>,
+    instance: &Arc<Instance>,
     argument: &PathArgument,
     request: Request,
 ) -> Result<Answer, Error> {
@@ -36,7 +36,7 @@ pub(crate) async fn get(
         Some(above) if above.is_empty() || above.ends_with(b"/") => (above, true),
         _ => (argument.0.as_slice(), false),
     };
-    let root = resolve(guest, &PathArgument(argument.to_vec()));
+    let root = resolve(instance, &PathArgument(argument.to_vec()));
     let ignored = request.query("ignore").unwrap_or_default();
     let ignored: Vec<String> =
         ignored.split(',').map(str::trim).filter(|one| !one.is_empty()).map(Into::into).collect();
