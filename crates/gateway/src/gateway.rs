@@ -1,4 +1,4 @@
-//! The handle of the data plane: what it is made of, and what it is asked and told.
+//! The handle of the data plane: how it is built, and what it is asked and told.
 
 use crate::address::{Address, BadAddress, Endpoint};
 use crate::body::Body;
@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::destination;
 use crate::drives::Drives;
 use crate::guard::Guard;
+use crate::inner::Inner;
 use crate::machine::Machine;
 use crate::models::{ModelParts, Models, OutsideError};
 use crate::routes::Routes;
@@ -37,18 +38,6 @@ pub struct Parts {
     pub guard: Arc<dyn Guard>,
     pub machine: Arc<dyn Machine>,
     pub world: World,
-}
-
-pub(crate) struct Inner {
-    pub(crate) context: Arc<Context>,
-    pub(crate) open: Pool<String>,
-    /// Those of `open` that are strangers' (callers without credentials).
-    pub(crate) open_public: Pool<String>,
-    pub(crate) standby: Standby,
-    pub(crate) machine_name: String,
-    pub(crate) models: Arc<Models>,
-    /// Tells exchanges in progress when they are due for a recheck.
-    _telling: AbortOnDropHandle<()>,
 }
 
 impl Gateway {

@@ -48,6 +48,7 @@ mod gateway;
 mod guard;
 mod headers;
 mod hold;
+mod inner;
 mod machine;
 mod models;
 mod origin;

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::deployment::STANDS_FOR;
 use crate::destination::Destination;
 use crate::exchange::{Answer, Ask, Failed, exchange};
-use crate::gateway::Inner;
+use crate::inner::Inner;
 use crate::problem::Problem;
 use crate::standby::{EnterError, Visit};
 use crate::timing::Timing;
