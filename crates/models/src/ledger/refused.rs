@@ -1,5 +1,7 @@
 //! Why a call may not reserve what it needs.
 
+use super::account::Account;
+use super::hold::Asked;
 use std::time::Duration;
 use types::Timestamp;
 use types::models::LimitMeasure;
@@ -42,4 +44,30 @@ pub const fn measure_text(measure: LimitMeasure) -> &'static str {
         LimitMeasure::OutputTokens => "output tokens",
         LimitMeasure::TotalTokens => "tokens",
     }
+}
+
+pub(super) fn no_room() -> Refused {
+    Refused::Unavailable("more is counted apart at this server than it has room for".into())
+}
+
+/// Builds the refusal. The caller should retry when the window ends, or after `soon` if that is
+/// earlier.
+pub(super) fn over(
+    account: &Account,
+    asked: &Asked<'_>,
+    now: Timestamp,
+    soon: Option<Duration>,
+) -> Refused {
+    let ends_at = asked.account.ends_at;
+    let until_end = Duration::from_millis(u64::try_from(ends_at.since(now)).unwrap_or(0));
+    Refused::OverLimit(OverLimit {
+        limit: asked.account.limit.clone(),
+        name: account.name.clone(),
+        measure: asked.account.measure,
+        amount: account.amount,
+        left: account.spare(),
+        needs: asked.most,
+        ends_at,
+        retry_after: soon.map_or(until_end, |soon| soon.min(until_end)),
+    })
 }

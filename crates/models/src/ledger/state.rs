@@ -4,7 +4,7 @@ use super::account::{Account, Fit};
 use super::apart::Apart;
 use super::hold::{Asked, Taken};
 use super::journal::Journal;
-use super::refused::{OverLimit, Refused};
+use super::refused::{Refused, no_room, over};
 use super::settings::{Settings, ms};
 use admission::Limits;
 use std::collections::{HashMap, HashSet};
@@ -478,25 +478,4 @@ impl Settled<'_> {
     pub(super) fn usage_of(call: &ModelCall) -> (UsageKey, UsageSum, ModelOutcome) {
         (UsageKey::of(call), UsageSum::of(call), call.outcome)
     }
-}
-
-fn no_room() -> Refused {
-    Refused::Unavailable("more is counted apart at this server than it has room for".into())
-}
-
-/// Builds the refusal. The caller should retry when the window ends, or after `soon` if that is
-/// earlier.
-fn over(account: &Account, asked: &Asked<'_>, now: Timestamp, soon: Option<Duration>) -> Refused {
-    let ends_at = asked.account.ends_at;
-    let until_end = Duration::from_millis(u64::try_from(ends_at.since(now)).unwrap_or(0));
-    Refused::OverLimit(OverLimit {
-        limit: asked.account.limit.clone(),
-        name: account.name.clone(),
-        measure: asked.account.measure,
-        amount: account.amount,
-        left: account.spare(),
-        needs: asked.most,
-        ends_at,
-        retry_after: soon.map_or(until_end, |soon| soon.min(until_end)),
-    })
 }
