@@ -4,7 +4,8 @@
 //! without an instance, which the next start launches. No caller was told of either.
 
 use super::images::{self, Usable};
-use super::{instances, launch, reconcile, routes, rows};
+use super::reconcile::outcome;
+use super::{instances, launch, routes, rows};
 use crate::addresses;
 use crate::billing::allow;
 use crate::context::Context;
@@ -178,7 +179,7 @@ async fn started(
             }
             let serving = Serving::by(machine.name(), instance.to_string());
             control.publish(created.route(&new.context, serving));
-            reconcile::watch_start(control, machine, (id, launch::FIRST), instance);
+            outcome::watch_start(control, machine, (id, launch::FIRST), instance);
             return written;
         }
         (Ok(()), None) => instances::retire(&*machine, &instance).await,
@@ -275,10 +276,10 @@ impl Row {
         let instance = InstanceName::of_sandbox(id, launch::FIRST);
         usage::own_instance::<Sandbox>(context, tx, &instance, of, machine)?;
         images::note_deployed(tx, &context.member.workspace, self.wish.image())?;
-        let (now, generation) = (context.world().now(), reconcile::generation(checked.wish()));
+        let (now, generation) = (context.world().now(), outcome::generation(checked.wish()));
         let done = |state: &mut State| {
             state.snapshot = begins;
-            reconcile::deployed(state, machine, id, generation, now);
+            outcome::deployed(state, machine, id, generation, now);
         };
         let made = engine::create_checked(context, tx, &[], checked, id.clone(), done)?;
         Ok((id.clone(), made))

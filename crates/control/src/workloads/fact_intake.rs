@@ -4,7 +4,8 @@
 //! The machine is told to forget a fact only after the rows are committed, so a kill in between
 //! delivers it again. Writing it twice changes nothing.
 
-use super::{reconcile, rows};
+use super::reconcile::outcome;
+use super::rows;
 use crate::billing;
 use crate::control::Control;
 use crate::error::Error;
@@ -164,7 +165,7 @@ fn note(state: &mut State, fact: &Fact) {
                 _ => "INSTANCE_ENDED",
             };
             let message = format!("the sandbox {exit}");
-            reconcile::failed(state, code, &message, &fact.instance, fact.at);
+            outcome::failed(state, code, &message, &fact.instance, fact.at);
         }
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! Telling the instance of a sandbox the rules that its row asks for.
 
-use super::{Case, change};
+use super::case::Case;
+use super::outcome::change;
 use crate::control::Control;
 use crate::egress;
 use crate::engine::Held;
