@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use store::{resources, settings};
 use types::KindName;
 use types::ids::ResourceId;
-use types::instance::Outcome;
+use types::instance::{InstanceName, Outcome};
 use types::tunnel::{NotATunnel, TunnelRefusal};
 
 fn config(interface: &str, host: &str) -> String {
@@ -52,10 +52,15 @@ impl Cloud {
     }
 }
 
-async fn until(made: &PretendedTunnels, wanted: &[&str]) {
+/// Waits until one instance has a tunnel, and it is another than before.
+async fn until_another(made: &PretendedTunnels, before: &[InstanceName]) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while made.interfaces() != wanted {
-        assert!(Instant::now() < deadline, "{:?} are not {wanted:?}", made.interfaces());
+    loop {
+        let now = made.instances();
+        if now.len() == 1 && now != before {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{now:?} have tunnels");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -90,9 +95,11 @@ async fn a_sandbox_has_its_tunnel_until_it_is_taken_down() {
         assert!(kept.starts_with("sealed:"), "{kept}");
 
         // A new instance of the sandbox gets the tunnel of the previous one.
+        let before = made.instances();
         made.lose_all();
         cloud.put("/v0/sandboxes/one", wish(1024, &open)).await.ok();
-        until(&made, &["vpn"]).await;
+        until_another(&made, &before).await;
+        assert_eq!(made.interfaces(), ["vpn"]);
 
         let lists = json!({"allowedDomains": ["example.com"]});
         cloud.put("/v0/sandboxes/one", wish(1024, &lists)).await.ok();

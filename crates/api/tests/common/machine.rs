@@ -333,6 +333,9 @@ impl Machine for Pretended {
     fn retire<'a>(&'a self, instance: &'a InstanceName) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             if self.instances.lock().remove(instance).is_some() {
+                if let Some(tunnels) = &self.tunnels {
+                    tunnels.lose(instance);
+                }
                 self.retired.send_modify(|retired| retired.push(instance.to_string()));
             }
             Ok(())

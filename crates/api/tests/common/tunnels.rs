@@ -21,6 +21,16 @@ impl PretendedTunnels {
         self.0.lock().values().map(|settings| settings.interface.clone()).collect()
     }
 
+    /// Returns the instances that have one.
+    pub fn instances(&self) -> Vec<InstanceName> {
+        self.0.lock().keys().cloned().collect()
+    }
+
+    /// Ends the tunnel of an instance that ends.
+    pub fn lose(&self, instance: &InstanceName) {
+        self.0.lock().remove(instance);
+    }
+
     /// Makes removals fail from now on, or work again.
     pub fn set_stuck(&self, stuck: bool) {
         self.1.store(stuck, Ordering::SeqCst);
