@@ -3,9 +3,9 @@
 
 use super::ask::Plan;
 use super::log::{KeptLog, Log};
+use super::process::{Asked, Number, Phase, Process, State};
 use super::supervise::{Stage, supervise};
-use super::table::Number;
-use super::{Asked, Phase, Process, Processes, State, keep};
+use super::{Processes, keep};
 use crate::carried::Carried;
 use crate::guest::Guest;
 use crate::raw::adopt;

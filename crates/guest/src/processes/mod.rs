@@ -25,6 +25,7 @@ mod handover;
 mod log;
 mod pipe;
 mod plain;
+mod process;
 mod routes;
 mod spawn;
 mod stream;
@@ -36,6 +37,7 @@ pub(crate) use ask::Ask;
 pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use pipe::{drain, read_once};
+pub(crate) use process::{Asked, Process};
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 pub(crate) use spawn::{Run, spawn};
 
@@ -44,19 +46,13 @@ use crate::http::Error;
 use crate::reaper::End;
 use log::{Keep, Log};
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
-use serde::{Deserialize, Serialize};
+use process::{Phase, State};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 use supervise::Stage;
-use table::{Number, Table};
-use tokio::net::unix::pipe::Receiver;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use table::Table;
 use types::Timestamp;
-use types::instance::Stream;
 
 const RUNNING_MAX: usize = 4096;
 /// Limit for the output of all processes together. Beyond it, the oldest ended processes lose
@@ -66,44 +62,6 @@ const LOGS_BYTES_MAX: u64 = 256 << 20;
 const RECLAIM_BYTES: u64 = 8 << 20;
 /// What each running process may keep while all of them have output.
 const TAIL_BYTES: u64 = LOGS_BYTES_MAX / RUNNING_MAX as u64;
-/// How long the answer to a stop request waits for the end. A process that ignores the signal keeps
-/// running, and is shown as running.
-const STOP_WAIT: Duration = Duration::from_secs(2);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Running { pid: Pid },
-    Restarting { after: End },
-    Ended { end: End, at: Timestamp },
-}
-
-/// What a request has asked of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Asked {
-    Stop,
-    Kill,
-}
-
-pub(crate) struct Process {
-    number: Number,
-    /// The pid of the first run. Restarts keep it, so that it continues to identify the process.
-    pid: Pid,
-    plan: Plan,
-    started_at: Timestamp,
-    /// When the process is killed.
-    deadline: Option<Instant>,
-    state: Mutex<State>,
-    changed: watch::Sender<()>,
-    /// The pipes from which output still comes, including those of earlier runs.
-    outputs: Mutex<Vec<(Stream, Weak<Receiver>)>>,
-}
-
-struct State {
-    phase: Phase,
-    asked: Option<Asked>,
-    restarts: u64,
-    log: Log,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
@@ -231,111 +189,12 @@ fn keep(guest: &Guest) -> Keep {
     }
 }
 
-impl Process {
-    fn new(number: Number, pid: Pid, plan: Plan, started_at: Timestamp, state: State) -> Self {
-        Self {
-            number,
-            pid,
-            started_at,
-            // A program that was replaced may have accepted a longer life than a clock can represent.
-            deadline: plan.life.and_then(|life| Instant::now().checked_add(life)),
-            plan,
-            state: Mutex::new(state),
-            changed: watch::Sender::new(()),
-            outputs: Mutex::default(),
-        }
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        Pid::as_raw(Some(self.pid))
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.plan.name
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Ended { .. })
-    }
-
-    /// Returns the process group that runs now.
-    pub(crate) fn running_pid(&self) -> Option<i32> {
-        match self.state.lock().phase {
-            Phase::Running { pid } => Some(Pid::as_raw(Some(pid))),
-            Phase::Restarting { .. } | Phase::Ended { .. } => None,
-        }
-    }
-
-    fn stored(&self) -> u64 {
-        self.state.lock().log.stored()
-    }
-
-    /// Returns the position after all output so far.
-    fn output_end(&self) -> u64 {
-        self.state.lock().log.end()
-    }
-
-    /// Describes the failure of a process that ended unsuccessfully by itself.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let state = self.state.lock();
-        match state.phase {
-            _ if state.asked.is_some() => None,
-            Phase::Ended { end: End::Exited(0), .. }
-            | Phase::Running { .. }
-            | Phase::Restarting { .. } => None,
-            Phase::Ended { end: End::Exited(code), .. } => {
-                Some(format!("it ended with code {code}"))
-            }
-            Phase::Ended { end: End::Signalled(signal), .. } => {
-                Some(format!("it was killed by signal {signal}"))
-            }
-        }
-    }
-
-    pub(crate) async fn ended(&self) {
-        let mut changed = self.changed.subscribe();
-        while !self.has_ended() && changed.changed().await.is_ok() {}
-    }
-
-    /// Signals the whole process group, and waits a little for its end.
-    pub(crate) async fn ask(&self, asked: Asked) -> Result<(), Error> {
-        self.signal(asked)?;
-        // A missing end is not an error: the signal has been sent.
-        let _ = tokio::time::timeout(STOP_WAIT, self.ended()).await;
-        Ok(())
-    }
-
-    fn signal(&self, asked: Asked) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        if let Phase::Ended { .. } = state.phase {
-            return Err(Error::NotFound(format!("process '{}' is not running", self.plan.name)));
-        }
-        state.asked = Some(asked);
-        let signal = match asked {
-            Asked::Stop => Signal::TERM,
-            Asked::Kill => Signal::KILL,
-        };
-        if let Phase::Running { pid } = state.phase
-            && let Err(error) = rustix::process::kill_process_group(pid, signal)
-            && error != rustix::io::Errno::SRCH
-        {
-            return Err(Error::Internal(format!(
-                "failed to signal process '{}': {error}",
-                self.plan.name
-            )));
-        }
-        Ok(())
-    }
-
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state.lock());
-        self.changed.send_replace(());
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::process::Number;
     use super::*;
+    use rustix::process::Pid;
+    use types::instance::Stream;
 
     fn process(number: Number, phase: Phase, output: usize) -> Arc<Process> {
         let mut log = Log::new(Keep::Memory);
@@ -374,18 +233,5 @@ mod tests {
         assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), RECLAIM_BYTES / 4 * 3);
         processes.count_output(RECLAIM_BYTES as usize / 4);
         assert_eq!(processes.since_reclaim.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn a_life_that_no_clock_can_represent_has_no_end() {
-        let mut plan = Plan::for_tests("long");
-        plan.life = Some(Duration::MAX);
-        let phase = Phase::Restarting { after: End::Exited(1) };
-        let log = Log::new(Keep::Memory);
-        let state = State { phase, asked: None, restarts: 0, log };
-        let number = Table::default().next_number();
-        let pid = Pid::from_raw(1).unwrap();
-        let process = Process::new(number, pid, plan, Timestamp::default(), state);
-        assert_eq!(process.deadline, None);
     }
 }

@@ -1,9 +1,9 @@
 //! The operations on processes.
 
 use super::ask::{Ask, Wait};
-use super::stream::{Lines, write_lines, write_text};
+use super::process::{Asked, Process};
+use super::stream::{Lines, error_line, timed_out, write_lines, write_text};
 use super::view::{EMBEDDED_TAIL_BYTES, ProcessView, logs_view, process_view};
-use super::{Asked, Process};
 use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use http::{HeaderName, HeaderValue, header};
@@ -89,10 +89,6 @@ async fn wait_for(guest: &Guest, process: &Process, wait: Wait) -> Result<Waited
     }
 }
 
-pub(super) fn timed_out(seconds: u64) -> Error {
-    Error::Unprocessable(format!("process timed out after {seconds} seconds"))
-}
-
 /// Waits until the process, or what it left behind, listens on all of the ports.
 async fn listening(guest: &Guest, process: &Process, ports: &[u16]) -> Result<(), Error> {
     let watch = guest.scans.watch();
@@ -129,7 +125,7 @@ fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
     match started {
         Ok(process) => Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })),
         Err(error @ Error::Unprocessable(_)) => {
-            let line = format!("{}\n", super::stream::error_line(&error));
+            let line = format!("{}\n", error_line(&error));
             Ok(Answer::new(http::StatusCode::OK, JSON_LINES, line))
         }
         Err(error) => Err(error),

@@ -1,6 +1,6 @@
 //! Starts a process by its plan.
 
-use super::Plan;
+use super::ask::Plan;
 use crate::guest::Guest;
 use crate::program;
 use crate::raw::Program;

@@ -1,9 +1,9 @@
 //! Streams output as it arrives, in the two published forms.
 
-use super::Process;
 use super::log::Read;
+use super::process::{Phase, Process};
 use super::view::{EMBEDDED_TAIL_BYTES, process_view};
-use crate::http::StreamSender;
+use crate::http::{Error, StreamSender};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -61,7 +61,7 @@ impl Follower {
 
     fn look(&mut self) -> Option<Followed> {
         let state = self.process.state.lock();
-        let ended = matches!(state.phase, super::Phase::Ended { .. });
+        let ended = matches!(state.phase, Phase::Ended { .. });
         // If the log cannot be read, its content counts as lost.
         match state
             .log
@@ -176,7 +176,7 @@ pub(super) struct Lines {
 /// Writes newline-delimited JSON; the last line is the process.
 pub(super) async fn write_lines(process: Arc<Process>, lines: Lines, mut sender: StreamSender) {
     let mut follower = Follower::new(process.clone(), lines.position, !lines.base64);
-    let timed_out = async {
+    let late = async {
         match lines.deadline {
             Some((at, seconds)) => {
                 sleep_until(at).await;
@@ -185,14 +185,14 @@ pub(super) async fn write_lines(process: Arc<Process>, lines: Lines, mut sender:
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(timed_out);
+    tokio::pin!(late);
     loop {
         let line = tokio::select! {
             // The time-out is checked first, because endless output would postpone it forever.
             biased;
-            seconds = &mut timed_out => {
+            seconds = &mut late => {
                 // It does not matter whether anybody still reads it.
-                let _ = send(&mut sender, &error_line(&super::routes::timed_out(seconds))).await;
+                let _ = send(&mut sender, &error_line(&timed_out(seconds))).await;
                 return;
             }
             followed = follower.next() => match followed {
@@ -230,14 +230,18 @@ fn output_line(stream: Stream, bytes: &[u8], offset: u64, base64: bool) -> Value
     }
 }
 
-pub(super) fn error_line(error: &crate::http::Error) -> Value {
+/// The error of a request whose process did not end in time.
+pub(super) fn timed_out(seconds: u64) -> Error {
+    Error::Unprocessable(format!("process timed out after {seconds} seconds"))
+}
+
+pub(super) fn error_line(error: &Error) -> Value {
     json!({"type": "error", "data": error.to_string()})
 }
 
 fn result_line(process: &Process) -> Value {
     let view = process_view(process, EMBEDDED_TAIL_BYTES).and_then(|view| {
-        serde_json::to_string(&view)
-            .map_err(|error| crate::http::Error::Internal(error.to_string()))
+        serde_json::to_string(&view).map_err(|error| Error::Internal(error.to_string()))
     });
     match view {
         Ok(view) => json!({"type": "result", "data": view}),

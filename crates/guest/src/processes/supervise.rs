@@ -1,8 +1,8 @@
 //! Supervises one process, from its start to its final end.
 
 use super::pipe::{drain, read_once};
+use super::process::{Asked, Phase, Process};
 use super::spawn::{Run, spawn};
-use super::{Asked, Phase, Process};
 use crate::guest::Guest;
 use crate::reaper::End;
 use rustix::process::{Pid, Signal};

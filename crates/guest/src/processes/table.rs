@@ -1,16 +1,12 @@
 //! The table of processes. Starting one never looks at those that have ended, however many are
 //! remembered.
 
-use super::Process;
+use super::process::{Number, Process};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// How many ended processes are remembered; the oldest is forgotten first.
 const ENDED_MAX: usize = 1000;
-
-/// The place of a process in the order of starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Number(u64);
 
 #[derive(Default)]
 pub(super) struct Table {
@@ -49,7 +45,7 @@ impl Table {
     }
 
     pub(super) fn next_number(&mut self) -> Number {
-        self.last.0 += 1;
+        self.last = self.last.next();
         self.last
     }
 

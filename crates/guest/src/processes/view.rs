@@ -1,7 +1,7 @@
 //! The published view of a process.
 
 use super::log::Log;
-use super::{Asked, Phase, Process};
+use super::process::{Asked, Phase, Process};
 use crate::http::Error;
 use crate::reaper::End;
 use serde::Serialize;
