@@ -124,9 +124,11 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::ProcessKill(id), _) => processes::kill(guest, &id).await,
         (Route::ProcessLogs(id), _) => processes::logs(guest, &id),
         (Route::ProcessLogStream(id), _) => processes::stream_logs(guest, &id, &request),
-        (Route::Ports(pid), _) => network::ports(guest, &pid).await,
-        (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(guest, &pid),
-        (Route::PortMonitor(pid), _) => network::start_monitor(guest, &pid, request).await,
+        (Route::Ports(pid), _) => network::ports(&guest.scans, &pid).await,
+        (Route::PortMonitor(pid), Method::DELETE) => network::stop_monitor(&guest.monitors, &pid),
+        (Route::PortMonitor(pid), _) => {
+            network::start_monitor(&guest.monitors, &guest.scans, &pid, request).await
+        }
         (Route::Tools, _) => mcp::serve(guest, request).await,
         (Route::Files(route), _) => files::handle(&guest.instance, route, request).await,
         (Route::Terminal, _) => terminals::page(guest),

@@ -8,7 +8,6 @@ pub(crate) mod tunnel;
 pub(crate) use monitor::Monitors;
 pub(crate) use scans::Scans;
 
-use crate::guest::Guest;
 use crate::http::{Answer, Error, Request};
 use serde::Deserialize;
 use serde_json::json;
@@ -25,25 +24,26 @@ pub(crate) fn process_number(text: &str) -> Option<i32> {
     text.parse().ok().filter(|number: &i32| *number > 0 && number.to_string() == text)
 }
 
-pub(crate) async fn ports(guest: &Guest, pid: &str) -> Result<Answer, Error> {
+pub(crate) async fn ports(scans: &Scans, pid: &str) -> Result<Answer, Error> {
     let pid = number(pid)?;
-    let ports = guest.scans.watch().look().await.ports_of(pid).await;
+    let ports = scans.watch().look().await.ports_of(pid).await;
     Answer::json(&json!({"pid": pid, "ports": ports}))
 }
 
 pub(crate) async fn start_monitor(
-    guest: &Arc<Guest>,
+    monitors: &Monitors,
+    scans: &Arc<Scans>,
     pid: &str,
     mut request: Request,
 ) -> Result<Answer, Error> {
     let pid = number(pid)?;
     let ask: MonitorAsk = request.json().await?;
-    guest.monitors.start(&guest.scans, pid, &ask.callback)?;
+    monitors.start(scans, pid, &ask.callback)?;
     Answer::json(&json!({"message": "Port monitoring started"}))
 }
 
-pub(crate) fn stop_monitor(guest: &Guest, pid: &str) -> Result<Answer, Error> {
-    guest.monitors.stop(number(pid)?);
+pub(crate) fn stop_monitor(monitors: &Monitors, pid: &str) -> Result<Answer, Error> {
+    monitors.stop(number(pid)?);
     Answer::json(&json!({"message": "Port monitoring stopped"}))
 }
 
