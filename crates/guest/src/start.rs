@@ -16,7 +16,9 @@ pub(crate) struct Start(OnceLock<Result<Arc<Process>, String>>);
 /// Starts the program of the image. If that fails, the sandbox still serves, and the machine is
 /// told why.
 pub(crate) fn start(guest: &Arc<Guest>) {
-    let Some(plan) = Plan::of_image(guest, &guest.instance.settings.start) else { return };
+    let Some(plan) = Plan::of_image(&guest.instance, &guest.instance.settings.start) else {
+        return;
+    };
     let started = guest.processes.start(guest, plan).map_err(|error| error.to_string());
     if let Err(error) = &started {
         let _ =

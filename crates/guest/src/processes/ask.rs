@@ -2,8 +2,8 @@
 
 use super::plain;
 use crate::environment::Variables;
-use crate::guest::Guest;
 use crate::http::Error;
+use crate::instance::Instance;
 use crate::program::{USUAL_PATH, find_on_path};
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
@@ -96,12 +96,12 @@ const ENTRYPOINT: &str = "entrypoint";
 impl Plan {
     /// Plans the program that the image itself starts, without a shell, because an image need not
     /// have one.
-    pub(crate) fn of_image(guest: &Guest, words: &[String]) -> Option<Self> {
+    pub(crate) fn of_image(instance: &Instance, words: &[String]) -> Option<Self> {
         let (program, arguments) = words.split_first()?;
         let command = words.join(" ");
         let asked =
             Ask { command: command.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
-        let plan = asked.plan_without_program(guest).ok()?;
+        let plan = asked.plan_without_program(instance).ok()?;
         Some(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
@@ -110,7 +110,7 @@ impl Plan {
     }
 
     /// Plans a program with its arguments, without a shell, or says why it cannot be started.
-    pub(crate) fn of_words(guest: &Guest, words: &[String]) -> Result<Self, String> {
+    pub(crate) fn of_words(instance: &Instance, words: &[String]) -> Result<Self, String> {
         let Some((program, arguments)) = words.split_first() else {
             return Err(
                 "there is nothing to start: neither the image nor the arguments name a program"
@@ -119,7 +119,7 @@ impl Plan {
         };
         let asked =
             Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
-        let plan = asked.plan_without_program(guest).map_err(|error| error.to_string())?;
+        let plan = asked.plan_without_program(instance).map_err(|error| error.to_string())?;
         let program = match program.contains('/') {
             true => Some(PathBuf::from(program)),
             false => find_on_path(program, &plan.environment),
@@ -174,21 +174,21 @@ impl Plan {
     }
 
     /// Returns the shell, with its arguments for the command.
-    pub(super) fn by_shell(&self, guest: &Guest) -> (OsString, Vec<OsString>) {
-        let options = of_guest(guest, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
+    pub(super) fn by_shell(&self, instance: &Instance) -> (OsString, Vec<OsString>) {
+        let options = variable(instance, "SHELL_ARGS").unwrap_or_else(|| "-c".into());
         let options = options.to_string_lossy();
         let arguments = options.split_whitespace().chain([self.command.as_str()]);
         let arguments = arguments.map(OsString::from).collect();
-        let shell = of_guest(guest, "SHELL")
-            .unwrap_or_else(|| guest.instance.shell.path(&self.environment));
+        let shell =
+            variable(instance, "SHELL").unwrap_or_else(|| instance.shell.path(&self.environment));
         (shell, arguments)
     }
 
     /// Returns the program and its arguments if a shell would add nothing. If the image asks for a
     /// shell of its own, that is used.
-    fn without_shell(&self, guest: &Guest) -> Option<(OsString, Vec<OsString>)> {
+    fn without_shell(&self, instance: &Instance) -> Option<(OsString, Vec<OsString>)> {
         let asks_for_shell =
-            ["SHELL", "SHELL_ARGS"].iter().any(|name| of_guest(guest, name).is_some());
+            ["SHELL", "SHELL_ARGS"].iter().any(|name| variable(instance, name).is_some());
         let variables = [&*self.environment, &self.own_environment];
         let words = plain::words(&self.command)
             .filter(|_| !asks_for_shell && plain::pass_through(variables))?;
@@ -198,13 +198,13 @@ impl Plan {
 
     /// Completes the plan with its command, run by the shell or, where that makes no difference,
     /// directly.
-    fn with_command(mut self, guest: &Guest) -> Self {
-        if let Some((program, arguments)) = self.without_shell(guest) {
+    fn with_command(mut self, instance: &Instance) -> Self {
+        if let Some((program, arguments)) = self.without_shell(instance) {
             let directory = self.shown_directory();
             self.own_environment.insert("PWD".into(), directory);
             return Self { program, arguments, is_plain: true, ..self };
         }
-        let (program, arguments) = self.by_shell(guest);
+        let (program, arguments) = self.by_shell(instance);
         Self { program, arguments, ..self }
     }
 
@@ -225,8 +225,8 @@ impl Plan {
 }
 
 /// Returns a variable of all processes if it is not empty.
-fn of_guest(guest: &Guest, name: &str) -> Option<OsString> {
-    guest.instance.variable(name).filter(|value| !value.is_empty())
+fn variable(instance: &Instance, name: &str) -> Option<OsString> {
+    instance.variable(name).filter(|value| !value.is_empty())
 }
 
 impl Ask {
@@ -250,15 +250,15 @@ impl Ask {
         }
     }
 
-    pub(crate) fn plan(self, guest: &Guest) -> Result<Plan, Error> {
-        Ok(self.plan_without_program(guest)?.with_command(guest))
+    pub(crate) fn plan(self, instance: &Instance) -> Result<Plan, Error> {
+        Ok(self.plan_without_program(instance)?.with_command(instance))
     }
 
     /// Plans everything but the program.
-    fn plan_without_program(self, guest: &Guest) -> Result<Plan, Error> {
-        self.check(guest)?;
+    fn plan_without_program(self, instance: &Instance) -> Result<Plan, Error> {
+        self.check(instance)?;
         let life = self.life();
-        let environment = guest.instance.environment();
+        let environment = instance.environment();
         let mut own: Variables = self
             .env
             .unwrap_or_default()
@@ -266,15 +266,18 @@ impl Ask {
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
         for (name, usual) in
-            [("HOME", guest.instance.home().into()), ("PATH", OsString::from(USUAL_PATH))]
+            [("HOME", instance.home().into()), ("PATH", OsString::from(USUAL_PATH))]
         {
             if !environment.contains_key(OsStr::new(name)) {
                 own.entry(name.into()).or_insert(usual);
             }
         }
         Ok(Plan {
-            name: self.name.filter(|name| !name.is_empty()).unwrap_or_else(|| random_name(guest)),
-            working_dir: working_dir(guest, self.working_dir.as_deref())?,
+            name: self
+                .name
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| random_name(instance)),
+            working_dir: working_dir(instance, self.working_dir.as_deref())?,
             command: self.command,
             keep_alive: self.keep_alive.unwrap_or(false),
             restart_on_failure: self.restart_on_failure.unwrap_or(false),
@@ -289,11 +292,11 @@ impl Ask {
             is_plain: false,
             environment,
             own_environment: own,
-            user: guest.instance.settings.user.clone(),
+            user: instance.settings.user.clone(),
         })
     }
 
-    fn check(&self, guest: &Guest) -> Result<(), Error> {
+    fn check(&self, instance: &Instance) -> Result<(), Error> {
         let refuse = |why: &str| Err(Error::BadRequest(why.to_owned()));
         let variables = || self.env.iter().flatten();
         if self.command.trim().is_empty() {
@@ -316,7 +319,7 @@ impl Ask {
         if self.wait_for_ports.as_ref().is_some_and(|ports| ports.len() > PORTS_MAX) {
             return refuse("`waitForPorts` lists too many ports");
         }
-        if self.keeps_alive() && guest.instance.settings.keep_alive_disabled {
+        if self.keeps_alive() && instance.settings.keep_alive_disabled {
             return refuse("`keepAlive` is disabled for this sandbox");
         }
         Ok(())
@@ -337,17 +340,17 @@ fn seconds(asked: u64) -> Duration {
     Duration::from_secs(asked.min(TIMEOUT_S_MAX))
 }
 
-fn random_name(guest: &Guest) -> String {
-    format!("proc-{}", guest.instance.world.random_text(8))
+fn random_name(instance: &Instance) -> String {
+    format!("proc-{}", instance.world.random_text(8))
 }
 
-fn working_dir(guest: &Guest, asked: Option<&str>) -> Result<PathBuf, Error> {
+fn working_dir(instance: &Instance, asked: Option<&str>) -> Result<PathBuf, Error> {
     let asked = asked.unwrap_or_default();
     let path = match asked.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'))
     {
-        Some(rest) => guest.instance.home().join(rest.trim_start_matches('/')),
-        None if asked.is_empty() => guest.instance.settings.workdir.clone(),
-        None => guest.instance.settings.workdir.join(asked),
+        Some(rest) => instance.home().join(rest.trim_start_matches('/')),
+        None if asked.is_empty() => instance.settings.workdir.clone(),
+        None => instance.settings.workdir.join(asked),
     };
     match path.is_dir() {
         true => Ok(path),

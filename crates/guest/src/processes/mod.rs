@@ -120,7 +120,7 @@ impl Processes {
         if table.count_running() >= RUNNING_MAX {
             return Err(StartError::TooMany);
         }
-        let run = spawn(guest, &plan).map_err(StartError::Spawn)?;
+        let run = spawn(&guest.instance, &plan).map_err(StartError::Spawn)?;
         let log = Log::new(keep(guest));
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
         let number = table.next_number();

@@ -1,7 +1,7 @@
 //! Starts a process by its plan.
 
 use super::ask::Plan;
-use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::program;
 use crate::raw::Program;
 use crate::reaper::{End, Started};
@@ -28,15 +28,16 @@ pub(crate) struct Run {
     pub(crate) stderr: Arc<Receiver>,
 }
 
-pub(crate) fn spawn(guest: &Guest, plan: &Plan) -> io::Result<Run> {
+pub(crate) fn spawn(instance: &Instance, plan: &Plan) -> io::Result<Run> {
     let input = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let (stdout, output) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, error) = pipe_with(PipeFlags::CLOEXEC)?;
     let standard = [input.as_fd(), output.as_fd(), error.as_fd()];
-    let Started { pid, end } = match start(guest, plan, &plan.program, &plan.arguments, standard) {
+    let Started { pid, end } = match start(instance, plan, &plan.program, &plan.arguments, standard)
+    {
         Err(_) if plan.is_plain => {
-            let (shell, arguments) = plan.by_shell(guest);
-            start(guest, plan, &shell, &arguments, standard)?
+            let (shell, arguments) = plan.by_shell(instance);
+            start(instance, plan, &shell, &arguments, standard)?
         }
         started => started?,
     };
@@ -44,7 +45,7 @@ pub(crate) fn spawn(guest: &Guest, plan: &Plan) -> io::Result<Run> {
 }
 
 fn start(
-    guest: &Guest,
+    instance: &Instance,
     plan: &Plan,
     name: &OsStr,
     arguments: &[OsString],
@@ -56,10 +57,10 @@ fn start(
         let program = Program::new(path, words, plan.variables(), &plan.working_dir)?;
         Ok::<_, io::Error>(program.run_as(plan.user.as_ref()))
     };
-    match guest.instance.reaper.spawn(&lay_out(&path, &[name])?, standard) {
+    match instance.reaper.spawn(&lay_out(&path, &[name])?, standard) {
         Err(error) if error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error()) => {
             let words = [USUAL_SHELL.as_ref(), path.as_os_str()];
-            guest.instance.reaper.spawn(&lay_out(Path::new(USUAL_SHELL), &words)?, standard)
+            instance.reaper.spawn(&lay_out(Path::new(USUAL_SHELL), &words)?, standard)
         }
         started => started,
     }

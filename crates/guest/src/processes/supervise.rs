@@ -60,7 +60,7 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
         if process.state.lock().asked.is_some() {
             return end;
         }
-        match spawn(guest, &process.plan) {
+        match spawn(&guest.instance, &process.plan) {
             Ok(run) => {
                 process.begin_again(&run);
                 stage = Stage::Run(run);

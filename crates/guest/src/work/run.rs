@@ -34,12 +34,12 @@ fn start(guest: &Guest, work: &Work) -> Result<Run, String> {
     if let Some(reason) = &work.refused {
         return Err(reason.clone());
     }
-    let mut plan = Plan::of_words(guest, &work.orders.command)?;
+    let mut plan = Plan::of_words(&guest.instance, &work.orders.command)?;
     let listener = guest.address().map_err(|error| error.to_string())?;
     if let Some(address) = work.data_address(listener) {
         plan.set_variable(types::work::DATA_VARIABLE, &address);
     }
-    spawn(guest, &plan)
+    spawn(&guest.instance, &plan)
         .map_err(|error| format!("`{}` cannot be started: {error}", plan.program().display()))
 }
 
