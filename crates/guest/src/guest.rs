@@ -25,7 +25,7 @@ pub(crate) struct Guest {
     pub(crate) started_at: Timestamp,
     /// The proxy settings that the machine sent last.
     pub(crate) proxy: Mutex<ProxySettings>,
-    pub(crate) processes: Processes,
+    pub(crate) processes: Arc<Processes>,
     pub(crate) monitors: Monitors,
     /// Looks at processes and their ports, for all who watch them.
     pub(crate) scans: Arc<Scans>,
@@ -52,7 +52,7 @@ impl Guest {
             work,
             started_at: world.now(),
             proxy: Mutex::default(),
-            processes: Processes::default(),
+            processes: Arc::default(),
             monitors: Monitors::default(),
             scans: Arc::default(),
             terminals: Terminals::default(),

@@ -103,7 +103,7 @@ impl State {
     pub(crate) fn resume(self, guest: &Arc<Guest>) -> io::Result<()> {
         guest.instance.environment.lock().set_document(self.from_document);
         *guest.upgrades.lock() = self.upgrades.succeeded();
-        guest.processes.take_over(guest, self.processes)?;
+        guest.processes.take_over(&guest.instance, self.processes)?;
         for (pid, callback) in self.monitors {
             // The previous program had already accepted it.
             let _ = guest.monitors.start(&guest.scans, pid, &callback);

@@ -19,7 +19,7 @@ pub(crate) fn start(guest: &Arc<Guest>) {
     let Some(plan) = Plan::of_image(&guest.instance, &guest.instance.settings.start) else {
         return;
     };
-    let started = guest.processes.start(guest, plan).map_err(|error| error.to_string());
+    let started = guest.processes.start(&guest.instance, plan).map_err(|error| error.to_string());
     if let Err(error) = &started {
         let _ =
             writeln!(std::io::stderr(), "holm-guest: the image's program does not start: {error}");

@@ -1,13 +1,13 @@
 //! Passes processes to the program that replaces this one, and takes them over from the previous
 //! one.
 
+use super::Processes;
 use super::ask::Plan;
-use super::log::{KeptLog, Log};
+use super::log::{Keep, KeptLog, Log};
 use super::process::{Asked, Number, Phase, Process, State};
 use super::supervise::{Stage, supervise};
-use super::{Processes, keep};
 use crate::carried::Carried;
-use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::raw::adopt;
 use crate::reaper::{End, Reaper};
 use rustix::process::Pid;
@@ -55,16 +55,20 @@ impl Processes {
     }
 
     /// Takes over processes in the state in which they are.
-    pub(crate) fn take_over(&self, guest: &Arc<Guest>, kept: Vec<Kept>) -> io::Result<()> {
+    pub(crate) fn take_over(
+        self: &Arc<Self>,
+        instance: &Arc<Instance>,
+        kept: Vec<Kept>,
+    ) -> io::Result<()> {
         let mut table = self.table.lock();
         for kept in kept {
-            let (process, outputs, stage) = kept.take_over(guest, table.next_number())?;
+            let (process, outputs, stage) = kept.take_over(instance, table.next_number())?;
             for (stream, number) in outputs {
                 let pipe = Receiver::from_owned_fd(adopt(number)?)?;
-                process.listen(guest, stream, Arc::new(pipe));
+                process.listen(self, stream, Arc::new(pipe));
             }
             if let Some(stage) = stage {
-                tokio::spawn(supervise(guest.clone(), process.clone(), stage));
+                tokio::spawn(supervise(instance.clone(), self.clone(), process.clone(), stage));
             }
             table.add(process);
         }
@@ -104,7 +108,7 @@ impl Process {
 type Taken = (Arc<Process>, Vec<(Stream, RawFd)>, Option<Stage>);
 
 impl Kept {
-    fn take_over(self, guest: &Guest, order: Number) -> io::Result<Taken> {
+    fn take_over(self, instance: &Instance, order: Number) -> io::Result<Taken> {
         let number =
             |pid| Pid::from_raw(pid).ok_or_else(|| io::Error::other("a process has no number"));
         let (phase, stage) = match self.phase {
@@ -112,7 +116,7 @@ impl Kept {
                 let pid = number(pid)?;
                 (
                     Phase::Running { pid },
-                    Some(Stage::Running { pid, end: guest.instance.reaper.adopt(pid) }),
+                    Some(Stage::Running { pid, end: instance.reaper.adopt(pid) }),
                 )
             }
             KeptPhase::Restarting { after } => {
@@ -120,7 +124,7 @@ impl Kept {
             }
             KeptPhase::Ended { end, at } => (Phase::Ended { end, at }, None),
         };
-        let log = Log::take_over(self.log, keep(guest))?;
+        let log = Log::take_over(self.log, Keep::by(&instance.settings))?;
         let state = State { phase, asked: self.asked, restarts: self.restarts, log };
         let process = Process::new(order, number(self.pid)?, self.plan, self.started_at, state);
         Ok((Arc::new(process), self.outputs, stage))

@@ -9,6 +9,7 @@
 //! the older one is dropped. Small output, which is most of it, never touches a file.
 
 use crate::carried::Carried;
+use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -35,6 +36,15 @@ pub(crate) enum Keep {
     /// In unnamed files in this directory, which disappear with the last descriptor.
     Files(PathBuf),
     Memory,
+}
+
+impl Keep {
+    pub(super) fn by(settings: &Settings) -> Self {
+        match settings.process_logging_disabled {
+            true => Self::Memory,
+            false => Self::Files(std::env::temp_dir()),
+        }
+    }
 }
 
 /// Uninterrupted output of one stream.

@@ -28,6 +28,7 @@ mod plain;
 mod process;
 mod routes;
 mod spawn;
+mod start;
 mod stream;
 mod supervise;
 mod table;
@@ -41,16 +42,13 @@ pub(crate) use process::{Asked, Process};
 pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
 pub(crate) use spawn::{Run, spawn};
 
-use crate::guest::Guest;
 use crate::http::Error;
 use crate::reaper::End;
-use log::{Keep, Log};
+use log::Log;
 use parking_lot::Mutex;
-use process::{Phase, State};
-use std::io;
+use process::Phase;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use supervise::Stage;
 use table::Table;
 use types::Timestamp;
 
@@ -62,25 +60,6 @@ const LOGS_BYTES_MAX: u64 = 256 << 20;
 const RECLAIM_BYTES: u64 = 8 << 20;
 /// What each running process may keep while all of them have output.
 const TAIL_BYTES: u64 = LOGS_BYTES_MAX / RUNNING_MAX as u64;
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
-    #[error("process with name '{0}' already exists and is running")]
-    NameTaken(String),
-    #[error("{RUNNING_MAX} processes are running already")]
-    TooMany,
-    #[error("failed to start process: {0}")]
-    Spawn(#[source] io::Error),
-}
-
-impl From<StartError> for Error {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::NameTaken(_) => Self::BadRequest(error.to_string()),
-            StartError::TooMany | StartError::Spawn(_) => Self::Unprocessable(error.to_string()),
-        }
-    }
-}
 
 #[derive(Default)]
 pub(crate) struct Processes {
@@ -109,26 +88,6 @@ impl Processes {
     /// Counts the running processes that keep the sandbox awake.
     pub(crate) fn keeping_alive(&self) -> usize {
         self.table.lock().running().filter(|process| process.plan.keep_alive).count()
-    }
-
-    pub(crate) fn start(&self, guest: &Arc<Guest>, plan: Plan) -> Result<Arc<Process>, StartError> {
-        let mut table = self.table.lock();
-        table.forget_surplus();
-        if table.is_running(&plan.name) {
-            return Err(StartError::NameTaken(plan.name));
-        }
-        if table.count_running() >= RUNNING_MAX {
-            return Err(StartError::TooMany);
-        }
-        let run = spawn(&guest.instance, &plan).map_err(StartError::Spawn)?;
-        let log = Log::new(keep(guest));
-        let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
-        let number = table.next_number();
-        let process =
-            Arc::new(Process::new(number, run.pid, plan, guest.instance.world.now(), state));
-        table.add(process.clone());
-        tokio::spawn(supervise::supervise(guest.clone(), process.clone(), Stage::Run(run)));
-        Ok(process)
     }
 
     fn end(&self, process: &Process, end: End, at: Timestamp) {
@@ -182,16 +141,10 @@ impl Processes {
     }
 }
 
-fn keep(guest: &Guest) -> Keep {
-    match guest.instance.settings.process_logging_disabled {
-        true => Keep::Memory,
-        false => Keep::Files(std::env::temp_dir()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::process::Number;
+    use super::log::Keep;
+    use super::process::{Number, State};
     use super::*;
     use rustix::process::Pid;
     use types::instance::Stream;

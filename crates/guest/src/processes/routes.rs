@@ -43,7 +43,7 @@ pub(crate) async fn run(guest: &Arc<Guest>, mut request: Request) -> Result<Answ
 /// Starts a process and waits for what was requested.
 async fn execute(guest: &Arc<Guest>, ask: Ask) -> Result<ProcessView, Error> {
     let wait = ask.wait();
-    let process = guest.processes.start(guest, ask.plan(&guest.instance)?)?;
+    let process = guest.processes.start(&guest.instance, ask.plan(&guest.instance)?)?;
     match wait_for(guest, &process, wait).await? {
         Waited::Done => process_view(&process, EMBEDDED_TAIL_BYTES),
         Waited::Late { seconds } => Err(timed_out(seconds)),
@@ -64,7 +64,7 @@ pub(crate) async fn execute_within(
     longest: Duration,
 ) -> Result<(ProcessView, Waited), Error> {
     let wait = ask.wait().within(longest);
-    let process = guest.processes.start(guest, ask.plan(&guest.instance)?)?;
+    let process = guest.processes.start(&guest.instance, ask.plan(&guest.instance)?)?;
     let waited = wait_for(guest, &process, wait).await?;
     Ok((process_view(&process, EMBEDDED_TAIL_BYTES)?, waited))
 }
@@ -122,7 +122,7 @@ fn run_streaming(guest: &Arc<Guest>, mut ask: Ask) -> Result<Answer, Error> {
     };
     let started = ask
         .plan(&guest.instance)
-        .and_then(|plan| guest.processes.start(guest, plan).map_err(Error::from));
+        .and_then(|plan| guest.processes.start(&guest.instance, plan).map_err(Error::from));
     match started {
         Ok(process) => Ok(stream_lines(process, Lines { position: 0, base64: false, deadline })),
         Err(error @ Error::Unprocessable(_)) => {

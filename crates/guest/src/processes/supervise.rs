@@ -1,9 +1,10 @@
 //! Supervises one process, from its start to its final end.
 
+use super::Processes;
 use super::pipe::{drain, read_once};
 use super::process::{Asked, Phase, Process};
 use super::spawn::{Run, spawn};
-use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::reaper::End;
 use rustix::process::{Pid, Signal};
 use std::sync::Arc;
@@ -35,21 +36,31 @@ pub(super) enum Stage {
     },
 }
 
-pub(super) async fn supervise(guest: Arc<Guest>, process: Arc<Process>, stage: Stage) {
-    let end = see_through(&guest, &process, stage).await;
-    guest.processes.end(&process, end, guest.instance.world.now());
+pub(super) async fn supervise(
+    instance: Arc<Instance>,
+    processes: Arc<Processes>,
+    process: Arc<Process>,
+    stage: Stage,
+) {
+    let end = see_through(&instance, &processes, &process, stage).await;
+    processes.end(&process, end, instance.world.now());
 }
 
 /// Sees all runs through, and returns how the last one has ended.
-async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stage) -> End {
+async fn see_through(
+    instance: &Instance,
+    processes: &Arc<Processes>,
+    process: &Arc<Process>,
+    mut stage: Stage,
+) -> End {
     loop {
         let end = match stage {
             Stage::Run(Run { pid, end, stdout, stderr }) => {
-                process.listen(guest, Stream::Stdout, stdout);
-                process.listen(guest, Stream::Stderr, stderr);
-                run_to_end(guest, process, pid, end).await
+                process.listen(processes, Stream::Stdout, stdout);
+                process.listen(processes, Stream::Stderr, stderr);
+                run_to_end(processes, process, pid, end).await
             }
-            Stage::Running { pid, end } => run_to_end(guest, process, pid, end).await,
+            Stage::Running { pid, end } => run_to_end(processes, process, pid, end).await,
             Stage::Restart { after } => after,
         };
         if process.next(end) == Next::End {
@@ -60,7 +71,7 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
         if process.state.lock().asked.is_some() {
             return end;
         }
-        match spawn(&guest.instance, &process.plan) {
+        match spawn(instance, &process.plan) {
             Ok(run) => {
                 process.begin_again(&run);
                 stage = Stage::Run(run);
@@ -75,7 +86,7 @@ async fn see_through(guest: &Arc<Guest>, process: &Arc<Process>, mut stage: Stag
 
 /// Waits for the end of one run. When it returns, everything that the run wrote is in the log.
 async fn run_to_end(
-    guest: &Guest,
+    processes: &Processes,
     process: &Process,
     pid: Pid,
     mut end: oneshot::Receiver<End>,
@@ -96,7 +107,7 @@ async fn run_to_end(
             process.change(|state| state.log.append(stream, bytes));
         });
     }
-    guest.processes.count_output(drained);
+    processes.count_output(drained);
     // The reaper never drops a sender without using it; if it did, the process would still be gone.
     ended.unwrap_or(End::Exited(1))
 }
@@ -110,12 +121,17 @@ async fn until(deadline: Option<Instant>) {
 
 /// Moves output to the log until nobody has the other end open any more, which may be long after
 /// the process ended.
-async fn pump(guest: Arc<Guest>, process: Arc<Process>, stream: Stream, pipe: Arc<Receiver>) {
+async fn pump(
+    processes: Arc<Processes>,
+    process: Arc<Process>,
+    stream: Stream,
+    pipe: Arc<Receiver>,
+) {
     while pipe.readable().await.is_ok() {
         let keep = |bytes: &[u8]| process.change(|state| state.log.append(stream, bytes));
         match read_once(&pipe, keep) {
             Ok(0) => return,
-            Ok(length) => guest.processes.count_output(length),
+            Ok(length) => processes.count_output(length),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
@@ -128,14 +144,14 @@ impl Process {
     /// Starts moving output to the log.
     pub(super) fn listen(
         self: &Arc<Self>,
-        guest: &Arc<Guest>,
+        processes: &Arc<Processes>,
         stream: Stream,
         pipe: Arc<Receiver>,
     ) {
         let mut outputs = self.outputs.lock();
         outputs.retain(|(_, pipe)| pipe.strong_count() > 0);
         outputs.push((stream, Arc::downgrade(&pipe)));
-        tokio::spawn(pump(guest.clone(), self.clone(), stream, pipe));
+        tokio::spawn(pump(processes.clone(), self.clone(), stream, pipe));
     }
 
     /// Returns the pipes that are still being read.
