@@ -118,13 +118,13 @@ fn serve(listener: TcpListener, settings: Settings, state: Option<State>) -> Res
             Some(state) => state.resume(&guest).map_err(Error::Start)?,
             None => {
                 environment::write_file(&guest.instance.settings, &guest.instance.environment());
-                start::start(&guest);
+                guest.start.start(&guest.instance, &guest.processes);
             }
         }
         let asked_to_end = shutdown::Asked::listen().map_err(Error::Start)?;
         tokio::select! {
             () = serve::run(guest.clone(), listener) => {}
-            () = asked_to_end.wait() => shutdown::run(&guest).await,
+            () = asked_to_end.wait() => shutdown::run(&guest.processes).await,
         }
         Ok(())
     })

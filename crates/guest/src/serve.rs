@@ -4,8 +4,8 @@ use crate::guest::Guest;
 use crate::http::{Answer, Body, Error, Request};
 use crate::route::{self, Miss, Route};
 use crate::{
-    drives, environment, files, mcp, network, processes, proxy, reference, start, system,
-    terminals, upgrade, work,
+    drives, environment, files, mcp, network, processes, proxy, reference, system, terminals,
+    upgrade, work,
 };
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -105,7 +105,7 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::UpgradeProgram, _) => upgrade::take_program(guest, request).await,
         (Route::Start, _) => {
             guest.require_machine(&request)?;
-            Ok(start::failure(guest).await)
+            Ok(guest.start.failure().await)
         }
         (Route::Proxy, _) => proxy::set(guest, request).await,
         (Route::Tunnel, _) => network::tunnel::remove(),

@@ -3,8 +3,7 @@
 //! The first process of a machine ignores every signal that it does not listen for, so this program
 //! listens.
 
-use crate::guest::Guest;
-use crate::processes::Asked as ToProcess;
+use crate::processes::{Asked as ToProcess, Processes};
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -36,10 +35,10 @@ impl Asked {
     }
 }
 
-pub(crate) async fn run(guest: &Guest) {
+pub(crate) async fn run(processes: &Processes) {
     for (asked, wait) in [(ToProcess::Stop, GRACE), (ToProcess::Kill, KILL_WAIT)] {
-        guest.processes.ask_all(asked);
-        if timeout(wait, guest.processes.all_ended()).await.is_ok() {
+        processes.ask_all(asked);
+        if timeout(wait, processes.all_ended()).await.is_ok() {
             return;
         }
     }
