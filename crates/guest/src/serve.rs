@@ -131,7 +131,9 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         }
         (Route::Tools, _) => mcp::serve(guest, request).await,
         (Route::Files(route), _) => files::handle(&guest.instance, route, request).await,
-        (Route::Terminal, _) => terminals::page(guest),
-        (Route::TerminalSocket, _) => terminals::connect(guest, request),
+        (Route::Terminal, _) => terminals::page(&guest.instance.settings),
+        (Route::TerminalSocket, _) => {
+            terminals::connect(&guest.terminals, &guest.instance, request)
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A pseudo terminal with a shell on it.
 
-use super::{Ask, Size};
-use crate::guest::Guest;
+use super::ask::{Ask, Size};
+use crate::instance::Instance;
 use crate::program::{self, USUAL_PATH};
 use crate::raw::{Leads, Program};
 use crate::reaper::{End, Started};
@@ -21,13 +21,16 @@ pub(super) struct Pty {
 
 impl Pty {
     /// Opens a terminal; the receiver is notified when its shell has ended.
-    pub(super) fn open(guest: &Guest, ask: &Ask) -> io::Result<(Self, oneshot::Receiver<End>)> {
+    pub(super) fn open(
+        instance: &Instance,
+        ask: &Ask,
+    ) -> io::Result<(Self, oneshot::Receiver<End>)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = rustix::pty::openpt(flags)?;
         rustix::pty::unlockpt(&master)?;
         let shell_end = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
         rustix::io::ioctl_fionbio(&master, true)?;
-        let environment = guest.instance.environment();
+        let environment = instance.environment();
         let term = (OsString::from("TERM"), OsString::from("xterm-256color"));
         let variables = environment.iter().filter(|(name, _)| **name != term.0);
         let variables = variables.chain([(&term.0, &term.1)]);
@@ -35,10 +38,9 @@ impl Pty {
         let shell = ask.shell.as_ref();
         let file = program::find(shell, path, &ask.working_dir)?;
         let mut program = Program::new(&file, [shell], variables, &ask.working_dir)?
-            .run_as(guest.instance.settings.user.as_ref());
+            .run_as(instance.settings.user.as_ref());
         program.leads = Leads::Session;
-        let Started { pid, end } = guest
-            .instance
+        let Started { pid, end } = instance
             .reaper
             .spawn(&program, [shell_end.as_fd(), shell_end.as_fd(), shell_end.as_fd()])?;
         let pty = Self { pid, master: crate::raw::watched(master)? };

@@ -1,8 +1,8 @@
 //! A terminal session: one task owns the terminal, and any number of clients watch it.
 
+use super::ask::{Ask, Size};
 use super::pty::Pty;
-use super::{Ask, Size};
-use crate::guest::Guest;
+use crate::instance::Instance;
 use crate::reaper::End;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -52,8 +52,8 @@ pub(super) struct Sight {
 }
 
 impl Session {
-    pub(super) fn open(guest: &Arc<Guest>, ask: &Ask) -> io::Result<Arc<Self>> {
-        let (pty, end) = Pty::open(guest, ask)?;
+    pub(super) fn open(instance: &Instance, ask: &Ask) -> io::Result<Arc<Self>> {
+        let (pty, end) = Pty::open(instance, ask)?;
         let (inputs, asked) = mpsc::channel(INPUTS_MAX);
         let shown = Shown {
             replay: VecDeque::new(),

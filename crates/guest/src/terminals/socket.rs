@@ -1,9 +1,10 @@
 //! Connects a client to a terminal over a WebSocket.
 
+use super::ask::{Ask, Size};
 use super::session::{Input, Session, Sight};
-use super::{Ask, Size, check_enabled};
-use crate::guest::Guest;
+use super::{Terminals, check_enabled};
 use crate::http::{Answer, Error, Request};
+use crate::instance::Instance;
 use futures_util::{SinkExt, StreamExt};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -28,14 +29,18 @@ enum Said {
     Resize { cols: u16, rows: u16 },
 }
 
-pub(crate) fn connect(guest: &Arc<Guest>, mut request: Request) -> Result<Answer, Error> {
-    check_enabled(guest)?;
-    let ask = Ask::read(guest, &request)?;
+pub(crate) fn connect(
+    terminals: &Terminals,
+    instance: &Instance,
+    mut request: Request,
+) -> Result<Answer, Error> {
+    check_enabled(&instance.settings)?;
+    let ask = Ask::read(instance, &request)?;
     let refuse = || Error::BadRequest("this path speaks WebSocket only".into());
     let key = request.header(HeaderName::from_static("sec-websocket-key")).ok_or_else(refuse)?;
     let accept = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| refuse())?;
     let upgrade = request.take_upgrade().ok_or_else(refuse)?;
-    let session = guest.terminals.join(guest, &ask)?;
+    let session = terminals.join(instance, &ask)?;
     tokio::spawn(serve(session, upgrade));
     Ok(Answer::empty(StatusCode::SWITCHING_PROTOCOLS)
         .with(header::CONNECTION, "Upgrade")
