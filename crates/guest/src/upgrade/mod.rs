@@ -6,36 +6,29 @@
 //! without either, the machine hands over the program that it has: see `types::guest`.
 //! `GET /health` shows the progress; an upgrade that fails changes nothing else.
 
+mod new_program;
+mod progress;
+
+pub(crate) use new_program::ProgramWanted;
+pub(crate) use progress::Upgrades;
+
 use crate::guest::Guest;
 use crate::handover;
 use crate::http::{Answer, Error, Request};
 use crate::outside;
-use crate::raw::Program;
-use crate::reaper::{End, Started};
-use bytes::Bytes;
 use http::{HeaderName, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Body as HttpBody;
-use parking_lot::Mutex;
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
+use new_program::{Failure, Fetched, ask_version, fetch};
+use progress::{Status, Step, Upgrade};
+use serde::Deserialize;
 use serde_json::json;
-use std::fs::{File, Permissions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-const PROGRAM_BYTES_MAX: u64 = 256 << 20;
 const DOWNLOAD_WAIT: Duration = Duration::from_secs(300);
 /// The machine connects as soon as it has seen the answer, but it may be paused in between.
 const MACHINE_WAIT: Duration = Duration::from_secs(60);
-const VERSION_WAIT: Duration = Duration::from_secs(10);
 const VERSION_CHARS_MAX: usize = 64;
 const LATEST: &str = "latest";
 /// Time for answers that are on their way, and for callers that are about to send another request.
@@ -48,112 +41,12 @@ struct Ask {
     base_url: Option<String>,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Status {
-    #[default]
-    Idle,
-    Running,
-    Completed,
-    Failed,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Step {
-    #[default]
-    None,
-    Starting,
-    Download,
-    Validate,
-    Replace,
-    Completed,
-}
-
-/// The last upgrade, as `GET /health` shows it.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Upgrade {
-    status: Status,
-    step: Step,
-    version: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    last_attempt: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    download_url: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    bytes_downloaded: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    binary_path: Option<PathBuf>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub(crate) struct Upgrades {
-    /// Number of upgrades that succeeded.
-    pub(crate) count: u64,
-    pub(crate) last: Upgrade,
-}
-
-impl Upgrades {
-    /// Marks the last upgrade as successful, which the new program does.
-    pub(crate) fn succeeded(self) -> Self {
-        let last = Upgrade { status: Status::Completed, step: Step::Completed, ..self.last };
-        Self { count: self.count + 1, last }
-    }
-}
-
 /// Where the new program comes from.
 enum Source {
     /// An address below which `{version}/holm-guest-{architecture}` is found.
     Address(String),
     Machine(oneshot::Receiver<Fetched>),
     Nowhere,
-}
-
-/// A program in a folder of its own, which is removed unless the program takes over.
-struct Fetched {
-    directory: tempfile::TempDir,
-    bytes: u64,
-}
-
-/// The upgrade that is waiting for a program from the machine, if any.
-#[derive(Default)]
-pub(crate) struct ProgramWanted(Mutex<Option<oneshot::Sender<Fetched>>>);
-
-impl ProgramWanted {
-    fn begin(&self) -> oneshot::Receiver<Fetched> {
-        let (sender, receiver) = oneshot::channel();
-        *self.0.lock() = Some(sender);
-        receiver
-    }
-
-    fn end(&self) -> Option<oneshot::Sender<Fetched>> {
-        self.0.lock().take()
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error("there is no address to fetch it from: give `baseUrl`, or set HOLM_GUEST_UPGRADE_URL")]
-    NoAddress,
-    #[error("failed to fetch it: {0}")]
-    Fetch(#[from] outside::Error),
-    #[error("failed to fetch it: the answer has status {0}")]
-    Status(StatusCode),
-    #[error("failed to fetch it: {0}")]
-    Body(#[from] hyper::Error),
-    #[error("failed to fetch it: it did not come in time")]
-    Late,
-    #[error("the server did not hand over all of it")]
-    NotHandedOver,
-    #[error("what was fetched has more than {PROGRAM_BYTES_MAX} bytes")]
-    TooLarge,
-    #[error("failed to store or run what was fetched: {0}")]
-    Store(#[from] io::Error),
-    #[error("what was fetched is not a program that could take over: {0}")]
-    Wrong(String),
 }
 
 /// Returns the output of `--version`, which shows whether one program can take over from another.
@@ -171,10 +64,8 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
         return Err(Error::BadRequest("`version` is not a version".into()));
     }
     let from_variable = || {
-        guest
-            .instance
-            .variable("HOLM_GUEST_UPGRADE_URL")
-            .map(|url| url.to_string_lossy().into_owned())
+        let url = guest.instance.variable("HOLM_GUEST_UPGRADE_URL")?;
+        Some(url.to_string_lossy().into_owned())
     };
     let base = ask.base_url.or_else(from_variable).filter(|url| !url.is_empty());
     if base.as_deref().is_some_and(|base| outside::parse(base).is_err()) {
@@ -251,7 +142,7 @@ async fn upgrade(
         last.bytes_downloaded = Some(fetched.bytes);
     });
     let path = fetched.path();
-    let found = ask_version(guest, &path).await?;
+    let found = ask_version(&guest.instance.reaper, &path).await?;
     let wrong = |why: String| Err(Failure::Wrong(why));
     match found.strip_prefix("holm-guest ").and_then(|rest| rest.split_once(' ')) {
         Some((found_version, _)) if found != version_line(found_version) => {
@@ -272,18 +163,6 @@ async fn upgrade(
     Err(handover::replace(guest, &path, upgrades).await.into())
 }
 
-/// Downloads a program.
-async fn fetch(url: &str) -> Result<Fetched, Failure> {
-    let request = http::Request::get(url)
-        .body(Full::<Bytes>::default())
-        .map_err(|_| outside::Error::Address)?;
-    let response = outside::send(request).await?;
-    if response.status() != StatusCode::OK {
-        return Err(Failure::Status(response.status()));
-    }
-    Fetched::read(response.into_body()).await
-}
-
 /// Accepts the program that an upgrade is waiting for, but only from the machine.
 pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answer, Error> {
     guest.require_machine(&request)?;
@@ -295,69 +174,4 @@ pub(crate) async fn take_program(guest: &Guest, request: Request) -> Result<Answ
     // If the upgrade has timed out, the program is discarded.
     let _ = wanted.send(fetched);
     Ok(Answer::empty(StatusCode::NO_CONTENT))
-}
-
-impl Fetched {
-    /// Stores a program in an executable file. Only this program's user can access the folder, so
-    /// nobody can change what was checked.
-    async fn read<B>(mut body: B) -> Result<Self, Failure>
-    where
-        B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
-    {
-        let directory = tempfile::Builder::new().prefix("holm-guest-").tempdir()?;
-        let mut fetched = Self { directory, bytes: 0 };
-        let mut file = File::create_new(fetched.path())?;
-        fetched.bytes = copy(&mut body, &mut file).await?;
-        file.set_permissions(Permissions::from_mode(0o700))?;
-        Ok(fetched)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("holm-guest")
-    }
-}
-
-/// Writes a body to a file and returns its size.
-async fn copy<B>(body: &mut B, file: &mut File) -> Result<u64, Failure>
-where
-    B: HttpBody<Data = Bytes, Error = hyper::Error> + Unpin,
-{
-    let mut bytes = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
-        bytes += data.len() as u64;
-        if bytes > PROGRAM_BYTES_MAX {
-            return Err(Failure::TooLarge);
-        }
-        file.write_all(&data)?;
-    }
-    Ok(bytes)
-}
-
-/// Runs a program to ask for its version.
-async fn ask_version(guest: &Guest, path: &Path) -> Result<String, Failure> {
-    let words = [path.as_os_str(), "--version".as_ref()];
-    let program = Program::new(path, words, [], Path::new("."))?;
-    let null = File::options().read(true).write(true).open("/dev/null")?;
-    let (said, output) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-    let Started { pid, end } = guest
-        .instance
-        .reaper
-        .spawn(&program, [null.as_fd(), output.as_fd(), null.as_fd()])
-        .map_err(|error| Failure::Wrong(format!("it cannot be run: {error}")))?;
-    drop(output);
-    let Ok(ended) = timeout(VERSION_WAIT, end).await else {
-        // It may have ended just now.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
-        return Err(Failure::Wrong("it does not tell its version".into()));
-    };
-    if ended != Ok(End::Exited(0)) {
-        return Err(Failure::Wrong("it fails to tell its version".into()));
-    }
-    let mut line = [0; 256];
-    // The program has ended, so its output is in the pipe; a child of it may still hold the pipe
-    // open.
-    rustix::io::ioctl_fionbio(&said, true).map_err(io::Error::from)?;
-    let length = rustix::io::read(&said, &mut line).unwrap_or(0);
-    Ok(String::from_utf8_lossy(&line[..length]).trim_end().to_owned())
 }
