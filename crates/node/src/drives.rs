@@ -11,6 +11,7 @@
 
 mod inside;
 mod remove;
+mod walk;
 
 use crate::error::{DriveError, VolumeError};
 use crate::file_system::{self, Format};
@@ -18,10 +19,9 @@ use crate::loops::Device;
 use crate::sys;
 use crate::volumes::Volumes;
 pub(crate) use inside::{Mounting, on_own_thread};
-use inside::{step_into, steps};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::fs::{CWD, fstat};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use std::collections::HashMap;
@@ -29,11 +29,11 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use types::instance::{DriveMount, VolumeName};
+use walk::{steps, walk};
 
 /// How many unused drives are kept ready. Drives that instances have mounted are found again
 /// without this.
 const READY_MAX: usize = 64;
-const FOLDER: Mode = Mode::from_raw_mode(0o755);
 
 #[derive(Debug, Default)]
 pub(crate) struct Drives {
@@ -180,24 +180,6 @@ impl Drive {
         });
         found.map_err(|error| DriveError::at("the folder of the drive", path, error))
     }
-}
-
-/// Opens a folder by walking down to it. Missing folders are made if `make` is set.
-fn walk(top: BorrowedFd<'_>, path: &str, make: bool) -> Result<OwnedFd, Errno> {
-    let mut at = openat(top, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    for step in steps(path) {
-        at = match step_into(at.as_fd(), step) {
-            Err(Errno::NOENT) if make => {
-                match mkdirat(&at, step, FOLDER) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error),
-                }
-                step_into(at.as_fd(), step)?
-            }
-            found => found?,
-        };
-    }
-    Ok(at)
 }
 
 /// Like [`part_of`], on a thread of its own.

@@ -1,6 +1,6 @@
 //! Removes a folder of a drive while instances work in it. No link is followed.
 
-use super::{step_into, walk};
+use super::walk::{step_into, walk};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
