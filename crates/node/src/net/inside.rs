@@ -1,7 +1,7 @@
 //! Sets up the network inside an instance, before anything runs there.
 
-use super::netlink::Netlink;
-use super::{GATEWAY, INNER_INDEX, LOOPBACK_INDEX, Wire};
+use super::netlink::{INNER_INDEX, LOOPBACK_INDEX, Netlink};
+use super::wire::{GATEWAY, Wire};
 use std::fs::write;
 use std::io;
 use std::net::Ipv4Addr;

@@ -12,13 +12,13 @@ mod netlink;
 mod rules;
 mod table;
 mod tun;
+mod wire;
 
 pub(crate) use rules::Rules;
 pub(crate) use table::NFT;
 
 use crate::settings::{Egress, Settings, Subnet};
 use crate::sys;
-use netlink::Netlink;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::Wire;
 
 /// The machine's own network, from which the networks of instances are made.
 #[derive(Debug)]
@@ -37,22 +38,6 @@ pub(crate) struct Home {
     subnet: Subnet,
     connected: bool,
 }
-
-/// Both ends of the link to one instance.
-#[derive(Debug, Clone)]
-struct Wire {
-    outer_name: String,
-    address: Ipv4Addr,
-    outer_hardware: [u8; 6],
-    inner_hardware: [u8; 6],
-}
-
-/// The machine's address on every link. It is link-local, so nothing else uses it, and the machine
-/// does not answer on it.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-/// The number of the first interface in a new namespace after loopback.
-const INNER_INDEX: u32 = 2;
-const LOOPBACK_INDEX: u32 = 1;
 
 impl Home {
     /// Takes the namespace of the calling thread as the machine's.
@@ -123,17 +108,6 @@ impl Drop for WayHome<'_> {
             tracing::error!(%error, "a thread cannot return to the machine's network");
             std::process::abort();
         }
-    }
-}
-
-impl Wire {
-    fn lay(&self, namespace: &OwnedFd) -> io::Result<()> {
-        let mut netlink = Netlink::open()?;
-        netlink.add_pair(&self.outer_name, self.outer_hardware, self.inner_hardware, namespace)?;
-        let index = netlink.index(&self.outer_name)?;
-        netlink.set_up(index)?;
-        netlink.add_neighbour(index, self.address, self.inner_hardware)?;
-        netlink.add_route(index, self.address, 32, None)
     }
 }
 

@@ -11,6 +11,9 @@ use rustix::net::{
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 
+/// The number of the first interface in a new namespace after loopback.
+pub(super) const INNER_INDEX: u32 = 2;
+pub(super) const LOOPBACK_INDEX: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
 pub(super) struct Netlink {
@@ -45,7 +48,7 @@ impl Netlink {
             info.text(libc::IFLA_INFO_KIND, "veth");
             info.nest(libc::IFLA_INFO_DATA, |data| {
                 data.nest(VETH_INFO_PEER, |peer| {
-                    peer.link(super::INNER_INDEX, 0);
+                    peer.link(INNER_INDEX, 0);
                     peer.text(libc::IFLA_IFNAME, "eth0");
                     peer.bytes(libc::IFLA_ADDRESS, &far);
                     peer.number(libc::IFLA_NET_NS_FD, network.as_raw_fd().unsigned_abs());

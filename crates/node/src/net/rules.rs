@@ -1,10 +1,9 @@
 //! The firewall rules of a node: one table for all instances, written once when the node opens, and
 //! changed for each instance whose firewall is not simply open.
 
-use super::LOOPBACK_INDEX;
 use super::elements::{Element, Groups, SETS};
 use super::netfilter::{Change, Netfilter};
-use super::netlink::Netlink;
+use super::netlink::{LOOPBACK_INDEX, Netlink};
 use super::table;
 use crate::settings::{Egress, Firewall, Limits, Settings};
 use parking_lot::Mutex;

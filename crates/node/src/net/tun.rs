@@ -1,7 +1,8 @@
 //! The inner end of a tunnel: an interface in the network of an instance.
 
-use super::netlink::Netlink;
-use super::{GATEWAY, Home, INNER_INDEX};
+use super::Home;
+use super::netlink::{INNER_INDEX, Netlink};
+use super::wire::GATEWAY;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
