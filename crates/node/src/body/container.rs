@@ -1,6 +1,6 @@
 //! A container that the node starts itself.
 
-use super::Process;
+use super::process::Process;
 use crate::beginning::{Beginning, files};
 use crate::cgroup::Group;
 use crate::disk;

@@ -3,16 +3,15 @@
 //! destroy, and finding it again. MicroVMs will be another variant.
 
 mod container;
+mod process;
 mod runc;
 
 use crate::body_kind::BodyKind;
 use crate::cgroup::{Group, Usage};
 use crate::console;
 use crate::error::{Attempt, CreateError, Doing};
-use crate::net::Home;
 use crate::network_pool::Slot;
 use crate::owner::Owner;
-use crate::process::{self, Identity};
 use crate::records::Record;
 use crate::settings::Backend;
 use crate::shared::{Shared, Stores};
@@ -20,28 +19,16 @@ use crate::spec::Spec;
 use crate::written::Written;
 use container::Container;
 pub(crate) use container::Wanted;
+pub(crate) use process::Process;
 use runc::Runc;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::collections::HashSet;
-use std::fs::File;
 use std::io;
-use types::instance::{Exit, InstanceName};
+use types::instance::InstanceName;
 
 #[derive(Debug)]
 pub(crate) enum Body {
     Container(Container),
     Runc(Runc),
-}
-
-/// The first process of an instance, and what is reached through it.
-#[derive(Debug)]
-pub(crate) struct Process {
-    pub(crate) pid: i32,
-    pub(crate) pidfd: OwnedFd,
-    network: OwnedFd,
-    console: Option<OwnedFd>,
 }
 
 /// Checks that this machine has what the backend needs.
@@ -177,51 +164,6 @@ impl Body {
             Self::Container(container) => container.destroy(),
             Self::Runc(runc) => runc.destroy(),
         }
-    }
-}
-
-impl Process {
-    /// Finds the process that an earlier node started, if it is alive.
-    pub(crate) fn find(identity: &Identity) -> Option<Self> {
-        let pidfd = identity.open()?;
-        let network = File::open(format!("/proc/{}/ns/net", identity.pid)).ok()?.into();
-        let console = console::reopen(identity.pid).ok();
-        // The descriptors above belong to the right process only if it is still alive now.
-        identity.open()?;
-        Some(Self { pid: identity.pid, pidfd, network, console })
-    }
-
-    /// Returns what the next node needs to find the process again.
-    pub(crate) fn identity(&self) -> io::Result<Identity> {
-        Identity::of(Pid::from_raw(self.pid).ok_or(io::ErrorKind::InvalidData)?)
-    }
-
-    pub(crate) fn has_ended(&self) -> io::Result<bool> {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        Ok(poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))? > 0)
-    }
-
-    /// Returns the network namespace of the instance.
-    pub(crate) fn network(&self) -> BorrowedFd<'_> {
-        self.network.as_fd()
-    }
-
-    /// Opens a TCP socket in the network of the instance.
-    pub(crate) fn socket(&self, home: &Home) -> Result<OwnedFd, Attempt> {
-        home.socket(&self.network).doing("enter the network of")
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), Attempt> {
-        match pidfd_send_signal(&self.pidfd, signal) {
-            // It has just ended by itself.
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            failed => failed.doing("signal"),
-        }
-    }
-
-    /// Returns how the process ended. Call it only once it has.
-    pub(crate) fn exit(&self) -> Exit {
-        process::exit_of(self.pidfd.as_fd(), self.pid)
     }
 }
 
