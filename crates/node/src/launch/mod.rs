@@ -16,11 +16,13 @@
 pub(crate) mod calls;
 #[expect(unsafe_code, reason = "a process between clone and exec may only make raw system calls")]
 mod child;
+mod error;
 pub(crate) mod filter;
 pub(crate) mod plan;
 mod step;
 pub(crate) mod tool;
 
+pub use error::LaunchError;
 pub use plan::{CONFIG_FD, LISTENER_FD};
 pub(crate) use plan::{Fds, Launch, Sort, Words, copy, keep};
 
@@ -57,21 +59,6 @@ impl Report {
 pub(crate) struct Started {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    #[error("the new process failed to {what}")]
-    Step { what: String, source: Errno },
-    #[error("failed to start a process")]
-    Clone(#[source] Errno),
-    #[error("a text for the new process contains a zero byte")]
-    ZeroByte(#[from] std::ffi::NulError),
-    /// The external program that starts instances failed.
-    #[error("it failed to {what} the instance, and said: {said}")]
-    Tool { what: &'static str, said: String },
-    #[error("failed to prepare the new process")]
-    Prepare(#[from] Errno),
 }
 
 /// Starts what `launch` describes, and returns once the program runs.

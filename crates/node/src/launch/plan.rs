@@ -1,8 +1,8 @@
 //! The fixed list of steps between clone and exec. Nothing in it depends on a tenant's input except
 //! names and numbers.
 
-use super::LaunchError;
 use super::child::Task;
+use super::error::LaunchError;
 use super::filter::Filter;
 use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step};
 use crate::number::fit;

@@ -1,9 +1,10 @@
 //! Runs an external program (such as `runc`) that starts an instance, with the instance's root
 //! mounted where only that program sees it.
 
+use super::error::LaunchError;
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
 use super::step::{Pointers, Step};
-use super::{CONFIG_FD, LISTENER_FD, LaunchError, Report, Task, child, describe};
+use super::{CONFIG_FD, LISTENER_FD, Report, Task, child, describe};
 use crate::number::fit;
 use crate::sys::{self, SignalsBlocked};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
