@@ -3,21 +3,13 @@
 //! It runs in the node's memory, while other threads may hold any lock. So there is one rule: only
 //! system calls, on data that the node has laid out before. No allocation, no formatting, no panic.
 
-use super::step::{Mapping, Step};
-use crate::launch::{Report, SAID_BYTES};
+use super::report::{Report, SAID_BYTES};
+use super::step::{Mapping, Step, Task};
 use crate::sys;
 use libc::{c_int, c_long, c_void};
 use rustix::fd::RawFd;
 use rustix::io;
 use rustix::process::Pid;
-
-/// What a process is to do, and where it reports how that went.
-pub(super) struct Task {
-    pub(super) steps: *const [Step],
-    pub(super) report: *mut Report,
-    /// The number of the first step in reports, which tells apart the steps of the two processes.
-    pub(super) first_step: usize,
-}
 
 /// Starts the first process and waits until it has ended.
 pub(super) fn spawn_held(task: &Task, stack: *mut c_void) -> io::Result<Pid> {

@@ -19,6 +19,7 @@ mod child;
 mod error;
 pub(crate) mod filter;
 pub(crate) mod plan;
+mod report;
 mod step;
 pub(crate) mod tool;
 
@@ -27,32 +28,14 @@ pub use plan::{CONFIG_FD, LISTENER_FD};
 pub(crate) use plan::{Fds, Launch, Sort, Words, copy, keep};
 
 use crate::sys::{self, SignalsBlocked};
-use child::Task;
+use report::Report;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use step::Step;
+use step::{Step, Task};
 
 /// Steps of the second process are numbered from here in a report.
 const SECOND: usize = 1_000;
-
-/// The result of the processes, which they write into shared memory.
-struct Report {
-    failed: bool,
-    step: usize,
-    errno: i32,
-    second: i32,
-    /// The kernel's message, if any, up to the first zero.
-    said: [u8; SAID_BYTES],
-}
-
-const SAID_BYTES: usize = 160;
-
-impl Report {
-    fn new() -> Self {
-        Self { failed: false, step: 0, errno: 0, second: 0, said: [0; SAID_BYTES] }
-    }
-}
 
 /// A started first process.
 #[derive(Debug)]
@@ -81,19 +64,13 @@ pub(crate) fn start(launch: &Launch<'_>) -> Result<Started, LaunchError> {
         if let Some(pid) = pid {
             sys::reap(pid);
         }
-        let what = describe(&first_steps, &second_steps, report.step) + &said(&report);
+        let what = describe(&first_steps, &second_steps, report.step) + &report.said();
         return Err(LaunchError::Step { what, source: Errno::from_raw_os_error(report.errno) });
     }
     let pid = pid.ok_or(LaunchError::Clone(Errno::CHILD))?;
     // The number still belongs to the process, because nobody else could have reaped it before
     // this.
     Ok(Started { pid, pidfd: pidfd_open(pid, PidfdFlags::empty())? })
-}
-
-fn said(report: &Report) -> String {
-    let text = report.said.split(|byte| *byte == 0).next().unwrap_or_default();
-    let text = String::from_utf8_lossy(text).trim_end().to_owned();
-    if text.is_empty() { text } else { format!(" ({text})") }
 }
 
 fn describe(first: &[Step], second: &[Step], number: usize) -> String {

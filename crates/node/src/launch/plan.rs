@@ -1,10 +1,9 @@
 //! The fixed list of steps between clone and exec. Nothing in it depends on a tenant's input except
 //! names and numbers.
 
-use super::child::Task;
 use super::error::LaunchError;
 use super::filter::Filter;
-use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step};
+use super::step::{FilterProgram, Mapping, MountOption, Pointers, Step, Task};
 use crate::number::fit;
 use crate::spec::User;
 use libc::c_void;

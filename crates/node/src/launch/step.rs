@@ -1,10 +1,18 @@
 //! The steps by which the node tells a new process what to do before it becomes the first process
 //! of an instance.
 
-use super::child::Task;
+use super::report::Report;
 use libc::{c_int, c_long, c_ulong};
 use rustix::fd::RawFd;
 use std::ffi::{CStr, CString, c_void};
+
+/// What a process is to do, and where it reports how that went.
+pub(super) struct Task {
+    pub(super) steps: *const [Step],
+    pub(super) report: *mut Report,
+    /// The number of the first step in reports, which tells apart the steps of the two processes.
+    pub(super) first_step: usize,
+}
 
 /// One step. Whatever it points at is laid out before the process starts, and outlives it.
 pub(super) enum Step {

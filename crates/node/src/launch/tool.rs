@@ -3,8 +3,9 @@
 
 use super::error::LaunchError;
 use super::plan::{PROGRAM, ROOT, overlay, pointers};
-use super::step::{Pointers, Step};
-use super::{CONFIG_FD, LISTENER_FD, Report, Task, child, describe};
+use super::report::Report;
+use super::step::{Pointers, Step, Task};
+use super::{CONFIG_FD, LISTENER_FD, child, describe};
 use crate::number::fit;
 use crate::sys::{self, SignalsBlocked};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
