@@ -12,6 +12,8 @@ use types::ids::{ClientId, GrantId, ServiceAccountId, UserId};
 
 /// Token type, so that no other kind of token can be mistaken for an access token (RFC 9068).
 const TYPE: &str = "at+jwt";
+/// How long an access token is valid.
+pub(crate) const ACCESS_LIFE_S: i64 = 2 * 3600;
 /// Greatest difference between the clocks of servers.
 const SKEW_S: i64 = 60;
 

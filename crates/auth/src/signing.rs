@@ -1,6 +1,6 @@
 //! The keys that sign access tokens: created, rotated and retired.
 
-use crate::jwt::Key;
+use crate::jwt::{ACCESS_LIFE_S, Key};
 use base64::Engine;
 use jose::BASE64;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use types::Timestamp;
 /// How long a key signs before the next one takes over.
 const SIGNS_FOR_MS: i64 = 90 * 24 * 3_600_000;
 /// How long a key verifies after that: the lifetime of a token, plus a margin for clocks.
-const VERIFIES_FOR_S: i64 = crate::tokens::ACCESS_LIFE_S + 3600;
+const VERIFIES_FOR_S: i64 = ACCESS_LIFE_S + 3600;
 
 /// The keys in use, newest first. The newest one signs.
 pub(crate) struct KeySet(Vec<Arc<Key>>);

@@ -1,6 +1,6 @@
 //! Issuing access and refresh tokens.
 
-use crate::jwt::Claims;
+use crate::jwt::{ACCESS_LIFE_S, Claims};
 use crate::{Auth, Denied, ScopeSet, Subject, identity, secrets};
 use serde::Serialize;
 use std::fmt;
@@ -9,7 +9,6 @@ use store::identity::Digest;
 use store::identity::grants::{self, Grant};
 use types::ids::{ClientId, GrantId};
 
-pub(crate) const ACCESS_LIFE_S: i64 = 2 * 3600;
 const REFRESH_LIFE_S: i64 = 30 * 24 * 3600;
 
 /// The answer of the token endpoint. Published clients refuse any additional member.

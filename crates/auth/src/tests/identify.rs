@@ -1,6 +1,6 @@
 use super::Town;
+use crate::jwt::ACCESS_LIFE_S;
 use crate::oauth::Params;
-use crate::tokens::ACCESS_LIFE_S;
 use crate::{
     Auth, Blame, Denied, Limits, Role, Settings, Ticket, api_keys, people, service_accounts,
 };
