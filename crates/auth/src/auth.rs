@@ -24,8 +24,8 @@ pub(crate) const CREDENTIAL_BYTES_MAX: usize = 8192;
 /// [`GUESSING_WINDOW_S`].
 const GUESSES_MAX: u32 = 10;
 const GUESSING_WINDOW_S: i64 = 15 * 60;
-/// Period in which a client's requests for device codes are counted: the lifetime of a code.
-const DEVICE_WINDOW_S: i64 = crate::oauth::DEVICE_LIFE_S;
+/// Lifetime of a device code, and the period in which a client's requests for codes are counted.
+pub(crate) const DEVICE_LIFE_S: i64 = 600;
 
 /// Shortest interval between reloads of the signing keys because a token names an unknown key.
 const KEYS_READ_EVERY_MS: i64 = 1000;
@@ -112,7 +112,7 @@ impl Auth {
             "device codes",
             world.clone(),
             settings.limits.client_devices_max,
-            DEVICE_WINDOW_S,
+            DEVICE_LIFE_S,
         );
         Ok(Self(Arc::new(Inner {
             store,

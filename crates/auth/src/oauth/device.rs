@@ -3,6 +3,7 @@
 use super::client::{self, Credentials};
 use super::token::{self, Outcome};
 use super::{Code, Fault, Params};
+use crate::auth::DEVICE_LIFE_S;
 use crate::tokens;
 use crate::{Auth, ScopeSet, Subject, Throttled, clients, secrets};
 use serde::Serialize;
@@ -13,7 +14,6 @@ use store::identity::devices::{self, Decision};
 use store::identity::users::User;
 use types::Remote;
 
-pub(crate) const LIFE_S: i64 = 600;
 /// Polling interval. The published command line asks every three seconds and gives up when it is
 /// told to slow down.
 const INTERVAL_S: i64 = 3;
@@ -87,7 +87,7 @@ impl Auth {
                 let client = client::authenticate(tx, credentials.as_ref())?;
                 devices::make_room(tx, devices_max)?;
                 let user_code = new_user_code(tx)?;
-                let expires_at = tx.world().now().plus_s(LIFE_S);
+                let expires_at = tx.world().now().plus_s(DEVICE_LIFE_S);
                 let device = devices::Device {
                     digest,
                     user_code: user_code.clone(),
@@ -109,7 +109,7 @@ impl Auth {
             device_code,
             user_code,
             verification_uri,
-            expires_in: LIFE_S,
+            expires_in: DEVICE_LIFE_S,
             interval: INTERVAL_S,
         })
     }

@@ -16,7 +16,6 @@ mod token;
 
 pub use crate::tokens::Tokens;
 pub use authorize::{Request, Wrong};
-pub(crate) use device::LIFE_S as DEVICE_LIFE_S;
 pub use device::{Asking, Device, DeviceError};
 pub use fault::{Code, Fault};
 pub use params::Params;
