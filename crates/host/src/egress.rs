@@ -3,6 +3,7 @@
 
 use crate::leases::Purpose;
 use crate::trust::Roots;
+use crate::way_out::{Parts, Surroundings};
 use crate::{Inner, LocalMachine};
 use bytes::Bytes;
 use control::machine::MachineFault;
@@ -10,12 +11,10 @@ use egress::{Egress, Known};
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use node::{Firewall, Level, State};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::chain;
@@ -38,29 +37,6 @@ const NO_PROXY: [&str; 9] = [
     ".local",
     ".internal",
 ];
-
-/// What this machine knows about the way out.
-#[derive(Default)]
-pub(crate) struct WayOut {
-    parts: OnceLock<Parts>,
-    /// What sleeping instances are told when they wake.
-    untold: Mutex<HashMap<InstanceName, ProxySettings>>,
-}
-
-struct Parts {
-    egress: Egress,
-    roots: Roots,
-    surroundings: Surroundings,
-}
-
-/// What instances with rules have to know about the server they run on.
-#[derive(Debug, Clone, Default)]
-pub struct Surroundings {
-    /// Hosts of this server, which workloads reach without the proxy.
-    pub own_hosts: Vec<String>,
-    /// Certificates of authorities that programs trust in addition to those of their image, as PEM.
-    pub authorities: String,
-}
 
 impl LocalMachine {
     /// Returns this machine's address on which the proxy has to listen. `None` if instances reach

@@ -32,14 +32,15 @@ mod trust;
 mod tunnels;
 mod upload;
 mod volumes;
+mod way_out;
 mod work;
 
 pub use builds::{ImageBuilder, Settings as BuildSettings};
-pub use egress::Surroundings;
 pub use machine_control::MachineControl;
 pub use registry::{LocalRegistry, RegistrySettings};
 pub use remote::RemoteSettings;
 pub use settings::{OpenError, Settings};
+pub use way_out::Surroundings;
 
 use bases::Bases;
 use images::{Puller, Store};
@@ -53,6 +54,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use tokio::task::spawn_blocking;
 use types::World;
+use way_out::WayOut;
 
 /// A machine that runs instances. Cheap to clone.
 #[derive(Clone)]
@@ -73,7 +75,7 @@ struct Inner {
     key: Key,
     pids_max: u32,
     start_millicores: u32,
-    way_out: egress::WayOut,
+    way_out: WayOut,
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Limits how many snapshots are taken at once; further ones wait.
@@ -124,7 +126,7 @@ impl LocalMachine {
             key,
             pids_max: settings.pids_max,
             start_millicores: settings.start_millicores,
-            way_out: egress::WayOut::default(),
+            way_out: WayOut::default(),
             keeps_volumes,
             taking,
             tunnel_lookups: tunnels::lookups(),
