@@ -30,6 +30,7 @@ mod settings;
 mod snapshots;
 mod trust;
 mod tunnels;
+mod turns;
 mod upload;
 mod volumes;
 mod way_out;
@@ -53,6 +54,7 @@ use registries::Registries;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use tokio::task::spawn_blocking;
+use turns::Turns;
 use types::World;
 use way_out::WayOut;
 
@@ -79,12 +81,12 @@ struct Inner {
     /// Whether instances can have volumes.
     keeps_volumes: bool,
     /// Limits how many snapshots are taken at once; further ones wait.
-    taking: builds::Turns,
+    taking: Turns,
     /// Host names of tunnel endpoints that are being looked up, counted by instance.
     tunnel_lookups: admission::Pool<InstanceName>,
     /// Limits how many snapshots are moved to or from the object service at once. Unset if there is
     /// no such service.
-    transfers: OnceLock<builds::Turns>,
+    transfers: OnceLock<Turns>,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.
     starting: Mutex<HashSet<InstanceName>>,
@@ -104,7 +106,7 @@ impl LocalMachine {
             .map_err(OpenError::Pulled)?;
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
-        let taking = snapshots::turns(settings.takes_max, settings.node.limits.share_percent);
+        let taking = Turns::shared(settings.takes_max, settings.node.limits.share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;

@@ -3,7 +3,7 @@
 //! Each snapshot has a folder of its own there: `PREFIX/MACHINE/WORKSPACE/SNAPSHOT/`. The node
 //! decides what is moved; this module only does the transfers.
 
-use crate::builds::Turns;
+use crate::turns::Turns;
 use crate::{Inner, Interrupted, LocalMachine, refusals};
 use control::machine::{Launch, LaunchFault};
 use node::{

@@ -1,7 +1,6 @@
 //! This machine's snapshots, as `control` sees them.
 
 use crate::bases::Below;
-use crate::builds::Turns;
 use crate::refusals::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
@@ -41,13 +40,6 @@ fn wanted(new: &NewSnapshot, image: Option<Digest>) -> Result<node::NewSnapshot,
         instance: new.instance.clone(),
         base: image.map(|image| image.to_string()),
     })
-}
-
-/// Limits how many snapshots are taken at once. A workspace that takes more than its share waits
-/// for itself, and not the others for it.
-pub(crate) fn turns(takes_max: usize, share_percent: u32) -> Turns {
-    let share = node::divided(takes_max as u64, share_percent).share;
-    Turns::new(takes_max, usize::try_from(share).unwrap_or(takes_max))
 }
 
 /// Returns the node's name for a snapshot.
@@ -133,22 +125,5 @@ impl SnapshotStore for LocalSnapshots {
             size_bytes: snapshot.size_bytes,
         };
         self.0.0.node.snapshots().list().into_iter().map(kept).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futures_util::poll;
-
-    #[tokio::test]
-    async fn large_snapshots_of_one_workspace_leave_a_turn_to_others() {
-        let turns = turns(4, 80);
-        let mut large = Vec::new();
-        for _ in 0..3 {
-            large.push(turns.take("large").await);
-        }
-        assert!(poll!(Box::pin(turns.take("large"))).is_pending());
-        assert!(poll!(Box::pin(turns.take("small"))).is_ready());
     }
 }

@@ -7,13 +7,14 @@
 //! fetch           base images, and files for ADD
 //! content         what volumes start with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
-//! turns           how many builds run at once, in all and for one workspace
+//! alone           one job at a time for each build
 //! log             what users read meanwhile
 //! ```
 //!
 //! A kill at any moment leaves the sources and the finished steps. The next start ends whatever was
 //! running ([`clear_away`]), and unpacked files are removed with the store's scratch folder.
 
+mod alone;
 mod caches;
 mod content;
 mod drive;
@@ -22,12 +23,13 @@ mod log;
 mod settings;
 mod sources;
 mod step;
-mod turns;
 
 pub use settings::Settings;
 
 use crate::LocalMachine;
 use crate::settings::OpenError;
+use crate::turns::Turns;
+use alone::Alone;
 use caches::Caches;
 use control::machine::{
     BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
@@ -41,8 +43,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
-use turns::Alone;
-pub(crate) use turns::Turns;
 use types::World;
 use types::ids::{BuildId, WorkspaceId};
 use types::instance::{InstanceName, Printed, RunsFor};

@@ -1,11 +1,10 @@
-//! Limits how many builds run at once. A build first waits for a place of its workspace's own, so
-//! that waiting builds of one workspace never block the places of others.
+//! Limits how many builds, or snapshots, are worked on at once. Each first waits for a place of its
+//! workspace's own, so that those of one workspace that wait never block the places of others.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
-use types::ids::BuildId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) struct Turns {
     all: Arc<Semaphore>,
@@ -24,6 +23,12 @@ impl Turns {
         Self { all: Arc::new(Semaphore::new(all)), share, own: Mutex::default() }
     }
 
+    /// The same with a percentage as the share of one workspace.
+    pub(crate) fn shared(all: usize, share_percent: u32) -> Self {
+        let share = node::divided(all as u64, share_percent).share;
+        Self::new(all, usize::try_from(share).unwrap_or(all))
+    }
+
     pub(crate) async fn take(&self, workspace: &str) -> Turn {
         let own = {
             let mut own = self.own.lock();
@@ -36,24 +41,6 @@ impl Turns {
             turns.acquire_owned().await.expect("turns are there as long as the builder")
         };
         Turn { _own: take(own).await, _all: take(Arc::clone(&self.all)).await }
-    }
-}
-
-/// Allows only one job at a time for each build: what a cancelled try still removes must not be
-/// what the next one has made.
-#[derive(Default)]
-pub(super) struct Alone(Mutex<HashMap<BuildId, Arc<AsyncMutex<()>>>>);
-
-impl Alone {
-    /// Waits until nobody works on the build. It belongs to the caller until the returned guard is
-    /// dropped.
-    pub(super) async fn wait(&self, build: &BuildId) -> OwnedMutexGuard<()> {
-        let turn = {
-            let mut all = self.0.lock();
-            all.retain(|_, turn| Arc::strong_count(turn) > 1);
-            Arc::clone(all.entry(build.clone()).or_default())
-        };
-        turn.lock_owned().await
     }
 }
 
@@ -78,13 +65,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_build_is_worked_on_by_one_at_a_time() {
-        let (alone, one) = (Alone::default(), BuildId::known("bld_one"));
-        let first = alone.wait(&one).await;
-        let mut second = Box::pin(alone.wait(&one));
-        assert!(poll!(&mut second).is_pending());
-        assert!(poll!(Box::pin(alone.wait(&BuildId::known("bld_other")))).is_ready());
-        drop(first);
-        drop(second.await);
+    async fn large_snapshots_of_one_workspace_leave_a_turn_to_others() {
+        let turns = Turns::shared(4, 80);
+        let mut large = Vec::new();
+        for _ in 0..3 {
+            large.push(turns.take("large").await);
+        }
+        assert!(poll!(Box::pin(turns.take("large"))).is_pending());
+        assert!(poll!(Box::pin(turns.take("small"))).is_ready());
     }
 }
