@@ -44,7 +44,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let config = args.place.load(&given)?;
     served(&config.server.roles)?;
     let greeting = if args.json { Greeting::Json } else { Greeting::Text };
-    server::run(config, greeting).await
+    Box::pin(server::run(config, greeting)).await
 }
 
 /// Writes roles as the setting does, so that they are checked together with the others.
