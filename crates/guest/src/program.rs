@@ -60,12 +60,34 @@ pub(crate) fn find(name: &OsStr, path: &OsStr, directory: &Path) -> io::Result<P
     files.find(|file| is_program(file)).ok_or_else(|| rustix::io::Errno::NOENT.into())
 }
 
-/// Finds a file on the search path of an environment, whether or not it can be executed.
+/// Finds a program on the search path of an environment.
 pub(crate) fn find_on_path(name: &str, environment: &Variables) -> Option<PathBuf> {
-    let path = environment.get(OsStr::new("PATH")).cloned().unwrap_or_else(|| USUAL_PATH.into());
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+    let path = environment.get(OsStr::new("PATH")).map_or(OsStr::new(USUAL_PATH), OsStr::new);
+    find(name.as_ref(), path, Path::new("/")).ok()
 }
 
 fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_file_that_cannot_be_executed_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        for (place, mode) in [("first", 0o644), ("second", 0o755)] {
+            fs::create_dir(folder.path().join(place)).unwrap();
+            let file = folder.path().join(place).join("tool");
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let found = find(OsStr::new("tool"), OsStr::new("first:second"), folder.path()).unwrap();
+        assert_eq!(found, folder.path().join("second/tool"));
+        let path = std::env::join_paths(["first", "second"].map(|at| folder.path().join(at)));
+        let environment = Variables::from([("PATH".into(), path.unwrap())]);
+        assert_eq!(find_on_path("tool", &environment), Some(folder.path().join("second/tool")));
+    }
 }

@@ -4,7 +4,7 @@ use super::plain;
 use crate::environment::Variables;
 use crate::http::Error;
 use crate::instance::Instance;
-use crate::program::{USUAL_PATH, find_on_path};
+use crate::program::{self, USUAL_PATH};
 use crate::settings::User;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,12 +120,8 @@ impl Plan {
         let asked =
             Ask { command: program.clone(), name: Some(ENTRYPOINT.to_owned()), ..Ask::default() };
         let plan = asked.plan_without_program(instance).map_err(|error| error.to_string())?;
-        let program = match program.contains('/') {
-            true => Some(PathBuf::from(program)),
-            false => find_on_path(program, &plan.environment),
-        };
-        let program =
-            program.ok_or_else(|| format!("there is no program `{}` on the path", plan.command))?;
+        let program = program::find(program.as_ref(), plan.path(), &plan.working_dir)
+            .map_err(|_| format!("there is no program `{}` on the path", plan.command))?;
         Ok(Self {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
