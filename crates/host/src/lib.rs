@@ -29,6 +29,7 @@ mod remote;
 mod settings;
 mod snapshots;
 mod trust;
+mod tunnel_lookups;
 mod tunnels;
 mod turns;
 mod upload;
@@ -131,7 +132,7 @@ impl LocalMachine {
             way_out: WayOut::default(),
             keeps_volumes,
             taking,
-            tunnel_lookups: tunnels::lookups(),
+            tunnel_lookups: tunnel_lookups::lookups(),
             transfers: OnceLock::new(),
             starting: Mutex::default(),
         })))
