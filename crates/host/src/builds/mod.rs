@@ -18,6 +18,7 @@ mod alone;
 mod caches;
 mod content;
 mod drive;
+mod end_steps;
 mod fetch;
 mod log;
 mod settings;
@@ -27,17 +28,17 @@ mod step;
 pub use settings::Settings;
 
 use crate::LocalMachine;
-use crate::settings::OpenError;
 use crate::turns::Turns;
 use alone::Alone;
 use caches::Caches;
 use control::machine::{
     BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
 };
+pub(crate) use end_steps::clear_away;
+use end_steps::end_steps;
 use fetch::Fetcher;
 use images::build::Fault;
 use log::Log;
-use node::Node;
 use sources::Folder;
 use std::io;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, mpsc, watch};
 use types::World;
 use types::ids::{BuildId, WorkspaceId};
-use types::instance::{InstanceName, Printed, RunsFor};
+use types::instance::Printed;
 
 /// How long to wait for a cancelled build to end, before the caller has to try again later.
 const END_MAX: Duration = Duration::from_secs(1);
@@ -92,18 +93,6 @@ impl ImageBuilder {
         let alone = tokio::time::timeout(END_MAX, self.alone.wait(build)).await;
         alone.map_err(|_| MachineFault("it has not come to its end yet".to_owned()))
     }
-}
-
-/// Ends the steps that an earlier run of this program has started. What they wrote is lost.
-pub(crate) fn clear_away(node: &Node) -> Result<(), OpenError> {
-    let is_step = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(_)));
-    for view in node.list().into_iter().filter(|view| is_step(&view.id)) {
-        match node.destroy(&view.id) {
-            Ok(()) | Err(node::Error::Missing(_)) => {}
-            Err(error) => return Err(OpenError::Builds(Box::new(error))),
-        }
-    }
-    Ok(())
 }
 
 impl Builder for ImageBuilder {
@@ -178,13 +167,14 @@ impl Builder for ImageBuilder {
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
             let (inner, id) = (Arc::clone(&self.inner), build.clone());
-            let ended = tokio::task::spawn_blocking(move || inner.end_steps(&id)).await;
+            let ended =
+                tokio::task::spawn_blocking(move || end_steps(&inner.machine.0.node, &id)).await;
             ended.unwrap_or_else(|error| Err(MachineFault(error.to_string())))?;
             let alone = self.at_rest(build).await?;
             let (inner, build) = (Arc::clone(&self.inner), build.clone());
             let forgotten = tokio::task::spawn_blocking(move || {
                 let _until_it_is_gone = alone;
-                inner.end_steps(&build)?;
+                end_steps(&inner.machine.0.node, &build)?;
                 inner.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
             });
             forgotten.await.unwrap_or_else(|error| Err(MachineFault(error.to_string())))
@@ -196,20 +186,6 @@ impl Builder for ImageBuilder {
 /// because what one releases another may still need.
 fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
     format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
-}
-
-impl Inner {
-    fn end_steps(&self, build: &BuildId) -> Result<(), MachineFault> {
-        let node = &self.machine.0.node;
-        let own = |id: &InstanceName| matches!(id.runs_for(), Some(RunsFor::Build(step)) if step.build == *build);
-        for view in node.list().into_iter().filter(|view| own(&view.id)) {
-            match node.destroy(&view.id) {
-                Ok(()) | Err(node::Error::Missing(_)) => {}
-                Err(error) => return Err(MachineFault(types::chain(&error))),
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Reports mistakes in the sources to whoever sent them, and everything else to the operator.
