@@ -4,7 +4,8 @@
 //! images::build   interprets a Dockerfile, and does every step that runs nothing
 //! drive           one build from its sources to its image, step by step, on a thread of its own
 //! step            a RUN: one piece of work in an instance, and what it wrote
-//! fetch           base images, and files for ADD
+//! supply          base images, and files for ADD
+//! fetch           files from the internet
 //! content         what volumes start with, which needs no instance
 //! caches          folders that stay for the next RUN that asks for them
 //! alone           one job at a time for each build
@@ -24,6 +25,7 @@ mod log;
 mod settings;
 mod sources;
 mod step;
+mod supply;
 
 pub use settings::Settings;
 
