@@ -1,7 +1,8 @@
 //! Makes the content that volumes start with: an uploaded archive, unpacked into a file system of
 //! its own.
 
-use super::{Inner, fault};
+use super::fault::fault;
+use super::shared::Shared;
 use control::machine::{BuildFault, FillOrder, Filled, LaunchFault};
 use images::build::{Fault, SourceLimits};
 use images::contents::{self, Needs};
@@ -12,20 +13,20 @@ use types::chain;
 
 /// Unpacks what was uploaded. The file system gets its name once it is complete and on disk;
 /// without a name it is removed when this call ends, or the program.
-pub(super) fn fill(inner: &Inner, order: &FillOrder) -> Result<Filled, BuildFault> {
-    let settings = &inner.settings;
+pub(super) fn fill(shared: &Shared, order: &FillOrder) -> Result<Filled, BuildFault> {
+    let settings = &shared.settings;
     let limits = SourceLimits {
         bytes: settings.unpacked_bytes_max,
         entries: settings.sources_entries_max,
         ratio: settings.sources_ratio_max,
     };
-    let archive = inner.folder.path(&order.build);
+    let archive = shared.folder.path(&order.build);
     let needs = contents::measure(&archive, limits).map_err(|error| fault(&error))?;
     // An earlier try may have left it.
-    inner.machine.0.node.volumes().remove(&order.volume).map_err(|error| broken(&error))?;
-    match unpack(inner, order, &archive, limits, size_mb(&needs, 1)?) {
+    shared.machine.0.node.volumes().remove(&order.volume).map_err(|error| broken(&error))?;
+    match unpack(shared, order, &archive, limits, size_mb(&needs, 1)?) {
         // The file system's own tables needed more room than expected.
-        Err(Unpack::Full) => unpack(inner, order, &archive, limits, size_mb(&needs, 2)?),
+        Err(Unpack::Full) => unpack(shared, order, &archive, limits, size_mb(&needs, 2)?),
         other => other,
     }
     .map_err(|error| match error {
@@ -62,7 +63,7 @@ fn broken(error: &VolumeError) -> BuildFault {
 }
 
 fn unpack(
-    inner: &Inner,
+    shared: &Shared,
     order: &FillOrder,
     archive: &Path,
     limits: SourceLimits,
@@ -70,7 +71,7 @@ fn unpack(
 ) -> Result<(), Unpack> {
     let owner = Owner::new(order.workspace.as_str())
         .map_err(|error| Unpack::Other(BuildFault::Broken(chain(&error))))?;
-    let volumes = inner.machine.0.node.volumes();
+    let volumes = shared.machine.0.node.volumes();
     let filling = volumes.begin(&owner, size_mb)?;
     contents::unpack(archive, &filling.folder(), limits).map_err(|error| {
         match is_full(&error) {

@@ -1,7 +1,8 @@
 //! Runs one build, from its sources to its image.
 
+use super::fault::fault;
 use super::log::Log;
-use super::{Inner, fault, names_of};
+use super::shared::Shared;
 use control::machine::{BuildFault, BuildOrder, Built};
 use images::build::{
     Base, Build, Dockerfile, Fault, Instruction, Languages, Limits, Order, Outcome, Plan, Site,
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use types::KindName;
+use types::ids::{BuildId, WorkspaceId};
 
 const MIB: u64 = 1 << 20;
 const STEP_ENTRIES_MAX: usize = 1_000_000;
@@ -21,7 +23,7 @@ const STEP_ENTRIES_MAX: usize = 1_000_000;
 const SHOWN_CHARS: usize = 200;
 
 pub(super) struct Job {
-    pub(super) inner: Arc<Inner>,
+    pub(super) shared: Arc<Shared>,
     pub(super) order: BuildOrder,
     pub(super) log: Log,
     runtime: Handle,
@@ -40,14 +42,14 @@ struct Progress {
 
 impl Job {
     pub(super) fn new(
-        inner: Arc<Inner>,
+        shared: Arc<Shared>,
         order: BuildOrder,
         log: Log,
         runtime: Handle,
         stopped: watch::Receiver<()>,
     ) -> Self {
-        let until = Instant::now() + inner.settings.time_max;
-        Self { inner, order, log, runtime, stopped, until, registries: None }
+        let until = Instant::now() + shared.settings.time_max;
+        Self { shared, order, log, runtime, stopped, until, registries: None }
     }
 
     pub(super) fn time_left(&self) -> Duration {
@@ -68,7 +70,7 @@ impl Job {
     }
 
     fn too_slow(&self) -> BuildFault {
-        BuildFault::TooSlow(self.inner.settings.time_max)
+        BuildFault::TooSlow(self.shared.settings.time_max)
     }
 
     fn check_time(&self) -> Result<(), BuildFault> {
@@ -90,7 +92,7 @@ impl Job {
     }
 
     fn image(&mut self) -> Result<Built, BuildFault> {
-        let store = self.inner.machine.0.images.clone();
+        let store = self.shared.machine.0.images.clone();
         let mut build = Build::begin(&store, self.begin_with()).map_err(|error| fault(&error))?;
         let text = self.sources(&mut build)?;
         let wrong = |error: images::build::Mistake| BuildFault::Sources(error.to_string());
@@ -108,10 +110,10 @@ impl Job {
     }
 
     fn begin_with(&self) -> Order {
-        let settings = &self.inner.settings;
+        let settings = &self.shared.settings;
         Order {
             workspace: self.order.workspace.as_str().to_owned(),
-            now: self.inner.world.now().to_string(),
+            now: self.shared.world.now().to_string(),
             limits: Limits {
                 sources: SourceLimits {
                     bytes: settings.unpacked_bytes_max,
@@ -129,7 +131,7 @@ impl Job {
     /// Unpacks what was uploaded. Returns the Dockerfile, which may be a generated one for the
     /// project's language.
     fn sources(&mut self, build: &mut Build) -> Result<String, BuildFault> {
-        let archive = self.inner.folder.path(&self.order.build);
+        let archive = self.shared.folder.path(&self.order.build);
         let wrong = |error: Fault| match error {
             Fault::Sources(why) => BuildFault::Sources(why),
             Fault::Store(error) => BuildFault::Broken(types::chain(&error)),
@@ -146,8 +148,8 @@ impl Job {
             ));
         }
         let languages = Languages {
-            python: self.inner.settings.python_image.clone(),
-            node: self.inner.settings.node_image.clone(),
+            python: self.shared.settings.python_image.clone(),
+            node: self.shared.settings.node_image.clone(),
         };
         let text = project.dockerfile_of_language(build.given(), &languages).map_err(wrong)?;
         self.log.line("there is no Dockerfile; this one is used:");
@@ -275,7 +277,7 @@ impl Job {
     fn keep(&self, build: &Build, state: State, bytes: u64) -> Result<Image, BuildFault> {
         let workspace = self.order.workspace.as_str();
         let name = self.name()?;
-        let pulled = &self.inner.machine.0.pulled;
+        let pulled = &self.shared.machine.0.pulled;
         let room = self.wait(pulled.begin(workspace))?;
         let room = room.map_err(|refused| match crate::refusals::over_limit(refused) {
             control::machine::LaunchFault::OverShare(why) => BuildFault::OverShare(why),
@@ -302,6 +304,12 @@ impl Job {
             BuildFault::Broken(format!("`{}` cannot name an image", self.order.repository))
         })
     }
+}
+
+/// Returns the repository that keeps a build's images on the machine. Each build has its own,
+/// because what one releases another may still need.
+pub(super) fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
+    format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
 }
 
 fn stop() -> BuildFault {

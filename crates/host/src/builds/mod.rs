@@ -20,9 +20,11 @@ mod caches;
 mod content;
 mod drive;
 mod end_steps;
+mod fault;
 mod fetch;
 mod log;
 mod settings;
+mod shared;
 mod sources;
 mod step;
 mod supply;
@@ -36,11 +38,12 @@ use caches::Caches;
 use control::machine::{
     BuildFault, BuildOrder, Builder, Built, FillOrder, Filled, MachineFault, Wait,
 };
+use drive::names_of;
 pub(crate) use end_steps::clear_away;
 use end_steps::end_steps;
 use fetch::Fetcher;
-use images::build::Fault;
 use log::Log;
+use shared::Shared;
 use sources::Folder;
 use std::io;
 use std::sync::Arc;
@@ -55,18 +58,9 @@ const END_MAX: Duration = Duration::from_secs(1);
 
 /// Builds on this machine.
 pub struct ImageBuilder {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
     turns: Turns,
     alone: Alone,
-}
-
-struct Inner {
-    machine: LocalMachine,
-    settings: Settings,
-    folder: Folder,
-    caches: Caches,
-    fetcher: Fetcher,
-    world: World,
 }
 
 impl ImageBuilder {
@@ -75,7 +69,7 @@ impl ImageBuilder {
     pub fn open(machine: LocalMachine, settings: Settings, world: World) -> io::Result<Self> {
         let root = settings.folder.clone();
         let settings = settings.within(machine.0.node.largest());
-        let inner = Inner {
+        let shared = Shared {
             folder: Folder::open(&root.join("sources"))?,
             caches: Caches::open(&root.join("caches"), settings.cache_mounts_max)?,
             fetcher: Fetcher::new(settings.inside.clone()).map_err(io::Error::other)?,
@@ -83,8 +77,9 @@ impl ImageBuilder {
             world,
             settings,
         };
-        let turns = Turns::new(inner.settings.parallel_max, inner.settings.workspace_parallel_max);
-        Ok(Self { inner: Arc::new(inner), turns, alone: Alone::default() })
+        let turns =
+            Turns::new(shared.settings.parallel_max, shared.settings.workspace_parallel_max);
+        Ok(Self { shared: Arc::new(shared), turns, alone: Alone::default() })
     }
 }
 
@@ -104,8 +99,8 @@ impl Builder for ImageBuilder {
         bytes: mpsc::Receiver<io::Result<bytes::Bytes>>,
         bytes_max: u64,
     ) -> Wait<'a, Result<u64, BuildFault>> {
-        let max = bytes_max.min(self.inner.settings.sources_bytes_max);
-        Box::pin(self.inner.folder.take(build, bytes, max))
+        let max = bytes_max.min(self.shared.settings.sources_bytes_max);
+        Box::pin(self.shared.folder.take(build, bytes, max))
     }
 
     fn build<'a>(
@@ -118,14 +113,14 @@ impl Builder for ImageBuilder {
             let alone = self.alone.wait(&order.build).await;
             // When the caller stops waiting, the build stops.
             let (waits, stopped) = watch::channel(());
-            let (inner, order) = (Arc::clone(&self.inner), order.clone());
+            let (shared, order) = (Arc::clone(&self.shared), order.clone());
             let log =
-                Log::new(printed, self.inner.world.clone(), self.inner.settings.log_bytes_max);
+                Log::new(printed, self.shared.world.clone(), self.shared.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
             let built = tokio::task::spawn_blocking(move || {
                 // Kept until it has really ended, even if nobody waits for it any more.
                 let _until_its_end = (turn, alone);
-                drive::Job::new(inner, order, log, runtime, stopped).build()
+                drive::Job::new(shared, order, log, runtime, stopped).build()
             });
             let built = built.await;
             drop(waits);
@@ -137,10 +132,10 @@ impl Builder for ImageBuilder {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
             let alone = self.alone.wait(&order.build).await;
-            let (inner, order) = (Arc::clone(&self.inner), order.clone());
+            let (shared, order) = (Arc::clone(&self.shared), order.clone());
             let filled = tokio::task::spawn_blocking(move || {
                 let _until_its_end = (turn, alone);
-                content::fill(&inner, &order)
+                content::fill(&shared, &order)
             });
             let interrupted = |_| Err(BuildFault::Broken("the machine was interrupted".into()));
             filled.await.unwrap_or_else(interrupted)
@@ -156,7 +151,7 @@ impl Builder for ImageBuilder {
         Box::pin(async move {
             let alone = self.at_rest(build).await?;
             let names = names_of(build, workspace, repository);
-            let images = self.inner.machine.0.images.clone();
+            let images = self.shared.machine.0.images.clone();
             let released = tokio::task::spawn_blocking(move || {
                 let _until_they_are_gone = alone;
                 images.remove_all_of(&names)
@@ -168,32 +163,18 @@ impl Builder for ImageBuilder {
 
     fn forget<'a>(&'a self, build: &'a BuildId) -> Wait<'a, Result<(), MachineFault>> {
         Box::pin(async move {
-            let (inner, id) = (Arc::clone(&self.inner), build.clone());
+            let (shared, id) = (Arc::clone(&self.shared), build.clone());
             let ended =
-                tokio::task::spawn_blocking(move || end_steps(&inner.machine.0.node, &id)).await;
+                tokio::task::spawn_blocking(move || end_steps(&shared.machine.0.node, &id)).await;
             ended.unwrap_or_else(|error| Err(MachineFault(error.to_string())))?;
             let alone = self.at_rest(build).await?;
-            let (inner, build) = (Arc::clone(&self.inner), build.clone());
+            let (shared, build) = (Arc::clone(&self.shared), build.clone());
             let forgotten = tokio::task::spawn_blocking(move || {
                 let _until_it_is_gone = alone;
-                end_steps(&inner.machine.0.node, &build)?;
-                inner.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
+                end_steps(&shared.machine.0.node, &build)?;
+                shared.folder.forget(&build).map_err(|error| MachineFault(error.to_string()))
             });
             forgotten.await.unwrap_or_else(|error| Err(MachineFault(error.to_string())))
         })
-    }
-}
-
-/// Returns the repository that keeps a build's images on the machine. Each build has its own,
-/// because what one releases another may still need.
-fn names_of(build: &BuildId, workspace: &WorkspaceId, repository: &str) -> String {
-    format!("{}/{repository}/{}", workspace.as_str(), build.as_str())
-}
-
-/// Reports mistakes in the sources to whoever sent them, and everything else to the operator.
-fn fault(error: &Fault) -> BuildFault {
-    match error {
-        Fault::Sources(why) => BuildFault::Failed(why.clone()),
-        Fault::Store(error) => BuildFault::Broken(types::chain(error)),
     }
 }

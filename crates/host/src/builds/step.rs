@@ -51,7 +51,7 @@ impl Job {
             build: self.order.build.clone(),
             step: number,
         });
-        let machine = self.inner.machine.clone();
+        let machine = self.shared.machine.clone();
         // An earlier try may have left one.
         drop(Running { machine: machine.clone(), id: id.clone() });
         let spec = self.spec(order, id.clone(), &held)?;
@@ -74,7 +74,7 @@ impl Job {
         // Nothing may write into the layer any more when it is packed.
         drop(running);
         drop(held);
-        judge(&end, self.inner.settings.memory_mb)?;
+        judge(&end, self.shared.settings.memory_mb)?;
         Ok(written)
     }
 
@@ -83,7 +83,7 @@ impl Job {
     fn create(&self, spec: &Spec) -> Result<(), BuildFault> {
         let mut is_told = false;
         loop {
-            let error = match self.inner.machine.0.node.create(spec) {
+            let error = match self.shared.machine.0.node.create(spec) {
                 Ok(_) => return Ok(()),
                 Err(error) => error,
             };
@@ -110,7 +110,7 @@ impl Job {
         names.sort();
         names.dedup();
         for name in names {
-            let taken = self.wait(self.inner.caches.take(self.order.workspace.as_str(), name))?;
+            let taken = self.wait(self.shared.caches.take(self.order.workspace.as_str(), name))?;
             let taken = taken.map_err(|error| BuildFault::Broken(types::chain(&error)))?;
             held.insert(name.clone(), taken);
         }
@@ -123,7 +123,7 @@ impl Job {
         id: InstanceName,
         held: &BTreeMap<String, Held>,
     ) -> Result<Spec, BuildFault> {
-        let settings = &self.inner.settings;
+        let settings = &self.shared.settings;
         let broken = |error: &dyn std::error::Error| BuildFault::Broken(types::chain(error));
         let owner = Owner::new(self.order.workspace.as_str()).map_err(|error| broken(&error))?;
         let (mounts, scratch) = self.mounts(order, held)?;
@@ -134,13 +134,13 @@ impl Job {
             snapshot: None,
             memory_mb: settings.memory_mb,
             cpu_millicores: Spec::cpu_for(settings.memory_mb),
-            pids_max: self.inner.machine.0.pids_max,
+            pids_max: self.shared.machine.0.pids_max,
             writable: Writable::Disk { mb: settings.disk_mb },
             hostname: HOSTNAME.to_owned(),
             workdir: order.workdir.clone(),
             user: User::ROOT,
             first: FirstProcess {
-                program: self.inner.machine.0.guest.clone(),
+                program: self.shared.machine.0.guest.clone(),
                 arguments: vec!["holm-guest".to_owned()],
                 environment: vec![
                     format!("HOLM_GUEST_FD={}", node::LISTENER_FD),
@@ -166,7 +166,7 @@ impl Job {
         let left = self.time_left().as_millis();
         let work = Orders {
             command: order.command.clone(),
-            secret: self.inner.machine.0.key.secret(id),
+            secret: self.shared.machine.0.key.secret(id),
             timeout_ms: u64::try_from(left).ok(),
             grace_ms: u64::try_from(GRACE.as_millis()).unwrap_or(u64::MAX),
             output_bytes_max: OUTPUT_BYTES_MAX,
@@ -191,7 +191,7 @@ impl Job {
         order: &RunOrder,
         held: &BTreeMap<String, Held>,
     ) -> Result<(Vec<node::Mount>, Vec<Scratch>), BuildFault> {
-        let settings = &self.inner.settings;
+        let settings = &self.shared.settings;
         let (mut mounts, mut scratch) = (Vec::new(), Vec::new());
         for mount in &order.mounts {
             let what = match &mount.what {

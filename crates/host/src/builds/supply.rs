@@ -9,7 +9,7 @@ use std::path::PathBuf;
 impl Job {
     /// Finds an image: the workspace's own, the machine's, or a registry's.
     pub(super) fn supply(&self, name: &str) -> Result<Supply, BuildFault> {
-        let machine = &self.inner.machine;
+        let machine = &self.shared.machine;
         let images = &machine.0.images;
         let broken = |error: images::Error| BuildFault::Broken(types::chain(&error));
         let reference: Reference = name
@@ -26,7 +26,7 @@ impl Job {
         if let Some(digest) = images.find_public(&reference).map_err(broken)? {
             return Ok(Supply::Image(digest));
         }
-        for vendor in &self.inner.settings.sandbox_images {
+        for vendor in &self.shared.settings.sandbox_images {
             if reference.repository() == *vendor {
                 return Ok(Supply::StandIn);
             }
@@ -62,8 +62,8 @@ impl Job {
     }
 
     pub(super) fn download(&self, address: &str, file: PathBuf) -> Result<Download, BuildFault> {
-        let max = self.inner.settings.add_bytes_max;
-        self.wait(self.inner.fetcher.fetch(address, file, max))?
+        let max = self.shared.settings.add_bytes_max;
+        self.wait(self.shared.fetcher.fetch(address, file, max))?
     }
 }
 
