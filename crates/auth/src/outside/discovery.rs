@@ -1,6 +1,6 @@
 //! The provider's addresses, asked for once in a while, however many people sign in.
 
-use super::OutsideError;
+use super::error::OutsideError;
 use super::wire::{Discovery, Wire};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Mutex;

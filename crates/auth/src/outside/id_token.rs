@@ -1,6 +1,6 @@
 //! Checking ID tokens of the provider.
 
-use super::Provider;
+use super::provider::Provider;
 use crate::secrets;
 use jose::{PublicKey, Token};
 use serde::Deserialize;

@@ -6,15 +6,16 @@
 //! our own people and invitations decide who that is here and whether they may come in.
 
 mod discovery;
+mod error;
 mod id_token;
+mod provider;
 mod wire;
 
 use crate::oauth::Params;
-use crate::{Auth, Error, Throttled, invitations, secrets};
+use crate::{Auth, Error, invitations, secrets};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest as _, Sha256};
-use std::fmt;
 use store::Tx;
 use store::identity::invitations as invited;
 use store::identity::users::{self, Address, User, normal_email};
@@ -23,44 +24,8 @@ use types::ids::UserId;
 use url::Url;
 
 pub(crate) use discovery::Discoveries;
-
-/// The outside provider, with the data of our registration there.
-#[derive(Clone)]
-pub struct Provider {
-    /// Name for the button "Sign in with …".
-    pub name: String,
-    pub issuer: String,
-    pub client_id: String,
-    pub client_secret: String,
-}
-
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").field("issuer", &self.issuer).finish_non_exhaustive()
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OutsideError {
-    #[error("no outside provider is configured")]
-    Off,
-    #[error("this sign-in was not begun in this browser, or took too long; begin again")]
-    NotBegun,
-    #[error("the provider did not agree: {0}")]
-    Declined(String),
-    #[error("the provider has not verified your address, or did not name one")]
-    Unverified,
-    #[error(
-        "{0} has no account and no open invitation here; ask an admin of a workspace to invite you"
-    )]
-    NotInvited(String),
-    #[error("the provider could not be used: {0}")]
-    Provider(String),
-    #[error(transparent)]
-    Throttled(#[from] Throttled),
-    #[error("the store failed")]
-    Store(#[from] store::Error),
-}
+pub use error::OutsideError;
+pub use provider::Provider;
 
 /// What the provider vouches for.
 struct Voucher {

@@ -1,6 +1,7 @@
 //! Requests to the provider.
 
-use super::{OutsideError, Provider};
+use super::error::OutsideError;
+use super::provider::Provider;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use jose::PublicKey;
