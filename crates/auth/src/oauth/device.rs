@@ -1,11 +1,11 @@
-//! Device codes, for programs without a browser: the user signs in with a browser elsewhere.
+//! Device codes, for programs without a browser: the user signs in with a browser elsewhere. The
+//! token endpoint takes the codes back (`token.rs`).
 
 use super::client::{self, Credentials};
-use super::token::{self, Outcome};
-use super::{Code, Fault, Params};
+use super::token;
+use super::{Fault, Params};
 use crate::auth::DEVICE_LIFE_S;
-use crate::tokens;
-use crate::{Auth, ScopeSet, Subject, Throttled, clients, secrets};
+use crate::{Auth, ScopeSet, Throttled, clients, secrets};
 use serde::Serialize;
 use std::fmt;
 use store::Tx;
@@ -17,11 +17,6 @@ use types::Remote;
 /// Polling interval. The published command line asks every three seconds and gives up when it is
 /// told to slow down.
 const INTERVAL_S: i64 = 3;
-/// Tolerance for polling early. Requests arrive with jitter, so only what is clearly too early is
-/// refused.
-const EARLY_S: i64 = 1;
-/// What RFC 8628 adds to the interval of those who ask too often.
-const SLOWER_BY_S: i64 = 5;
 /// Letters of user codes, which cannot be misread and spell no words. There are 20 to the power of
 /// 8 codes.
 const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
@@ -161,47 +156,6 @@ impl Auth {
         self.user_codes().succeeded(user.id.as_str());
         Ok(found)
     }
-}
-
-pub(super) fn by_device_code(
-    auth: &Auth,
-    tx: &mut Tx<'_>,
-    params: &Params,
-    credentials: Option<&Credentials>,
-) -> Result<Outcome, Fault> {
-    let client = client::authenticate(tx, credentials)?;
-    let digest = Digest::of(params.need("device_code")?);
-    let device = devices::find(tx, &digest)?.filter(|device| device.client == client.id);
-    let device = device.ok_or_else(|| Fault::grant("`device_code` is not valid"))?;
-    if device.expires_at <= tx.world().now() {
-        return Err(Fault::new(Code::ExpiredToken, "`device_code` has expired; start again"));
-    }
-    match &device.decision {
-        Decision::Waiting => wait(tx, &device),
-        Decision::Refused => Err(Fault::new(Code::AccessDenied, "the person did not agree")),
-        Decision::Approved { by } => {
-            let scopes =
-                ScopeSet::parse(&device.scope).map_err(|unknown| Fault::scope(&unknown))?;
-            if !devices::delete(tx, &digest)? {
-                return Err(Fault::grant("`device_code` was used before"));
-            }
-            let grant = tokens::grant(tx, &client.id, Subject::User(by.clone()), scopes)?;
-            Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
-        }
-    }
-}
-
-fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
-    let now = tx.world().now();
-    let least_ms = (device.interval_s - EARLY_S) * 1000;
-    let early = device.polled_at.is_some_and(|before| now.since(before) < least_ms);
-    let interval_s = if early { device.interval_s + SLOWER_BY_S } else { device.interval_s };
-    devices::polled(tx, &device.digest, interval_s)?;
-    Ok(Outcome::Waiting(if early {
-        Fault::new(Code::SlowDown, format!("ask every {interval_s} s at most"))
-    } else {
-        Fault::new(Code::AuthorizationPending, "the person has not decided yet")
-    }))
 }
 
 /// Returns a code that no other device shows at the moment.

@@ -9,11 +9,17 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use sha2::{Digest as _, Sha256};
 use store::Tx;
 use store::identity::codes::Code as AuthorizationCode;
+use store::identity::devices::{self, Decision};
 use store::identity::grants::{Grant, Refresh};
 use store::identity::{Digest, codes, grants};
 use types::ids::ClientId;
 
 pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
+/// Tolerance for devices that ask early. Requests arrive with jitter, so only what is clearly too early is
+/// refused.
+const EARLY_S: i64 = 1;
+/// What RFC 8628 adds to the interval of devices that ask too often.
+const SLOWER_BY_S: i64 = 5;
 /// Length of a PKCE verifier (RFC 7636).
 const VERIFIER_CHARS: std::ops::RangeInclusive<usize> = 43..=128;
 
@@ -40,7 +46,7 @@ impl Auth {
             "client_credentials" => by_client_credentials,
             "authorization_code" => by_code,
             "refresh_token" => by_refresh,
-            DEVICE_GRANT => super::device::by_device_code,
+            DEVICE_GRANT => by_device_code,
             _ => {
                 let kind = kind.escape_debug();
                 let description = format!("`grant_type` `{kind}` is not known here");
@@ -159,6 +165,48 @@ fn by_refresh(
         return Err(Fault::grant("`refresh_token` was used before"));
     }
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+}
+
+fn by_device_code(
+    auth: &Auth,
+    tx: &mut Tx<'_>,
+    params: &Params,
+    credentials: Option<&Credentials>,
+) -> Result<Outcome, Fault> {
+    let client = client::authenticate(tx, credentials)?;
+    let digest = Digest::of(params.need("device_code")?);
+    let device = devices::find(tx, &digest)?.filter(|device| device.client == client.id);
+    let device = device.ok_or_else(|| Fault::grant("`device_code` is not valid"))?;
+    if device.expires_at <= tx.world().now() {
+        return Err(Fault::new(Code::ExpiredToken, "`device_code` has expired; start again"));
+    }
+    match &device.decision {
+        Decision::Waiting => wait(tx, &device),
+        Decision::Refused => Err(Fault::new(Code::AccessDenied, "the person did not agree")),
+        Decision::Approved { by } => {
+            let scopes =
+                ScopeSet::parse(&device.scope).map_err(|unknown| Fault::scope(&unknown))?;
+            if !devices::delete(tx, &digest)? {
+                return Err(Fault::grant("`device_code` was used before"));
+            }
+            let grant = tokens::grant(tx, &client.id, Subject::User(by.clone()), scopes)?;
+            Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
+        }
+    }
+}
+
+/// Records that a device asked before the person has decided, and tells it how to go on.
+fn wait(tx: &mut Tx<'_>, device: &devices::Device) -> Result<Outcome, Fault> {
+    let now = tx.world().now();
+    let least_ms = (device.interval_s - EARLY_S) * 1000;
+    let early = device.polled_at.is_some_and(|before| now.since(before) < least_ms);
+    let interval_s = if early { device.interval_s + SLOWER_BY_S } else { device.interval_s };
+    devices::polled(tx, &device.digest, interval_s)?;
+    Ok(Outcome::Waiting(if early {
+        Fault::new(Code::SlowDown, format!("ask every {interval_s} s at most"))
+    } else {
+        Fault::new(Code::AuthorizationPending, "the person has not decided yet")
+    }))
 }
 
 /// Checks that the grant was made to this client. Public clients need not identify themselves, and
