@@ -222,7 +222,7 @@ impl Exchange {
         under_way: UnderWay,
     ) -> Response<Body> {
         let (mut parts, incoming) = response.into_parts();
-        clean_answer(&mut parts.headers);
+        headers::clean_answer(&mut parts.headers);
         let connection = Return::new(Arc::clone(&self.upstreams), lent);
         let idle_timeout = self.shared.limits.idle_timeout;
         let body = Passing::answer(incoming, leash, idle_timeout, under_way, Some(connection));
@@ -327,11 +327,4 @@ fn prepare(
     *request.version_mut() = version;
     *request.headers_mut() = headers;
     Ok(request)
-}
-
-/// Removes headers of an answer that are not for the program. An alternative service for the host
-/// would be a way around the rules.
-pub(super) fn clean_answer(headers: &mut HeaderMap) {
-    headers::remove_hop(headers);
-    headers.remove(header::ALT_SVC);
 }

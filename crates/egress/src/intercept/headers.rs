@@ -1,4 +1,4 @@
-//! Headers that apply to one connection and must not be passed on to the next.
+//! Headers that must not be passed on, most of them because they apply to one connection.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -29,6 +29,13 @@ pub(super) fn remove_hop(headers: &mut HeaderMap) {
     for name in HOP.iter().chain(&named) {
         headers.remove(name);
     }
+}
+
+/// Removes headers of an answer that are not for the program. An alternative service for the host
+/// would be a way around the rules.
+pub(super) fn clean_answer(headers: &mut HeaderMap) {
+    remove_hop(headers);
+    headers.remove(header::ALT_SVC);
 }
 
 /// Returns the items of a list in a header.

@@ -1,8 +1,7 @@
 //! Requests that turn into tunnels, such as WebSockets.
 
 use super::body::{self, Body};
-use super::exchange::clean_answer;
-use super::headers::tokens;
+use super::headers::{clean_answer, tokens};
 use super::progress::{Leash, UnderWay};
 use super::tasks::Tasks;
 use http::header::{self, HeaderMap, HeaderValue};
