@@ -1,13 +1,14 @@
 //! One request and its answer.
 
 use super::body::{self, Body, Passing};
+use super::failure::Failure;
 use super::headers;
 use super::progress::{Asked, Leash, Progress, UnderWay};
 use super::refusal::Refusal;
 use super::target::Target;
 use super::tasks::Tasks;
 use super::upgrade::{self, Upgrade};
-use super::upstream::{Failure, Lent, Need, Return, Upstreams};
+use super::upstream::{Lent, Need, Return, Upstreams};
 use super::{Shared, To};
 use crate::client::Client;
 use crate::events::Note;

@@ -9,6 +9,7 @@
 
 mod body;
 mod exchange;
+mod failure;
 mod headers;
 mod places;
 mod progress;

@@ -1,7 +1,7 @@
 //! Answers of our own, which say whose fault it is.
 
 use super::body::{Body, full};
-use super::upstream::Failure;
+use super::failure::Failure;
 use crate::dial::DialError;
 use crate::events::Note;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};

@@ -1,11 +1,11 @@
 //! Connections to hosts, for the requests on one connection of an instance.
 
 use super::Shared;
-use super::body::{Body, BoxError};
+use super::body::Body;
+use super::failure::Failure;
 use super::target::Target;
 use super::tasks::Tasks;
 use crate::client::Client;
-use crate::dial::DialError;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -26,42 +26,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use types::parts::hosts::Host;
-
-/// Why a host did not answer. The texts are shown to the program.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
-    #[error("{0}")]
-    Dial(DialError),
-    #[error("{host} does not prove who it is, or ended TLS: {error}")]
-    Tls { host: Host, error: io::Error },
-    #[error("{host} did not answer in time")]
-    TooSlow { host: Host },
-    #[error("{host} ended the connection, or answered what is no HTTP: {}", cause(.error))]
-    Broken { host: Host, error: BoxError },
-}
-
-/// Adds the cause of an error. Hyper's own text only says where it happened.
-fn cause(error: &BoxError) -> String {
-    let source = error.source().map(|source| format!(": {source}"));
-    format!("{error}{}", source.unwrap_or_default())
-}
-
-impl Failure {
-    pub(super) fn is_too_slow(&self) -> bool {
-        matches!(self, Self::TooSlow { .. } | Self::Dial(DialError::TooSlow { .. }))
-    }
-
-    pub(super) fn code(&self) -> &'static str {
-        match self {
-            Self::Dial(DialError::NoAddress(_)) => "upstream_not_found",
-            Self::Dial(DialError::Inside(_)) => "firewall_blocked",
-            Self::Dial(DialError::Failed { .. }) => "upstream_unreachable",
-            Self::Dial(DialError::TooSlow { .. }) | Self::TooSlow { .. } => "upstream_timeout",
-            Self::Tls { .. } => "upstream_tls",
-            Self::Broken { .. } => "upstream_broken",
-        }
-    }
-}
 
 /// The TLS configurations for connections to hosts.
 pub(crate) struct UpstreamTls {
