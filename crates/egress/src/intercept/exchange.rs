@@ -1,8 +1,9 @@
 //! One request and its answer.
 
-use super::body::{self, Body, Passing};
+use super::body::{self, Body};
 use super::failure::Failure;
 use super::headers;
+use super::passing::Passing;
 use super::progress::{Asked, Leash, Progress, UnderWay};
 use super::refusal::Refusal;
 use super::target::Target;

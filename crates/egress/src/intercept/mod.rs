@@ -11,6 +11,7 @@ mod body;
 mod exchange;
 mod failure;
 mod headers;
+mod passing;
 mod places;
 mod progress;
 mod refusal;
