@@ -15,24 +15,26 @@ mod passing;
 mod places;
 mod progress;
 mod refusal;
+mod shared;
 mod target;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod upgrade;
 mod upstream;
+mod upstream_tls;
 
 pub(crate) use body::Body;
 pub(crate) use refusal::{bad_request, blocked, unreached};
+pub(crate) use shared::{Limits, Shared};
+pub(crate) use target::To;
 pub(crate) use tasks::Tasks;
-pub use upstream::RootsError;
-pub(crate) use upstream::UpstreamTls;
+pub use upstream_tls::RootsError;
+pub(crate) use upstream_tls::UpstreamTls;
 
-use crate::authority::Authority;
 use crate::client::Client;
-use crate::dial::Dial;
-use crate::events::{Events, Note};
-use crate::linger::{Linger, Lingering};
+use crate::events::Note;
+use crate::linger::Lingering;
 use exchange::Exchange;
 use http::uri::Scheme;
 use http::{Request, Response};
@@ -40,7 +42,6 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use places::Places;
 use progress::Progress;
 use std::convert::Infallible;
 use std::io;
@@ -50,94 +51,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use types::World;
 use types::egress::EgressDecision;
 use types::parts::hosts::Host;
-
-/// What all opened connections of this machine share.
-pub(crate) struct Shared {
-    pub(crate) authority: Arc<Authority>,
-    pub(crate) dial: Arc<dyn Dial>,
-    pub(crate) upstream_tls: UpstreamTls,
-    pub(crate) world: World,
-    pub(crate) events: Arc<Events>,
-    pub(crate) limits: Limits,
-    bodies: Places,
-}
-
-/// Limits and timeouts for a request, a connection or an instance.
-#[derive(Debug, Clone)]
-pub(crate) struct Limits {
-    /// Size of a message's head, at least 8 KiB.
-    pub(crate) head_bytes_max: usize,
-    /// Time for the head of a request, and for a connection without requests.
-    pub(crate) head_timeout: Duration,
-    /// Time for TLS on either side.
-    pub(crate) handshake_timeout: Duration,
-    /// Time for a free place, a connection and the head of an answer, counted while nothing is
-    /// sent.
-    pub(crate) answer_timeout: Duration,
-    /// How long nothing may move in either direction.
-    pub(crate) idle_timeout: Duration,
-    /// Concurrent requests on one connection.
-    pub(crate) streams_max: u32,
-    /// Connections to hosts that one connection of an instance may use at once, if each carries one
-    /// request.
-    pub(crate) upstreams_max: usize,
-    /// Request bodies of one instance that are held in memory, up to a mebibyte each, because
-    /// something is injected into them.
-    pub(crate) bodies_max: usize,
-    /// The same of one owner, and of all together.
-    pub(crate) bodies_shared: admission::Limits,
-    /// Reads the rest of requests that were refused.
-    pub(crate) linger: Linger,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head_bytes_max: 128 << 10,
-            head_timeout: Duration::from_secs(60),
-            handshake_timeout: Duration::from_secs(10),
-            answer_timeout: Duration::from_secs(300),
-            idle_timeout: Duration::from_secs(900),
-            streams_max: 100,
-            upstreams_max: 16,
-            bodies_max: 16,
-            bodies_shared: admission::Limits { total: 512, share: 64 },
-            linger: Linger::new(Duration::from_secs(5), 256),
-        }
-    }
-}
-
-/// The smallest head that hyper accepts.
-const HEAD_BYTES_MIN: usize = 8192;
-
-impl Shared {
-    pub(crate) fn new(
-        authority: Arc<Authority>,
-        dial: Arc<dyn Dial>,
-        upstream_tls: UpstreamTls,
-        world: World,
-        events: Arc<Events>,
-        limits: Limits,
-    ) -> Self {
-        let bodies = Places::new(limits.bodies_max, limits.bodies_shared);
-        Self { authority, dial, upstream_tls, world, events, limits, bodies }
-    }
-
-    fn head_bytes_max(&self) -> usize {
-        self.limits.head_bytes_max.max(HEAD_BYTES_MIN)
-    }
-}
-
-/// The destination of a connection.
-#[derive(Debug, Clone)]
-pub(crate) struct To {
-    pub(crate) host: Host,
-    pub(crate) port: u16,
-    pub(crate) is_tls: bool,
-}
 
 /// Serves a connection of `client` until it and everything it led to has ended. The caller has
 /// judged `to`; each request is judged again here.
@@ -253,12 +168,6 @@ fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks
         Speaks::One => builder.http1_only(),
         Speaks::Two => builder.http2_only(),
         Speaks::Either => builder,
-    }
-}
-
-impl To {
-    fn scheme(&self) -> Scheme {
-        if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Finds out which host a request is for. The request says so itself, not the connection it came
 //! on.
 
-use super::To;
 use super::refusal::Refusal;
 use http::request::Parts;
 use http::uri::{Authority, Scheme};
@@ -9,6 +8,21 @@ use http::{Version, header};
 use std::net::IpAddr;
 use types::parts::hosts::Host;
 
+/// The destination of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct To {
+    pub(crate) host: Host,
+    pub(crate) port: u16,
+    pub(crate) is_tls: bool,
+}
+
+impl To {
+    pub(super) fn scheme(&self) -> Scheme {
+        if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+}
+
+/// The host that one request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: Host,

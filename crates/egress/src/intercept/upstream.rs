@@ -1,8 +1,8 @@
 //! Connections to hosts, for the requests on one connection of an instance.
 
-use super::Shared;
 use super::body::Body;
 use super::failure::Failure;
+use super::shared::Shared;
 use super::target::Target;
 use super::tasks::Tasks;
 use crate::client::Client;
@@ -12,12 +12,8 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::Executor as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_native_certs::{CertificateResult, load_native_certs};
+use rustls::pki_types::ServerName;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,63 +22,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use types::parts::hosts::Host;
-
-/// The TLS configurations for connections to hosts.
-pub(crate) struct UpstreamTls {
-    either: Arc<ClientConfig>,
-    /// For what HTTP/2 cannot express, such as upgrades.
-    one: Arc<ClientConfig>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RootsError {
-    #[error("{path} has no certificates of authorities")]
-    File { path: PathBuf, source: rustls::pki_types::pem::Error },
-    #[error("the certificates of this machine's authorities cannot be read")]
-    Machine(#[source] rustls_native_certs::Error),
-    #[error("failed to make TLS ready")]
-    Tls(#[from] rustls::Error),
-}
-
-impl UpstreamTls {
-    /// Trusts the authorities that this machine trusts, and those in a file.
-    pub(crate) fn of_machine(extra: Option<&Path>) -> Result<Self, RootsError> {
-        let mut roots = of_authorities(load_native_certs())?;
-        if let Some(path) = extra {
-            let failed = |source| RootsError::File { path: path.to_owned(), source };
-            for certificate in CertificateDer::pem_file_iter(path).map_err(failed)? {
-                roots.add(certificate.map_err(failed)?)?;
-            }
-        }
-        Self::new(roots)
-    }
-
-    pub(crate) fn new(roots: RootCertStore) -> Result<Self, RootsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut either = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let mut one = either.clone();
-        either.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        one.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { either: Arc::new(either), one: Arc::new(one) })
-    }
-}
-
-/// Collects what was found of the machine's certificates. A machine may have none, but where there
-/// are some and none can be read, no host could ever prove who it is.
-fn of_authorities(found: CertificateResult) -> Result<RootCertStore, RootsError> {
-    let mut roots = RootCertStore::empty();
-    for error in &found.errors {
-        tracing::warn!(%error, "some certificates of this machine cannot be read");
-    }
-    roots.add_parsable_certificates(found.certs);
-    match found.errors.into_iter().next().filter(|_| roots.is_empty()) {
-        Some(error) => Err(RootsError::Machine(error)),
-        None => Ok(roots),
-    }
-}
 
 /// The HTTP version that a connection must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -360,18 +299,5 @@ impl Lent {
             Sender::One(sender) => sender.try_send_request(request).await,
             Sender::Two(sender) => sender.try_send_request(request).await,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls_native_certs::load_certs_from_paths;
-
-    #[test]
-    fn a_bundle_that_cannot_be_read_is_not_taken_for_an_empty_one() {
-        let unreadable = load_certs_from_paths(Some(Path::new("/nowhere/bundle.pem")), None);
-        assert!(matches!(of_authorities(unreadable), Err(RootsError::Machine(_))));
-        assert!(of_authorities(load_certs_from_paths(None, None)).is_ok(), "there are none");
     }
 }

@@ -1,7 +1,9 @@
 //! Hosts of a small internet on loopback, and a program behind our way out.
 
 use super::super::*;
-use crate::dial::{DialError, Wait};
+use crate::authority::Authority;
+use crate::dial::{Dial, DialError, Wait};
+use crate::events::Events;
 use crate::fixture;
 use crate::policy::Policy;
 use bytes::Bytes;
@@ -20,9 +22,9 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
-use types::Timestamp;
 use types::egress::{EgressEvent, EgressRules};
 use types::instance::InstanceName;
+use types::{Timestamp, World};
 
 pub(super) struct Lab {
     pub(super) shared: Arc<Shared>,
