@@ -6,15 +6,14 @@ use crate::client::Client;
 use crate::inside;
 use crate::names::Resolver;
 use crate::settings::{Limits, Settings};
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use crate::tcp;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use types::parts::addresses::is_public;
 use types::parts::hosts::{Host, Places};
@@ -52,8 +51,6 @@ pub(crate) enum DialError {
 
 /// How many addresses of a host are tried.
 const ADDRESSES_MAX: usize = 8;
-/// How long a connection is silent before it is probed, and the time between probes.
-const KEEPALIVE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Dialer {
     resolver: Arc<Resolver>,
@@ -146,7 +143,7 @@ impl Dialer {
                     // inside were permitted by their names, which the firewall does not know.
                     let mark = self.mark.filter(|_| is_public(address));
                     let to = SocketAddr::new(address, port);
-                    attempts.spawn(async move { connect(to, own, mark).await });
+                    attempts.spawn(tcp::connect(to, own, mark));
                 }
                 None => is_more = false,
             }
@@ -185,39 +182,6 @@ impl Dial for Dialer {
             reached.await.unwrap_or_else(|_| Err(DialError::TooSlow { host: host.clone() }))
         })
     }
-}
-
-/// Makes one connection, from its own address if it has one.
-pub(crate) async fn connect(
-    to: SocketAddr,
-    source: Option<IpAddr>,
-    mark_of: Option<u32>,
-) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    mark(&socket, mark_of)?;
-    if let Some(source) = source {
-        // The address may be routed here without belonging to an interface.
-        match source {
-            IpAddr::V4(_) => socket.set_freebind_v4(true)?,
-            IpAddr::V6(_) => socket.set_freebind_v6(true)?,
-        }
-        socket.bind(&SockAddr::from(SocketAddr::new(source, 0)))?;
-    }
-    let stream = TcpSocket::from_std_stream(socket.into()).connect(to).await?;
-    tune(&stream)?;
-    Ok(stream)
-}
-
-/// Makes small writes go out at once, and detects a peer that has vanished. Used for both sides.
-pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
-    let socket = SockRef::from(stream);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))
-}
-
-pub(crate) fn mark(socket: &impl AsFd, mark: Option<u32>) -> io::Result<()> {
-    mark.map_or(Ok(()), |mark| SockRef::from(socket).set_mark(mark))
 }
 
 /// Returns whether the machine has a route to the IPv6 internet. Nothing is sent to find out.

@@ -37,6 +37,7 @@ mod policy;
 mod relay;
 mod service;
 mod settings;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls_records;

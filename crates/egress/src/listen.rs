@@ -3,14 +3,14 @@
 use crate::OpenError;
 use crate::authority::Authority;
 use crate::clients::Clients;
-use crate::dial::{Dialer, tune};
+use crate::dial::Dialer;
 use crate::events::{EventLimits, Events};
 use crate::intercept::{self, UpstreamTls};
 use crate::linger::Linger;
 use crate::names::{self, Resolver};
 use crate::service::{Original, Service};
 use crate::settings::{Limits, Ports, Settings};
-use crate::{explicit, transparent};
+use crate::{explicit, tcp, transparent};
 use admission::{Permit, Pool};
 use std::future::Future;
 use std::io;
@@ -133,7 +133,7 @@ async fn accept<W: Future<Output = ()> + Send + 'static>(
             continue;
         };
         // If it is already gone, whatever reads it will notice.
-        let _ = tune(&stream);
+        let _ = tcp::tune(&stream);
         service.spawn(serve(Arc::clone(&service), stream, address, permit));
     }
 }

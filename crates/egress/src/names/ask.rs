@@ -1,6 +1,6 @@
 //! Asks the machine's name servers one question.
 
-use crate::dial;
+use crate::tcp;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::{Name, RecordType};
 use std::io;
@@ -104,7 +104,7 @@ impl Servers {
         id: u16,
         query: &Query,
     ) -> io::Result<Message> {
-        let mut stream = dial::connect(server, None, None).await?;
+        let mut stream = tcp::connect(server, None, None).await?;
         let length = u16::try_from(bytes.len()).map_err(io::Error::other)?;
         stream.write_all(&[&length.to_be_bytes(), bytes].concat()).await?;
         let length = stream.read_u16().await?;
