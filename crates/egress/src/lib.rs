@@ -48,20 +48,18 @@ pub use client::Known;
 pub use dial::BadUpstream;
 pub use intercept::RootsError;
 pub use linger::{Linger, Lingering};
+pub use listen::OpenError;
 pub use settings::{Limits, Ports, Settings, Upstream};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use service::{Original, Service};
 use std::fmt;
-use std::io;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use types::World;
 use types::egress::{EgressEvent, EgressRules};
 use types::instance::InstanceName;
 use types::parts::Sensitive;
-use types::parts::hosts::BadPlace;
 
 /// The way out for all instances of a machine. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
@@ -76,20 +74,6 @@ impl fmt::Debug for Egress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Egress").field(&self.0.service.settings.address).finish()
     }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error("cannot listen at {address}:{port} for instances")]
-    Bind { address: Ipv4Addr, port: u16, source: io::Error },
-    #[error(transparent)]
-    Authority(#[from] AuthorityError),
-    #[error(transparent)]
-    Roots(#[from] RootsError),
-    #[error(transparent)]
-    Inside(#[from] BadPlace),
-    #[error(transparent)]
-    Upstream(#[from] BadUpstream),
 }
 
 impl Egress {

@@ -1,11 +1,10 @@
 //! Opens the sockets of the way out, and passes what arrives there to whatever serves it.
 
-use crate::OpenError;
-use crate::authority::Authority;
+use crate::authority::{Authority, AuthorityError};
 use crate::clients::Clients;
-use crate::dial::Dialer;
+use crate::dial::{BadUpstream, Dialer};
 use crate::events::{EventLimits, Events};
-use crate::intercept::{self, UpstreamTls};
+use crate::intercept::{self, RootsError, UpstreamTls};
 use crate::linger::Linger;
 use crate::names::{self, Resolver};
 use crate::service::{Original, Service};
@@ -19,10 +18,24 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use types::World;
-use types::parts::hosts::Places;
+use types::parts::hosts::{BadPlace, Places};
 
 /// How many connections can wait to be accepted. The kernel may allow fewer.
 const BACKLOG: u32 = 4096;
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("cannot listen at {address}:{port} for instances")]
+    Bind { address: Ipv4Addr, port: u16, source: io::Error },
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Roots(#[from] RootsError),
+    #[error(transparent)]
+    Inside(#[from] BadPlace),
+    #[error(transparent)]
+    Upstream(#[from] BadUpstream),
+}
 
 struct Sockets {
     proxy: TcpListener,
