@@ -198,7 +198,11 @@ impl Instance {
         // Recorded first: should this process die in between, the next node thaws it.
         note(true)?;
         let began = Instant::now();
-        self.body.freeze().map_err(|attempt| attempt.on(&self.id))?;
+        if let Err(attempt) = self.body.freeze() {
+            // It runs on, and the next node must not take a pause for this hold.
+            note(false)?;
+            return Err(attempt.on(&self.id).into());
+        }
         let worked = work();
         self.body.thaw().map_err(|attempt| attempt.on(&self.id))?;
         let held = began.elapsed();
@@ -208,8 +212,9 @@ impl Instance {
 
     /// Asks the first process to end, and kills it after `grace`.
     pub(crate) fn stop(&self, grace: Duration) -> Result<Exit, Error> {
-        let deadline = Instant::now() + grace;
         let mut state = self.state.lock();
+        // A snapshot may have held the lock, which takes nothing of the grace.
+        let deadline = Instant::now() + grace;
         let was_paused = matches!(*state, State::Paused { .. });
         self.apply(&mut state, Event::StopRequested, None)?;
         if was_paused {
