@@ -38,7 +38,7 @@ impl Turns {
         };
         #[expect(clippy::expect_used, reason = "neither is ever closed")]
         let take = async |turns: Arc<Semaphore>| {
-            turns.acquire_owned().await.expect("turns are there as long as the builder")
+            turns.acquire_owned().await.expect("turns are there as long as whoever takes them")
         };
         Turn { _own: take(own).await, _all: take(Arc::clone(&self.all)).await }
     }

@@ -4,7 +4,6 @@ use crate::console;
 use crate::error::{Attempt, Doing};
 use crate::net::Home;
 use crate::process::{self, Identity};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::fs::File;
@@ -36,8 +35,7 @@ impl Process {
     }
 
     pub(crate) fn has_ended(&self) -> io::Result<bool> {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        Ok(poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now))? > 0)
+        process::has_ended(self.pidfd.as_fd())
     }
 
     /// Returns the network namespace of the instance.
