@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::KindName;
 use types::edge::{Serving, WorkloadRoute};
-use types::instance::{Fact, Happened, InstanceName, Outcome};
+use types::instance::{InstanceName, Outcome};
 
 fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {}})
@@ -471,49 +471,4 @@ async fn no_route_of_before_a_change_is_told_after_it() {
         cloud.routes.until("box", |route| matches!(route.serving, Serving::To(_))).await;
         assert!(!cloud.routes.since(from).iter().any(off), "later, in round {round}");
     }
-}
-
-/// Starts two sandboxes and makes the row of the first one unreadable. Returns their instances.
-async fn one_of_two_unreadable(cloud: &Cloud, machine: &Pretended) -> [InstanceName; 2] {
-    for name in ["one", "two"] {
-        let body = json!({"metadata": {"name": name}, "spec": {"runtime": {"image": IMAGE}}});
-        cloud.post("/v0/sandboxes", body).await.ok();
-        cloud.until(&format!("/v0/sandboxes/{name}"), |it| it["status"] == "DEPLOYED").await;
-    }
-    cloud.tell_wish(KindName::Sandbox, "one", json!({"runtime": "?"})).await;
-    let launched = machine.until_launched(2).await;
-    [launched[0].instance.clone(), launched[1].instance.clone()]
-}
-
-#[tokio::test]
-async fn an_unreadable_row_keeps_nobody_from_following_the_others() {
-    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
-    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
-    let [one, two] = one_of_two_unreadable(&cloud, &machine).await;
-    cloud.restart_on(machine.clone()).await;
-    let ready = control::workloads::ready(&cloud.control);
-    tokio::time::timeout(Duration::from_secs(60), ready).await.expect("it becomes ready");
-    // It is read again when it changes.
-    cloud.tell_wish(KindName::Sandbox, "one", json!({"runtime": "!"})).await;
-    cloud.delete("/v0/sandboxes/two").await.ok();
-    machine.until_retired(two.as_str()).await;
-    assert_eq!(machine.names(), [one.to_string()], "what runs for it stays");
-}
-
-#[tokio::test]
-async fn a_fact_about_an_unreadable_row_does_not_hold_up_the_others() {
-    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
-    let cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
-    let [one, two] = one_of_two_unreadable(&cloud, &machine).await;
-    let at = cloud.control.world.now();
-    let paused = |number: u64, instance: &InstanceName| Fact {
-        id: format!("pretended-{number}"),
-        number,
-        instance: instance.clone(),
-        at,
-        stamp: None,
-        happened: Happened::Paused,
-    };
-    machine.report(vec![paused(1, &one), paused(2, &two)]).await;
-    machine.report(vec![paused(3, &two)]).await;
 }

@@ -18,6 +18,16 @@ const TELL_AFTER_MAX: Duration = Duration::from_secs(30);
 /// Brings a workload into its wished state in the background, as one of a limited number at a time,
 /// and retries until it succeeds.
 pub(crate) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
+    reconcile_in(control, None, kind, id);
+}
+
+/// Does the same for a row of a workspace that the caller knows.
+pub(super) fn reconcile_in(
+    control: &Control,
+    workspace: Option<WorkspaceId>,
+    kind: KindName,
+    id: ResourceId,
+) {
     if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
         return deployments::soon::look(control, kind, id);
     }
@@ -26,16 +36,27 @@ pub(crate) fn reconcile(control: &Control, kind: KindName, id: ResourceId) {
         return;
     }
     let (control, tasks) = (control.clone(), control.workloads.tasks.clone());
-    tasks.spawn(async move { look_until_done(&control, followed, &id).await });
+    tasks.spawn(async move {
+        let workspace = match workspace {
+            Some(workspace) => Some(workspace),
+            None => workspace_of(&control, &id).await,
+        };
+        look_until_done(&control, followed, workspace.as_ref(), &id).await;
+    });
 }
 
-async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &ResourceId) {
+async fn look_until_done(
+    control: &Control,
+    followed: &'static dyn Rows,
+    workspace: Option<&WorkspaceId>,
+    id: &ResourceId,
+) {
     let mut turn = control.workloads.pending.turn(id);
     let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
     loop {
         // Somebody may work on it for long. Whoever waits for that needs no slot meanwhile.
         drop(control.workloads.lock(id).await);
-        let Some(slot) = slots.take(workspace(control, id).await.as_ref()).await else { return };
+        let Some(slot) = slots.take(workspace).await else { return };
         turn.begin();
         let looked = followed.reconcile(control, id).await;
         // Others need not wait for this one.
@@ -61,7 +82,7 @@ async fn look_until_done(control: &Control, followed: &'static dyn Rows, id: &Re
 
 /// Returns the workspace of a row, as far as it can be found out: the work itself says what is
 /// wrong.
-async fn workspace(control: &Control, id: &ResourceId) -> Option<WorkspaceId> {
+async fn workspace_of(control: &Control, id: &ResourceId) -> Option<WorkspaceId> {
     let id = id.clone();
     let row = control.store.read(move |tx| resources::find_by_id(tx, &id)).await;
     Some(row.ok()??.workspace)

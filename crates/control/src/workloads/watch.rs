@@ -20,6 +20,8 @@ use types::ids::{ResourceId, WorkspaceId};
 
 /// Rows read at once.
 const PAGE: i64 = 500;
+/// Most changed rows that are read at once.
+const CHANGED_PAGE: usize = 100;
 /// Pause after a failure of the database.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -56,10 +58,10 @@ async fn read_all(control: &Control) -> Result<(), Error> {
         loop {
             let _telling = control.workloads.telling.all().await;
             let page = read_page(control, followed, &inventory, after.take()).await?;
-            let Some((last, _)) = page.last() else { break };
+            let Some((last, ..)) = page.last() else { break };
             after = Some(last.clone());
-            for (id, look) in page {
-                act(control, followed, &id, look);
+            for (id, workspace, look) in page {
+                act(control, followed, (workspace, &id), look);
                 if followed.runs() {
                     rows.insert(id);
                 }
@@ -84,20 +86,20 @@ async fn read_page(
     followed: &'static dyn Rows,
     inventory: &Arc<Inventory>,
     after: Option<ResourceId>,
-) -> Result<Vec<(ResourceId, Look)>, Error> {
+) -> Result<Vec<(ResourceId, WorkspaceId, Look)>, Error> {
     let (of, inventory) = (control.clone(), Arc::clone(inventory));
     let work = move |tx: &mut Tx<'_>| {
         let workspaces = Workspaces::default();
         let mut reader = Reader { control: &of, workspaces, inventory: Some(&inventory) };
         let mut looks = Vec::new();
         for row in resources::scan(tx, followed.kind(), after.as_ref(), PAGE)? {
-            let id = row.id.clone();
+            let (id, workspace) = (row.id.clone(), row.workspace.clone());
             let look = match followed.look(&mut reader, tx, row) {
                 // What runs for it stays as it is.
                 Err(error) if is_set_aside(&error, followed.kind(), &id) => Look::default(),
                 look => look?,
             };
-            looks.push((id, look));
+            looks.push((id, workspace, look));
         }
         Ok(looks)
     };
@@ -116,7 +118,7 @@ fn is_set_aside(error: &Error, kind: KindName, id: &ResourceId) -> bool {
 
 async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> {
     let changes = follower.next().await?;
-    let mut seen = HashSet::new();
+    let (mut seen, mut wanted) = (HashSet::new(), Vec::new());
     for change in changes {
         let concerned = match concerned(control, &change).await {
             Err(error) if !rows::may_pass(&error) => {
@@ -125,21 +127,46 @@ async fn apply(control: &Control, follower: &mut Follower) -> Result<(), Error> 
             }
             concerned => concerned?,
         };
-        for (kind, id) in concerned {
-            // The row is read as it is now, so one look is enough for many changes.
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            match look_at(control, kind, &id).await {
-                Err(error) if is_set_aside(&error, kind, &id) => {}
-                looked => looked?,
-            }
-        }
+        // A row is read as it is now, so one look is enough for many changes.
+        wanted.extend(concerned.into_iter().filter(|(_, id)| seen.insert(id.clone())));
+    }
+    for page in wanted.chunks(CHANGED_PAGE) {
+        look_at_each(control, page).await?;
     }
     let position = follower.position();
     control.workloads.published.send_if_modified(|published| {
         std::mem::replace(published, position.max(*published)) < position
     });
+    Ok(())
+}
+
+/// Looks at rows that have changed. Several are read in one transaction, because under load waiting
+/// for a reader costs more than the reading.
+async fn look_at_each(control: &Control, wanted: &[(KindName, ResourceId)]) -> Result<(), Error> {
+    if let [(kind, id)] = wanted {
+        return match look_at(control, *kind, id).await {
+            Err(error) if is_set_aside(&error, *kind, id) => Ok(()),
+            looked => looked,
+        };
+    }
+    let _telling = control.workloads.telling.all().await;
+    let (of, wanted) = (control.clone(), wanted.to_vec());
+    let work = move |tx: &mut Tx<'_>| {
+        let mut reader =
+            Reader { control: &of, workspaces: Workspaces::default(), inventory: None };
+        let mut looks = Vec::new();
+        for (kind, id) in &wanted {
+            let Some(followed) = followed::find(*kind) else { continue };
+            match look(&mut reader, tx, followed, id) {
+                Err(error) if is_set_aside(&error, *kind, id) => {}
+                look => looks.push((followed, id.clone(), look?)),
+            }
+        }
+        Ok::<_, Error>(looks)
+    };
+    for (followed, id, look) in control.store.read(work).await? {
+        act_on(control, followed, &id, look);
+    }
     Ok(())
 }
 
@@ -216,26 +243,50 @@ async fn look_at(control: &Control, kind: KindName, id: &ResourceId) -> Result<(
     let work = move |tx: &mut Tx<'_>| {
         let mut reader =
             Reader { control: &of, workspaces: Workspaces::default(), inventory: None };
-        match resources::find_by_id(tx, &wanted)? {
-            Some(row) => followed.look(&mut reader, tx, row).map(Some),
-            None => Ok::<_, Error>(None),
-        }
+        look(&mut reader, tx, followed, &wanted)
     };
-    match control.store.read(work).await? {
-        Some(look) => act(control, followed, id, look),
-        None => forget(control, followed, id),
-    }
+    let look = control.store.read(work).await?;
+    act_on(control, followed, id, look);
     Ok(())
 }
 
-fn act(control: &Control, followed: &dyn Rows, id: &ResourceId, look: Look) {
+/// Returns what a row asks for, with its workspace, or `None` if it is gone.
+fn look(
+    reader: &mut Reader<'_>,
+    tx: &mut Tx<'_>,
+    followed: &dyn Rows,
+    id: &ResourceId,
+) -> Result<Option<(WorkspaceId, Look)>, Error> {
+    let Some(row) = resources::find_by_id(tx, id)? else { return Ok(None) };
+    let workspace = row.workspace.clone();
+    Ok(Some((workspace, followed.look(reader, tx, row)?)))
+}
+
+fn act_on(
+    control: &Control,
+    followed: &dyn Rows,
+    id: &ResourceId,
+    look: Option<(WorkspaceId, Look)>,
+) {
+    match look {
+        Some((workspace, look)) => act(control, followed, (workspace, id), look),
+        None => forget(control, followed, id),
+    }
+}
+
+fn act(
+    control: &Control,
+    followed: &dyn Rows,
+    (workspace, id): (WorkspaceId, &ResourceId),
+    look: Look,
+) {
     // While a sandbox is being started, its creator publishes the route once the instance is up.
     if let Some(route) = look.route.filter(|_| !control.workloads.starting.has(id)) {
         control.publish(route);
     }
     control.workloads.alarm.set(id.clone(), followed.kind(), look.due);
     if look.differs {
-        soon::reconcile(control, followed.kind(), id.clone());
+        soon::reconcile_in(control, Some(workspace), followed.kind(), id.clone());
     }
 }
 
