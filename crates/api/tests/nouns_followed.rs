@@ -1,7 +1,5 @@
 //! How the server follows the rows of workloads: what changes together, and what cannot be read.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
 mod common;
 
 use common::machine::{IMAGE, Pretended};
