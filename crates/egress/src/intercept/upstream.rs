@@ -216,10 +216,11 @@ impl Upstreams {
         }
     }
 
-    /// Forgets the connection that all requests to a host share, because it does not answer.
+    /// Forgets the kept connections to a host, because one of them does not answer: the host has most
+    /// likely ended the others too.
     pub(super) fn forget(&self, target: &Target) {
         let origin = target.origin();
-        self.kept.lock().retain(|(known, kept)| *known != origin || matches!(kept, Kept::One(_)));
+        self.kept.lock().retain(|(known, _)| *known != origin);
     }
 
     async fn connect(
