@@ -62,7 +62,9 @@ fn refused(error: &OutsideError) -> Response {
         OutsideError::Off => StatusCode::NOT_FOUND,
         OutsideError::NotBegun | OutsideError::Declined(_) => StatusCode::BAD_REQUEST,
         OutsideError::Throttled(_) => StatusCode::TOO_MANY_REQUESTS,
-        OutsideError::Unverified | OutsideError::NotInvited(_) => StatusCode::FORBIDDEN,
+        OutsideError::Unverified | OutsideError::NotInvited(_) | OutsideError::NotAccepted(_) => {
+            StatusCode::FORBIDDEN
+        }
         OutsideError::Provider(_) => StatusCode::BAD_GATEWAY,
     };
     page::wrong(status, "You are not signed in", &sentence(error))

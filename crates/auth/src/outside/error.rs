@@ -16,6 +16,8 @@ pub enum OutsideError {
         "{0} has no account and no open invitation here; ask an admin of a workspace to invite you"
     )]
     NotInvited(String),
+    #[error("the invitation cannot be accepted: {0}")]
+    NotAccepted(String),
     #[error("the provider could not be used: {0}")]
     Provider(String),
     #[error(transparent)]

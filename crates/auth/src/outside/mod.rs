@@ -170,7 +170,7 @@ fn welcome(tx: &mut Tx<'_>, voucher: &Voucher) -> Result<UserId, OutsideError> {
     for invitation in &open {
         invitations::accept_for(tx, &user.id, invitation).map_err(|error| match error {
             Error::Store(error) => OutsideError::Store(error),
-            other => OutsideError::Provider(other.to_string()),
+            other => OutsideError::NotAccepted(other.to_string()),
         })?;
     }
     Ok(user.id)
