@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use testing::Holm;
 use testing::machine::own;
 
 struct Pebble {
@@ -71,6 +72,44 @@ impl Drop for Pebble {
     }
 }
 
+/// A server that gets its certificates from an authority of its own.
+struct Ground {
+    place: Place,
+    dns: NameServer,
+    identity: Identity,
+    ports: [u16; 2],
+    folder: tempfile::TempDir,
+    /// The certificate that signs everything the authority makes, once it runs.
+    root: Option<reqwest::Certificate>,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let (dns, ports) = (NameServer::start(), [0, 1].map(|index| own().port(index)));
+        let (identity, folder) = (Identity::new(), tempfile::tempdir().unwrap());
+        let mut place = Place::new("15s");
+        place.settings = vec![
+            dns.setting(),
+            ("HOLM_DOMAINS__ACME__DIRECTORY", format!("https://127.0.0.1:{}/dir", ports[0])),
+            ("HOLM_DOMAINS__ACME__CONTACT", "admin@app.test".into()),
+            ("HOLM_DOMAINS__ACME__AGREE", "true".into()),
+            ("HOLM_DOMAINS__ACME__ROOT", identity.certificate().display().to_string()),
+        ];
+        place.identity = Some(Identity::new());
+        Self { place, dns, identity, ports, folder, root: None }
+    }
+
+    /// Starts the server, then the authority, which checks proofs at the server's port.
+    fn start(&mut self) -> (Holm, Client, Pebble) {
+        let (server, client) = self.place.start();
+        let checked = server.address.rsplit(':').next().unwrap().parse().unwrap();
+        let (folder, dns) = (self.folder.path(), self.dns.address);
+        let pebble = Pebble::start(folder, &self.identity, dns, self.ports, checked);
+        self.root = Some(pebble.root(&self.identity));
+        (server, client, pebble)
+    }
+}
+
 /// Requests a host over TLS, trusting only the authority.
 fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
     let address: SocketAddr = client.base.split("://").nth(1).unwrap().parse().unwrap();
@@ -84,28 +123,16 @@ fn at(client: &Client, host: &str, root: &reqwest::Certificate) -> Option<u16> {
 
 #[test]
 fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
-    let (dns, ports, folder) =
-        (NameServer::start(), [0, 1].map(|index| own().port(index)), tempfile::tempdir().unwrap());
-    let identity = Identity::new();
-    let mut place = Place::new("15s");
-    place.settings = vec![
-        dns.setting(),
-        ("HOLM_DOMAINS__ACME__DIRECTORY", format!("https://127.0.0.1:{}/dir", ports[0])),
-        ("HOLM_DOMAINS__ACME__CONTACT", "admin@app.test".into()),
-        ("HOLM_DOMAINS__ACME__AGREE", "true".into()),
-        ("HOLM_DOMAINS__ACME__ROOT", identity.certificate().display().to_string()),
-    ];
-    place.identity = Some(Identity::new());
-    let (mut server, client) = place.start();
-    let checked = server.address.rsplit(':').next().unwrap().parse().unwrap();
-    let pebble = Pebble::start(folder.path(), &identity, dns.address, ports, checked);
-    let root = pebble.root(&identity);
+    let mut ground = Ground::new();
+    let (mut server, client, pebble) = ground.start();
+    let Ground { place, dns, root, .. } = &mut ground;
+    let root = root.as_ref().unwrap();
     echoing(&client, "main", "one");
-    assert_eq!(prove(&client, &dns, &register(&client)), "verified");
-    assert_eq!(at(&client, "web.app.test", &root), None, "nobody has asked for it");
+    assert_eq!(prove(&client, dns, &register(&client)), "verified");
+    assert_eq!(at(&client, "web.app.test", root), None, "nobody has asked for it");
     client.done("POST", "/v0/sandboxes/one/previews", Some(&preview("web", "web")));
-    eventually("the host has a certificate", || at(&client, "web.app.test", &root) == Some(200));
-    assert_eq!(at(&client, "other.app.test", &root), None);
+    eventually("the host has a certificate", || at(&client, "web.app.test", root) == Some(200));
+    assert_eq!(at(&client, "other.app.test", root), None);
     assert_eq!(
         kept(place.data()),
         [("account.json".into(), 0o600), ("web.app.test.pem".into(), 0o600)]
@@ -115,8 +142,34 @@ fn hosts_of_previews_get_certificates_and_keep_them_and_no_other_name_does() {
     drop(pebble);
     server.end().unwrap();
     let (server, client) = place.start();
-    eventually("the kept certificate is shown", || at(&client, "web.app.test", &root) == Some(200));
+    eventually("the kept certificate is shown", || at(&client, "web.app.test", root) == Some(200));
     place.clear(server, &client);
+}
+
+#[test]
+fn a_workspace_that_has_had_its_orders_waits_and_another_does_not() {
+    let mut ground = Ground::new();
+    ground.place.settings.push(("HOLM_DOMAINS__ACME__ORDERS_WORKSPACE_HOUR_MAX", "1".into()));
+    let (server, client, _pebble) = ground.start();
+    let has = |host: &str| at(&client, host, ground.root.as_ref().unwrap()) == Some(200);
+    client.done("POST", "/v0/workspaces", Some(&json!({"name": "team"})));
+    echoing(&client, "main", "one");
+    echoing(&client, "team", "two");
+    assert_eq!(prove(&client, &ground.dns, &register(&client)), "verified");
+    let share = json!({"targetWorkspace": "team"});
+    client.done("POST", "/v0/customdomains/app.test/share?workspace=main", Some(&share));
+
+    let previews = "/v0/sandboxes/one/previews?workspace=main";
+    client.done("POST", previews, Some(&preview("first", "first")));
+    eventually("the first host has a certificate", || has("first.app.test"));
+    client.done("POST", previews, Some(&preview("more", "more")));
+    let previews = "/v0/sandboxes/two/previews?workspace=team";
+    client.done("POST", previews, Some(&preview("team", "team")));
+    eventually("the host of the other has a certificate", || has("team.app.test"));
+    assert!(!has("more.app.test"), "it was asked for first");
+    client.done("DELETE", "/v0/sandboxes/two?workspace=team", None);
+    client.done("DELETE", "/v0/workspaces/team", None);
+    ground.place.clear(server, &client);
 }
 
 /// Returns names and permissions of the stored files.

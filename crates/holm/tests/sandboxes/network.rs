@@ -226,3 +226,58 @@ fn forks_keep_to_rules_of_their_own() {
     assert_ne!(proxies[0], proxies[1]);
     place.clear(server, &client);
 }
+
+/// Returns whether a request is answered within a second, into whose body a secret would go.
+fn posts(client: &Client, name: &str, host: &str, world: &World) -> bool {
+    let head = format!("POST / HTTP/1.1\\r\\nHost: {host}:{}\\r\\nConnection: close", world.port);
+    let head =
+        format!("{head}\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n");
+    let request = format!("printf '{head}{{}}' | timeout 1 nc 203.0.113.9 {}", world.port);
+    client.run(name, &format!("({request}) 2>/dev/null || true")).contains("200 OK")
+}
+
+/// Holds the only place that a body of the workspace `main` may have, and gives it back.
+fn waits_for_a_place(total: usize, another_waits: bool) {
+    let world = World::open();
+    let mut place = Place::new("600s");
+    place.settings = world.settings();
+    place.settings.push(("HOLM_EGRESS__BODIES_WORKSPACE_MAX", "1".into()));
+    place.settings.push(("HOLM_EGRESS__BODIES_TOTAL_MAX", total.to_string()));
+    let (server, client) = place.start();
+    let rule = json!({"destinations": ["api.test"], "body": {"key": "{{SECRET:key}}"}, "secrets": {"key": "hush"}});
+    let rules = json!({"network": {"proxy": {"routing": [rule]}}});
+    client.done("POST", "/v0/workspaces", Some(&json!({"name": "team"})));
+    let (client, team) = (client.in_workspace("main"), client.in_workspace("team"));
+    for (client, name) in [(&client, "holder"), (&client, "waiter"), (&team, "other")] {
+        client.create(name, &rules);
+        eventually("it is answered", || posts(client, name, "api.test", &world));
+    }
+
+    let head = format!("POST / HTTP/1.1\\r\\nHost: api.test:{}\\r\\nContent-Length: 2", world.port);
+    let head = format!("{head}\\r\\nContent-Type: application/json\\r\\n\\r\\n{{");
+    let hold = format!("(printf '{head}'; sleep 600) | nc 203.0.113.9 {}", world.port);
+    let holding = json!({"command": hold, "name": "holding", "keepAlive": true, "timeout": 0});
+    client.done("POST", "/main/sandboxes/holder/process", Some(&holding));
+    eventually("a body waits", || !posts(&client, "waiter", "api.test", &world));
+    eventually("what needs no place passes", || posts(&client, "waiter", "free.test", &world));
+    match another_waits {
+        true => assert!(!posts(&team, "other", "api.test", &world)),
+        false => eventually("another passes", || posts(&team, "other", "api.test", &world)),
+    }
+
+    client.delete("holder");
+    eventually("the place is free", || posts(&client, "waiter", "api.test", &world));
+    team.delete("other");
+    client.done("DELETE", "/v0/workspaces/team", None);
+    place.clear(server, &client);
+}
+
+#[test]
+fn bodies_of_one_workspace_wait_for_its_places_and_not_those_of_others() {
+    waits_for_a_place(2, false);
+}
+
+#[test]
+fn bodies_of_all_workspaces_wait_for_the_places_of_the_server() {
+    waits_for_a_place(1, true);
+}

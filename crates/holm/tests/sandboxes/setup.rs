@@ -233,7 +233,9 @@ impl Client {
     #[track_caller]
     pub(crate) fn run(&self, name: &str, command: &str) -> String {
         let asked = json!({"command": command, "waitForCompletion": true});
-        let done = self.done("POST", &format!("/main/sandboxes/{name}/process"), Some(&asked));
+        let workspace = self.workspace.as_deref().unwrap_or("main");
+        let process = format!("/{workspace}/sandboxes/{name}/process");
+        let done = self.done("POST", &process, Some(&asked));
         assert_eq!(done["exitCode"], 0, "{command}: {done}");
         done["stdout"].as_str().unwrap().to_owned()
     }
