@@ -10,7 +10,10 @@ use crate::shared::Stores;
 use crate::state::State;
 use std::collections::HashSet;
 use std::io;
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 use types::Timestamp;
 use types::instance::{Exit, Happened, InstanceName};
 
@@ -19,15 +22,9 @@ use types::instance::{Exit, Happened, InstanceName};
 pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Result<Vec<Instance>> {
     let mut found = Vec::new();
     let mut known = HashSet::new();
-    for (id, record) in stores.records.list()? {
-        let origin = match record {
-            Some(record) if record.boot == boot => of_this_boot(stores, groups, &id, &record)?,
-            record => Some(of_earlier_boot(stores, groups, &id, record)?),
-        };
-        if let Some(origin) = origin {
-            known.insert((origin.owner.clone(), id));
-            found.push(Instance::new(origin, Arc::clone(stores)));
-        }
+    for origin in adopt_all(stores, groups, boot)? {
+        known.insert((origin.owner.clone(), origin.id.clone()));
+        found.push(Instance::new(origin, Arc::clone(stores)));
     }
     for (owner, id) in groups.list()? {
         if !known.contains(&(owner.clone(), id.clone())) {
@@ -37,6 +34,30 @@ pub(crate) fn find(stores: &Arc<Stores>, groups: &Groups, boot: &str) -> io::Res
     groups.tidy()?;
     body::keep_only(stores, &known.iter().map(|(_, id)| id).collect())?;
     Ok(found)
+}
+
+/// Adopts all instances that are recorded, on all cores: there may be thousands, and nothing is
+/// served meanwhile.
+fn adopt_all(stores: &Stores, groups: &Groups, boot: &str) -> io::Result<Vec<Origin>> {
+    let records = stores.records.list()?;
+    let adopt = &|(id, record): &(InstanceName, Option<Record>)| match record {
+        Some(record) if record.boot == boot => of_this_boot(stores, groups, id, record),
+        record => of_earlier_boot(stores, groups, id, record.clone()).map(Some),
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let part = records.len().div_ceil(cores).max(1);
+    thread::scope(|scope| {
+        let parts: Vec<_> = records
+            .chunks(part)
+            .map(|part| scope.spawn(move || part.iter().map(adopt).collect::<io::Result<Vec<_>>>()))
+            .collect();
+        let mut origins = Vec::new();
+        for part in parts {
+            let adopted = part.join().unwrap_or_else(|panic| resume_unwind(panic));
+            origins.extend(adopted?.into_iter().flatten());
+        }
+        Ok(origins)
+    })
 }
 
 fn of_this_boot(

@@ -25,6 +25,9 @@ const TRIES: usize = 16;
 /// kernel, from instances that are just being started.
 const LOW_PART: usize = 4;
 const QUIET: Duration = Duration::from_millis(20);
+/// For how long a new pool makes no more than that part, unless they are taken: a server that
+/// starts needs the processor to read what it has.
+const QUIET_AT_START: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -56,8 +59,8 @@ struct Free {
     taken: HashSet<u32>,
     next: u32,
     count: u32,
-    /// When the last slot was taken.
-    taken_at: Option<Instant>,
+    /// Until when as many slots as are ready will do, if they are not too few.
+    quiet_until: Instant,
     open: bool,
 }
 
@@ -77,7 +80,8 @@ impl NetworkPool {
             .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
         // Start after the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
-        let free = Free { ready: VecDeque::new(), taken, next, count, taken_at: None, open: true };
+        let quiet_until = Instant::now() + QUIET_AT_START;
+        let free = Free { ready: VecDeque::new(), taken, next, count, quiet_until, open: true };
         let shared = Arc::new(Shared {
             home,
             first_uid: settings.first_uid,
@@ -96,7 +100,7 @@ impl NetworkPool {
     pub(crate) fn take(&self) -> io::Result<Slot> {
         let ready = {
             let mut state = self.shared.state.lock();
-            state.taken_at = Some(Instant::now());
+            state.quiet_until = state.quiet_until.max(Instant::now() + QUIET);
             state.ready.pop_front()
         };
         self.shared.changed.notify_all();
@@ -141,13 +145,13 @@ impl Shared {
     fn wait_until_due(&self) -> bool {
         let mut state = self.state.lock();
         while state.open {
-            let quiet_at = state.taken_at.map(|taken_at| taken_at + QUIET);
-            match quiet_at.filter(|quiet_at| Instant::now() < *quiet_at) {
-                _ if state.ready.len() >= self.wanted => self.changed.wait(&mut state),
-                Some(quiet_at) if state.ready.len() >= self.wanted.div_ceil(LOW_PART) => {
-                    self.changed.wait_until(&mut state, quiet_at);
-                }
-                Some(_) | None => return true,
+            let (ready, quiet_until) = (state.ready.len(), state.quiet_until);
+            if ready >= self.wanted {
+                self.changed.wait(&mut state);
+            } else if ready >= self.wanted.div_ceil(LOW_PART) && Instant::now() < quiet_until {
+                self.changed.wait_until(&mut state, quiet_until);
+            } else {
+                return true;
             }
         }
         false
