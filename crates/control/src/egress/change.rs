@@ -5,7 +5,7 @@
 //! who changed the rules waits for that. So the next start repairs what a kill in between has left.
 
 use crate::context::Context;
-use crate::engine::{self, Held, Secrets, Shown};
+use crate::engine::{self, Secrets, Shown};
 use crate::error::Error;
 use crate::workloads::{now, rows};
 use store::Tx;
@@ -22,8 +22,7 @@ pub async fn replace(
     let of = context.clone();
     let work = move |tx: &mut Tx<'_>| {
         engine::require_version::<Sandbox>(&of, tx, &[], &name, seen)?;
-        let shown = engine::replace(&of, tx, &[], &name, wish.clone())?;
-        let held = Held::<Sandbox>::get(&of, tx, &[], &name)?;
+        let (shown, held) = engine::replace_held(&of, tx, &[], &name, wish.clone())?;
         let differs = held.state.rules != held.state.rules_kept;
         let version = held.row.version;
         Ok::<_, Error>((shown, differs.then_some((held.row.id, version))))

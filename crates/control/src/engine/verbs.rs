@@ -215,6 +215,17 @@ pub fn replace<K: Managed>(
     name: &str,
     wish: K,
 ) -> Result<Shown<K>, Error> {
+    Ok(replace_held(context, tx, parents, name, wish)?.0)
+}
+
+/// Replaces the wish of an object, and also returns the object as it is stored now.
+pub(crate) fn replace_held<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    parents: &[String],
+    name: &str,
+    wish: K,
+) -> Result<(Shown<K>, Held<K>), Error> {
     let mut held = Held::<K>::lock(context, tx, parents, name)?;
     let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
@@ -228,12 +239,12 @@ pub fn replace<K: Managed>(
     let kept = revisions::apply(context, tx, &held, &mut wish, deploy)?;
     if text(&wish) == text(&old) && text(&state) == text(&held.state) {
         let object = present(context, tx, &held, &Secrets::Masked)?;
-        return Ok(Shown { object, version: held.row.version });
+        return Ok((Shown { object, version: held.row.version }, held));
     }
     K::follow(context, tx, &wish)?;
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     let held = write_over(context, tx, held, (wish, state), kept)?;
-    Ok(Shown { object: present(context, tx, &held, &made)?, version: held.row.version })
+    Ok((Shown { object: present(context, tx, &held, &made)?, version: held.row.version }, held))
 }
 
 /// Stores a new wish and state of an object, and the revision that begins with them, if any.
