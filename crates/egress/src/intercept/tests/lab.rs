@@ -99,10 +99,7 @@ impl Lab {
 
     /// Starts a host that presents the certificate of another.
     pub(super) async fn site_named(&self, host: &str, shown: &str, alpn: &[&str]) {
-        let tls = self.world_authority.tls(&name(shown)).unwrap();
-        let mut tls = ServerConfig::clone(&tls);
-        tls.alpn_protocols = alpn.iter().map(|alpn| alpn.as_bytes().to_vec()).collect();
-        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        let acceptor = self.acceptor(shown, alpn);
         self.listen(host, move |stream| {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
@@ -112,6 +109,14 @@ impl Lab {
             });
         })
         .await;
+    }
+
+    /// Returns what takes TLS connections with the certificate of a host.
+    pub(super) fn acceptor(&self, shown: &str, alpn: &[&str]) -> TlsAcceptor {
+        let tls = self.world_authority.tls(&name(shown)).unwrap();
+        let mut tls = ServerConfig::clone(&tls);
+        tls.alpn_protocols = alpn.iter().map(|alpn| alpn.as_bytes().to_vec()).collect();
+        TlsAcceptor::from(Arc::new(tls))
     }
 
     pub(super) async fn plain_site(&self, host: &str) {

@@ -1,15 +1,16 @@
 //! Tests of exchanges that last longer than a question and its answer.
 
 use super::super::*;
-use super::lab::{Lab, request, request_one};
+use super::lab::{Lab, Program, request, request_one};
 use super::{list, rules};
 use crate::policy::Policy;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Barrier, mpsc};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, client_async};
 use types::egress::EgressRules;
@@ -78,6 +79,49 @@ async fn a_connection_that_ended_meanwhile_is_made_anew() {
     }
 }
 
+/// Reads the head of a request. Returns false if the connection has ended.
+async fn reads_head(stream: &mut (impl AsyncRead + Unpin)) -> bool {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// A host that starts anew has ended all connections at once.
+#[tokio::test]
+async fn the_second_try_is_made_on_a_new_connection() {
+    let lab = Lab::new(rules());
+    let (both, count) = (Arc::new(Barrier::new(2)), AtomicUsize::new(0));
+    let acceptor = lab.acceptor("api.test", &["http/1.1"]);
+    lab.listen("api.test", move |stream| {
+        let (both, number) = (Arc::clone(&both), count.fetch_add(1, Ordering::Relaxed));
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            assert!(reads_head(&mut stream).await);
+            if number < 2 {
+                both.wait().await;
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            // It ends at the next request, without an answer.
+            reads_head(&mut stream).await;
+        });
+    })
+    .await;
+    let Program::Two(sender) = lab.browse("api.test", "h2").await else { return };
+    let fetch = || async {
+        let mut browser = Program::Two(sender.clone());
+        browser.fetch(request("GET", "https://api.test/", "")).await.text
+    };
+    assert_eq!(tokio::join!(fetch(), fetch()), ("ok".to_owned(), "ok".to_owned()));
+    assert_eq!(fetch().await, "ok");
+    assert_eq!(lab.dialed().len(), 3);
+}
+
 #[tokio::test]
 async fn both_directions_flow_at_once() {
     for alpn in ["http/1.1", "h2"] {
@@ -116,7 +160,7 @@ async fn grpc_has_its_trailers() {
 async fn http2_without_tls_stays_that() {
     let lab = Lab::new(rules());
     lab.plain_site("api.test").await;
-    let mut browser = super::lab::Program::two(TokioIo::new(lab.open("api.test", false))).await;
+    let mut browser = Program::two(TokioIo::new(lab.open("api.test", false))).await;
     let page = browser.fetch(request("GET", "http://api.test/x", "")).await;
     assert!(page.text.starts_with("HTTP/2.0 GET /x api.test"), "{}", page.text);
     assert!(page.text.contains("Bearer hush"));
@@ -130,7 +174,7 @@ async fn one_connection_does_not_keep_connections_to_all_hosts() {
     for host in &hosts {
         lab.plain_site(host).await;
     }
-    let mut browser = super::lab::Program::two(TokioIo::new(lab.open(&hosts[0], false))).await;
+    let mut browser = Program::two(TokioIo::new(lab.open(&hosts[0], false))).await;
     let last = &hosts[hosts.len() - 1];
     for host in hosts.iter().chain([last, &hosts[0]]) {
         let page = browser.fetch(request("GET", &format!("http://{host}/x"), "")).await;
@@ -145,7 +189,7 @@ async fn many_requests_share_a_connection() {
     for (alpn, connections) in [("h2", 1), ("http/1.1", 16)] {
         let lab = Lab::new(rules());
         lab.site("api.test", &[alpn]).await;
-        let super::lab::Program::Two(browser) = lab.browse("api.test", "h2").await else { return };
+        let Program::Two(browser) = lab.browse("api.test", "h2").await else { return };
         let ask = |number: usize| {
             let mut browser = browser.clone();
             async move {
@@ -220,7 +264,7 @@ async fn the_explicit_proxy_forwards_by_the_same_rules() {
     let lab = Lab::new(rules());
     lab.site("api.test", &["h2", "http/1.1"]).await;
     lab.plain_site("plain.test").await;
-    let mut browser = super::lab::Program::one(TokioIo::new(lab.proxy())).await;
+    let mut browser = Program::one(TokioIo::new(lab.proxy())).await;
     let page = browser.fetch(request("GET", "http://plain.test/x?y", "")).await;
     assert!(page.text.starts_with("HTTP/1.1 GET /x?y -"), "{}", page.text);
     assert!(page.text.contains("host: plain.test") && !page.text.contains("hush"));
