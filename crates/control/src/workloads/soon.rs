@@ -36,27 +36,25 @@ pub(super) fn reconcile_in(
         return;
     }
     let (control, tasks) = (control.clone(), control.workloads.tasks.clone());
-    tasks.spawn(async move {
-        let workspace = match workspace {
-            Some(workspace) => Some(workspace),
-            None => workspace_of(&control, &id).await,
-        };
-        look_until_done(&control, followed, workspace.as_ref(), &id).await;
-    });
+    tasks.spawn(async move { look_until_done(&control, followed, workspace, &id).await });
 }
 
 async fn look_until_done(
     control: &Control,
     followed: &'static dyn Rows,
-    workspace: Option<&WorkspaceId>,
+    workspace: Option<WorkspaceId>,
     id: &ResourceId,
 ) {
     let mut turn = control.workloads.pending.turn(id);
+    let workspace = match workspace {
+        Some(workspace) => Some(workspace),
+        None => workspace_of(control, id).await,
+    };
     let (mut slots, mut pause) = (&control.workloads.slots, RETRY_AFTER);
     loop {
         // Somebody may work on it for long. Whoever waits for that needs no slot meanwhile.
         drop(control.workloads.lock(id).await);
-        let Some(slot) = slots.take(workspace).await else { return };
+        let Some(slot) = slots.take(workspace.as_ref()).await else { return };
         turn.begin();
         let looked = followed.reconcile(control, id).await;
         // Others need not wait for this one.
