@@ -18,6 +18,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::runtime::{self, Handle};
 
 pub(crate) struct Wire {
     sender: SendRequest<RequestBody>,
@@ -25,6 +26,8 @@ pub(crate) struct Wire {
     ended: bool,
     silence: Silence,
     wakes: Wakes,
+    /// Where its socket is watched.
+    runtime: runtime::Id,
 }
 
 /// Why there is no answer.
@@ -50,7 +53,12 @@ impl Wire {
             .handshake(TokioIo::new(stream))
             .await?;
         let silence = Silence::new(settings.answer_idle);
-        Ok(Box::new(Self { sender, connection, ended: false, silence, wakes: Wakes::new() }))
+        let (wakes, runtime) = (Wakes::new(), Handle::current().id());
+        Ok(Box::new(Self { sender, connection, ended: false, silence, wakes, runtime }))
+    }
+
+    pub(super) const fn runtime(&self) -> runtime::Id {
+        self.runtime
     }
 
     /// Sends one request and waits for the head of its answer. An exchange in which neither side
@@ -62,7 +70,7 @@ impl Wire {
         idle: Duration,
     ) -> Result<Response<Incoming>, NoAnswer> {
         self.silence.begin(last_sent, idle);
-        let Self { sender, connection, ended, silence, wakes } = self;
+        let Self { sender, connection, ended, silence, wakes, .. } = self;
         let mut answer = pin!(sender.try_send_request(request));
         let mut poll = |cx: &mut Context<'_>| {
             drive(connection, ended, cx);

@@ -12,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -76,10 +77,17 @@ impl Spares {
         }))
     }
 
-    /// Takes the most recently used one, so that the others age and are closed.
+    /// Takes the most recently used one, so that the others age and are closed. Those of other
+    /// runtimes are left alone: each event of theirs would wake another thread.
     pub(super) fn take(&self, place: &Place) -> Option<Box<Wire>> {
+        let runtime = Handle::current().id();
         loop {
-            let mut spare = self.0.places.lock().get_mut(place)?.wires.pop_back()?;
+            let mut spare = {
+                let mut places = self.0.places.lock();
+                let wires = &mut places.get_mut(place)?.wires;
+                let at = wires.iter().rposition(|spare| spare.wire.runtime() == runtime)?;
+                wires.remove(at)?
+            };
             if spare.since.elapsed() < self.0.life && spare.wire.is_free() {
                 return Some(spare.wire);
             }
@@ -95,13 +103,12 @@ impl Spares {
             Some(kept) => kept,
             None => places.entry(place.clone()).or_default(),
         };
-        if kept.wires.len() < self.0.place_max {
-            kept.wires.push_back(spare);
-        } else {
-            // Closed outside of the lock.
-            drop(places);
-            drop(spare);
-        }
+        kept.wires.push_back(spare);
+        let is_full = kept.wires.len() > self.0.place_max;
+        let surplus = if is_full { kept.wires.pop_front() } else { None };
+        drop(places);
+        // Closed outside of the lock.
+        drop(surplus);
     }
 
     pub(super) fn seat(&self, place: &Place) -> Option<Seat> {

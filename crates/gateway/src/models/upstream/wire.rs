@@ -14,12 +14,15 @@ use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use tokio::runtime::{self, Handle};
 
 pub(super) struct Wire {
     sender: SendRequest<Pieces>,
     connection: Connection<TokioIo<Stream>, Pieces>,
     ended: bool,
     wakes: Wakes,
+    /// Where its socket is watched.
+    runtime: runtime::Id,
 }
 
 /// Why there is no answer.
@@ -44,14 +47,19 @@ impl Wire {
             .max_buf_size(head_bytes_max)
             .handshake(TokioIo::new(stream))
             .await?;
-        Ok(Box::new(Self { sender, connection, ended: false, wakes: Wakes::new() }))
+        let (wakes, runtime) = (Wakes::new(), Handle::current().id());
+        Ok(Box::new(Self { sender, connection, ended: false, wakes, runtime }))
+    }
+
+    pub(super) const fn runtime(&self) -> runtime::Id {
+        self.runtime
     }
 
     pub(super) async fn send(
         &mut self,
         request: Request<Pieces>,
     ) -> Result<Response<Incoming>, NoAnswer> {
-        let Self { sender, connection, ended, wakes } = self;
+        let Self { sender, connection, ended, wakes, .. } = self;
         let mut answer = pin!(sender.try_send_request(request));
         let mut poll = |cx: &mut Context<'_>| {
             drive(connection, ended, cx);
