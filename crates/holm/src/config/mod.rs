@@ -89,6 +89,7 @@ pub(crate) struct Server {
     pub(crate) answer_stall: Span,
     pub(crate) linger: Span,
     pub(crate) lingering_max: usize,
+    pub(crate) threads: usize,
     pub(crate) connections_max: usize,
     pub(crate) connections_signed_in: usize,
     pub(crate) connections_key_max: usize,

@@ -9,6 +9,8 @@ use gateway::{Address, BadAddress, Gateway, Peer, Site};
 use http::Request;
 use hyper::body::Incoming;
 use std::convert::Infallible;
+use tokio::runtime::Handle;
+use tokio_util::context::TokioContext;
 use tower::ServiceExt;
 
 /// A request's body.
@@ -20,6 +22,8 @@ pub(crate) struct Front {
     pub(crate) router: Router,
     pub(crate) gateway: Option<Gateway>,
     pub(crate) refusals: Refusals,
+    /// What the control plane spawns lasts longer than the connection that asked for it.
+    pub(crate) main: Handle,
 }
 
 impl Front {
@@ -44,7 +48,10 @@ impl Front {
             Some(gateway) if is_content || address.is_some() => {
                 gateway.serve(request, address).await.map(Body::new)
             }
-            _ => self.router.oneshot(request.map(Body::new)).await?,
+            _ => {
+                let answered = self.router.oneshot(request.map(Body::new));
+                TokioContext::new(answered, self.main.clone()).await?
+            }
         };
         self.refusals.log(&seen, &response);
         Ok(response)

@@ -27,6 +27,7 @@ mod readers;
 mod refusals;
 mod serve;
 pub(crate) mod setup;
+mod threads;
 mod tls;
 mod tunnels;
 
@@ -51,7 +52,9 @@ use serve::{Ending, Listener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
+use threads::Threads;
 use tls::{Certificates, Folder};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use types::World;
 
@@ -65,7 +68,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let certificates = Certificates::open(&config.server)?;
     let gate = Gate::new(&config);
     tokio::spawn(gate.readers.clone().look_after());
-    let listener = Listener::bind(&config.server, certificates.as_ref(), gate).await?;
+    let (threads, running) = Threads::start(config.server.threads)?;
+    let listener = Listener::bind(&config.server, certificates.as_ref(), gate, threads).await?;
     let addresses = Addresses::open(&config, &listener).await?;
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
@@ -107,6 +111,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         router: probes::surround(router, probes),
         gateway: sandboxes.gateway.clone(),
         refusals,
+        main: Handle::current(),
     };
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
@@ -136,6 +141,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     if let Some(ledger) = ledger {
         ledger.close().await;
     }
+    running.end().await;
     sandboxes.leave().await;
     tracing::info!("stopped");
     observation.finish().await;

@@ -4,6 +4,7 @@ use crate::config;
 use crate::error::Error;
 use crate::server::connections::Gate;
 use crate::server::front::Front;
+use crate::server::threads::Threads;
 use crate::server::tls::{CHALLENGE_PROTOCOL, Certificates};
 use gateway::{Peer, Site};
 use http::Request;
@@ -39,6 +40,7 @@ pub(crate) struct Listener {
     header_timeout: Duration,
     drain_timeout: Duration,
     gate: Gate,
+    threads: Threads,
     site: Site,
 }
 
@@ -48,6 +50,7 @@ impl Listener {
         settings: &config::Server,
         certificates: Option<&Arc<Certificates>>,
         gate: Gate,
+        threads: Threads,
     ) -> Result<Self, Error> {
         let tcp = TcpListener::bind(settings.listen).await;
         let tcp =
@@ -58,6 +61,7 @@ impl Listener {
             header_timeout: settings.header_timeout.0,
             drain_timeout: settings.drain_timeout.0,
             gate,
+            threads,
             site: Site::Management,
         })
     }
@@ -66,8 +70,8 @@ impl Listener {
     pub(crate) async fn for_content(&self, listen: SocketAddr) -> Result<Self, Error> {
         let tcp = TcpListener::bind(listen).await;
         let tcp = tcp.map_err(Error::io(format!("listen on {listen} (server.content_listen)")))?;
-        let (tls, gate) = (self.tls.clone(), self.gate.clone());
-        Ok(Self { tcp, tls, gate, site: Site::Content, ..*self })
+        let (tls, gate, threads) = (self.tls.clone(), self.gate.clone(), self.threads.clone());
+        Ok(Self { tcp, tls, gate, threads, site: Site::Content, ..*self })
     }
 
     pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
@@ -95,7 +99,7 @@ impl Listener {
                 watcher: graceful.watcher(),
                 draining: draining.clone(),
             };
-            tokio::spawn(connection.run_while_welcome(stream, taken));
+            self.threads.serve(stream, |stream| connection.run_while_welcome(stream, taken));
         }
         // Closes the socket: new connections are refused from here on.
         drop(self.tcp);
