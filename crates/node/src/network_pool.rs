@@ -25,9 +25,10 @@ const TRIES: usize = 16;
 /// kernel, from instances that are just being started.
 const LOW_PART: usize = 4;
 const QUIET: Duration = Duration::from_millis(20);
-/// For how long a new pool makes no more than that part, unless they are taken: a server that
-/// starts needs the processor to read what it has.
+/// For how long a new pool keeps no more than these ready: a server that starts needs the processor
+/// to read what it has.
 const QUIET_AT_START: Duration = Duration::from_secs(1);
+const READY_AT_START: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -59,6 +60,8 @@ struct Free {
     taken: HashSet<u32>,
     next: u32,
     count: u32,
+    /// Until when the pool is new.
+    new_until: Instant,
     /// Until when as many slots as are ready will do, if they are not too few.
     quiet_until: Instant,
     open: bool,
@@ -80,8 +83,16 @@ impl NetworkPool {
             .min(settings.limits.instances.saturating_add(ready).saturating_mul(2));
         // Start after the numbers that an earlier node gave out.
         let next = taken.iter().max().map_or(0, |last| last + 1);
-        let quiet_until = Instant::now() + QUIET_AT_START;
-        let free = Free { ready: VecDeque::new(), taken, next, count, quiet_until, open: true };
+        let new_until = Instant::now() + QUIET_AT_START;
+        let free = Free {
+            ready: VecDeque::new(),
+            taken,
+            next,
+            count,
+            new_until,
+            quiet_until: new_until,
+            open: true,
+        };
         let shared = Arc::new(Shared {
             home,
             first_uid: settings.first_uid,
@@ -146,9 +157,10 @@ impl Shared {
         let mut state = self.state.lock();
         while state.open {
             let (ready, quiet_until) = (state.ready.len(), state.quiet_until);
+            let least = state.least(self.wanted, Instant::now());
             if ready >= self.wanted {
                 self.changed.wait(&mut state);
-            } else if ready >= self.wanted.div_ceil(LOW_PART) && Instant::now() < quiet_until {
+            } else if ready >= least && Instant::now() < quiet_until {
                 self.changed.wait_until(&mut state, quiet_until);
             } else {
                 return true;
@@ -190,6 +202,12 @@ impl Shared {
 }
 
 impl Free {
+    /// Returns how many slots must be ready even while others are being taken.
+    fn least(&self, wanted: usize, now: Instant) -> usize {
+        let part = wanted.div_ceil(LOW_PART);
+        if now < self.new_until { part.min(READY_AT_START) } else { part }
+    }
+
     fn draw(&mut self) -> Option<u32> {
         for offset in 0..self.count {
             let number = (self.next + offset) % self.count;
