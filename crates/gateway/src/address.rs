@@ -67,6 +67,11 @@ pub enum BadAddress {
 }
 
 impl Address {
+    /// Returns whether it is that of a model, whose requests are read before they are passed on.
+    pub const fn is_of_model(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Model { .. })
+    }
+
     /// Parses the address. `None` means the request is not for the data plane, which includes calls
     /// whose callers do not wait: the management side takes those.
     pub(crate) fn parse(
