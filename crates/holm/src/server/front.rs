@@ -61,8 +61,10 @@ impl Front {
             }
             _ => {
                 let answer = self.router.oneshot(request.map(Body::new));
-                let answer = TokioContext::new(answer, self.main.clone());
-                if is_large { among_all(&self.main, answer).await? } else { answer.await? }
+                match is_large {
+                    true => among_all(&self.main, answer).await?,
+                    false => TokioContext::new(answer, self.main.clone()).await?,
+                }
             }
         };
         self.refusals.log(&seen, &response);

@@ -2,8 +2,8 @@
 //!
 //! Each has a runtime of its own, and a connection stays on one thread from its first byte to its
 //! last, as do the connections to workloads and providers that its requests use. Passing a request
-//! on then wakes no other thread and moves nothing between cores. Work that outlives a request is
-//! spawned in the main runtime.
+//! on then wakes no other thread and moves nothing between cores. Work that the control plane spawns
+//! runs in the main runtime; what the gateway spawns stays on the thread.
 
 use crate::error::Error;
 use std::future::Future;
@@ -52,17 +52,24 @@ impl Threads {
     ) where
         F: Future<Output = ()> + Send,
     {
-        let fewest = self.0.iter().min_by_key(|thread| thread.connections.load(Ordering::Relaxed));
-        let Some(thread) = fewest else { return };
+        let thread = self.idlest();
         let counted = Counted::new(&thread.connections);
-        let Ok(stream) = stream.into_std() else { return };
-        thread.runtime.spawn(async move {
+        let stream = stream.into_std();
+        let served = async move {
             let _counted = counted;
-            // Fails only without descriptors or memory, and then the client sees it closed.
-            if let Ok(stream) = TcpStream::from_std(stream) {
-                serve(stream).await;
+            match stream.and_then(TcpStream::from_std) {
+                Ok(stream) => serve(stream).await,
+                // The client sees it closed.
+                Err(error) => tracing::warn!(%error, "a connection could not be served"),
             }
-        });
+        };
+        thread.runtime.spawn(served);
+    }
+
+    #[expect(clippy::expect_used, reason = "`start` makes at least one")]
+    fn idlest(&self) -> &Thread {
+        let connections = |thread: &&Thread| thread.connections.load(Ordering::Relaxed);
+        self.0.iter().min_by_key(connections).expect("a thread that serves connections")
     }
 }
 
