@@ -44,7 +44,9 @@ use connections::Gate;
 use control::Control;
 use edge::Hosts;
 use front::Front;
+use gateway::Gateway;
 use jobs::logs::Logs;
+use jobs::runners::Runners;
 use observe::Observation;
 use probes::Probes;
 use refusals::Refusals;
@@ -103,16 +105,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
         metrics: observation.metrics.clone(),
         request_timeout: config.server.request_timeout.0,
     };
-    let app = api::App::new(control.clone());
-    let webhooks = api::webhooks(runners.clone(), &app);
-    let router = api::router(app).merge(webhooks);
-    let refusals = Refusals::new(&config.log);
-    let front = Front {
-        router: probes::surround(router, probes),
-        gateway: sandboxes.gateway.clone(),
-        refusals,
-        main: Handle::current(),
-    };
+    let gateway = sandboxes.gateway.clone();
+    let front = front(&config, &control, &runners, probes, gateway);
     if let Some(certificates) = certificates {
         keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
     }
@@ -128,12 +122,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     addresses.tell(&config)?;
     let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
     tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
-    let content = async {
-        if let Some(content) = addresses.content {
-            content.serve(front.clone(), ending.clone()).await;
-        }
-    };
-    tokio::join!(content, listener.serve(front.clone(), ending.clone()));
+    serve_all(listener, addresses.content, front, ending).await;
     addresses::forget(&config);
     // Ends once draining has begun; failures inside were logged where they happened.
     let _ = background.await;
@@ -146,6 +135,29 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     tracing::info!("stopped");
     observation.finish().await;
     Ok(Exit::Success)
+}
+
+fn front(
+    config: &Config,
+    control: &Control,
+    runners: &Runners,
+    probes: Probes,
+    gateway: Option<Gateway>,
+) -> Front {
+    let app = api::App::new(control.clone());
+    let webhooks = api::webhooks(runners.clone(), &app);
+    let router = probes::surround(api::router(app).merge(webhooks), probes);
+    Front { router, gateway, refusals: Refusals::new(&config.log), main: Handle::current() }
+}
+
+/// Serves at both addresses until draining is over.
+async fn serve_all(own: Listener, content: Option<Listener>, front: Front, ending: Ending) {
+    let at_content = async {
+        if let Some(content) = content {
+            content.serve(front.clone(), ending.clone()).await;
+        }
+    };
+    tokio::join!(at_content, own.serve(front.clone(), ending.clone()));
 }
 
 /// Follows the folder of certificates that the operator provides, and orders certificates for
