@@ -15,14 +15,14 @@
 
 use super::entry::is_whiteout;
 use super::folder::{kind, look, names};
-use crate::sparse::next_data;
+use crate::sparse::{Carrier, broken, read_number, write_number};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, Statx, Timespec, Timestamps, Uid, XattrFlags, chmodat,
     chownat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, ftruncate, futimens, linkat,
     makedev, mkdirat, mknodat, openat, readlinkat, symlinkat, utimensat,
 };
-use rustix::io::{Errno, dup, pread, pwrite};
+use rustix::io::{Errno, dup};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -46,8 +46,6 @@ const DEPTH_MAX: usize = 2_100;
 const NAME_BYTES_MAX: usize = 255;
 const LINK_BYTES_MAX: usize = 4_096;
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
-/// How much is read and written at once.
-const PIECE_BYTES: usize = 256 << 10;
 /// The only attributes that a stream may set.
 const ATTRIBUTES: [&[u8]; 4] =
     [b"user.", b"security.capability", b"system.posix_acl_access", b"system.posix_acl_default"];
@@ -63,7 +61,7 @@ struct About {
 
 /// Writes everything in a folder except the `left_out` entries of its top level.
 pub(super) fn pack(top: &OwnedFd, left_out: &[&str], into: &mut dyn Write) -> io::Result<()> {
-    let mut packer = Packer { into, aliases: HashMap::new(), piece: vec![0; PIECE_BYTES] };
+    let mut packer = Packer { into, aliases: HashMap::new(), carrier: Carrier::new() };
     packer.bytes(MAGIC)?;
     let mut first = sorted(top)?;
     first.retain(|name| !left_out.iter().any(|out| OsStr::new(out) == name));
@@ -94,7 +92,7 @@ struct Packer<'w> {
     into: &'w mut dyn Write,
     /// Numbers of files with several names, by inode.
     aliases: HashMap<u64, u64>,
-    piece: Vec<u8>,
+    carrier: Carrier,
 }
 
 impl Packer<'_> {
@@ -146,26 +144,7 @@ impl Packer<'_> {
         self.about(stat, Some(&file))?;
         self.number(number)?;
         self.number(stat.stx_size)?;
-        self.content(&file, stat.stx_size)
-    }
-
-    /// Writes the content, except holes.
-    fn content(&mut self, file: &OwnedFd, size: u64) -> io::Result<()> {
-        let mut at = 0;
-        while let Some(data) = next_data(file, at, size)? {
-            self.number(data.start)?;
-            self.number(data.end - data.start)?;
-            at = data.start;
-            while at < data.end {
-                let wanted = (data.end - at).min(PIECE_BYTES as u64) as usize;
-                let read = pread(file, &mut self.piece[..wanted], at)?;
-                require(read > 0, "a file was cut while it was read")?;
-                self.into.write_all(&self.piece[..read])?;
-                at += read as u64;
-            }
-        }
-        self.number(size)?;
-        self.number(0)
+        self.carrier.write(&file, stat.stx_size, self.into)
     }
 
     fn head(&mut self, kind: u8, name: &OsStr) -> io::Result<()> {
@@ -196,7 +175,7 @@ impl Packer<'_> {
     }
 
     fn number(&mut self, number: u64) -> io::Result<()> {
-        self.bytes(&number.to_le_bytes())
+        write_number(self.into, number)
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -233,7 +212,7 @@ fn is_kept(name: &[u8]) -> bool {
 
 /// Unpacks a stream into an empty folder, in which nobody else works.
 pub(super) fn unpack(from: &mut dyn Read, top: &OwnedFd) -> io::Result<()> {
-    let mut unpacker = Unpacker { from, named: Vec::new(), piece: vec![0; PIECE_BYTES] };
+    let mut unpacker = Unpacker { from, named: Vec::new(), carrier: Carrier::new() };
     let mut magic = [0; MAGIC.len()];
     unpacker.from.read_exact(&mut magic)?;
     require(magic == *MAGIC, "it is no stream of files")?;
@@ -275,7 +254,7 @@ struct Unpacker<'r> {
     from: &'r mut dyn Read,
     /// Paths of files with several names, by number.
     named: Vec<PathBuf>,
-    piece: Vec<u8>,
+    carrier: Carrier,
 }
 
 impl Unpacker<'_> {
@@ -332,34 +311,11 @@ impl Unpacker<'_> {
         let mode = Mode::from_raw_mode(0o600);
         let file = openat(folder, name, flags | OFlags::CLOEXEC, mode)?;
         ftruncate(&file, size)?;
-        let mut after = 0;
-        loop {
-            let (begin, length) = (self.number()?, self.number()?);
-            let end = begin.checked_add(length).filter(|end| *end <= size && begin >= after);
-            after = end.ok_or_else(|| broken("a file with content beyond its end"))?;
-            if length == 0 {
-                break;
-            }
-            self.content(&file, begin, after)?;
-        }
+        self.carrier.read(self.from, &file, size)?;
         about.dress(&file)?;
         if number != ALONE {
             require(number == self.named.len() as u64, "files are numbered in their order")?;
             self.named.push(path.to_path_buf());
-        }
-        Ok(())
-    }
-
-    fn content(&mut self, file: &OwnedFd, mut at: u64, end: u64) -> io::Result<()> {
-        while at < end {
-            let wanted = (end - at).min(PIECE_BYTES as u64) as usize;
-            self.from.read_exact(&mut self.piece[..wanted])?;
-            let mut rest = &self.piece[..wanted];
-            while !rest.is_empty() {
-                let written = pwrite(file, rest, at)?;
-                rest = &rest[written..];
-                at += written as u64;
-            }
         }
         Ok(())
     }
@@ -409,9 +365,7 @@ impl Unpacker<'_> {
     }
 
     fn number(&mut self) -> io::Result<u64> {
-        let mut number = [0; 8];
-        self.from.read_exact(&mut number)?;
-        Ok(u64::from_le_bytes(number))
+        read_number(self.from)
     }
 
     fn byte(&mut self) -> io::Result<u8> {
@@ -455,10 +409,6 @@ fn open(folder: &OwnedFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
 
 fn require(holds: bool, what: &'static str) -> io::Result<()> {
     if holds { Ok(()) } else { Err(broken(what)) }
-}
-
-fn broken(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 #[cfg(test)]
