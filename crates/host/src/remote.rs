@@ -9,7 +9,7 @@ use control::machine::{Launch, LaunchFault};
 use node::{
     Here, Owner, ReadStream, RemoteCopy, RemoteStore, SnapshotError, SnapshotName, WriteStream,
 };
-use objects::{Digest, Folder, Objects, Stored};
+use objects::{Digest, Folder, Objects};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,51 +38,39 @@ struct Remote {
 }
 
 impl Remote {
-    fn folder(owner: &Owner, name: &SnapshotName) -> io::Result<Folder> {
-        let folder = Folder::new([owner.as_str(), name.as_str()]);
-        folder.ok_or_else(|| io::Error::other("a snapshot whose name is no key"))
+    fn folder(owner: &Owner, name: &str) -> io::Result<Folder> {
+        let folder = Folder::new([owner.as_str(), name]);
+        folder.ok_or_else(|| io::Error::other(format!("`{name}` cannot be the name of a key")))
     }
 }
 
 impl RemoteStore for Remote {
-    fn put(
-        &self,
-        owner: &Owner,
-        name: &SnapshotName,
-        write: WriteStream<'_>,
-    ) -> io::Result<RemoteCopy> {
+    fn put(&self, owner: &Owner, name: &str, write: WriteStream<'_>) -> io::Result<RemoteCopy> {
         let mut upload = self.objects.put(Self::folder(owner, name)?, self.runtime.clone());
         write(&mut upload)?;
         let stored = upload.finish().map_err(io::Error::other)?;
         Ok(RemoteCopy { digest: stored.digest.into(), size_bytes: stored.size_bytes })
     }
 
-    fn get(
-        &self,
-        owner: &Owner,
-        name: &SnapshotName,
-        copy: &RemoteCopy,
-        read: ReadStream<'_>,
-    ) -> io::Result<()> {
-        let digest = Digest::try_from(copy.digest.clone()).map_err(io::Error::other)?;
-        let stored = Stored { digest, size_bytes: copy.size_bytes };
+    fn get(&self, owner: &Owner, name: &str, digest: &str, read: ReadStream<'_>) -> io::Result<()> {
+        let digest = Digest::try_from(digest.to_owned()).map_err(io::Error::other)?;
         let folder = Self::folder(owner, name)?;
-        let download = self.objects.get(folder, &stored, self.runtime.clone());
+        let download = self.objects.get(folder, &digest, self.runtime.clone());
         let mut download = self.runtime.block_on(download).map_err(io::Error::other)?;
         read(&mut download)
     }
 
-    fn remove(&self, owner: &Owner, name: &SnapshotName) -> io::Result<()> {
+    fn remove(&self, owner: &Owner, name: &str) -> io::Result<()> {
         let folder = Self::folder(owner, name)?;
         self.runtime.block_on(self.objects.remove(&folder)).map_err(io::Error::other)
     }
 
-    fn list(&self) -> io::Result<Vec<(Owner, SnapshotName)>> {
+    fn list(&self) -> io::Result<Vec<(Owner, String)>> {
         let found = self.runtime.block_on(self.objects.folders()).map_err(io::Error::other)?;
         let known = found.iter().filter_map(|folder| {
             let mut names = folder.names();
             let owner = Owner::new(names.next()?).ok()?;
-            Some((owner, SnapshotName::new(names.next()?).ok()?))
+            Some((owner, names.next()?.to_owned()))
         });
         Ok(known.collect())
     }

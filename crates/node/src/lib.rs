@@ -61,6 +61,7 @@ mod pool;
 mod probe;
 mod process;
 mod records;
+mod remote_store;
 mod scratch;
 mod settings;
 mod shared;
@@ -89,15 +90,13 @@ pub use launch::{CONFIG_FD, LISTENER_FD, LaunchError};
 pub use node::Node;
 pub use owner::Owner;
 pub use probe::{Finding, probe, probe_clones};
+pub use remote_store::{ReadStream, RemoteCopy, RemoteStore, WriteStream};
 pub use settings::{
     Backend, EGRESS_MARK, Egress, Firewall, Level, Limits, NAMES_PORT, PROXY_PORT, Settings,
     Subnet, TRANSPARENT_PORT,
 };
 pub use shares::Largest;
-pub use snapshots::{
-    Here, NewSnapshot, ReadStream, RemoteCopy, RemoteStore, Snapshot, SnapshotName, Snapshots,
-    Taken, WriteStream,
-};
+pub use snapshots::{Here, NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken};
 pub use spec::{FirstProcess, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{

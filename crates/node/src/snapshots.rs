@@ -32,11 +32,11 @@ mod offload;
 mod pack;
 mod paths;
 mod place;
-mod remote_store;
 mod tree;
 
 use crate::error::SnapshotError;
 use crate::owner::Owner;
+use crate::remote_store::RemoteStore;
 use crate::volumes::Volumes;
 use about::{About, Sort};
 use admission::Pool;
@@ -51,8 +51,6 @@ pub use name::SnapshotName;
 pub use offload::Here;
 use parking_lot::{Condvar, Mutex};
 use paths::{DISK, EMPTY, GONE, IMAGES};
-pub use place::RemoteCopy;
-pub use remote_store::{ReadStream, RemoteStore, WriteStream};
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::io;
@@ -264,7 +262,7 @@ impl Snapshots {
     /// Removes what the store has of a snapshot that is gone.
     fn forget_remote(&self, owner: &Owner, name: &SnapshotName) {
         if let Some(remote) = self.remote.get()
-            && let Err(error) = remote.remove(owner, name)
+            && let Err(error) = remote.remove(owner, name.as_str())
         {
             tracing::warn!(%error, "a copy of a removed snapshot stays for now");
         }

@@ -125,16 +125,16 @@ impl Objects {
         Upload::new(self.clone(), folder, runtime)
     }
 
-    /// Begins to read a stream. Must not be read from on a thread of the runtime.
+    /// Begins to read the stream whose list of parts has this digest. Must not be read from on a thread of the runtime.
     pub async fn get(
         &self,
         folder: Folder,
-        stored: &Stored,
+        digest: &Digest,
         runtime: Handle,
     ) -> Result<Download, Error> {
-        let list = self.read(&folder, &stored.digest, LIST_BYTES_MAX).await?;
+        let list = self.read(&folder, digest, LIST_BYTES_MAX).await?;
         let Parts { parts } = serde_json::from_slice(&list)
-            .map_err(|_| Error::Corrupt(self.path(&folder, &stored.digest).to_string()))?;
+            .map_err(|_| Error::Corrupt(self.path(&folder, digest).to_string()))?;
         Ok(Download::new(self.clone(), folder, parts, runtime))
     }
 

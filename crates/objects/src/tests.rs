@@ -27,7 +27,7 @@ impl Place {
 
     fn get(&self, folder: &Folder, stored: &Stored) -> Result<Vec<u8>, String> {
         let runtime = self.runtime.handle().clone();
-        let download = self.objects.get(folder.clone(), stored, runtime);
+        let download = self.objects.get(folder.clone(), &stored.digest, runtime);
         let mut download = self.runtime.block_on(download).map_err(|error| error.to_string())?;
         let mut content = Vec::new();
         download.read_to_end(&mut content).map_err(|error| error.to_string())?;

@@ -53,7 +53,7 @@ impl Place {
     }
 
     fn get(&self, name: &str, stored: &Stored) -> Result<Vec<u8>, Error> {
-        let download = self.objects.get(folder(name), stored, self.runtime());
+        let download = self.objects.get(folder(name), &stored.digest, self.runtime());
         let mut content = Vec::new();
         let mut download = self.runtime.block_on(download)?;
         download.read_to_end(&mut content).map_err(|error| error.downcast::<Error>().unwrap())?;

@@ -14,22 +14,20 @@
 use super::about::Sort;
 use super::kept::{All, CHAIN_MAX, Kept, megabytes};
 use super::pack::{pack, unpack};
-use super::place::{self, NOTES, Place, RemoteCopy};
-use super::remote_store::RemoteStore;
+use super::place::{self, NOTES, Place};
 use super::{Hold, SnapshotName, Snapshots};
 use crate::error::SnapshotError;
 use crate::owner::Owner;
+use crate::remote_store::{RemoteCopy, RemoteStore, compress, decompress};
 use parking_lot::MutexGuard;
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-const ZSTD_LEVEL: i32 = 3;
-const BUFFER_BYTES: usize = 256 << 10;
 /// How many snapshots in a row may fail to leave before the store itself seems to be out of order.
 const FAILURES_MAX: u32 = 5;
 
@@ -93,11 +91,14 @@ impl Snapshots {
         let Some(remote) = self.remote.get() else { return Ok(()) };
         let Some((owner, sort, mut leaving)) = self.begin_leaving(name)? else { return Ok(()) };
         let files = self.files(&owner, name, sort);
-        let put = remote.put(&owner, name, &mut |into| pack_into(&files, into));
+        let put = remote.put(&owner, name.as_str(), &mut |into| pack_into(&files, into));
         let copy = put.map_err(SnapshotError::Remote)?;
         if !leaving.commit(&self.path(&owner, name), &copy)? {
             // Something started from it meanwhile. If this fails, the sweep removes the copy.
-            forgive(remote.remove(&owner, name), "a copy that is not needed stays for now");
+            forgive(
+                remote.remove(&owner, name.as_str()),
+                "a copy that is not needed stays for now",
+            );
             return Ok(());
         }
         // What cannot be removed now is removed at the next start, or when it is fetched.
@@ -157,7 +158,8 @@ impl Snapshots {
         // An earlier try may have left something.
         place::clear(&files)?;
         let fetched = place::make_fetched(&files)?;
-        let got = remote.get(owner, name, &copy, &mut |from| unpack_from(from, &fetched));
+        let mut unpack = |from: &mut dyn Read| unpack_from(from, &fetched);
+        let got = remote.get(owner, name.as_str(), &copy.digest, &mut unpack);
         if let Err(error) = got {
             forgive(place::clear_fetched(&files), "what was fetched stays until the next try");
             return Err(SnapshotError::Remote(error));
@@ -166,7 +168,7 @@ impl Snapshots {
         place::remove_note(&self.path(owner, name))?;
         coming.ends = Place::Here;
         // This comes before it can leave again, which would find what is just being removed.
-        forgive(remote.remove(owner, name), "a copy that is not needed stays for now");
+        forgive(remote.remove(owner, name.as_str()), "a copy that is not needed stays for now");
         if let Some(kept) = self.all.lock().kept.get_mut(name) {
             kept._room = room;
         }
@@ -263,10 +265,12 @@ impl Snapshots {
     pub fn sweep_remote(self: &Arc<Self>) -> io::Result<()> {
         let Some(remote) = self.remote.get() else { return Ok(()) };
         for (owner, name) in remote.list()? {
+            // Anything else there is not ours.
+            let Ok(name) = SnapshotName::new(name) else { continue };
             match self.claim(&owner, &name)? {
                 Claim::Needed => continue,
-                Claim::Gone => remote.remove(&owner, &name)?,
-                Claim::Here(_claimed) => remote.remove(&owner, &name)?,
+                Claim::Gone => remote.remove(&owner, name.as_str())?,
+                Claim::Here(_claimed) => remote.remove(&owner, name.as_str())?,
             }
         }
         self.collect();
@@ -330,16 +334,11 @@ fn depth(here: &HashMap<SnapshotName, Idle>, name: &SnapshotName) -> usize {
 }
 
 fn pack_into(folder: &Path, into: &mut dyn Write) -> io::Result<()> {
-    let packed = zstd::Encoder::new(into, ZSTD_LEVEL)?;
-    let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, packed);
-    pack(&place::open(folder)?, &NOTES, &mut buffer)?;
-    let packed = buffer.into_inner().map_err(io::IntoInnerError::into_error)?;
-    packed.finish().map(drop)
+    compress(into, |into| pack(&place::open(folder)?, &NOTES, into))
 }
 
 fn unpack_from(from: &mut dyn Read, folder: &Path) -> io::Result<()> {
-    let mut unpacked = BufReader::with_capacity(BUFFER_BYTES, zstd::Decoder::new(from)?);
-    unpack(&mut unpacked, &place::open(folder)?)
+    decompress(from, |from| unpack(from, &place::open(folder)?))
 }
 
 /// Logs a failure that the sweep or the next start makes good.

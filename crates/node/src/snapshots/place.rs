@@ -1,11 +1,11 @@
 //! Where the files of a snapshot are: here, or in a remote store.
 
 use super::folder::names;
+use crate::remote_store::RemoteCopy;
 use crate::volumes::make_folder;
 use files::Readers;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,6 @@ pub(super) const NOTES: [&str; 6] =
 const REMOTE: &str = "remote";
 /// Contains files that are being fetched, until all are there.
 const FETCHED: &str = ".fetched";
-
-/// The copy of a snapshot that a remote store has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RemoteCopy {
-    /// Used to find and to check it.
-    pub digest: String,
-    /// The size of the stream.
-    pub size_bytes: u64,
-}
 
 /// Where the files of a snapshot are.
 ///
