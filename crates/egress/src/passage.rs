@@ -9,6 +9,7 @@
 
 use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
 use crate::dial::Dial as _;
+use crate::inside;
 use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
 use crate::policy::{Policy, Verdict};
@@ -143,10 +144,23 @@ impl Passage {
         match self.judge_unseen(policy) {
             Verdict::Pass => {
                 let names = self.aim.names.clone();
-                self.bytes(stream, server, policy, names, &self.aim.host).await;
+                self.bytes(stream, server, policy, names, self.target()).await;
             }
             Verdict::Look => self.refuse(&stream, &self.aim.host, UNSEEN),
             Verdict::Block { rule } => self.refuse(&stream, &self.aim.host, &rule),
+        }
+    }
+
+    /// Returns where bytes go that name no host: to the address that the program chose. An address
+    /// inside that may be reached only under its name is reached under the name that it was given
+    /// out for.
+    fn target(&self) -> &Host {
+        let (places, Aim { host, names, .. }) = (&self.service.inside, &self.aim);
+        match host {
+            Host::Address(address) if !inside::permits(places, host, *address) => {
+                names.iter().find(|name| places.has(name)).unwrap_or(host)
+            }
+            host => host,
         }
     }
 
@@ -243,7 +257,7 @@ impl Passage {
         // Cutting the connection ends all of this, whatever it is waiting for.
         let waited = {
             let work = async {
-                let mut server = self.connected(server, &self.aim.host).await?;
+                let mut server = self.connected(server, self.target()).await?;
                 let heard = self.listen(&mut stream, head, &mut server).await.ok()?;
                 Some((heard, server))
             };

@@ -99,7 +99,7 @@ impl Net {
             ports: Ports { proxy: 0, transparent: 0, names: 0 },
             folder: folder.path().to_owned(),
             nameservers: vec![names.address],
-            inside: vec!["127.1.0.0/16".to_owned()],
+            inside: vec!["127.1.0.0/16".to_owned(), "own.example".to_owned()],
             own_hosts: vec!["holm.example".to_owned()],
             mark: None,
             upstream_proxy,

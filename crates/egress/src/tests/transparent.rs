@@ -80,6 +80,31 @@ async fn a_server_may_speak_first() {
 }
 
 #[tokio::test]
+async fn a_host_inside_that_is_listed_by_name_is_reached_by_its_address() {
+    let net = Net::new().await;
+    let server = Server::with(any(INSIDE), |mut stream: TcpStream| async move {
+        stream.write_all(b"220 hello\r\n").await.unwrap();
+    })
+    .await;
+    for name in ["own.example", "other.example"] {
+        net.names.tell(name, Told::Addresses(vec![INSIDE]));
+    }
+    net.set(ONE, rules(&["*.example"], &[])).await;
+    net.resolve(ONE, "own.example").await;
+    for bytes in [&b"SSH-2.0-me\r\n"[..], b""] {
+        let mut stream = net.divert(ONE, server.address).await;
+        assert_eq!(talk(&mut stream, bytes).await.0, "220 hello\r\n");
+    }
+    // For nobody else, and under no other name.
+    net.set(OTHER, rules(&["*.example", &INSIDE.to_string()], &[])).await;
+    net.resolve(OTHER, "other.example").await;
+    for bytes in [&b"SSH-2.0-me\r\n"[..], b""] {
+        let mut stream = net.divert(OTHER, server.address).await;
+        assert_eq!(talk(&mut stream, bytes).await, (String::new(), true));
+    }
+}
+
+#[tokio::test]
 async fn who_waits_is_looked_at_all_the_same() {
     let net = Net::new().await;
     let server = Server::start("one", any(OUT_THERE)).await;
