@@ -2,6 +2,7 @@
 
 use crate::http::{Answer, Error};
 use crate::settings::{Settings, User};
+use crate::trust::OF_JAVA;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
@@ -64,8 +65,15 @@ impl Environment {
 
     fn put_together(&mut self) {
         let mut all = self.given.clone();
-        let later = self.from_document.iter().chain(&self.of_proxy);
-        all.extend(later.map(|(name, value)| (name.into(), value.into())));
+        all.extend(self.from_document.iter().map(|(name, value)| (name.into(), value.into())));
+        for (name, value) in &self.of_proxy {
+            let mut value = OsString::from(value);
+            // All of Java's options are in one variable. The last of two that are equal counts.
+            if let Some(own) = all.get(OsStr::new(name)).filter(|_| name == OF_JAVA) {
+                value = [own.as_os_str(), OsStr::new(" "), &value].into_iter().collect();
+            }
+            all.insert(name.into(), value);
+        }
         self.all = Arc::new(all);
     }
 
@@ -187,5 +195,17 @@ mod tests {
         assert_eq!(environment.get("A"), Some("proxy".into()));
         environment.set_proxy(BTreeMap::new());
         assert_eq!((environment.get("A"), environment.get("P")), (Some("document".into()), None));
+    }
+
+    #[test]
+    fn options_for_java_are_added_to_its_own() {
+        let own = BTreeMap::from([(OF_JAVA.into(), "-Xmx64m".into())]);
+        let mut environment = Environment::new(own);
+        for _ in 0..2 {
+            environment.set_proxy(document(&format!("{OF_JAVA}:-Da=b")));
+            assert_eq!(environment.get(OF_JAVA), Some("-Xmx64m -Da=b".into()));
+        }
+        environment.set_proxy(BTreeMap::new());
+        assert_eq!(environment.get(OF_JAVA), Some("-Xmx64m".into()));
     }
 }

@@ -35,7 +35,7 @@ const OF_BUNDLE: [&str; 8] = [
 ];
 /// Variables whose certificates are added to those that the program trusts anyway.
 const OF_AUTHORITY: [&str; 2] = ["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
-const OF_JAVA: &str = "JAVA_TOOL_OPTIONS";
+pub(crate) const OF_JAVA: &str = "JAVA_TOOL_OPTIONS";
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The certificate files below one root, which is that of the instance except in tests.
