@@ -10,11 +10,11 @@ use control::machine::MachineFault;
 use egress::{Egress, Known};
 use http::{Method, StatusCode};
 use http_body_util::Full;
+use images::Image;
 use node::{Firewall, Level, State};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::chain;
@@ -207,13 +207,13 @@ impl Inner {
         Sensitive(self.key.credential(id))
     }
 
-    /// Returns what programs of an instance are told. The layers of its image say what it lacks;
-    /// without them it gets everything.
+    /// Returns what programs of an instance are told. Its image says what it lacks; without that
+    /// it gets everything.
     pub(crate) fn proxy_settings(
         &self,
         id: &InstanceName,
         rules: &EgressRules,
-        layers: Option<&[PathBuf]>,
+        image: Option<&Image>,
     ) -> ProxySettings {
         let Some(parts) = self.way_out.parts.get().filter(|_| rules.names_proxy()) else {
             return ProxySettings::default();
@@ -232,8 +232,8 @@ impl Inner {
             ("HTTPS_PROXY".to_owned(), url),
             ("NO_PROXY".to_owned(), no_proxy.join(",")),
         ]);
-        let lacks_roots = layers.is_none_or(|layers| !crate::trust::has_bundle(layers));
-        let has_java = layers.is_none_or(crate::trust::has_java);
+        let lacks_roots = image.is_none_or(|image| !crate::trust::has_bundle(&image.layers));
+        let has_java = image.is_none_or(crate::trust::has_java);
         ProxySettings {
             environment,
             roots: lacks_roots.then(|| parts.roots.pem().to_owned()),

@@ -331,7 +331,7 @@ impl Inner {
     /// Writes the guest's orders: the image's environment, overridden by the launch's, and which
     /// program to start or which work to do. The data of work follows unchanged.
     fn orders(&self, launch: &Launch, id: &InstanceName, image: &Image) -> Vec<u8> {
-        let proxy = self.proxy_settings(id, &launch.egress, Some(&image.layers));
+        let proxy = self.proxy_settings(id, &launch.egress, Some(image));
         let image = &image.config;
         let mut environment: BTreeMap<&str, &str> =
             image.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();

@@ -3,13 +3,15 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use images::Image;
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use types::guest::BUNDLES;
 
-const JAVA_HOMES: [&str; 5] =
-    ["usr/lib/jvm", "usr/java", "opt/java", "opt/jdk", "usr/local/openjdk-17"];
+/// Where distributions put Java. Images that have it elsewhere usually say so in a variable.
+const JAVA_FOLDERS: [&str; 4] = ["usr/lib/jvm", "usr/java", "opt/java", "opt/jdk"];
+const JAVA_HOME: &str = "JAVA_HOME";
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 const PEM_LINE: usize = 64;
@@ -19,8 +21,8 @@ pub(crate) fn has_bundle(layers: &[PathBuf]) -> bool {
     has_any(layers, &BUNDLES)
 }
 
-pub(crate) fn has_java(layers: &[PathBuf]) -> bool {
-    has_any(layers, &JAVA_HOMES)
+pub(crate) fn has_java(image: &Image) -> bool {
+    image.config.env.contains_key(JAVA_HOME) || has_any(&image.layers, &JAVA_FOLDERS)
 }
 
 /// Does not follow links, because in a single layer they lead nowhere.
@@ -149,9 +151,27 @@ mod tests {
     fn what_an_image_has_is_seen_in_any_of_its_layers() {
         let [first, second] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let layers = [first.path().to_owned(), second.path().to_owned()];
-        assert!(!has_bundle(&layers) && !has_java(&layers));
+        assert!(!has_bundle(&layers));
         std::fs::create_dir_all(second.path().join("etc/ssl")).unwrap();
         std::os::unix::fs::symlink("/nowhere", second.path().join("etc/ssl/cert.pem")).unwrap();
         assert!(has_bundle(&layers));
+    }
+
+    #[test]
+    fn java_is_seen_by_its_folder_or_by_the_variable_for_it() {
+        let layer = tempfile::tempdir().unwrap();
+        let image = |env: &[(&str, &str)]| Image {
+            digest: images::Digest::of(b"image"),
+            config: images::Config {
+                env: env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+                ..images::Config::default()
+            },
+            layers: vec![layer.path().to_owned()],
+            size_bytes: 0,
+        };
+        assert!(!has_java(&image(&[("PATH", "/bin")])));
+        assert!(has_java(&image(&[("JAVA_HOME", "/usr/local/openjdk-21")])));
+        std::fs::create_dir_all(layer.path().join("usr/lib/jvm")).unwrap();
+        assert!(has_java(&image(&[])));
     }
 }
