@@ -63,6 +63,10 @@ pub enum VolumeError {
     /// The owner's share, or the total, is used up.
     #[error(transparent)]
     Refused(#[from] admission::Refused),
+    #[error("its files are at an object service, and the settings name none (`[objects]`)")]
+    NoRemote,
+    #[error("failed to move its files to or from the object service")]
+    Remote(#[source] io::Error),
     #[error("failed to work on a volume")]
     Machine(#[from] io::Error),
 }

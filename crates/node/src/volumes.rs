@@ -11,6 +11,7 @@ mod clone;
 mod copy;
 mod image;
 mod layer;
+mod source;
 
 use crate::error::VolumeError;
 use crate::file_system::{Grown, Purpose};
@@ -24,13 +25,14 @@ use image::Image;
 pub(crate) use layer::{KeptLayer, Under};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
+use source::Opened;
 use std::collections::HashMap;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use types::instance::VolumeName;
+use types::instance::{VolumeName, VolumeSource};
 
 const FOLDER: &str = "volumes";
 
@@ -41,7 +43,7 @@ pub struct NewVolume {
     pub owner: Owner,
     pub size_mb: u32,
     /// The volume whose content it gets at first.
-    pub from: Option<VolumeName>,
+    pub from: Option<VolumeSource>,
 }
 
 /// A volume that exists.
@@ -58,6 +60,7 @@ pub struct Volumes {
     pool: Arc<pool::Pool>,
     room: Pool<Owner>,
     held: Mutex<HashMap<VolumeName, Held>>,
+    remote: source::Remote,
 }
 
 /// Where a volume is. A name is in one place only.
@@ -97,7 +100,8 @@ impl Volumes {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let room = Pool::new("MB of volumes, disks and snapshots", room);
         let (pool, held) = (Arc::clone(pool), Mutex::default());
-        let volumes = Self { folder, pool, room, held };
+        let remote = source::Remote::default();
+        let volumes = Self { folder, pool, room, held, remote };
         volumes.find(&volumes.folder, Place::Folder)?;
         if is_apart && in_pool.exists() {
             volumes.find(&in_pool, Place::Pool)?;
@@ -164,16 +168,15 @@ impl Volumes {
         self.keep(&new.name, &image, held).map(drop)
     }
 
-    fn copy(&self, source: &VolumeName, new: &NewVolume) -> Result<(), VolumeError> {
-        let gone = |_| VolumeError::SourceGone(source.clone());
-        let (place, from) = self.find_place(source).map_err(gone)?;
-        let needs_mb = image::size_mb(&from)?;
+    fn copy(&self, source: &VolumeSource, new: &NewVolume) -> Result<(), VolumeError> {
+        let Opened { file: from, place } = self.open_source(source, &new.owner)?;
+        let needs_mb = image::size_of(&from)?;
         if needs_mb > new.size_mb {
             return Err(VolumeError::TooSmall { size_mb: new.size_mb, needs_mb });
         }
         // In the same place as its source, so that it can be a clone of it.
         let held = self.take(&new.owner, new.size_mb, place)?;
-        let image = Image::copy(&self.folder_of(&held)?, &from, new.size_mb)?;
+        let image = Image::copy_of(&self.folder_of(&held)?, &from, new.size_mb)?;
         image.sync()?;
         self.keep(&new.name, &image, held).map(drop)
     }

@@ -12,7 +12,7 @@ mod work;
 
 pub use fact::{Exit, Fact, Happened, Stamp, boot_number};
 pub use name::{AttemptId, BadName, BuildStepId, InstanceName, ReplicaId, RunsFor};
-pub use volume::{DriveMount, KeptFor, VolumeMount, VolumeName};
+pub use volume::{DriveMount, KeptFor, VolumeCopy, VolumeMount, VolumeName, VolumeSource};
 pub use work::{Outcome, Printed, Stream, WorkEnd};
 
 use serde::{Deserialize, Serialize};

@@ -43,18 +43,28 @@ impl Image {
     /// Makes one without a name from the content of another file. They share blocks if their file
     /// system can do that.
     pub(super) fn copy(folder: &Path, source: &Path, size_mb: u32) -> io::Result<Self> {
-        let image = Self::nameless(folder)?;
         let source =
             open(source, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?;
-        copy_blocks(&source, &image.file)?;
+        Self::copy_of(folder, &source, size_mb)
+    }
+
+    /// Does the same with a file that is open.
+    pub(super) fn copy_of(folder: &Path, source: &OwnedFd, size_mb: u32) -> io::Result<Self> {
+        let image = Self::nameless(folder)?;
+        copy_blocks(source, &image.file)?;
         ftruncate(&image.file, bytes(size_mb))?;
         Ok(image)
     }
 
-    fn nameless(folder: &Path) -> io::Result<Self> {
+    /// Makes an empty file without a name, for the caller to fill.
+    pub(super) fn nameless(folder: &Path) -> io::Result<Self> {
         let file = pool::nameless(folder)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Self { file, device: None })
+    }
+
+    pub(super) fn file(&self) -> &OwnedFd {
+        &self.file
     }
 
     /// Waits until everything is on disk.
@@ -123,7 +133,7 @@ pub(super) fn size_mb(path: &Path) -> io::Result<u32> {
     u32::try_from(bytes / MIB).map_err(io::Error::other)
 }
 
-fn size_of(file: &OwnedFd) -> io::Result<u32> {
+pub(super) fn size_of(file: &OwnedFd) -> io::Result<u32> {
     u32::try_from(fstat(file)?.st_size.unsigned_abs() / MIB).map_err(io::Error::other)
 }
 

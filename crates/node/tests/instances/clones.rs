@@ -4,7 +4,7 @@
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{
     CreateError, InstanceName, NewSnapshot, NewVolume, Node, SnapshotName, Spec, VolumeName,
-    Writable,
+    VolumeSource, Writable,
 };
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -376,7 +376,7 @@ fn a_volume_of_a_template_is_a_clone_of_it() {
             name: volume(&format!("copy-{number}")),
             owner: owner("somebody"),
             size_mb: 640,
-            from: Some(volume("template")),
+            from: Some(VolumeSource { name: volume("template"), copy: None }),
         };
         node.volumes().make(&new).unwrap();
     }

@@ -4,7 +4,7 @@
 use crate::machine::{BACKEND, Machine, await_console, await_that, owner, run, world};
 use node::{
     CreateError, Extras, Mount, Mounted, NewVolume, Node, Spec, User, VolumeError, VolumeName,
-    Writable,
+    VolumeSource, Writable,
 };
 use std::path::PathBuf;
 
@@ -184,7 +184,7 @@ fn a_copy_begins_as_its_source_and_may_be_larger() {
         name: name(volume),
         owner: owner("somebody"),
         size_mb,
-        from: Some(name("template")),
+        from: Some(VolumeSource { name: name("template"), copy: None }),
     };
     let refused = node.volumes().make(&copy("copy", 100));
     assert!(matches!(refused, Err(VolumeError::TooSmall { needs_mb: 320, .. })), "{refused:?}");

@@ -25,6 +25,23 @@ pub enum KeptFor {
     Drive(ResourceId),
 }
 
+/// A file system that new volumes begin as copies of. It never changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeSource {
+    pub name: VolumeName,
+    /// Its copy at an object service, for machines that do not have the file system itself.
+    pub copy: Option<VolumeCopy>,
+}
+
+/// A copy of a file system at an object service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeCopy {
+    /// Used to find and to check it.
+    pub digest: String,
+    /// The size of the file system.
+    pub size_mb: u32,
+}
+
 /// A volume's file system, mounted at a path in an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeMount {
