@@ -8,7 +8,7 @@ use crate::hold::Hold;
 use crate::models::{ModelBody, Pieces, Room};
 use crate::standby::Visit;
 use crate::tool_lists::Listen;
-use crate::wire::Wire;
+use crate::wire::{Reusable as _, Wire};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::Full;

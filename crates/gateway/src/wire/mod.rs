@@ -3,6 +3,7 @@
 //! ```text
 //! connect       a new connection to a port of an instance
 //! connection    one request and the head of its answer at a time, then the body
+//! http1         the same without limits of time, also for connections to model providers
 //! request_body  what is sent, with a limit
 //! silence       notices a workload that neither takes nor sends anything
 //! spares        connections that wait for the next request
@@ -11,6 +12,7 @@
 
 mod connect;
 mod connection;
+mod http1;
 mod request_body;
 mod silence;
 mod spares;
@@ -19,7 +21,7 @@ mod wakes;
 pub use connect::Unanswered;
 pub(crate) use connect::connect;
 pub(crate) use connection::{NoAnswer, ReadError, Wire};
+pub(crate) use http1::Http1;
 pub(crate) use request_body::{BodyLimit, BoxError, RequestBody};
 pub(crate) use silence::LastSent;
-pub(crate) use spares::Spares;
-pub(crate) use wakes::Wakes;
+pub(crate) use spares::{Queue, Reusable, Spares};

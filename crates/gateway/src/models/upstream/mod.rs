@@ -12,6 +12,7 @@ pub(crate) use pieces::Pieces;
 
 use super::room::Room;
 use super::settings::{ModelSettings, Patience};
+use crate::wire::Reusable as _;
 use bytes::Bytes;
 use dial::{Dialer, Place};
 use errors::Unreachable;
@@ -162,7 +163,7 @@ impl Client {
         while let Some(mut wire) = self.spares.take(place) {
             let Outgoing { method, uri, headers, body } = request;
             is_sent.store(true, Ordering::Relaxed);
-            match wire.send(first(&method, &uri, headers, body)).await {
+            match wire.send(first(&method, &uri, headers, body)).await.map_err(NoAnswer::of) {
                 Ok(response) => return Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => return Err(Broken::Cut(error)),
                 // The provider has closed it meanwhile: try the next one, or a new one.
@@ -188,9 +189,10 @@ impl Client {
         is_sent.store(true, Ordering::Relaxed);
         if !is_two {
             let wire = Wire::open(stream, self.head_bytes_max).await;
-            let mut wire = wire.map_err(Broken::Cut)?;
+            let mut wire = Box::new(wire.map_err(Broken::Cut)?);
             let Outgoing { method, uri, headers, body } = request;
-            return match wire.send(first(&method, &uri, headers, body)).await {
+            return match wire.send(first(&method, &uri, headers, body)).await.map_err(NoAnswer::of)
+            {
                 Ok(response) => Ok((response, Way::One(wire))),
                 Err(NoAnswer::Broken(error)) => Err(Broken::Cut(error)),
                 Err(NoAnswer::Unsent(_)) => Err(reset(place).into()),

@@ -5,14 +5,14 @@ use super::dial::Place;
 use super::pieces::Pieces;
 use super::wire::Wire;
 use crate::models::settings::ModelSettings;
+use crate::wire::Queue;
 use admission::{Permit, Pool};
 use hyper::client::conn::http2::SendRequest;
 use parking_lot::Mutex;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -29,14 +29,8 @@ struct Inner {
 
 #[derive(Default)]
 struct Kept {
-    wires: VecDeque<Spare>,
+    wires: Queue<Wire, Permit<String>>,
     shared: Vec<Arc<Shared>>,
-}
-
-struct Spare {
-    wire: Box<Wire>,
-    since: Instant,
-    _permit: Permit<String>,
 }
 
 /// An HTTP/2 connection.
@@ -77,19 +71,12 @@ impl Spares {
         }))
     }
 
-    /// Takes the most recently used one, so that the others age and are closed. Those of other
-    /// runtimes are left alone: each event of theirs would wake another thread.
     pub(super) fn take(&self, place: &Place) -> Option<Box<Wire>> {
-        let runtime = Handle::current().id();
         loop {
-            let mut spare = {
-                let mut places = self.0.places.lock();
-                let wires = &mut places.get_mut(place)?.wires;
-                let at = wires.iter().rposition(|spare| spare.wire.runtime() == runtime)?;
-                wires.remove(at)?
-            };
-            if spare.since.elapsed() < self.0.life && spare.wire.is_free() {
-                return Some(spare.wire);
+            // A statement of its own, so that the lock is free while the connection is looked at.
+            let spare = self.0.places.lock().get_mut(place)?.wires.take(|_| true)?;
+            if let Some(wire) = spare.usable(self.0.life) {
+                return Some(wire);
             }
         }
     }
@@ -97,15 +84,12 @@ impl Spares {
     /// Keeps a connection, if `owner` may have another one kept.
     pub(super) fn put(&self, place: &Place, owner: &String, wire: Box<Wire>) {
         let Ok(permit) = self.0.permits.take(owner, 1) else { return };
-        let spare = Spare { wire, since: Instant::now(), _permit: permit };
         let mut places = self.0.places.lock();
         let kept = match places.get_mut(place) {
             Some(kept) => kept,
             None => places.entry(place.clone()).or_default(),
         };
-        kept.wires.push_back(spare);
-        let is_full = kept.wires.len() > self.0.place_max;
-        let surplus = if is_full { kept.wires.pop_front() } else { None };
+        let surplus = kept.wires.put(wire, permit, self.0.place_max);
         drop(places);
         // Closed outside of the lock.
         drop(surplus);
@@ -160,10 +144,11 @@ impl Spares {
 
 impl Inner {
     fn sweep(&self, life: Duration) {
-        let mut ended: (Vec<Spare>, Vec<Arc<Shared>>) = Default::default();
+        let mut ended: (Vec<_>, Vec<Arc<Shared>>) = Default::default();
+        let now = Instant::now();
         self.places.lock().retain(|_, kept| {
-            while kept.wires.front().is_some_and(|spare| spare.since.elapsed() >= life) {
-                ended.0.extend(kept.wires.pop_front());
+            while let Some(spare) = kept.wires.take_expired(now, life) {
+                ended.0.push(spare);
             }
             let is_over = |shared: &mut Arc<Shared>| {
                 let idle = shared.streams.load(Ordering::Relaxed) == 0

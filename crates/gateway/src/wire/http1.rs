@@ -1,0 +1,112 @@
+//! An HTTP/1.1 connection that is driven by the task which waits for an answer.
+//!
+//! There is no task in between, so nothing has to be woken on the way, and dropping an answer closes
+//! the connection at once.
+
+use super::request_body::BoxError;
+use super::spares::Reusable;
+use super::wakes::Wakes;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper_util::rt::TokioIo;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::{self, Handle};
+
+pub(crate) struct Http1<S, B>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    B: Body<Data = Bytes> + 'static,
+{
+    sender: SendRequest<B>,
+    connection: Connection<TokioIo<S>, B>,
+    ended: bool,
+    wakes: Wakes,
+    /// Where its socket is watched.
+    runtime: runtime::Id,
+}
+
+impl<S, B> Http1<S, B>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    pub(crate) async fn open(stream: S, head_bytes_max: usize) -> hyper::Result<Self> {
+        let (sender, connection) =
+            Builder::new().max_buf_size(head_bytes_max).handshake(TokioIo::new(stream)).await?;
+        let (wakes, runtime) = (Wakes::new(), Handle::current().id());
+        Ok(Self { sender, connection, ended: false, wakes, runtime })
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<B>,
+    ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
+        let Self { sender, connection, ended, wakes, .. } = self;
+        let mut answer = pin!(sender.try_send_request(request));
+        let mut poll = |cx: &mut Context<'_>| {
+            drive(connection, ended, cx);
+            answer.as_mut().poll(cx)
+        };
+        poll_fn(|cx| wakes.poll(cx, &mut poll)).await
+    }
+
+    /// Returns the next frame of the answer whose body is `incoming`.
+    pub(crate) fn poll_frame(
+        &mut self,
+        incoming: &mut Incoming,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let Self { connection, ended, wakes, .. } = self;
+        wakes.poll(cx, |cx| {
+            // Polling the body alone reads nothing from the socket.
+            drive(connection, ended, cx);
+            Pin::new(&mut *incoming).poll_frame(cx)
+        })
+    }
+
+    /// Returns the bare connection after a switch of protocols, and any bytes that were already
+    /// read from it.
+    pub(crate) async fn into_stream(mut self) -> hyper::Result<(S, Bytes)> {
+        if !self.ended {
+            poll_fn(|cx| self.connection.poll_without_shutdown(cx)).await?;
+        }
+        let parts = self.connection.into_parts();
+        Ok((parts.io.into_inner(), parts.read_buf))
+    }
+}
+
+impl<S, B> Reusable for Http1<S, B>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    fn runtime(&self) -> runtime::Id {
+        self.runtime
+    }
+
+    fn is_free(&mut self) -> bool {
+        // A spare connection wakes no task.
+        drive(&mut self.connection, &mut self.ended, &mut Context::from_waker(Waker::noop()));
+        !self.ended && self.sender.is_ready()
+    }
+}
+
+/// Lets the connection read and write what it can. Its errors are reported to the task that waits
+/// for the answer or reads the body.
+fn drive<S, B>(connection: &mut Connection<TokioIo<S>, B>, ended: &mut bool, cx: &mut Context<'_>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    if !*ended && connection.poll_without_shutdown(cx).is_ready() {
+        *ended = true;
+    }
+}
