@@ -2,7 +2,8 @@
 
 use crate::machine::{Machine, owner, run, world};
 use node::{
-    Exit, Extras, Mount, Mounted, NewVolume, Node, SnapshotName, Spec, VolumeName, Writable,
+    Exit, Extras, Mount, Mounted, NewVolume, Node, SnapshotName, Spec, VolumeName, VolumeSource,
+    Writable,
 };
 
 pub(crate) const VOLUME: &str = "disk";
@@ -167,7 +168,8 @@ fn check_snapshot(machine: &Machine, node: &Node, name: &str, promised: u64) {
 }
 
 fn check_template(machine: &Machine, node: &Node) {
-    let from = Some(VolumeName::new(TEMPLATE).unwrap());
+    let template = VolumeName::new(TEMPLATE).unwrap();
+    let from = Some(VolumeSource { name: template, copy: None });
     let name = VolumeName::new(format!("copy-{}", world().random_text(8))).unwrap();
     let new = NewVolume { name: name.clone(), owner: owner("somebody"), size_mb: 64, from };
     node.volumes().make(&new).unwrap();
