@@ -81,12 +81,13 @@ impl Volumes {
         let owner = self.held.lock().get(name).map(|held| held.owner.clone());
         let owner = owner.ok_or_else(missing)?;
         let file = self.open_here(name)?.ok_or_else(missing)?.file;
-        let put = || {
-            // An earlier try may have left parts that no list names.
-            remote.remove(&owner, name.as_str())?;
-            remote.put(&owner, name.as_str(), &mut |into| write(&file, into))
-        };
-        Ok(Some(put().map_err(VolumeError::Remote)?.digest))
+        // An earlier try may have left parts that no list names. Those that cannot be removed now
+        // go with the copy.
+        if let Err(error) = remote.remove(&owner, name.as_str()) {
+            tracing::warn!(%error, volume = %name, "what may be left of an earlier copy stays for now");
+        }
+        let put = remote.put(&owner, name.as_str(), &mut |into| write(&file, into));
+        Ok(Some(put.map_err(VolumeError::Remote)?.digest))
     }
 
     /// Lists what the store has copies of, complete or not. `None` if there is no store.
