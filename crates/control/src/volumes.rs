@@ -48,7 +48,7 @@ pub async fn create(
     // Spawned, because a caller that disconnects must not leave a file system without its row.
     let whole = async move { made(&context, checked, key, keeper).await };
     let whole = tokio::spawn(whole.in_current_span());
-    whole.await.unwrap_or_else(|_| Err(Error::Launch("it was interrupted".to_owned())))
+    whole.await.unwrap_or_else(|_| Err(Error::Volume("it was interrupted".to_owned())))
 }
 
 async fn made(
@@ -239,7 +239,7 @@ impl From<VolumeFault> for Error {
             VolumeFault::SourceGone => {
                 Conflict::Stale { what: "the volume template".to_owned() }.into()
             }
-            VolumeFault::Broken(why) => Self::Launch(why),
+            VolumeFault::Broken(why) => Self::Volume(why),
         }
     }
 }

@@ -145,7 +145,9 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::NoRoom(_) | Decision::Crowded(admission::Refused::Total { .. }) => {
             (StatusCode::SERVICE_UNAVAILABLE, "NO_CAPACITY")
         }
-        Decision::Snapshot(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+        Decision::Snapshot(_) | Decision::Volume(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+        }
         Decision::Egress(_) => (StatusCode::INTERNAL_SERVER_ERROR, "NETWORK_NOT_IN_EFFECT"),
         Decision::Launch(_) => (StatusCode::INTERNAL_SERVER_ERROR, "LAUNCH_FAILED"),
         Decision::TooMany { .. } | Decision::Crowded(admission::Refused::Share { .. }) => {

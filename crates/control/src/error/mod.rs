@@ -83,6 +83,8 @@ pub enum Error {
     Egress(String),
     #[error(transparent)]
     Provider(#[from] ProviderFault),
+    #[error("the volume could not be made or changed: {0}")]
+    Volume(String),
     #[error("the snapshot could not be taken: {0}")]
     Snapshot(String),
     #[error("this server cannot yet {}", .0.act())]
