@@ -176,8 +176,9 @@ pub trait Builder: Send + Sync + 'static {
         printed: mpsc::Sender<Printed>,
     ) -> Wait<'a, Result<Built, BuildFault>>;
 
-    /// Unpacks an upload into a file system of its own, which the machine keeps from then on. After
-    /// a kill this is called again and starts over.
+    /// Unpacks an upload into a file system of its own, which the machine keeps from then on. If
+    /// there is an object service, it has all of it too when this returns. After a kill this is
+    /// called again and starts over.
     fn fill<'a>(&'a self, order: &'a FillOrder) -> Wait<'a, Result<Filled, BuildFault>>;
 
     /// Releases all images that were made for a build: by now the workspace's registry keeps the
@@ -217,10 +218,12 @@ pub struct FillOrder {
 }
 
 /// The result of [`Builder::fill`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filled {
     /// Total size of all files.
     pub bytes: u64,
+    /// Digest of its copy at the object service, if there is one.
+    pub copy: Option<String>,
 }
 
 /// An image that was built. It stays on the machine until it is released by its name.

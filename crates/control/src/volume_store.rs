@@ -2,7 +2,7 @@
 //! in [`crate::volumes`].
 
 use crate::machine_fault::{MachineFault, Wait};
-use types::instance::VolumeName;
+use types::instance::{VolumeName, VolumeSource};
 
 /// Which volume to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct NewVolume {
     pub workspace: String,
     pub size_mb: u32,
     /// The volume whose content it begins with.
-    pub from: Option<VolumeName>,
+    pub from: Option<VolumeSource>,
 }
 
 /// A volume that a machine keeps.

@@ -4,6 +4,10 @@
 //! that new volumes are copies of. It is kept under a number that no other upload of the template
 //! has, and becomes a version in the one transaction that says so. Content that no row names any
 //! more is removed when the rows are followed ([`crate::workloads`]).
+//!
+//! If there is an object service, it has a copy of the content before the version is ready, and the
+//! row has the digest of that copy. The file system on a machine is then only a cache: whatever
+//! machine makes a volume from the version fetches what it lacks.
 
 use crate::builds::{self, Asked};
 use crate::context::Context;
@@ -16,7 +20,7 @@ use crate::workloads::rows;
 use store::Tx;
 use store::builds::Build;
 use types::ids::ResourceId;
-use types::instance::{KeptFor, VolumeName};
+use types::instance::{KeptFor, VolumeCopy, VolumeName, VolumeSource};
 use types::kinds::volume_template::{Awaited, Content, State, Version};
 use types::kinds::{Volume, VolumeTemplate};
 use types::wire::TemplateVersionDeleted;
@@ -102,10 +106,12 @@ pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result
     let Some((held, awaited)) = waiting(tx, build)? else { return Ok(false) };
     let Some((keeper, machine)) = keeper(&context.control) else { return Ok(false) };
     let size_mb = keeper.size_mb(&name_of(&held.row.id, awaited.number));
-    let (Some(size_mb), Some((_, bytes))) = (size_mb, build.image.clone()) else {
+    let (Some(size_mb), Some((digest, bytes))) = (size_mb, build.image.clone()) else {
         return Err(engine::corrupt(&held.row.id, "what was unpacked for it is not there"));
     };
-    let content = Content::Ready { number: awaited.number, bytes, size_mb, machine };
+    // Without a copy, the name of the volume is in its place.
+    let copy = Some(digest).filter(|digest| *digest != build.repository);
+    let content = Content::Ready { number: awaited.number, bytes, size_mb, machine, copy };
     let mut state = held.state.clone();
     state.last_version_uploaded_at = Some(tx.world().now());
     state.counted = counted_after(state.counted, &awaited.version);
@@ -161,10 +167,17 @@ pub fn remove_version(
 
 /// The content that a volume begins as a copy of.
 pub(crate) struct Origin {
-    pub(crate) volume: VolumeName,
+    pub(crate) source: VolumeSource,
     /// The volume must be at least this large.
     pub(crate) size_mb: u32,
-    pub(crate) machine: String,
+    machine: String,
+}
+
+impl Origin {
+    /// Returns true if a machine has the content, or can fetch it.
+    pub(crate) fn is_for(&self, machine: &str) -> bool {
+        self.machine == machine || self.source.copy.is_some()
+    }
 }
 
 /// Returns the template that a volume names, and the version of it.
@@ -195,11 +208,12 @@ pub(crate) fn origin(
     };
     let template_name = template.row.name.clone();
     match found.map(|version| &version.content) {
-        Some(Content::Ready { number, size_mb, machine, .. }) => Ok(Some(Origin {
-            volume: name_of(&template.row.id, *number),
-            size_mb: *size_mb,
-            machine: machine.clone(),
-        })),
+        Some(Content::Ready { number, size_mb, machine, copy, .. }) => {
+            let copied = |digest: &String| VolumeCopy { digest: digest.clone(), size_mb: *size_mb };
+            let name = name_of(&template.row.id, *number);
+            let source = VolumeSource { name, copy: copy.as_ref().map(copied) };
+            Ok(Some(Origin { source, size_mb: *size_mb, machine: machine.clone() }))
+        }
         _ if wanted == LATEST => Err(Unfit::EmptyTemplate { template: template_name }.into()),
         _ => {
             let version = wanted.chars().take(VERSION_CHARACTERS).collect();

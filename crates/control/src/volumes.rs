@@ -18,7 +18,7 @@ use std::sync::Arc;
 use store::Tx;
 use tracing::Instrument;
 use types::ids::ResourceId;
-use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName};
+use types::instance::{KeptFor, Medium, Scratch, VolumeMount, VolumeName, VolumeSource};
 use types::kinds::{Sandbox, Volume, volume};
 use types::parts::{VolumeType, mount_place};
 use types::usage::Dimension;
@@ -96,7 +96,7 @@ fn order(
     tx: &mut Tx<'_>,
     wish: &Volume,
     machine: &str,
-) -> Result<Option<(u32, Option<VolumeName>)>, Error> {
+) -> Result<Option<(u32, Option<VolumeSource>)>, Error> {
     if context.find(tx, KindName::Volume, &[], wish.name())?.is_some() {
         return Ok(None);
     }
@@ -107,14 +107,14 @@ fn order(
     let Some(origin) = volume_templates::origin(context, tx, wish)? else {
         return Ok(Some((size_mb, None)));
     };
-    if origin.machine != machine {
+    if !origin.is_for(machine) {
         let template = wish.spec.template.clone().unwrap_or_default();
         return Err(Unfit::TemplateOnOtherMachine { template }.into());
     }
     if size_mb < origin.size_mb {
         return Err(Unfit::TemplateLarger { size_mb, needs_mb: origin.size_mb }.into());
     }
-    Ok(Some((size_mb, Some(origin.volume))))
+    Ok(Some((size_mb, Some(origin.source))))
 }
 
 /// Replaces a volume, and grows its file system to the new size.

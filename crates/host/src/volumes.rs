@@ -4,7 +4,7 @@ use crate::refusals::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
-use node::{Owner, VolumeError, VolumeName, VolumeSource};
+use node::{Owner, VolumeError, VolumeName};
 use types::chain;
 
 /// A [`LocalMachine`] restricted to what concerns volumes.
@@ -36,7 +36,6 @@ impl VolumeStore for LocalVolumes {
             let NewVolume { name, workspace, size_mb, from } = new;
             let owner =
                 Owner::new(workspace).map_err(|error| VolumeFault::Broken(chain(&error)))?;
-            let from = from.map(|name| VolumeSource { name, copy: None });
             let new = node::NewVolume { name, owner, size_mb, from };
             inner.node.volumes().make(&new).map_err(|error| fault(&error))
         };

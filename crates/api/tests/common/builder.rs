@@ -135,7 +135,7 @@ impl Builder for PretendedBuilder {
                 VolumeFault::OverShare(why) => BuildFault::OverShare(why),
                 other => BuildFault::Broken(other.to_string()),
             })?;
-            Ok(Filled { bytes: sources.len() as u64 })
+            Ok(Filled { bytes: sources.len() as u64, copy: None })
         })
     }
 

@@ -75,11 +75,11 @@ impl VolumeStore for PretendedVolumes {
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
         Box::pin(async move {
             if let Some(origin) = &new.from {
-                let needs_mb = self.size_mb(origin).ok_or(VolumeFault::SourceGone)?;
+                let needs_mb = self.size_mb(&origin.name).ok_or(VolumeFault::SourceGone)?;
                 if needs_mb > new.size_mb {
                     return Err(VolumeFault::TooSmall { size_mb: new.size_mb, needs_mb });
                 }
-                self.origins.lock().insert(new.name.clone(), origin.clone());
+                self.origins.lock().insert(new.name.clone(), origin.name.clone());
             }
             self.put(&new.name, new.size_mb)
         })

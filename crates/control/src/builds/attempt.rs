@@ -93,8 +93,8 @@ fn workload_kind(build: &Build) -> KindName {
     }
 }
 
-/// Unpacks the content of a volume template. The name of its volume takes the place of an image's
-/// digest.
+/// Unpacks the content of a volume template. The digest of its copy at the object service takes the
+/// place of an image's digest, or if there is none, the name of its volume.
 async fn fill(
     control: &Control,
     builder: &dyn Builder,
@@ -107,7 +107,8 @@ async fn fill(
     let limit = control.settings.builds.timeout;
     let filled = tokio::time::timeout(limit, builder.fill(&order)).await;
     let filled = filled.unwrap_or(Err(BuildFault::TooSlow(limit)))?;
-    Ok(Built { digest: build.repository.clone(), size_bytes: filled.bytes })
+    let digest = filled.copy.unwrap_or_else(|| build.repository.clone());
+    Ok(Built { digest, size_bytes: filled.bytes })
 }
 
 async fn build_and_log(

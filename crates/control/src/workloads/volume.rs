@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use store::Tx;
 use types::KindName;
 use types::ids::ResourceId;
-use types::instance::{KeptFor, VolumeName};
+use types::instance::{KeptFor, VolumeSource};
 use types::kinds::Volume;
 
 impl Followed for Volume {
@@ -91,7 +91,7 @@ async fn origin(
     control: &Control,
     held: &Held<Volume>,
     machine: &str,
-) -> Result<Option<VolumeName>, Error> {
+) -> Result<Option<VolumeSource>, Error> {
     let (of, row, wish) = (control.clone(), held.row.clone(), held.wish.clone());
     let find = move |tx: &mut Tx<'_>| match rows::context(&of, tx, &row.workspace)? {
         Some((context, _)) => volume_templates::origin(&context, tx, &wish),
@@ -103,9 +103,9 @@ async fn origin(
     };
     let size = held.wish.spec.size;
     let fits = |origin: &volume_templates::Origin| {
-        origin.machine == machine && size.is_some_and(|size| size >= origin.size_mb.into())
+        origin.is_for(machine) && size.is_some_and(|size| size >= origin.size_mb.into())
     };
-    Ok(found.filter(fits).map(|origin| origin.volume))
+    Ok(found.filter(fits).map(|origin| origin.source))
 }
 
 /// Removes file systems kept here whose rows are gone. `rows` are the existing ones.

@@ -33,7 +33,7 @@ pub(super) fn fill(shared: &Shared, order: &FillOrder) -> Result<Filled, BuildFa
         Unpack::Full => BuildFault::Broken("its files need more room than they should".to_owned()),
         Unpack::Other(fault) => fault,
     })?;
-    Ok(Filled { bytes: needs.bytes })
+    Ok(Filled { bytes: needs.bytes, copy: None })
 }
 
 fn size_mb(needs: &Needs, times: u64) -> Result<u32, BuildFault> {

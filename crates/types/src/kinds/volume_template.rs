@@ -114,8 +114,11 @@ pub enum Content {
         bytes: i64,
         /// Megabytes of a volume that can hold them.
         size_mb: u32,
-        /// The machine that keeps the contents.
+        /// The machine on which they were unpacked.
         machine: String,
+        /// Digest of their copy at an object service. Without one, only that machine has them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        copy: Option<String>,
     },
     Failed {
         reason: String,
