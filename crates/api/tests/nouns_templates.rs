@@ -12,7 +12,8 @@ use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use types::instance::{KeptFor, Outcome};
+use types::ids::ResourceId;
+use types::instance::{KeptFor, Outcome, VolumeName};
 
 const PATH: &str = "/v0/volume_templates/base";
 
@@ -23,7 +24,10 @@ struct Stage {
 }
 
 async fn stage_with(room_mb: u32, versions_max: usize, postgres: bool) -> Stage {
-    let volumes = PretendedVolumes::new(room_mb);
+    stage_of(PretendedVolumes::new(room_mb), versions_max, postgres).await
+}
+
+async fn stage_of(volumes: PretendedVolumes, versions_max: usize, postgres: bool) -> Stage {
     let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
     let builder = Arc::new(PretendedBuilder::default());
     *builder.volumes.lock() = Some(volumes.clone());
@@ -33,7 +37,11 @@ async fn stage_with(room_mb: u32, versions_max: usize, postgres: bool) -> Stage 
         template_versions_max: versions_max,
         ..control::builds::Settings::default()
     };
-    let settings = control::Settings { builds, ..settings() };
+    let template_copies = control::TemplateCopies {
+        tidy_every: Duration::from_millis(5),
+        ..control::TemplateCopies::default()
+    };
+    let settings = control::Settings { builds, template_copies, ..settings() };
     let cloud = Cloud::start_building(machine, builder.clone(), settings, postgres).await;
     Stage { cloud, builder, volumes }
 }
@@ -83,19 +91,46 @@ impl Stage {
 
     /// Waits until volumes of these sizes, in megabytes, are kept.
     async fn until_kept(&self, wanted: &[u32]) {
-        let kept = async {
-            loop {
-                let mut sizes = self.volumes.sizes();
-                sizes.sort_unstable();
-                if sizes == wanted {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+        let sizes = || {
+            let mut sizes = self.volumes.sizes();
+            sizes.sort_unstable();
+            sizes
         };
-        let kept = tokio::time::timeout(Duration::from_secs(60), kept).await;
-        assert!(kept.is_ok(), "{:?} are kept, not {wanted:?}", self.volumes.sizes());
+        until(|| sizes() == wanted, || format!("{:?} are kept, not {wanted:?}", sizes())).await;
     }
+
+    /// Waits until the object service has the content with these numbers.
+    async fn until_copied(&self, wanted: &[u64]) {
+        let numbers = || numbers(&self.volumes.copied());
+        until(|| numbers() == wanted, || format!("{:?} are copied, not {wanted:?}", numbers()))
+            .await;
+    }
+
+    /// Starts the server anew with these volumes, on a machine of this name.
+    async fn restart(&mut self, name: &'static str, volumes: PretendedVolumes) {
+        let machine = Pretended::new(|_| Ok(Outcome::SUCCESS)).named(name).with_volumes(&volumes);
+        *self.builder.volumes.lock() = Some(volumes.clone());
+        self.volumes = volumes;
+        self.cloud.restart_on(Arc::new(machine)).await;
+    }
+}
+
+async fn until(holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
+    let held = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let held = tokio::time::timeout(Duration::from_secs(60), held).await;
+    assert!(held.is_ok(), "{}", otherwise());
+}
+
+fn numbers(names: &[VolumeName]) -> Vec<u64> {
+    let number = |name: &VolumeName| match name.kept_for() {
+        Some(KeptFor::Template { number, .. }) => Some(number),
+        _ => None,
+    };
+    names.iter().filter_map(number).collect()
 }
 
 #[tokio::test]
@@ -265,4 +300,77 @@ async fn a_version_with_the_largest_number_leaves_numbers_for_the_next() {
     stage.until("7", "READY").await;
     stage.upload("", "data 100").await;
     stage.until("8", "READY").await;
+}
+
+#[tokio::test]
+async fn a_version_with_a_copy_serves_every_machine() {
+    for postgres in [false, true] {
+        let mut stage = stage_of(PretendedVolumes::new(1_000).with_service(), 10, postgres).await;
+        stage.upload("", "data 100").await;
+        stage.until("1", "READY").await;
+        stage.until_copied(&[1]).await;
+        // Unused, it is only at the service, and comes back for the next volume.
+        stage.volumes.release_unused();
+        stage.until_kept(&[]).await;
+        stage.cloud.post("/v0/volumes", volume("one", "base", Some(100))).await.ok();
+        assert_eq!(numbers(&stage.volumes.origins().into_values().collect::<Vec<_>>()), [1]);
+        // The machine is lost with all that it had.
+        let other = stage.volumes.other_machine();
+        stage.restart("another", other).await;
+        stage.cloud.post("/v0/volumes", volume("two", "base:1", Some(100))).await.ok();
+        assert_eq!(numbers(&stage.volumes.origins().into_values().collect::<Vec<_>>()), [1]);
+        stage.until_kept(&[100, 100]).await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_copy_a_version_stays_on_its_machine() {
+    let mut stage = stage_with(1_000, 10, false).await;
+    stage.upload("", "data 100").await;
+    stage.until("1", "READY").await;
+    let other = stage.volumes.other_machine().with_service();
+    stage.restart("another", other).await;
+    let message = stage.cloud.post("/v0/volumes", volume("one", "base", None)).await.refused(400);
+    assert!(message.contains("another machine"), "{message}");
+    assert!(stage.volumes.copied().is_empty(), "only the machine that has it can copy it");
+}
+
+#[tokio::test]
+async fn a_copy_that_no_version_has_is_removed() {
+    let stage = stage_of(PretendedVolumes::new(1_000).with_service(), 2, false).await;
+    for version in ["1", "2", "3"] {
+        stage.upload("", "data 100").await;
+        stage.until(version, "READY").await;
+    }
+    stage.until_copied(&[2, 3]).await;
+    let kept = stage.volumes.names();
+    let Some(KeptFor::Template { id, .. }) = kept[0].kept_for() else { panic!("{kept:?}") };
+    // What a kill, or an upload that came too late, has left.
+    for (id, number) in [(id, 1), (ResourceId::known("res_gone"), 7)] {
+        stage.volumes.leave_copy(&VolumeName::of(&KeptFor::Template { id, number }));
+    }
+    stage.until_copied(&[2, 3]).await;
+    // What is awaited may be on its way.
+    stage.upload("", "waits 100").await;
+    stage.cloud.delete(&format!("{PATH}/versions/3")).await.ok();
+    stage.until_copied(&[2]).await;
+    stage.builder.open();
+    stage.until("4", "READY").await;
+    stage.until_copied(&[2, 4]).await;
+    stage.cloud.delete(PATH).await.ok();
+    stage.until_copied(&[]).await;
+}
+
+#[tokio::test]
+async fn versions_from_before_there_was_a_service_are_copied() {
+    let mut stage = stage_with(1_000, 10, false).await;
+    stage.upload("", "data 100").await;
+    stage.until("1", "READY").await;
+    let same = stage.volumes.clone().with_service();
+    stage.restart("pretended", same).await;
+    stage.until_copied(&[1]).await;
+    // Its row knows: it may leave this machine now.
+    stage.volumes.release_unused();
+    stage.until_kept(&[]).await;
+    stage.cloud.post("/v0/volumes", volume("one", "base", Some(100))).await.ok();
 }

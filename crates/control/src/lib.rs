@@ -65,6 +65,6 @@ pub use error::Error;
 pub use missing::Missing;
 pub use settings::{
     Bill, BodyLimits, Deployments, Egress, Models, Rate, RegistryUpkeep, S3Limits, Settings,
-    Snapshots, StreamLimits,
+    Snapshots, StreamLimits, TemplateCopies,
 };
 pub use start::{Parts, start};

@@ -42,6 +42,7 @@ pub struct Settings {
     pub registry: RegistryUpkeep,
     pub builds: crate::builds::Settings,
     pub snapshots: Snapshots,
+    pub template_copies: TemplateCopies,
     pub s3: S3Limits,
     pub egress: Egress,
     pub models: Models,
@@ -140,6 +141,22 @@ impl Default for Snapshots {
     fn default() -> Self {
         let (tidy_every, fork_within) = (Duration::from_secs(300), Duration::from_secs(600));
         Self { pending_max: 20, tidy_every, fork_within }
+    }
+}
+
+/// Upkeep of the copies of volume templates at an object service.
+#[derive(Debug, Clone, Copy)]
+pub struct TemplateCopies {
+    /// How often to look for copies that no version has any more, and versions that have none.
+    pub tidy_every: Duration,
+    /// How long a version that has a copy stays on a machine where no volume begins with it.
+    pub unused_after: Duration,
+}
+
+impl Default for TemplateCopies {
+    fn default() -> Self {
+        let (minute, week) = (Duration::from_secs(60), Duration::from_secs(7 * 24 * 3600));
+        Self { tidy_every: 5 * minute, unused_after: week }
     }
 }
 

@@ -2,6 +2,7 @@
 //! in [`crate::volumes`].
 
 use crate::machine_fault::{MachineFault, Wait};
+use types::Timestamp;
 use types::instance::{VolumeName, VolumeSource};
 
 /// Which volume to make.
@@ -22,8 +23,16 @@ pub struct KeptVolume {
     pub size_mb: u32,
 }
 
+/// A copy of a volume at the object service, complete or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptCopy {
+    pub workspace: String,
+    pub name: VolumeName,
+}
+
 pub trait VolumeStore: Send + Sync + 'static {
-    /// Makes a volume, unless it exists. Once this returns, it survives a power cut.
+    /// Makes a volume, unless it exists. Once this returns, it survives a power cut. What it begins
+    /// with is fetched from the object service, if it is there and not on this machine.
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>>;
 
     /// Makes a volume larger, even while an instance uses it.
@@ -36,6 +45,36 @@ pub trait VolumeStore: Send + Sync + 'static {
 
     /// Returns the size of an existing volume in megabytes.
     fn size_mb(&self, name: &VolumeName) -> Option<u32>;
+
+    /// Puts a copy of a volume that never changes at the object service, and returns its digest.
+    /// `None` if there is no such service, here and below.
+    fn put_copy<'a>(
+        &'a self,
+        _workspace: &'a str,
+        _name: &'a VolumeName,
+    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Lists the copies that machines of this installation have put there.
+    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Removes a copy, whoever put it there.
+    fn remove_copy<'a>(&'a self, _copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Removes a volume that has a copy from this machine, unless another began with it since this
+    /// time.
+    fn release<'a>(
+        &'a self,
+        _name: &'a VolumeName,
+        _since: Timestamp,
+    ) -> Wait<'a, Result<(), VolumeFault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -222,6 +222,24 @@ pub(crate) fn origin(
     }
 }
 
+/// Notes that the object service has a copy of a version. Nothing is noted if the version is gone;
+/// the copy goes with the next look at all copies.
+pub(crate) fn copied(
+    tx: &mut Tx<'_>,
+    template: &ResourceId,
+    number: u64,
+    digest: &str,
+) -> Result<(), Error> {
+    let Some(held) = rows::lock::<VolumeTemplate>(tx, template)? else { return Ok(()) };
+    let mut state = held.state.clone();
+    let copies = state.versions.iter_mut().filter_map(|version| match &mut version.content {
+        Content::Ready { number: of, copy, .. } if *of == number => Some(copy),
+        _ => None,
+    });
+    copies.for_each(|copy| *copy = Some(digest.to_owned()));
+    rows::put_state(tx, held, state).map(drop)
+}
+
 /// Returns the numbers under which content is kept for a template, or will be.
 pub(crate) fn numbers(state: &State) -> impl Iterator<Item = u64> {
     let kept = state.versions.iter().filter_map(|version| match version.content {

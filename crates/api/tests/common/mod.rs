@@ -168,6 +168,7 @@ pub fn settings() -> Settings {
         },
         builds: control::builds::Settings::default(),
         snapshots: control::Snapshots::default(),
+        template_copies: control::TemplateCopies::default(),
         s3: control::S3Limits::default(),
         egress: control::Egress {
             pool: control::EgressPool::read(["192.0.2.16/29", "2001:db8::10-2001:db8::1f"])

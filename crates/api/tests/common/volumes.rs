@@ -2,21 +2,34 @@
 
 use control::drive_store::{DriveFault, DriveStore, KeptDrive, NewDrive};
 use control::machine::{MachineFault, Wait};
-use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
+use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::instance::{DriveMount, InstanceName, VolumeName};
+use std::sync::atomic::{AtomicBool, Ordering};
+use types::Timestamp;
+use types::instance::{DriveMount, InstanceName, VolumeName, VolumeSource};
 
 #[derive(Clone)]
 pub struct PretendedVolumes {
     room_mb: u32,
     kept: Arc<Mutex<BTreeMap<VolumeName, u32>>>,
     origins: Arc<Mutex<BTreeMap<VolumeName, VolumeName>>>,
+    /// What an object service has, if there is one.
+    copies: Option<Arc<Mutex<BTreeMap<VolumeName, Copied>>>>,
+    /// Whether volumes with copies count as unused.
+    releases: Arc<AtomicBool>,
     /// Drives mounted in instances.
     pub mounted: Arc<Mutex<Vec<(InstanceName, DriveMount)>>>,
     /// The files of drives that were opened.
     folders: Arc<Mutex<BTreeMap<VolumeName, tempfile::TempDir>>>,
+}
+
+/// A copy at the object service: its digest, and the workspace whose it is.
+#[derive(Clone)]
+struct Copied {
+    digest: String,
+    workspace: String,
 }
 
 /// Size of each drive.
@@ -31,9 +44,61 @@ impl PretendedVolumes {
             room_mb,
             kept: Arc::default(),
             origins: Arc::default(),
+            copies: None,
+            releases: Arc::default(),
             mounted: Arc::default(),
             folders: Arc::default(),
         }
+    }
+
+    /// Adds an object service.
+    pub fn with_service(self) -> Self {
+        Self { copies: Some(Arc::default()), ..self }
+    }
+
+    /// From now on, volumes with copies count as unused.
+    pub fn release_unused(&self) {
+        self.releases.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns another machine's volumes, with the same object service.
+    pub fn other_machine(&self) -> Self {
+        Self { copies: self.copies.clone(), ..Self::new(self.room_mb) }
+    }
+
+    /// Returns the names of what the object service has.
+    pub fn copied(&self) -> Vec<VolumeName> {
+        self.copies
+            .iter()
+            .flat_map(|copies| copies.lock().keys().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Leaves a copy that no row names, as a killed server would.
+    pub fn leave_copy(&self, name: &VolumeName) {
+        self.copy(name, "main");
+    }
+
+    /// Puts a copy, and returns its digest.
+    pub fn copy(&self, name: &VolumeName, workspace: &str) -> Option<String> {
+        let digest = format!("digest of {name}");
+        let copied = Copied { digest: digest.clone(), workspace: workspace.to_owned() };
+        self.copies.as_ref()?.lock().insert(name.clone(), copied);
+        Some(digest)
+    }
+
+    /// Returns a volume's size, fetching it first if only the service has it.
+    fn find(&self, source: &VolumeSource) -> Result<u32, VolumeFault> {
+        if let Some(size_mb) = self.size_mb(&source.name) {
+            return Ok(size_mb);
+        }
+        let copy = source.copy.as_ref().ok_or(VolumeFault::SourceGone)?;
+        let copies = self.copies.as_ref().expect("a service");
+        let there = copies.lock().get(&source.name).map(|copied| copied.digest.clone());
+        if there.as_ref() != Some(&copy.digest) {
+            return Err(VolumeFault::Broken("the object is gone".to_owned()));
+        }
+        self.put(&source.name, copy.size_mb).map(|()| copy.size_mb)
     }
 
     /// Returns the size of each volume in megabytes.
@@ -75,7 +140,7 @@ impl VolumeStore for PretendedVolumes {
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
         Box::pin(async move {
             if let Some(origin) = &new.from {
-                let needs_mb = self.size_mb(&origin.name).ok_or(VolumeFault::SourceGone)?;
+                let needs_mb = self.find(origin)?;
                 if needs_mb > new.size_mb {
                     return Err(VolumeFault::TooSmall { size_mb: new.size_mb, needs_mb });
                 }
@@ -101,6 +166,41 @@ impl VolumeStore for PretendedVolumes {
 
     fn size_mb(&self, name: &VolumeName) -> Option<u32> {
         self.kept.lock().get(name).copied()
+    }
+
+    fn put_copy<'a>(
+        &'a self,
+        workspace: &'a str,
+        name: &'a VolumeName,
+    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+        Box::pin(async move { Ok(self.copy(name, workspace)) })
+    }
+
+    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+        let kept = |(name, copied): (&VolumeName, &Copied)| KeptCopy {
+            workspace: copied.workspace.clone(),
+            name: name.clone(),
+        };
+        let found = self.copies.as_ref().map(|copies| copies.lock().iter().map(kept).collect());
+        Box::pin(async { Ok(found) })
+    }
+
+    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+        if let Some(copies) = &self.copies {
+            copies.lock().remove(&copy.name);
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        _: Timestamp,
+    ) -> Wait<'a, Result<(), VolumeFault>> {
+        if self.releases.load(Ordering::Relaxed) {
+            self.kept.lock().remove(name);
+        }
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -63,6 +63,7 @@ fn settings() -> Settings {
         },
         builds: crate::builds::Settings::default(),
         snapshots: crate::Snapshots::default(),
+        template_copies: crate::TemplateCopies::default(),
         s3: crate::S3Limits::default(),
         bill: crate::settings::Bill {
             first_prices: Default::default(),

@@ -45,6 +45,7 @@ mod slots;
 pub(crate) mod snapshot;
 pub(crate) mod soon;
 mod task_runner;
+mod template_copies;
 mod volume;
 mod volume_template;
 pub(crate) mod watch;
@@ -72,6 +73,7 @@ pub(crate) async fn run(control: Control, ending: CancellationToken) {
             crate::models::run_log(control.clone()),
             expiry::run(control.clone()),
             snapshot::run(control.clone()),
+            template_copies::run(control.clone()),
             deployments::run(control.clone())
         );
     };

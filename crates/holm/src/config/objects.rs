@@ -1,4 +1,4 @@
-//! The object service that keeps archives and unused snapshots.
+//! The object service that keeps archives, unused snapshots and versions of volume templates.
 
 use super::error::Wrong;
 use super::values;
@@ -104,5 +104,9 @@ impl Objects {
             tidy_every: self.tidy_every.0,
             offload_after,
         }
+    }
+
+    pub(crate) fn template_copies(&self, unused_after: Duration) -> control::TemplateCopies {
+        control::TemplateCopies { tidy_every: self.tidy_every.0, unused_after }
     }
 }

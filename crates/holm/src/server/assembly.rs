@@ -135,6 +135,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
         registry: config.registry.upkeep(),
         builds: config.builds.settings(),
         snapshots: config.snapshots.settings(),
+        template_copies: config.objects.template_copies(config.snapshots.offload_after.0),
         s3: config.s3.settings(),
         egress: control::Egress {
             pool: config.egress.pool().map_err(|message| Error::Start {
