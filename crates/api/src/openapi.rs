@@ -59,7 +59,7 @@ pub fn document() -> Value {
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "/v0"}],
-        "security": [{"OAuth2": [Scope::Admin.name()]}, {"ApiKeyAuth": []}],
+        "security": [{"OAuth2": [Scope::Admin.to_string()]}, {"ApiKeyAuth": []}],
         "paths": paths,
         "components": {
             "schemas": generator.take_definitions(true),
@@ -72,7 +72,7 @@ pub fn document() -> Value {
 
 fn security_schemes() -> Value {
     let scopes: Map<String, Value> =
-        Scope::ALL.iter().map(|scope| (scope.name().to_owned(), json!(""))).collect();
+        Scope::ALL.iter().map(|scope| (scope.to_string(), json!(""))).collect();
     json!({
         "ApiKeyAuth": {"type": "http", "scheme": "bearer", "bearerFormat": "API Key"},
         "OAuth2": {"type": "oauth2", "flows": {
@@ -136,7 +136,7 @@ fn security(needs: Needs) -> Option<Value> {
         Needs::Nothing => Some(json!([])),
         Needs::Bearer => Some(json!([{"OAuth2": []}, {"ApiKeyAuth": []}])),
         Needs::Scopes(scopes) => {
-            let names: Vec<&str> = scopes.iter().map(|scope| scope.name()).collect();
+            let names: Vec<String> = scopes.iter().map(Scope::to_string).collect();
             Some(json!([{"OAuth2": names}, {"ApiKeyAuth": []}]))
         }
     }

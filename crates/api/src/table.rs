@@ -23,6 +23,9 @@ use http::Method;
 use std::future::Future;
 use types::Scope;
 use types::Scope as S;
+use types::Verb::{
+    Accept, Create, Decline, Delete, Get, Invite, Leave, List, Remove, Share, Update, Upsert, Write,
+};
 use types::kinds::{
     Agent, Application, CustomDomain, Drive, EgressGateway, EgressIp, Function,
     IntegrationConnection, Job, Model, Policy, Preview, PreviewToken, Sandbox, Schedule, Secret,
@@ -215,46 +218,46 @@ pub(crate) fn operations() -> Vec<Operation> {
 fn workloads(t: &mut Table) {
     t.built::<Agent>(&Words {
         path: "/agents", item: "/agents/{agentName}", noun: "Agent", plural: "Agents", what: "agent",
-        list: &[S::AgentsList], get: &[S::AgentsGet], create: &[S::AgentsCreate], update: &[S::AgentsUpdate], delete: &[S::AgentsDelete],
+        list: &[S::Agents(List)], get: &[S::Agents(Get)], create: &[S::Agents(Create)], update: &[S::Agents(Update)], delete: &[S::Agents(Delete)],
     });
-    t.add(GET, "/agents/{agentName}/revisions", "ListAgentRevisions", "Lists the revisions of an agent", &[S::AgentsList], resources::revisions::<Agent>);
+    t.add(GET, "/agents/{agentName}/revisions", "ListAgentRevisions", "Lists the revisions of an agent", &[S::Agents(List)], resources::revisions::<Agent>);
     t.built::<Application>(&Words {
         path: "/applications", item: "/applications/{applicationName}", noun: "Application", plural: "Applications", what: "application",
-        list: &[S::ApplicationsList], get: &[S::ApplicationsGet], create: &[S::ApplicationsCreate], update: &[S::ApplicationsUpdate], delete: &[S::ApplicationsDelete],
+        list: &[S::Applications(List)], get: &[S::Applications(Get)], create: &[S::Applications(Create)], update: &[S::Applications(Update)], delete: &[S::Applications(Delete)],
     });
-    t.add(GET, "/applications/{applicationName}/revisions", "ListApplicationRevisions", "Lists the revisions of an application", &[S::ApplicationsList], resources::application_revisions);
-    t.add(POST, "/applications/{applicationName}/customdomains", "CreateApplicationCustomDomain", "Registers a domain for one application", &[S::CustomDomainsCreate], custom_domains::create_for_application);
+    t.add(GET, "/applications/{applicationName}/revisions", "ListApplicationRevisions", "Lists the revisions of an application", &[S::Applications(List)], resources::application_revisions);
+    t.add(POST, "/applications/{applicationName}/customdomains", "CreateApplicationCustomDomain", "Registers a domain for one application", &[S::CustomDomains(Create)], custom_domains::create_for_application);
     t.built::<Function>(&Words {
         path: "/functions", item: "/functions/{functionName}", noun: "Function", plural: "Functions", what: "MCP server",
-        list: &[S::FunctionsList], get: &[S::FunctionsGet], create: &[S::FunctionsCreate], update: &[S::FunctionsUpdate], delete: &[S::FunctionsDelete],
+        list: &[S::Functions(List)], get: &[S::Functions(Get)], create: &[S::Functions(Create)], update: &[S::Functions(Update)], delete: &[S::Functions(Delete)],
     });
-    t.add(GET, "/functions/{functionName}/revisions", "ListFunctionRevisions", "Lists the revisions of an MCP server", &[S::FunctionsGet], resources::revisions::<Function>);
+    t.add(GET, "/functions/{functionName}/revisions", "ListFunctionRevisions", "Lists the revisions of an MCP server", &[S::Functions(Get)], resources::revisions::<Function>);
     t.kind::<Model>(&Words {
         path: "/models", item: "/models/{modelName}", noun: "Model", plural: "Models", what: "model API",
-        list: &[S::ModelsList], get: &[S::ModelsGet], create: &[S::ModelsCreate], update: &[S::ModelsUpdate], delete: &[S::ModelsDelete],
+        list: &[S::Models(List)], get: &[S::Models(Get)], create: &[S::Models(Create)], update: &[S::Models(Update)], delete: &[S::Models(Delete)],
     });
-    t.add(GET, "/models/{modelName}/revisions", "ListModelRevisions", "Lists the revisions of a model API", &[S::ModelsList], resources::revisions::<Model>);
-    t.add(GET, "/models/{modelName}/usage", "GetModelUsage", "Reads what one model API used", &[S::ModelsGet], model_usage::of_model);
-    t.add(GET, "/usage/models", "ListModelUsage", "Reads what all model APIs of the workspace used", &[S::ModelsList], model_usage::of_all);
+    t.add(GET, "/models/{modelName}/revisions", "ListModelRevisions", "Lists the revisions of a model API", &[S::Models(List)], resources::revisions::<Model>);
+    t.add(GET, "/models/{modelName}/usage", "GetModelUsage", "Reads what one model API used", &[S::Models(Get)], model_usage::of_model);
+    t.add(GET, "/usage/models", "ListModelUsage", "Reads what all model APIs of the workspace used", &[S::Models(List)], model_usage::of_all);
     t.built::<Job>(&Words {
         path: "/jobs", item: "/jobs/{jobId}", noun: "Job", plural: "Jobs", what: "job",
-        list: &[S::JobsList], get: &[S::JobsGet], create: &[S::JobsCreate], update: &[S::JobsUpdate], delete: &[S::JobsDelete],
+        list: &[S::Jobs(List)], get: &[S::Jobs(Get)], create: &[S::Jobs(Create)], update: &[S::Jobs(Update)], delete: &[S::Jobs(Delete)],
     });
-    t.add(GET, "/jobs/{jobId}/revisions", "ListJobRevisions", "Lists the revisions of a job", &[S::JobsList], resources::revisions::<Job>);
-    t.add(GET, "/jobs/{jobId}/executions", "ListJobExecutions", "Lists the executions of a job", &[S::JobsList], executions::list);
-    t.add(POST, "/jobs/{jobId}/executions", "CreateJobExecution", "Starts an execution of a job", &[S::JobsCreate], jobs::execute);
-    t.put(Base::Inference, POST, "/{workspace}/jobs/{jobId}/executions", ("CreateJobExecutionByAddress", "Starts an execution of a job, by its inference address"), Needs::Scopes(&[S::JobsCreate]), jobs::execute);
-    t.add(GET, "/jobs/{jobId}/executions/{executionId}", "GetJobExecution", "Reads one execution", &[S::JobsGet], executions::get);
-    t.add(DELETE, "/jobs/{jobId}/executions/{executionId}", "DeleteJobExecution", "Cancels one execution", &[S::JobsDelete], executions::cancel);
-    t.add(GET, "/jobs/{jobId}/executions/{executionId}/tasks", "ListJobExecutionTasks", "Lists the tasks of an execution", &[S::JobsGet], executions::tasks);
-    t.add(GET, "/jobs/{jobId}/deliveries", "ListJobDeliveries", "Lists the callbacks of a job, newest first", &[S::JobsList], deliveries::of_job);
+    t.add(GET, "/jobs/{jobId}/revisions", "ListJobRevisions", "Lists the revisions of a job", &[S::Jobs(List)], resources::revisions::<Job>);
+    t.add(GET, "/jobs/{jobId}/executions", "ListJobExecutions", "Lists the executions of a job", &[S::Jobs(List)], executions::list);
+    t.add(POST, "/jobs/{jobId}/executions", "CreateJobExecution", "Starts an execution of a job", &[S::Jobs(Create)], jobs::execute);
+    t.put(Base::Inference, POST, "/{workspace}/jobs/{jobId}/executions", ("CreateJobExecutionByAddress", "Starts an execution of a job, by its inference address"), Needs::Scopes(&[S::Jobs(Create)]), jobs::execute);
+    t.add(GET, "/jobs/{jobId}/executions/{executionId}", "GetJobExecution", "Reads one execution", &[S::Jobs(Get)], executions::get);
+    t.add(DELETE, "/jobs/{jobId}/executions/{executionId}", "DeleteJobExecution", "Cancels one execution", &[S::Jobs(Delete)], executions::cancel);
+    t.add(GET, "/jobs/{jobId}/executions/{executionId}/tasks", "ListJobExecutionTasks", "Lists the tasks of an execution", &[S::Jobs(Get)], executions::tasks);
+    t.add(GET, "/jobs/{jobId}/deliveries", "ListJobDeliveries", "Lists the callbacks of a job, newest first", &[S::Jobs(List)], deliveries::of_job);
 }
 
 #[rustfmt::skip]
 fn sandboxes_and_below(t: &mut Table) {
     let words = Words {
         path: "/sandboxes", item: "/sandboxes/{sandboxName}", noun: "Sandbox", plural: "Sandboxes", what: "sandbox",
-        list: &[S::SandboxesList], get: &[S::SandboxesGet], create: &[S::SandboxesCreate], update: &[S::SandboxesUpdate], delete: &[S::SandboxesDelete],
+        list: &[S::Sandboxes(List)], get: &[S::Sandboxes(Get)], create: &[S::Sandboxes(Create)], update: &[S::Sandboxes(Update)], delete: &[S::Sandboxes(Delete)],
     };
     t.reads::<Sandbox>(&words);
     t.add(POST, words.path, "CreateSandbox", "Makes one sandbox", words.create, sandboxes::create);
@@ -298,28 +301,28 @@ fn sandboxes_and_below(t: &mut Table) {
 fn storage(t: &mut Table) {
     let volumes_words = Words {
         path: "/volumes", item: "/volumes/{volumeName}", noun: "Volume", plural: "Volumes", what: "volume",
-        list: &[S::VolumesList], get: &[S::VolumesGet], create: &[S::VolumesCreate], update: &[S::VolumesUpdate], delete: &[S::VolumesDelete],
+        list: &[S::Volumes(List)], get: &[S::Volumes(Get)], create: &[S::Volumes(Create)], update: &[S::Volumes(Update)], delete: &[S::Volumes(Delete)],
     };
     t.reads::<Volume>(&volumes_words);
     t.add(POST, volumes_words.path, "CreateVolume", "Makes one volume", volumes_words.create, volumes::create);
     t.add(PUT, volumes_words.item, "UpdateVolume", "Replaces one volume", volumes_words.update, volumes::replace);
     t.add(DELETE, volumes_words.item, "DeleteVolume", "Removes one volume", volumes_words.delete, resources::remove::<Volume>);
-    t.add(GET, "/volumes/by-external-id/{externalId}", "GetVolumeByExternalId", "Finds a volume by the caller's id", &[S::VolumesGet], resources::by_external_id::<Volume>);
+    t.add(GET, "/volumes/by-external-id/{externalId}", "GetVolumeByExternalId", "Finds a volume by the caller's id", &[S::Volumes(Get)], resources::by_external_id::<Volume>);
     let drives_words = Words {
         path: "/drives", item: "/drives/{driveName}", noun: "Drive", plural: "Drives", what: "drive",
-        list: &[S::DrivesList], get: &[S::DrivesGet], create: &[S::DrivesCreate], update: &[S::DrivesCreate], delete: &[S::DrivesDelete],
+        list: &[S::Drives(List)], get: &[S::Drives(Get)], create: &[S::Drives(Create)], update: &[S::Drives(Create)], delete: &[S::Drives(Delete)],
     };
     t.reads::<Drive>(&drives_words);
     t.add(POST, drives_words.path, "CreateDrive", "Makes one drive", drives_words.create, drives::create);
     t.add(PUT, drives_words.item, "UpdateDrive", "Replaces one drive", drives_words.update, resources::replace::<Drive>);
     t.add(DELETE, drives_words.item, "DeleteDrive", "Removes one drive", drives_words.delete, drives::remove);
     t.add(DELETE, "/drives/{driveName}/folders", "DeleteDriveFolder", "Removes a folder of a drive", drives_words.delete, drives::remove_folder);
-    t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::DrivesGet], resources::by_external_id::<Drive>);
+    t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::Drives(Get)], resources::by_external_id::<Drive>);
     t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, drives::jwks);
-    t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::DrivesGet], drives::access_token);
+    t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::Drives(Get)], drives::access_token);
     let templates = Words {
         path: "/volume_templates", item: "/volume_templates/{volumeTemplateName}", noun: "VolumeTemplate", plural: "VolumeTemplates", what: "volume template",
-        list: &[S::VolumeTemplatesList], get: &[S::VolumeTemplatesGet], create: &[S::VolumeTemplatesCreate], update: &[S::VolumeTemplatesUpsert], delete: &[S::VolumeTemplatesDelete],
+        list: &[S::VolumeTemplates(List)], get: &[S::VolumeTemplates(Get)], create: &[S::VolumeTemplates(Create)], update: &[S::VolumeTemplates(Upsert)], delete: &[S::VolumeTemplates(Delete)],
     };
     t.reads::<VolumeTemplate>(&templates);
     t.add(POST, templates.path, "CreateVolumeTemplate", "Makes one volume template", templates.create, volume_templates::create);
@@ -332,7 +335,7 @@ fn storage(t: &mut Table) {
 fn network(t: &mut Table) {
     let domains = Words {
         path: "/customdomains", item: "/customdomains/{domainName}", noun: "CustomDomain", plural: "CustomDomains", what: "custom domain",
-        list: &[S::CustomDomainsList], get: &[S::CustomDomainsGet], create: &[S::CustomDomainsCreate], update: &[S::CustomDomainsUpdate], delete: &[S::CustomDomainsDelete],
+        list: &[S::CustomDomains(List)], get: &[S::CustomDomains(Get)], create: &[S::CustomDomains(Create)], update: &[S::CustomDomains(Update)], delete: &[S::CustomDomains(Delete)],
     };
     t.kind::<CustomDomain>(&domains);
     t.add(GET, "/customdomains/{domainName}/share", "ListCustomDomainShares", "Lists the workspaces that share a domain", domains.get, custom_domains::shares);
@@ -352,9 +355,9 @@ fn network(t: &mut Table) {
     t.add(POST, "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips", "CreateEgressIP", "Allocates an address", &[], resources::create::<EgressIp>);
     t.add(GET, ip, "GetEgressIP", "Reads one address", &[], resources::get::<EgressIp>);
     t.add(DELETE, ip, "DeleteEgressIP", "Releases one address", &[], resources::remove::<EgressIp>);
-    t.add(GET, "/egressgateways", "ListAllEgressGateways", "Lists the egress gateways of all VPCs", &[S::EgressGatewaysList], egress::all::<EgressGateway>);
-    t.add(GET, "/egressgateways/usage", "GetEgressGatewayUsage", "Says which sandboxes use which gateway", &[S::EgressGatewaysList, S::SandboxesList], egress::usage);
-    t.add(GET, "/egressips", "ListAllEgressIPs", "Lists the addresses of all gateways", &[S::EgressIpsList], egress::all::<EgressIp>);
+    t.add(GET, "/egressgateways", "ListAllEgressGateways", "Lists the egress gateways of all VPCs", &[S::EgressGateways(List)], egress::all::<EgressGateway>);
+    t.add(GET, "/egressgateways/usage", "GetEgressGatewayUsage", "Says which sandboxes use which gateway", &[S::EgressGateways(List), S::Sandboxes(List)], egress::usage);
+    t.add(GET, "/egressips", "ListAllEgressIPs", "Lists the addresses of all gateways", &[S::EgressIps(List)], egress::all::<EgressIp>);
     t.add(GET, "/publicIps", "ListPublicIps", "Lists the shared outgoing addresses per region", &[], catalogues::public_ips);
 }
 
@@ -362,86 +365,86 @@ fn network(t: &mut Table) {
 fn integrations_and_policies(t: &mut Table) {
     t.kind::<IntegrationConnection>(&Words {
         path: "/integrations/connections", item: "/integrations/connections/{connectionName}", noun: "IntegrationConnection", plural: "IntegrationConnections", what: "integration connection",
-        list: &[S::IntegrationsList], get: &[S::IntegrationsGet], create: &[S::IntegrationsCreate], update: &[S::IntegrationsUpdate], delete: &[S::IntegrationsDelete],
+        list: &[S::Integrations(List)], get: &[S::Integrations(Get)], create: &[S::Integrations(Create)], update: &[S::Integrations(Update)], delete: &[S::Integrations(Delete)],
     });
-    t.add(GET, "/integrations/connections/{connectionName}/endpointConfigurations", "GetIntegrationConnectionModelEndpointConfigurations", "Lists the endpoints that a connection's provider serves", &[S::IntegrationsList], integrations::endpoints);
-    t.add(GET, "/integrations/connections/{connectionName}/models", "ListIntegrationConnectionModels", "Lists the models that a connection reaches", &[S::IntegrationsList], integrations::models);
-    t.add(GET, "/integrations/connections/{connectionName}/models/{modelId}", "GetIntegrationConnectionModel", "Reads one model that a connection reaches", &[S::IntegrationsGet], integrations::model);
-    t.add(GET, "/integrations/{integrationName}", "GetIntegration", "Reads what is known of a provider", &[S::IntegrationsList], integrations::get);
-    t.add(GET, "/secrets", "ListSecrets", "Lists the secrets of the workspace, without their values", &[S::IntegrationsList], resources::list_bare::<Secret>);
-    t.add(POST, "/secrets", "UpsertSecret", "Makes a secret, or gives it a new value", &[S::IntegrationsUpdate], secrets::upsert);
-    t.add(DELETE, "/secrets", "DeleteSecretByQuery", "Removes the secret that the query names", &[S::IntegrationsDelete], secrets::remove_by_query);
-    t.add(DELETE, "/secrets/{secretName}", "DeleteSecret", "Removes one secret", &[S::IntegrationsDelete], resources::remove::<Secret>);
+    t.add(GET, "/integrations/connections/{connectionName}/endpointConfigurations", "GetIntegrationConnectionModelEndpointConfigurations", "Lists the endpoints that a connection's provider serves", &[S::Integrations(List)], integrations::endpoints);
+    t.add(GET, "/integrations/connections/{connectionName}/models", "ListIntegrationConnectionModels", "Lists the models that a connection reaches", &[S::Integrations(List)], integrations::models);
+    t.add(GET, "/integrations/connections/{connectionName}/models/{modelId}", "GetIntegrationConnectionModel", "Reads one model that a connection reaches", &[S::Integrations(Get)], integrations::model);
+    t.add(GET, "/integrations/{integrationName}", "GetIntegration", "Reads what is known of a provider", &[S::Integrations(List)], integrations::get);
+    t.add(GET, "/secrets", "ListSecrets", "Lists the secrets of the workspace, without their values", &[S::Integrations(List)], resources::list_bare::<Secret>);
+    t.add(POST, "/secrets", "UpsertSecret", "Makes a secret, or gives it a new value", &[S::Integrations(Update)], secrets::upsert);
+    t.add(DELETE, "/secrets", "DeleteSecretByQuery", "Removes the secret that the query names", &[S::Integrations(Delete)], secrets::remove_by_query);
+    t.add(DELETE, "/secrets/{secretName}", "DeleteSecret", "Removes one secret", &[S::Integrations(Delete)], resources::remove::<Secret>);
     t.kind::<Policy>(&Words {
         path: "/policies", item: "/policies/{policyName}", noun: "Policy", plural: "Policies", what: "policy",
-        list: &[S::PoliciesList], get: &[S::PoliciesGet], create: &[S::PoliciesCreate], update: &[S::PoliciesUpdate], delete: &[S::PoliciesDelete],
+        list: &[S::Policies(List)], get: &[S::Policies(Get)], create: &[S::Policies(Create)], update: &[S::Policies(Update)], delete: &[S::Policies(Delete)],
     });
     t.add(GET, "/policies/{policyName}/usages", "GetPolicyUsages", "Names the resources under a policy",
-        &[S::PoliciesGet, S::AgentsList, S::FunctionsList, S::ModelsList, S::SandboxesList, S::JobsList], policies::usages);
+        &[S::Policies(Get), S::Agents(List), S::Functions(List), S::Models(List), S::Sandboxes(List), S::Jobs(List)], policies::usages);
 }
 
 #[rustfmt::skip]
 fn images_and_shares(t: &mut Table) {
-    t.add(GET, "/images", "ListImages", "Lists the repositories of the workspace registry", &[S::ImagesList], images::list);
-    t.add(POST, "/images", "CreateImage", "Builds or registers an image without deploying it", &[S::ImagesCreate], images::create);
-    t.add(DELETE, "/images", "CleanupImages", "Removes the images that nothing uses", &[S::ImagesDelete], images::clean_up);
-    t.add(GET, "/images/{resourceType}/{imageName}", "GetImage", "Reads one repository", &[S::ImagesGet], images::get);
-    t.add(DELETE, "/images/{resourceType}/{imageName}", "DeleteImage", "Removes one repository, or one tag of it", &[S::ImagesDelete], images::remove);
-    t.add(DELETE, "/images/{resourceType}/{imageName}/tags/{tagName}", "DeleteImageTag", "Removes one tag", &[S::ImagesDelete], images::remove_tag);
-    t.add(GET, "/images/{resourceType}/{imageName}/share", "ListImageShares", "Lists the workspaces that share an image", &[S::ImagesGet], image_shares::list);
-    t.add(POST, "/images/{resourceType}/{imageName}/share", "ShareImage", "Shares an image with another workspace", &[S::ImagesShare], image_shares::share);
-    t.add(DELETE, "/images/{resourceType}/{imageName}/share/{targetWorkspace}", "UnshareImage", "Takes a share of an image back", &[S::ImagesShare], image_shares::unshare);
-    t.add(GET, "/pending-image-shares", "ListPendingImageShares", "Lists shares that wait for acceptance", &[S::ImagesShare], image_shares::pending);
-    t.add(POST, "/pending-image-shares/{pendingShareId}/accept", "AcceptImageShare", "Accepts a share", &[S::ImagesShare], image_shares::accept);
-    t.add(POST, "/pending-image-shares/{pendingShareId}/decline", "DeclineImageShare", "Declines a share", &[S::ImagesShare], image_shares::decline);
+    t.add(GET, "/images", "ListImages", "Lists the repositories of the workspace registry", &[S::Images(List)], images::list);
+    t.add(POST, "/images", "CreateImage", "Builds or registers an image without deploying it", &[S::Images(Create)], images::create);
+    t.add(DELETE, "/images", "CleanupImages", "Removes the images that nothing uses", &[S::Images(Delete)], images::clean_up);
+    t.add(GET, "/images/{resourceType}/{imageName}", "GetImage", "Reads one repository", &[S::Images(Get)], images::get);
+    t.add(DELETE, "/images/{resourceType}/{imageName}", "DeleteImage", "Removes one repository, or one tag of it", &[S::Images(Delete)], images::remove);
+    t.add(DELETE, "/images/{resourceType}/{imageName}/tags/{tagName}", "DeleteImageTag", "Removes one tag", &[S::Images(Delete)], images::remove_tag);
+    t.add(GET, "/images/{resourceType}/{imageName}/share", "ListImageShares", "Lists the workspaces that share an image", &[S::Images(Get)], image_shares::list);
+    t.add(POST, "/images/{resourceType}/{imageName}/share", "ShareImage", "Shares an image with another workspace", &[S::Images(Share)], image_shares::share);
+    t.add(DELETE, "/images/{resourceType}/{imageName}/share/{targetWorkspace}", "UnshareImage", "Takes a share of an image back", &[S::Images(Share)], image_shares::unshare);
+    t.add(GET, "/pending-image-shares", "ListPendingImageShares", "Lists shares that wait for acceptance", &[S::Images(Share)], image_shares::pending);
+    t.add(POST, "/pending-image-shares/{pendingShareId}/accept", "AcceptImageShare", "Accepts a share", &[S::Images(Share)], image_shares::accept);
+    t.add(POST, "/pending-image-shares/{pendingShareId}/decline", "DeclineImageShare", "Declines a share", &[S::Images(Share)], image_shares::decline);
 }
 
 #[rustfmt::skip]
 fn people(t: &mut Table) {
     t.put(Base::Management, GET, "/accounts", ("ListAccounts", "Lists the accounts that the caller can see"), Needs::Bearer, accounts::list);
-    t.add(GET, "/workspaces", "ListWorkspaces", "Lists the workspaces that the caller can reach", &[S::WorkspacesList], workspaces::list);
-    t.add(POST, "/workspaces", "CreateWorkspace", "Makes a workspace", &[S::WorkspacesCreate], workspaces::create);
+    t.add(GET, "/workspaces", "ListWorkspaces", "Lists the workspaces that the caller can reach", &[S::Workspaces(List)], workspaces::list);
+    t.add(POST, "/workspaces", "CreateWorkspace", "Makes a workspace", &[S::Workspaces(Create)], workspaces::create);
     t.add(POST, "/workspaces/availability", "CheckWorkspaceAvailability", "Says whether a workspace name is free", &[], workspaces::availability);
-    t.add(GET, "/workspaces/{workspaceName}", "GetWorkspace", "Reads a workspace", &[S::WorkspacesGet], workspaces::get);
-    t.add(PUT, "/workspaces/{workspaceName}", "UpdateWorkspace", "Changes display name, labels and settings of a workspace", &[S::WorkspacesUpdate], workspaces::update);
-    t.add(DELETE, "/workspaces/{workspaceName}", "DeleteWorkspace", "Removes a workspace and everything in it", &[S::WorkspacesDelete], workspaces::remove);
-    t.add(DELETE, "/workspaces/{workspaceName}/leave", "LeaveWorkspace", "Leaves a workspace", &[S::WorkspacesLeave], workspaces::leave);
-    t.add(GET, "/users", "ListWorkspaceUsers", "Lists members and invited people", &[S::WorkspacesList], users::list);
-    t.add(POST, "/users", "InviteWorkspaceUser", "Invites a person by e-mail address", &[S::WorkspacesInvite], users::invite);
-    t.add(PUT, "/users/{subOrEmail}", "UpdateWorkspaceUserRole", "Changes the role of a member", &[S::WorkspacesUpdate], users::change_role);
-    t.add(DELETE, "/users/{subOrEmail}", "RemoveWorkspaceUser", "Removes a member, or takes an invitation back", &[S::WorkspacesRemove], users::remove);
-    t.add(GET, "/invitations", "ListInvitations", "Lists the caller's own invitations", &[S::InvitationsList], invitations::list);
-    t.add(POST, "/invitations/{invitationId}/accept", "AcceptInvitation", "Accepts an invitation", &[S::WorkspacesAccept], invitations::accept);
-    t.add(POST, "/invitations/{invitationId}/decline", "DeclineInvitation", "Declines an invitation", &[S::WorkspacesDecline], invitations::decline);
+    t.add(GET, "/workspaces/{workspaceName}", "GetWorkspace", "Reads a workspace", &[S::Workspaces(Get)], workspaces::get);
+    t.add(PUT, "/workspaces/{workspaceName}", "UpdateWorkspace", "Changes display name, labels and settings of a workspace", &[S::Workspaces(Update)], workspaces::update);
+    t.add(DELETE, "/workspaces/{workspaceName}", "DeleteWorkspace", "Removes a workspace and everything in it", &[S::Workspaces(Delete)], workspaces::remove);
+    t.add(DELETE, "/workspaces/{workspaceName}/leave", "LeaveWorkspace", "Leaves a workspace", &[S::Workspaces(Leave)], workspaces::leave);
+    t.add(GET, "/users", "ListWorkspaceUsers", "Lists members and invited people", &[S::Workspaces(List)], users::list);
+    t.add(POST, "/users", "InviteWorkspaceUser", "Invites a person by e-mail address", &[S::Workspaces(Invite)], users::invite);
+    t.add(PUT, "/users/{subOrEmail}", "UpdateWorkspaceUserRole", "Changes the role of a member", &[S::Workspaces(Update)], users::change_role);
+    t.add(DELETE, "/users/{subOrEmail}", "RemoveWorkspaceUser", "Removes a member, or takes an invitation back", &[S::Workspaces(Remove)], users::remove);
+    t.add(GET, "/invitations", "ListInvitations", "Lists the caller's own invitations", &[S::Invitations(List)], invitations::list);
+    t.add(POST, "/invitations/{invitationId}/accept", "AcceptInvitation", "Accepts an invitation", &[S::Workspaces(Accept)], invitations::accept);
+    t.add(POST, "/invitations/{invitationId}/decline", "DeclineInvitation", "Declines an invitation", &[S::Workspaces(Decline)], invitations::decline);
 }
 
 #[rustfmt::skip]
 fn keys(t: &mut Table) {
-    t.add(GET, "/service_accounts", "GetWorkspaceServiceAccounts", "Lists service accounts", &[S::WorkspacesGet], service_accounts::list);
-    t.add(POST, "/service_accounts", "CreateWorkspaceServiceAccount", "Makes a service account; its secret is shown once", &[S::WorkspacesUpdate], service_accounts::create);
-    t.add(PUT, "/service_accounts/{clientId}", "UpdateWorkspaceServiceAccount", "Renames a service account", &[S::WorkspacesUpdate], service_accounts::update);
-    t.add(DELETE, "/service_accounts/{clientId}", "DeleteWorkspaceServiceAccount", "Removes a service account with its keys and tokens", &[S::WorkspacesUpdate], service_accounts::remove);
-    t.add(GET, "/service_accounts/{clientId}/api_keys", "ListApiKeysForServiceAccount", "Lists the keys of a service account", &[S::ApiKeyList], api_keys::list_of_service_account);
-    t.add(POST, "/service_accounts/{clientId}/api_keys", "CreateApiKeyForServiceAccount", "Makes a key for a service account; its value is shown once", &[S::ApiKeyWrite], api_keys::create_for_service_account);
-    t.add(DELETE, "/service_accounts/{clientId}/api_keys/{apiKeyId}", "DeleteApiKeyForServiceAccount", "Revokes a key of a service account", &[S::ApiKeyWrite], api_keys::revoke_of_service_account);
-    t.add(GET, "/api_keys", "ListApiKeys", "Lists the caller's own keys", &[S::ApiKeyList], api_keys::list_own);
-    t.add(POST, "/api_keys", "CreateApiKey", "Makes a key of one's own; its value is shown once", &[S::ApiKeyWrite], api_keys::create_own);
+    t.add(GET, "/service_accounts", "GetWorkspaceServiceAccounts", "Lists service accounts", &[S::Workspaces(Get)], service_accounts::list);
+    t.add(POST, "/service_accounts", "CreateWorkspaceServiceAccount", "Makes a service account; its secret is shown once", &[S::Workspaces(Update)], service_accounts::create);
+    t.add(PUT, "/service_accounts/{clientId}", "UpdateWorkspaceServiceAccount", "Renames a service account", &[S::Workspaces(Update)], service_accounts::update);
+    t.add(DELETE, "/service_accounts/{clientId}", "DeleteWorkspaceServiceAccount", "Removes a service account with its keys and tokens", &[S::Workspaces(Update)], service_accounts::remove);
+    t.add(GET, "/service_accounts/{clientId}/api_keys", "ListApiKeysForServiceAccount", "Lists the keys of a service account", &[S::ApiKey(List)], api_keys::list_of_service_account);
+    t.add(POST, "/service_accounts/{clientId}/api_keys", "CreateApiKeyForServiceAccount", "Makes a key for a service account; its value is shown once", &[S::ApiKey(Write)], api_keys::create_for_service_account);
+    t.add(DELETE, "/service_accounts/{clientId}/api_keys/{apiKeyId}", "DeleteApiKeyForServiceAccount", "Revokes a key of a service account", &[S::ApiKey(Write)], api_keys::revoke_of_service_account);
+    t.add(GET, "/api_keys", "ListApiKeys", "Lists the caller's own keys", &[S::ApiKey(List)], api_keys::list_own);
+    t.add(POST, "/api_keys", "CreateApiKey", "Makes a key of one's own; its value is shown once", &[S::ApiKey(Write)], api_keys::create_own);
     t.add(POST, "/seal_keys/rotate", "RotateSealKeys", "Seals every stored secret with a new key; for administrators of the account of the first start", &[], seal_keys::rotate);
-    t.add(DELETE, "/api_keys/{apiKeyId}", "DeleteApiKey", "Revokes a key of one's own", &[S::ApiKeyWrite], api_keys::revoke_own);
+    t.add(DELETE, "/api_keys/{apiKeyId}", "DeleteApiKey", "Revokes a key of one's own", &[S::ApiKey(Write)], api_keys::revoke_own);
 }
 
 #[rustfmt::skip]
 fn catalogue(t: &mut Table) {
     t.put(Base::Management, GET, "/changelog", ("GetChangelog", "News of this server's releases"), Needs::Nothing, catalogues::changelog);
-    t.add(GET, "/configuration", "GetConfiguration", "Regions, countries and continents", &[S::ConfigurationsList], catalogues::configuration);
-    t.add(GET, "/locations", "ListLocations", "Regions with their flavors and status", &[S::LocationsList], catalogues::locations);
-    t.add(GET, "/features", "getWorkspaceFeatures", "Feature flags that are on", &[S::FeatureFlagsList], catalogues::features);
-    t.add(GET, "/features/{featureKey}", "testFeatureFlag", "Evaluates one feature flag", &[S::FeatureFlagsGet], catalogues::feature);
-    t.add(GET, "/templates", "ListTemplates", "Lists code templates", &[S::TemplatesList], catalogues::templates);
-    t.add(GET, "/templates/{templateName}", "GetTemplate", "Reads one code template", &[S::TemplatesGet], catalogues::template);
-    t.add(GET, "/mcp/hub", "ListMCPHubDefinitions", "Lists prebuilt MCP servers", &[S::McpHubList], catalogues::mcp_hub);
-    t.add(GET, "/sandbox/hub", "ListSandboxHubDefinitions", "Lists prebuilt sandbox images", &[S::SandboxHubList], catalogues::sandbox_hub);
-    t.add(GET, "/quotas", "ListQuotas", "Says how many objects of each kind there may be and are", &[S::WorkspacesGet], quotas::list);
+    t.add(GET, "/configuration", "GetConfiguration", "Regions, countries and continents", &[S::Configurations(List)], catalogues::configuration);
+    t.add(GET, "/locations", "ListLocations", "Regions with their flavors and status", &[S::Locations(List)], catalogues::locations);
+    t.add(GET, "/features", "getWorkspaceFeatures", "Feature flags that are on", &[S::FeatureFlags(List)], catalogues::features);
+    t.add(GET, "/features/{featureKey}", "testFeatureFlag", "Evaluates one feature flag", &[S::FeatureFlags(Get)], catalogues::feature);
+    t.add(GET, "/templates", "ListTemplates", "Lists code templates", &[S::Templates(List)], catalogues::templates);
+    t.add(GET, "/templates/{templateName}", "GetTemplate", "Reads one code template", &[S::Templates(Get)], catalogues::template);
+    t.add(GET, "/mcp/hub", "ListMCPHubDefinitions", "Lists prebuilt MCP servers", &[S::McpHub(List)], catalogues::mcp_hub);
+    t.add(GET, "/sandbox/hub", "ListSandboxHubDefinitions", "Lists prebuilt sandbox images", &[S::SandboxHub(List)], catalogues::sandbox_hub);
+    t.add(GET, "/quotas", "ListQuotas", "Says how many objects of each kind there may be and are", &[S::Workspaces(Get)], quotas::list);
 }
 
 #[rustfmt::skip]

@@ -13,7 +13,7 @@ pub enum Denied {
     Unknown,
     #[error("the credentials have expired; create a new key or refresh the token")]
     Expired,
-    #[error("the token lacks the scope `{}`", needed.name())]
+    #[error("the token lacks the scope `{needed}`")]
     Scope { needed: Scope },
     #[error("this needs the role `{}` in the workspace", needed.name())]
     Role { needed: Role },

@@ -29,16 +29,16 @@ impl ScopeSet {
         Ok(if set == Self::default() { Self::everything() } else { set })
     }
 
-    const fn with(self, scope: Scope) -> Self {
-        Self(self.0 | 1 << scope as u8)
+    fn with(self, scope: Scope) -> Self {
+        Self(self.0 | bit(scope))
     }
 
-    const fn holds(self, scope: Scope) -> bool {
-        self.0 & 1 << scope as u8 != 0
+    fn holds(self, scope: Scope) -> bool {
+        self.0 & bit(scope) != 0
     }
 
     /// Returns true if the set allows what needs `scope`.
-    pub const fn satisfies(self, scope: Scope) -> bool {
+    pub fn satisfies(self, scope: Scope) -> bool {
         self.holds(Scope::Admin) || self.holds(scope)
     }
 
@@ -52,6 +52,11 @@ impl ScopeSet {
     }
 }
 
+/// Returns the bit of a scope, which is its place among all. A scope that does not exist has none.
+fn bit(scope: Scope) -> u128 {
+    Scope::ALL.iter().position(|known| *known == scope).map_or(0, |place| 1 << place)
+}
+
 impl FromIterator<Scope> for ScopeSet {
     fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
         scopes.into_iter().fold(Self::default(), Self::with)
@@ -63,7 +68,7 @@ impl fmt::Display for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, scope) in self.iter().enumerate() {
             let gap = if index == 0 { "" } else { " " };
-            write!(f, "{gap}{}", scope.name())?;
+            write!(f, "{gap}{scope}")?;
         }
         Ok(())
     }
@@ -79,6 +84,7 @@ impl fmt::Debug for ScopeSet {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use types::Verb;
 
     #[test]
     fn nothing_asked_is_everything_and_habits_are_tolerated() {
@@ -91,7 +97,10 @@ mod tests {
     fn a_narrow_scope_is_within_a_wide_one_only() {
         let narrow = ScopeSet::parse("jobs:get").unwrap();
         assert!(narrow.within(ScopeSet::everything()) && !ScopeSet::everything().within(narrow));
-        assert!(narrow.satisfies(Scope::JobsGet) && !narrow.satisfies(Scope::JobsUpdate));
+        assert!(
+            narrow.satisfies(Scope::Jobs(Verb::Get))
+                && !narrow.satisfies(Scope::Jobs(Verb::Update))
+        );
     }
 
     proptest! {

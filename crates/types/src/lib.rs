@@ -40,7 +40,7 @@ pub use error::ErrorBody;
 pub use kind::{Kind, KindName, Naming, Reference, Stamp};
 pub use problems::Problems;
 pub use remote::Remote;
-pub use scope::Scope;
+pub use scope::{Scope, Verb};
 pub use time::Timestamp;
 pub use version::ApiVersion;
 pub use world::World;

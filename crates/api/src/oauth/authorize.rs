@@ -104,7 +104,7 @@ pub(super) fn what(scopes: ScopeSet) -> Markup {
             p { "It may do everything that you may do." }
         } @else {
             p { "It may do only this:" }
-            ul { @for scope in scopes.iter() { li { (scope.name()) } } }
+            ul { @for scope in scopes.iter() { li { (scope) } } }
         }
     }
 }

@@ -18,7 +18,7 @@ use store::Tx;
 use types::kinds::Sandbox;
 use types::parts::Status;
 use types::wire::{ForkTarget, SandboxForkRequest, SandboxForkResponse};
-use types::{Kind, KindName, Scope};
+use types::{Kind, KindName, Scope, Verb};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -91,7 +91,7 @@ pub(crate) fn may_deploy(
 ) -> Result<(), Error> {
     let asked = &call.body.0;
     if asked.target_type.or(asked.older_target_type) == Some(ForkTarget::Application) {
-        call.who.may(&[Scope::ApplicationsCreate, Scope::ApplicationsUpdate])?;
+        call.who.may(&[Scope::Applications(Verb::Create), Scope::Applications(Verb::Update)])?;
     }
     Ok(())
 }

@@ -34,15 +34,15 @@ use tokio::time::Instant;
 use types::ids::ExecutionId;
 use types::parts::TriggerType;
 use types::wire::Free;
-use types::{KindName, Scope};
+use types::{KindName, Scope, Verb};
 
 /// Longest time that a caller waits for the end of an execution.
 const WAIT_MAX: Duration = Duration::from_secs(900);
 /// Scopes that a caller needs for each kind. A caller without an identity acts in the name of the
 /// workspace.
-const FOR_JOBS: Needs = Needs::Scopes(&[Scope::JobsCreate]);
-const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::AgentsGet]);
-const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::FunctionsGet]);
+const FOR_JOBS: Needs = Needs::Scopes(&[Scope::Jobs(Verb::Create)]);
+const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::Agents(Verb::Get)]);
+const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::Functions(Verb::Get)]);
 /// First parts of paths that cannot be workspaces.
 const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
 /// Headers that are not kept when a workload is called without waiting: the recorder is not a

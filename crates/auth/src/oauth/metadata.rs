@@ -10,7 +10,7 @@ impl Auth {
     /// Returns the discovery document (RFC 8414).
     pub fn metadata(&self) -> Value {
         let at = |path: &str| format!("{}/oauth/{path}", self.issuer());
-        let scopes: Vec<_> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+        let scopes: Vec<_> = Scope::ALL.iter().map(Scope::to_string).collect();
         json!({
             "issuer": self.issuer(),
             "authorization_endpoint": at("authorize"),

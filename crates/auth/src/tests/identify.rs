@@ -5,8 +5,8 @@ use crate::{
     Auth, Blame, Denied, Limits, Role, Settings, Ticket, api_keys, people, service_accounts,
 };
 use std::time::Duration;
-use types::Scope;
 use types::ids::ServiceAccountId;
+use types::{Scope, Verb};
 
 on_both!(
     a_revoked_key_stops_at_once,
@@ -81,7 +81,7 @@ async fn what_was_opened_with_a_key_ends_with_it_on_every_server(town: Town) {
 
 async fn a_ticket_is_for_one_workspace_and_one_right(town: Town) {
     let key = town.join("bob@holm.example", Role::Admin).await;
-    let ticket = Ticket::new(&key, &town.member(&key).await, &[Scope::PoliciesCreate]);
+    let ticket = Ticket::new(&key, &town.member(&key).await, &[Scope::Policies(Verb::Create)]);
     town.auth.still_admits(&ticket).await.unwrap();
     let admin = town.admin_member().await;
     town.change(move |tx| people::set_role(tx, &admin, "bob@holm.example", Role::Member))
@@ -114,7 +114,7 @@ async fn what_is_no_credential_is_unknown(town: Town) {
 
 async fn a_new_role_counts_at_once(town: Town) {
     let key = town.join("bob@holm.example", Role::Member).await;
-    let needs = [Scope::PoliciesCreate];
+    let needs = [Scope::Policies(Verb::Create)];
     assert!(matches!(
         town.member(&key).await.may(&needs),
         Err(Denied::Role { needed: Role::Admin })
@@ -128,15 +128,15 @@ async fn a_new_role_counts_at_once(town: Town) {
 
 async fn a_token_may_do_what_its_scopes_and_its_role_allow(town: Town) {
     let narrow = town.member(&token(&town, "jobs:get").await).await;
-    narrow.may(&[Scope::JobsGet]).unwrap();
+    narrow.may(&[Scope::Jobs(Verb::Get)]).unwrap();
     assert!(matches!(
-        narrow.may(&[Scope::JobsGet, Scope::JobsUpdate]),
-        Err(Denied::Scope { needed: Scope::JobsUpdate })
+        narrow.may(&[Scope::Jobs(Verb::Get), Scope::Jobs(Verb::Update)]),
+        Err(Denied::Scope { needed: Scope::Jobs(Verb::Update) })
     ));
     // The scope `admin` satisfies all others, but the service account's role is still `member`.
     let wide = town.member(&token(&town, "admin").await).await;
-    wide.may(&[Scope::JobsUpdate]).unwrap();
-    assert!(matches!(wide.may(&[Scope::PoliciesCreate]), Err(Denied::Role { .. })));
+    wide.may(&[Scope::Jobs(Verb::Update)]).unwrap();
+    assert!(matches!(wide.may(&[Scope::Policies(Verb::Create)]), Err(Denied::Role { .. })));
 }
 
 async fn a_token_ends_with_its_time_its_account_and_at_other_issuers(town: Town) {

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use store::identity::users::User;
-use types::Remote;
+use types::{Remote, Scope, Verb};
 use url::Url;
 
 /// Published clients configure themselves with this document.
@@ -345,7 +345,7 @@ async fn a_refresh_token_belongs_to_its_client_and_may_narrow_only(town: Town) {
     let narrow = town.refresh(&tokens.refresh_token, &[("scope", "jobs:get")]).await.unwrap();
     let who = town.auth.identify(&narrow.access_token).await.unwrap();
     assert!(
-        who.may(&[types::Scope::JobsGet]).is_ok() && who.may(&[types::Scope::JobsList]).is_err()
+        who.may(&[Scope::Jobs(Verb::Get)]).is_ok() && who.may(&[Scope::Jobs(Verb::List)]).is_err()
     );
     town.clock.advance_s(30 * 24 * 3600);
     assert!(

@@ -1,14 +1,14 @@
 use super::Town;
 use crate::registry_tokens::{Access, Action, LIFE_S};
 use crate::{Denied, Ticket, api_keys};
-use types::Scope;
+use types::{Scope, Verb};
 
 on_both!(
     neither_kind_of_token_is_taken_for_the_other,
     a_token_ends_with_its_time_and_what_it_opened_with_its_key,
 );
 
-const SCOPES: &[Scope] = &[Scope::ImagesGet];
+const SCOPES: &[Scope] = &[Scope::Images(Verb::Get)];
 
 async fn access(town: &Town) -> Vec<Access> {
     let workspace = town.admin_member().await.workspace;

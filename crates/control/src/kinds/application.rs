@@ -13,7 +13,7 @@ use types::ids::ResourceId;
 use types::kinds::Application;
 use types::kinds::application::AppRevision;
 use types::parts::Lifecycle;
-use types::{Kind, KindName, Problems, Scope};
+use types::{Kind, KindName, Problems, Scope, Verb};
 
 impl Managed for Application {
     fn url(context: &Context, held: &Held<Self>) -> Option<String> {
@@ -60,7 +60,7 @@ impl Managed for Application {
 /// one.
 fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Result<(), Error> {
     let Some(sandbox) = wish.bound_sandbox().filter(|_| wish.enabled()) else { return Ok(()) };
-    context.member.may(&[Scope::SandboxesCreate])?;
+    context.member.may(&[Scope::Sandboxes(Verb::Create)])?;
     if context.find(tx, KindName::Sandbox, &[], sandbox)?.is_some() {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn require_snapshot(
         }
         return Ok(());
     }
-    context.member.may(&[Scope::SandboxesCreate])?;
+    context.member.may(&[Scope::Sandboxes(Verb::Create)])?;
     let snapshot = snapshots::usable(context, tx, None, &wanted)?;
     if draft.state.machine.is_some() && draft.state.machine != snapshot.state.machine {
         return Err(Unfit::SnapshotOnOtherMachine.into());

@@ -4,16 +4,16 @@
 use auth::{Auth, Blame, Denied};
 use gateway::{BoxFuture, Caller, Guard, Refused};
 use tokio::sync::watch;
-use types::{KindName, Scope};
+use types::{KindName, Scope, Verb};
 
 /// Returns the scope needed to use a workload of this kind.
 fn scope(kind: KindName) -> Scope {
     match kind {
-        KindName::Sandbox => Scope::SandboxesControl,
-        KindName::Agent => Scope::AgentsGet,
-        KindName::Function => Scope::FunctionsGet,
-        KindName::Application => Scope::ApplicationsGet,
-        KindName::Model => Scope::ModelsGet,
+        KindName::Sandbox => Scope::Sandboxes(Verb::Control),
+        KindName::Agent => Scope::Agents(Verb::Get),
+        KindName::Function => Scope::Functions(Verb::Get),
+        KindName::Application => Scope::Applications(Verb::Get),
+        KindName::Model => Scope::Models(Verb::Get),
         // No other kind answers requests, so this asks for a right that nobody has by accident.
         _ => Scope::Admin,
     }

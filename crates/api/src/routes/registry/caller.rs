@@ -13,8 +13,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::request::Parts;
 use http::{HeaderMap, header};
 use std::sync::Arc;
-use types::Scope;
 use types::ids::WorkspaceId;
+use types::{Scope, Verb};
 
 /// Who sent a request, as far as its credentials say.
 pub(super) struct Caller {
@@ -108,8 +108,8 @@ fn given_for<'a>(access: &'a [Access], name: &Name, action: Action) -> Option<&'
 /// Returns the token action for an act with these scopes.
 pub(super) fn action(scopes: &[Scope]) -> Action {
     match scopes {
-        [Scope::ImagesCreate] => Action::Push,
-        [Scope::ImagesDelete] => Action::Delete,
+        [Scope::Images(Verb::Create)] => Action::Push,
+        [Scope::Images(Verb::Delete)] => Action::Delete,
         _ => Action::Pull,
     }
 }

@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use store::Tx;
-use types::Scope;
+use types::{Scope, Verb};
 
 const FILTERS: HeaderName = HeaderName::from_static("oci-filters-applied");
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -70,7 +70,8 @@ pub(super) async fn catalog(caller: &Caller, parts: &Parts) -> Result<Response, 
     let app = &caller.app;
     let mut contexts = Vec::new();
     for membership in &caller.identity.memberships {
-        if let Ok(member) = caller.member(&membership.workspace_name, &[Scope::ImagesList]) {
+        if let Ok(member) = caller.member(&membership.workspace_name, &[Scope::Images(Verb::List)])
+        {
             contexts.push(Context { control: app.control().clone(), member });
         }
     }

@@ -5,8 +5,8 @@ use super::error::Refusal;
 use http::Method;
 use http::request::Parts;
 use std::fmt;
-use types::Scope;
 use types::own_image::{BadImageName, OwnRepository};
+use types::{Scope, Verb};
 
 /// What the path of every request begins with.
 pub(super) const BASE: &str = "/v2/";
@@ -96,14 +96,16 @@ pub(super) fn parse(path: &str) -> Option<Wanted> {
 /// Returns the scopes that an act needs, or a refusal if there is no such act.
 pub(super) fn scopes(method: &Method, act: &Act) -> Result<&'static [Scope], Refusal> {
     Ok(match (act, method.as_str()) {
-        (Act::Tags, "GET" | "HEAD") => &[Scope::ImagesList],
+        (Act::Tags, "GET" | "HEAD") => &[Scope::Images(Verb::List)],
         (Act::Manifest(_) | Act::Blob(_) | Act::Referrers(_), "GET" | "HEAD") => {
-            &[Scope::ImagesGet]
+            &[Scope::Images(Verb::Get)]
         }
         (Act::Manifest(_), "PUT")
         | (Act::Uploads, "POST")
-        | (Act::Upload(_), "GET" | "HEAD" | "PATCH" | "PUT" | "DELETE") => &[Scope::ImagesCreate],
-        (Act::Manifest(_) | Act::Blob(_), "DELETE") => &[Scope::ImagesDelete],
+        | (Act::Upload(_), "GET" | "HEAD" | "PATCH" | "PUT" | "DELETE") => {
+            &[Scope::Images(Verb::Create)]
+        }
+        (Act::Manifest(_) | Act::Blob(_), "DELETE") => &[Scope::Images(Verb::Delete)],
         _ => return Err(Refusal::no_method()),
     })
 }

@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::json;
-use types::Scope;
+use types::{Scope, Verb};
 
 const REPOSITORY: &str = "repository";
 const CATALOG: &str = "registry:catalog:*";
@@ -102,9 +102,9 @@ fn wanted(scope: &str) -> Option<(Name, Vec<Action>)> {
 
 fn needed(action: Action) -> &'static [Scope] {
     match action {
-        Action::Pull => &[Scope::ImagesGet],
-        Action::Push => &[Scope::ImagesCreate],
-        Action::Delete => &[Scope::ImagesDelete],
+        Action::Pull => &[Scope::Images(Verb::Get)],
+        Action::Push => &[Scope::Images(Verb::Create)],
+        Action::Delete => &[Scope::Images(Verb::Delete)],
     }
 }
 

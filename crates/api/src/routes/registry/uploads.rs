@@ -15,7 +15,7 @@ use http::{HeaderName, StatusCode, header};
 use http_body_util::BodyExt;
 use std::io;
 use tokio::sync::mpsc;
-use types::Scope;
+use types::{Scope, Verb};
 
 const UPLOAD: HeaderName = HeaderName::from_static("docker-upload-uuid");
 /// Pieces buffered between the network and the disk.
@@ -58,7 +58,7 @@ async fn mount(session: &Session, parts: &Parts, digest: &str) -> Result<bool, R
     let Some(from) = parameter(parts, "from").and_then(|from| Name::parse(&from)) else {
         return Ok(false);
     };
-    let Ok(member) = session.caller.member_at(&from, &[Scope::ImagesGet]) else {
+    let Ok(member) = session.caller.member_at(&from, &[Scope::Images(Verb::Get)]) else {
         return Ok(false);
     };
     let context = Context { control: session.context.control.clone(), member };
