@@ -97,12 +97,16 @@ fn by_code(
     let client = client::authenticate(tx, credentials)?;
     let digest = Digest::of(params.need("code")?);
     let code = codes::find(tx, &digest)?.ok_or_else(|| Fault::grant("`code` is not valid"))?;
+    // Before the code counts as used twice: otherwise anybody who saw it could end the sign-in.
+    if code.client != client.id {
+        return Err(Fault::grant("`code` was given to another client"));
+    }
     if let Some(first) = &code.grant {
         grants::delete(tx, first)?;
         let description = "`code` was used before; what it gave has been revoked, because it may have been stolen";
         return Ok(Outcome::Revoked(Fault::grant(description)));
     }
-    check_code(tx, &code, &client.id, params)?;
+    check_code(tx, &code, params)?;
     let scopes = ScopeSet::parse(&code.scope).map_err(|unknown| Fault::scope(&unknown))?;
     let grant = tokens::grant(tx, &client.id, Subject::User(code.user.clone()), scopes)?;
     if !codes::spend(tx, &digest, &grant.id)? {
@@ -111,17 +115,9 @@ fn by_code(
     Ok(Outcome::Issued(tokens::issue(auth, tx, &grant, scopes)?))
 }
 
-fn check_code(
-    tx: &Tx<'_>,
-    code: &AuthorizationCode,
-    client: &ClientId,
-    params: &Params,
-) -> Result<(), Fault> {
+fn check_code(tx: &Tx<'_>, code: &AuthorizationCode, params: &Params) -> Result<(), Fault> {
     if code.expires_at <= tx.world().now() {
         return Err(Fault::grant("`code` has expired"));
-    }
-    if code.client != *client {
-        return Err(Fault::grant("`code` was given to another client"));
     }
     if params.need("redirect_uri")? != code.redirect_uri {
         return Err(Fault::grant("`redirect_uri` is not the one of the authorization request"));

@@ -26,6 +26,7 @@ on_both!(
     a_verifier_without_a_challenge_shows_a_downgrade,
     a_code_expires,
     the_second_use_of_a_code_revokes_what_the_first_gave,
+    a_used_code_in_the_hands_of_another_client_revokes_nothing,
     the_second_use_of_a_refresh_token_revokes_the_whole_sign_in,
     a_refresh_token_belongs_to_its_client_and_may_narrow_only,
     revoking_one_token_ends_the_sign_in,
@@ -315,6 +316,16 @@ async fn the_second_use_of_a_code_revokes_what_the_first_gave(town: Town) {
     town.auth.identify(&tokens.access_token).await.unwrap();
     refused(town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await, Code::InvalidGrant);
     assert!(town.revoked(&tokens).await);
+}
+
+async fn a_used_code_in_the_hands_of_another_client_revokes_nothing(town: Town) {
+    let app = town.app(false).await;
+    let code = town.pkce_code(&app).await;
+    let tokens = town.exchange(&app, &code, &[("code_verifier", VERIFIER)]).await.unwrap();
+    let by_other = [("client_id", "blaxel"), ("code_verifier", VERIFIER)];
+    let answer = town.exchange(&app, &code, &by_other).await;
+    assert!(refused(answer, Code::InvalidGrant).contains("another client"));
+    town.auth.identify(&tokens.access_token).await.unwrap();
 }
 
 async fn the_second_use_of_a_refresh_token_revokes_the_whole_sign_in(town: Town) {
