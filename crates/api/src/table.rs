@@ -18,7 +18,7 @@ use crate::routes::{
     secrets, service_accounts, snapshots, users, volume_templates, volumes, workspaces,
 };
 use control::builds::Buildable;
-use control::engine::Managed;
+use control::engine::{Managed, Paging};
 use http::Method;
 use std::future::Future;
 use types::Scope;
@@ -85,91 +85,42 @@ impl Table {
 
     /// Adds the read operations of a kind, which are the same for nearly all kinds.
     fn reads<K: Managed>(&mut self, words: &Words) {
-        let Words { path, item, noun, plural, what, list, get, .. } = *words;
-        let lists = format!("Lists {}", several(what));
+        let Words { path, item, noun, what, list, get, .. } = *words;
+        let (id, lists) = (format!("List{}", several(noun)), format!("Lists {}", several(what)));
         match K::PAGING {
-            control::engine::Paging::Pages(_) => {
-                self.add(GET, path, &format!("List{plural}"), &lists, list, resources::list::<K>);
-            }
-            control::engine::Paging::Bare => {
-                self.add(
-                    GET,
-                    path,
-                    &format!("List{plural}"),
-                    &lists,
-                    list,
-                    resources::list_bare::<K>,
-                );
-            }
+            Paging::Pages(_) => self.add(GET, path, &id, &lists, list, resources::list::<K>),
+            Paging::Bare => self.add(GET, path, &id, &lists, list, resources::list_bare::<K>),
         }
-        self.add(
-            GET,
-            item,
-            &format!("Get{noun}"),
-            &format!("Reads one {what}"),
-            get,
-            resources::get::<K>,
-        );
+        let (id, reads) = (format!("Get{noun}"), format!("Reads one {what}"));
+        self.add(GET, item, &id, &reads, get, resources::get::<K>);
     }
 
     /// Adds all five operations of a kind.
-    fn kind<K: Managed>(&mut self, words: &Words) {
-        let Words { path, item, noun, what, create, update, delete, .. } = *words;
-        self.reads::<K>(words);
-        self.add(
-            POST,
-            path,
-            &format!("Create{noun}"),
-            &format!("Makes one {what}"),
-            create,
-            resources::create::<K>,
-        );
-        self.add(
-            PUT,
-            item,
-            &format!("Update{noun}"),
-            &format!("Replaces one {what}"),
-            update,
-            resources::replace::<K>,
-        );
-        self.add(
-            DELETE,
-            item,
-            &format!("Delete{noun}"),
-            &format!("Removes one {what}"),
-            delete,
-            resources::remove::<K>,
-        );
+    fn kind<K: Managed>(&mut self, item: &'static str, noun: &'static str, what: &'static str) {
+        let words = Words::of::<K>(item, noun, what);
+        self.reads::<K>(&words);
+        let (id, makes) = (format!("Create{noun}"), format!("Makes one {what}"));
+        self.add(POST, words.path, &id, &makes, words.create, resources::create::<K>);
+        let (id, replaces) = (format!("Update{noun}"), format!("Replaces one {what}"));
+        self.add(PUT, item, &id, &replaces, words.update, resources::replace::<K>);
+        self.removes::<K>(&words);
     }
 
     /// Like [`Table::kind`], for kinds that can also be built from uploaded sources.
-    fn built<K: Buildable>(&mut self, words: &Words) {
-        let Words { path, item, noun, what, create, update, delete, .. } = *words;
-        self.reads::<K>(words);
-        self.add(
-            POST,
-            path,
-            &format!("Create{noun}"),
-            &format!("Makes one {what}"),
-            create,
-            resources::create_or_build::<K>,
-        );
-        self.add(
-            PUT,
-            item,
-            &format!("Update{noun}"),
-            &format!("Replaces one {what}"),
-            update,
-            resources::replace_or_build::<K>,
-        );
-        self.add(
-            DELETE,
-            item,
-            &format!("Delete{noun}"),
-            &format!("Removes one {what}"),
-            delete,
-            resources::remove::<K>,
-        );
+    fn built<K: Buildable>(&mut self, item: &'static str, noun: &'static str, what: &'static str) {
+        let words = Words::of::<K>(item, noun, what);
+        self.reads::<K>(&words);
+        let (id, makes) = (format!("Create{noun}"), format!("Makes one {what}"));
+        self.add(POST, words.path, &id, &makes, words.create, resources::create_or_build::<K>);
+        let (id, replaces) = (format!("Update{noun}"), format!("Replaces one {what}"));
+        self.add(PUT, item, &id, &replaces, words.update, resources::replace_or_build::<K>);
+        self.removes::<K>(&words);
+    }
+
+    fn removes<K: Managed>(&mut self, words: &Words) {
+        let Words { item, noun, what, delete, .. } = *words;
+        let (id, removes) = (format!("Delete{noun}"), format!("Removes one {what}"));
+        self.add(DELETE, item, &id, &removes, delete, resources::remove::<K>);
     }
 }
 
@@ -179,13 +130,31 @@ struct Words {
     path: &'static str,
     item: &'static str,
     noun: &'static str,
-    plural: &'static str,
     what: &'static str,
     list: &'static [Scope],
     get: &'static [Scope],
     create: &'static [Scope],
     update: &'static [Scope],
     delete: &'static [Scope],
+}
+
+impl Words {
+    /// Returns the words for a kind: the collection is above the item, and the scopes are those of
+    /// the kind.
+    fn of<K: Managed>(item: &'static str, noun: &'static str, what: &'static str) -> Self {
+        let scopes = |verb| K::NAME.scope(verb).alone();
+        Self {
+            path: item.rsplit_once('/').map_or(item, |(path, _)| path),
+            item,
+            noun,
+            what,
+            list: scopes(List),
+            get: scopes(Get),
+            create: scopes(Create),
+            update: scopes(Update),
+            delete: scopes(Delete),
+        }
+    }
 }
 
 /// Returns the plural of a name.
@@ -216,33 +185,18 @@ pub(crate) fn operations() -> Vec<Operation> {
 
 #[rustfmt::skip]
 fn workloads(t: &mut Table) {
-    t.built::<Agent>(&Words {
-        path: "/agents", item: "/agents/{agentName}", noun: "Agent", plural: "Agents", what: "agent",
-        list: &[S::Agents(List)], get: &[S::Agents(Get)], create: &[S::Agents(Create)], update: &[S::Agents(Update)], delete: &[S::Agents(Delete)],
-    });
+    t.built::<Agent>("/agents/{agentName}", "Agent", "agent");
     t.add(GET, "/agents/{agentName}/revisions", "ListAgentRevisions", "Lists the revisions of an agent", &[S::Agents(List)], resources::revisions::<Agent>);
-    t.built::<Application>(&Words {
-        path: "/applications", item: "/applications/{applicationName}", noun: "Application", plural: "Applications", what: "application",
-        list: &[S::Applications(List)], get: &[S::Applications(Get)], create: &[S::Applications(Create)], update: &[S::Applications(Update)], delete: &[S::Applications(Delete)],
-    });
+    t.built::<Application>("/applications/{applicationName}", "Application", "application");
     t.add(GET, "/applications/{applicationName}/revisions", "ListApplicationRevisions", "Lists the revisions of an application", &[S::Applications(List)], resources::application_revisions);
     t.add(POST, "/applications/{applicationName}/customdomains", "CreateApplicationCustomDomain", "Registers a domain for one application", &[S::CustomDomains(Create)], custom_domains::create_for_application);
-    t.built::<Function>(&Words {
-        path: "/functions", item: "/functions/{functionName}", noun: "Function", plural: "Functions", what: "MCP server",
-        list: &[S::Functions(List)], get: &[S::Functions(Get)], create: &[S::Functions(Create)], update: &[S::Functions(Update)], delete: &[S::Functions(Delete)],
-    });
+    t.built::<Function>("/functions/{functionName}", "Function", "MCP server");
     t.add(GET, "/functions/{functionName}/revisions", "ListFunctionRevisions", "Lists the revisions of an MCP server", &[S::Functions(Get)], resources::revisions::<Function>);
-    t.kind::<Model>(&Words {
-        path: "/models", item: "/models/{modelName}", noun: "Model", plural: "Models", what: "model API",
-        list: &[S::Models(List)], get: &[S::Models(Get)], create: &[S::Models(Create)], update: &[S::Models(Update)], delete: &[S::Models(Delete)],
-    });
+    t.kind::<Model>("/models/{modelName}", "Model", "model API");
     t.add(GET, "/models/{modelName}/revisions", "ListModelRevisions", "Lists the revisions of a model API", &[S::Models(List)], resources::revisions::<Model>);
     t.add(GET, "/models/{modelName}/usage", "GetModelUsage", "Reads what one model API used", &[S::Models(Get)], model_usage::of_model);
     t.add(GET, "/usage/models", "ListModelUsage", "Reads what all model APIs of the workspace used", &[S::Models(List)], model_usage::of_all);
-    t.built::<Job>(&Words {
-        path: "/jobs", item: "/jobs/{jobId}", noun: "Job", plural: "Jobs", what: "job",
-        list: &[S::Jobs(List)], get: &[S::Jobs(Get)], create: &[S::Jobs(Create)], update: &[S::Jobs(Update)], delete: &[S::Jobs(Delete)],
-    });
+    t.built::<Job>("/jobs/{jobId}", "Job", "job");
     t.add(GET, "/jobs/{jobId}/revisions", "ListJobRevisions", "Lists the revisions of a job", &[S::Jobs(List)], resources::revisions::<Job>);
     t.add(GET, "/jobs/{jobId}/executions", "ListJobExecutions", "Lists the executions of a job", &[S::Jobs(List)], executions::list);
     t.add(POST, "/jobs/{jobId}/executions", "CreateJobExecution", "Starts an execution of a job", &[S::Jobs(Create)], jobs::execute);
@@ -255,10 +209,7 @@ fn workloads(t: &mut Table) {
 
 #[rustfmt::skip]
 fn sandboxes_and_below(t: &mut Table) {
-    let words = Words {
-        path: "/sandboxes", item: "/sandboxes/{sandboxName}", noun: "Sandbox", plural: "Sandboxes", what: "sandbox",
-        list: &[S::Sandboxes(List)], get: &[S::Sandboxes(Get)], create: &[S::Sandboxes(Create)], update: &[S::Sandboxes(Update)], delete: &[S::Sandboxes(Delete)],
-    };
+    let words = Words::of::<Sandbox>("/sandboxes/{sandboxName}", "Sandbox", "sandbox");
     t.reads::<Sandbox>(&words);
     t.add(POST, words.path, "CreateSandbox", "Makes one sandbox", words.create, sandboxes::create);
     t.add(PUT, words.item, "UpdateSandbox", "Replaces one sandbox", words.update, sandboxes::replace);
@@ -283,14 +234,11 @@ fn sandboxes_and_below(t: &mut Table) {
     t.add(PUT, schedule_path, "UpdateSandboxSchedule", "Replaces one schedule of a sandbox", words.update, resources::replace::<Schedule>);
     t.add(DELETE, schedule_path, "DeleteSandboxSchedule", "Removes one schedule of a sandbox", words.delete, resources::remove::<Schedule>);
     t.add(GET, "/sandboxes/{sandboxName}/schedule-executions", "ListSandboxScheduleExecutions", "Lists what schedules did, newest first", words.get, schedules::executions);
-    let previews_words = Words {
-        path: "/sandboxes/{sandboxName}/previews", item: "/sandboxes/{sandboxName}/previews/{previewName}",
-        noun: "SandboxPreview", plural: "SandboxPreviews", what: "preview of a sandbox", list: words.get, ..words
-    };
-    t.reads::<Preview>(&previews_words);
-    t.add(POST, previews_words.path, "CreateSandboxPreview", "Makes one preview of a sandbox", words.create, previews::create);
-    t.add(PUT, previews_words.item, "UpdateSandboxPreview", "Replaces one preview of a sandbox", words.update, resources::replace::<Preview>);
-    t.add(DELETE, previews_words.item, "DeleteSandboxPreview", "Removes one preview of a sandbox", words.delete, resources::remove::<Preview>);
+    let previews = Words::of::<Preview>("/sandboxes/{sandboxName}/previews/{previewName}", "SandboxPreview", "preview of a sandbox");
+    t.reads::<Preview>(&Words { list: previews.get, ..previews });
+    t.add(POST, previews.path, "CreateSandboxPreview", "Makes one preview of a sandbox", words.create, previews::create);
+    t.add(PUT, previews.item, "UpdateSandboxPreview", "Replaces one preview of a sandbox", words.update, resources::replace::<Preview>);
+    t.add(DELETE, previews.item, "DeleteSandboxPreview", "Removes one preview of a sandbox", words.delete, resources::remove::<Preview>);
     let tokens = "/sandboxes/{sandboxName}/previews/{previewName}/tokens";
     t.add(GET, tokens, "ListSandboxPreviewTokens", "Lists the tokens of a preview", words.get, resources::list_bare::<PreviewToken>);
     t.add(POST, tokens, "CreateSandboxPreviewToken", "Makes a token for a preview", words.update, resources::create::<PreviewToken>);
@@ -299,49 +247,36 @@ fn sandboxes_and_below(t: &mut Table) {
 
 #[rustfmt::skip]
 fn storage(t: &mut Table) {
-    let volumes_words = Words {
-        path: "/volumes", item: "/volumes/{volumeName}", noun: "Volume", plural: "Volumes", what: "volume",
-        list: &[S::Volumes(List)], get: &[S::Volumes(Get)], create: &[S::Volumes(Create)], update: &[S::Volumes(Update)], delete: &[S::Volumes(Delete)],
-    };
+    let volumes_words = Words::of::<Volume>("/volumes/{volumeName}", "Volume", "volume");
     t.reads::<Volume>(&volumes_words);
     t.add(POST, volumes_words.path, "CreateVolume", "Makes one volume", volumes_words.create, volumes::create);
     t.add(PUT, volumes_words.item, "UpdateVolume", "Replaces one volume", volumes_words.update, volumes::replace);
     t.add(DELETE, volumes_words.item, "DeleteVolume", "Removes one volume", volumes_words.delete, resources::remove::<Volume>);
     t.add(GET, "/volumes/by-external-id/{externalId}", "GetVolumeByExternalId", "Finds a volume by the caller's id", &[S::Volumes(Get)], resources::by_external_id::<Volume>);
-    let drives_words = Words {
-        path: "/drives", item: "/drives/{driveName}", noun: "Drive", plural: "Drives", what: "drive",
-        list: &[S::Drives(List)], get: &[S::Drives(Get)], create: &[S::Drives(Create)], update: &[S::Drives(Create)], delete: &[S::Drives(Delete)],
-    };
+    let drives_words = Words::of::<Drive>("/drives/{driveName}", "Drive", "drive");
     t.reads::<Drive>(&drives_words);
     t.add(POST, drives_words.path, "CreateDrive", "Makes one drive", drives_words.create, drives::create);
-    t.add(PUT, drives_words.item, "UpdateDrive", "Replaces one drive", drives_words.update, resources::replace::<Drive>);
+    t.add(PUT, drives_words.item, "UpdateDrive", "Replaces one drive", drives_words.create, resources::replace::<Drive>);
     t.add(DELETE, drives_words.item, "DeleteDrive", "Removes one drive", drives_words.delete, drives::remove);
     t.add(DELETE, "/drives/{driveName}/folders", "DeleteDriveFolder", "Removes a folder of a drive", drives_words.delete, drives::remove_folder);
     t.add(GET, "/drives/by-external-id/{externalId}", "GetDriveByExternalId", "Finds a drive by the caller's id", &[S::Drives(Get)], resources::by_external_id::<Drive>);
     t.put(Base::Management, GET, "/drives/jwks.json", ("GetDriveJWKS", "Public keys that verify drive tokens"), Needs::Nothing, drives::jwks);
     t.add(POST, "/drives/{driveName}/access-token", "CreateDriveAccessToken", "Issues a short-lived token for a drive", &[S::Drives(Get)], drives::access_token);
-    let templates = Words {
-        path: "/volume_templates", item: "/volume_templates/{volumeTemplateName}", noun: "VolumeTemplate", plural: "VolumeTemplates", what: "volume template",
-        list: &[S::VolumeTemplates(List)], get: &[S::VolumeTemplates(Get)], create: &[S::VolumeTemplates(Create)], update: &[S::VolumeTemplates(Upsert)], delete: &[S::VolumeTemplates(Delete)],
-    };
+    let templates = Words::of::<VolumeTemplate>("/volume_templates/{volumeTemplateName}", "VolumeTemplate", "volume template");
     t.reads::<VolumeTemplate>(&templates);
     t.add(POST, templates.path, "CreateVolumeTemplate", "Makes one volume template", templates.create, volume_templates::create);
-    t.add(PUT, templates.item, "UpdateVolumeTemplate", "Makes or replaces one volume template", templates.update, volume_templates::upsert);
+    t.add(PUT, templates.item, "UpdateVolumeTemplate", "Makes or replaces one volume template", &[S::VolumeTemplates(Upsert)], volume_templates::upsert);
     t.add(DELETE, templates.item, "DeleteVolumeTemplate", "Removes one volume template", templates.delete, resources::remove::<VolumeTemplate>);
     t.add(DELETE, "/volume_templates/{volumeTemplateName}/versions/{versionName}", "DeleteVolumeTemplateVersion", "Removes one version of a template", templates.delete, volume_templates::remove_version);
 }
 
 #[rustfmt::skip]
 fn network(t: &mut Table) {
-    let domains = Words {
-        path: "/customdomains", item: "/customdomains/{domainName}", noun: "CustomDomain", plural: "CustomDomains", what: "custom domain",
-        list: &[S::CustomDomains(List)], get: &[S::CustomDomains(Get)], create: &[S::CustomDomains(Create)], update: &[S::CustomDomains(Update)], delete: &[S::CustomDomains(Delete)],
-    };
-    t.kind::<CustomDomain>(&domains);
-    t.add(GET, "/customdomains/{domainName}/share", "ListCustomDomainShares", "Lists the workspaces that share a domain", domains.get, custom_domains::shares);
-    t.add(POST, "/customdomains/{domainName}/share", "ShareCustomDomain", "Shares a verified domain within the account", domains.update, custom_domains::share);
-    t.add(DELETE, "/customdomains/{domainName}/share/{targetWorkspace}", "UnshareCustomDomain", "Takes a share of a domain back", domains.update, custom_domains::unshare);
-    t.add(POST, "/customdomains/{domainName}/verify", "VerifyCustomDomain", "Verifies a domain by its DNS records", domains.update, custom_domains::verify);
+    t.kind::<CustomDomain>("/customdomains/{domainName}", "CustomDomain", "custom domain");
+    t.add(GET, "/customdomains/{domainName}/share", "ListCustomDomainShares", "Lists the workspaces that share a domain", &[S::CustomDomains(Get)], custom_domains::shares);
+    t.add(POST, "/customdomains/{domainName}/share", "ShareCustomDomain", "Shares a verified domain within the account", &[S::CustomDomains(Update)], custom_domains::share);
+    t.add(DELETE, "/customdomains/{domainName}/share/{targetWorkspace}", "UnshareCustomDomain", "Takes a share of a domain back", &[S::CustomDomains(Update)], custom_domains::unshare);
+    t.add(POST, "/customdomains/{domainName}/verify", "VerifyCustomDomain", "Verifies a domain by its DNS records", &[S::CustomDomains(Update)], custom_domains::verify);
     let (vpc, gateway, ip) = ("/vpcs/{vpcName}", "/vpcs/{vpcName}/egressgateways/{gatewayName}", "/vpcs/{vpcName}/egressgateways/{gatewayName}/ips/{ipName}");
     t.add(GET, "/vpcs", "ListVPCs", "Lists VPCs", &[], resources::list_bare::<Vpc>);
     t.add(POST, "/vpcs", "CreateVPC", "Makes one VPC", &[], resources::create::<Vpc>);
@@ -363,10 +298,7 @@ fn network(t: &mut Table) {
 
 #[rustfmt::skip]
 fn integrations_and_policies(t: &mut Table) {
-    t.kind::<IntegrationConnection>(&Words {
-        path: "/integrations/connections", item: "/integrations/connections/{connectionName}", noun: "IntegrationConnection", plural: "IntegrationConnections", what: "integration connection",
-        list: &[S::Integrations(List)], get: &[S::Integrations(Get)], create: &[S::Integrations(Create)], update: &[S::Integrations(Update)], delete: &[S::Integrations(Delete)],
-    });
+    t.kind::<IntegrationConnection>("/integrations/connections/{connectionName}", "IntegrationConnection", "integration connection");
     t.add(GET, "/integrations/connections/{connectionName}/endpointConfigurations", "GetIntegrationConnectionModelEndpointConfigurations", "Lists the endpoints that a connection's provider serves", &[S::Integrations(List)], integrations::endpoints);
     t.add(GET, "/integrations/connections/{connectionName}/models", "ListIntegrationConnectionModels", "Lists the models that a connection reaches", &[S::Integrations(List)], integrations::models);
     t.add(GET, "/integrations/connections/{connectionName}/models/{modelId}", "GetIntegrationConnectionModel", "Reads one model that a connection reaches", &[S::Integrations(Get)], integrations::model);
@@ -375,10 +307,7 @@ fn integrations_and_policies(t: &mut Table) {
     t.add(POST, "/secrets", "UpsertSecret", "Makes a secret, or gives it a new value", &[S::Integrations(Update)], secrets::upsert);
     t.add(DELETE, "/secrets", "DeleteSecretByQuery", "Removes the secret that the query names", &[S::Integrations(Delete)], secrets::remove_by_query);
     t.add(DELETE, "/secrets/{secretName}", "DeleteSecret", "Removes one secret", &[S::Integrations(Delete)], resources::remove::<Secret>);
-    t.kind::<Policy>(&Words {
-        path: "/policies", item: "/policies/{policyName}", noun: "Policy", plural: "Policies", what: "policy",
-        list: &[S::Policies(List)], get: &[S::Policies(Get)], create: &[S::Policies(Create)], update: &[S::Policies(Update)], delete: &[S::Policies(Delete)],
-    });
+    t.kind::<Policy>("/policies/{policyName}", "Policy", "policy");
     t.add(GET, "/policies/{policyName}/usages", "GetPolicyUsages", "Names the resources under a policy",
         &[S::Policies(Get), S::Agents(List), S::Functions(List), S::Models(List), S::Sandboxes(List), S::Jobs(List)], policies::usages);
 }

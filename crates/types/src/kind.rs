@@ -1,14 +1,26 @@
-//! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`].
+//! What every kind of resource has in common. Adding a kind is one file that implements [`Kind`],
+//! and a line in the list of [`KindName`].
 
 use crate::parts::{Head, Labels, RevisionConfiguration, Trigger};
-use crate::{Problems, Timestamp, World};
+use crate::{Problems, Scope, Timestamp, Verb, World};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The scope of this noun, or `admin` for kinds that have no scopes of their own.
+macro_rules! scope_of {
+    ($verb:ident) => {
+        Scope::Admin
+    };
+    ($verb:ident $noun:ident) => {
+        Scope::$noun($verb)
+    };
+}
+
 macro_rules! kind_names {
-    ($($variant:ident = $name:literal / $plural:literal $(in [$($parent:ident),+])?),+ $(,)?) => {
+    ($($variant:ident = $name:literal / $plural:literal
+        $(scopes $noun:ident)? $(in [$($parent:ident),+])?),+ $(,)?) => {
         /// The kinds that the engine of the management API stores.
         #[derive(
             Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -29,6 +41,11 @@ macro_rules! kind_names {
                 match self { $(Self::$variant => $plural),+ }
             }
 
+            /// Returns the scope that is needed to do this with objects of the kind.
+            pub const fn scope(self, verb: Verb) -> Scope {
+                match self { $(Self::$variant => scope_of!(verb $($noun)?)),+ }
+            }
+
             /// Kinds of the enclosing objects, outermost first.
             pub const fn parents(self) -> &'static [Self] {
                 match self { $(Self::$variant => &[$($(Self::$parent),+)?]),+ }
@@ -38,33 +55,38 @@ macro_rules! kind_names {
 }
 
 kind_names! {
-    Agent = "agent" / "agents",
-    Application = "application" / "applications",
-    CustomDomain = "custom-domain" / "customdomains",
-    Drive = "drive" / "drives",
+    Agent = "agent" / "agents" scopes Agents,
+    Application = "application" / "applications" scopes Applications,
+    CustomDomain = "custom-domain" / "customdomains" scopes CustomDomains,
+    Drive = "drive" / "drives" scopes Drives,
     EgressGateway = "egress-gateway" / "egressgateways" in [Vpc],
     EgressIp = "egress-ip" / "ips" in [Vpc, EgressGateway],
-    Function = "function" / "functions",
-    Image = "image" / "images",
-    ImageShare = "image-share" / "pending-image-shares",
-    IntegrationConnection = "integration-connection" / "connections",
-    Job = "job" / "jobs",
-    Model = "model" / "models",
-    Policy = "policy" / "policies",
-    Preview = "preview" / "previews" in [Sandbox],
-    PreviewToken = "preview-token" / "tokens" in [Sandbox, Preview],
-    Sandbox = "sandbox" / "sandboxes",
-    Schedule = "schedule" / "schedules" in [Sandbox],
-    Secret = "secret" / "secrets",
-    Snapshot = "snapshot" / "snapshots",
-    Volume = "volume" / "volumes",
-    VolumeTemplate = "volume-template" / "volume_templates",
+    Function = "function" / "functions" scopes Functions,
+    Image = "image" / "images" scopes Images,
+    ImageShare = "image-share" / "pending-image-shares" scopes Images,
+    IntegrationConnection = "integration-connection" / "connections" scopes Integrations,
+    Job = "job" / "jobs" scopes Jobs,
+    Model = "model" / "models" scopes Models,
+    Policy = "policy" / "policies" scopes Policies,
+    Preview = "preview" / "previews" scopes Sandboxes in [Sandbox],
+    PreviewToken = "preview-token" / "tokens" scopes Sandboxes in [Sandbox, Preview],
+    Sandbox = "sandbox" / "sandboxes" scopes Sandboxes,
+    Schedule = "schedule" / "schedules" scopes Sandboxes in [Sandbox],
+    Secret = "secret" / "secrets" scopes Integrations,
+    Snapshot = "snapshot" / "snapshots" scopes Sandboxes,
+    Volume = "volume" / "volumes" scopes Volumes,
+    VolumeTemplate = "volume-template" / "volume_templates" scopes VolumeTemplates,
     Vpc = "vpc" / "vpcs",
 }
 
 impl KindName {
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Returns the kinds that live below this one, at any depth.
+    pub fn below(self) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |kind| kind.parents().contains(&self))
     }
 }
 

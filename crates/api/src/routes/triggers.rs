@@ -34,15 +34,10 @@ use tokio::time::Instant;
 use types::ids::ExecutionId;
 use types::parts::TriggerType;
 use types::wire::Free;
-use types::{KindName, Scope, Verb};
+use types::{KindName, Verb};
 
 /// Longest time that a caller waits for the end of an execution.
 const WAIT_MAX: Duration = Duration::from_secs(900);
-/// Scopes that a caller needs for each kind. A caller without an identity acts in the name of the
-/// workspace.
-const FOR_JOBS: Needs = Needs::Scopes(&[Scope::Jobs(Verb::Create)]);
-const FOR_AGENTS: Needs = Needs::Scopes(&[Scope::Agents(Verb::Get)]);
-const FOR_FUNCTIONS: Needs = Needs::Scopes(&[Scope::Functions(Verb::Get)]);
 /// First parts of paths that cannot be workspaces.
 const NO_WORKSPACES: [&str; 3] = ["v0", "v2", "api"];
 /// Headers that are not kept when a workload is called without waiting: the recorder is not a
@@ -267,13 +262,11 @@ async fn call(
     Ok(Reply::of(&json!({"success": true})).into_response())
 }
 
-/// Returns what a caller needs to fire the triggers of a kind.
-const fn needs(kind: KindName) -> Needs {
-    match kind {
-        KindName::Agent => FOR_AGENTS,
-        KindName::Function => FOR_FUNCTIONS,
-        _ => FOR_JOBS,
-    }
+/// Returns what a caller needs to fire the triggers of a kind: a job starts an execution, and all
+/// others are called. A caller without an identity acts in the name of the workspace.
+fn needs(kind: KindName) -> Needs {
+    let verb = if kind == KindName::Job { Verb::Create } else { Verb::Get };
+    Needs::Scopes(kind.scope(verb).alone())
 }
 
 /// Waits until the caller's credentials are no longer valid.

@@ -9,13 +9,9 @@ use types::{KindName, Scope, Verb};
 /// Returns the scope needed to use a workload of this kind.
 fn scope(kind: KindName) -> Scope {
     match kind {
+        // Whoever reaches a sandbox can do everything in it.
         KindName::Sandbox => Scope::Sandboxes(Verb::Control),
-        KindName::Agent => Scope::Agents(Verb::Get),
-        KindName::Function => Scope::Functions(Verb::Get),
-        KindName::Application => Scope::Applications(Verb::Get),
-        KindName::Model => Scope::Models(Verb::Get),
-        // No other kind answers requests, so this asks for a right that nobody has by accident.
-        _ => Scope::Admin,
+        kind => kind.scope(Verb::Get),
     }
 }
 
