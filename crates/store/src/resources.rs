@@ -226,7 +226,7 @@ pub fn delete(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<(), Error
         return Err(stored.stale());
     }
     let path = stored.path();
-    for kind in below(stored.kind) {
+    for kind in stored.kind.below() {
         // `0` is the character after `/`, so this matches everything that starts with the path and
         // a slash. What is found is locked, or a change of it in between would let it survive.
         let sql = tx.locking(select!(
@@ -267,11 +267,6 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     counts::add(tx, stored, stored.status_name(), -1)?;
     feed::record_at(tx, revision, stored.change(Act::Deleted, actor))?;
     Ok(true)
-}
-
-/// Returns the kinds that live below a kind, at any depth.
-fn below(kind: KindName) -> impl Iterator<Item = KindName> {
-    KindName::ALL.iter().copied().filter(move |below| below.parents().contains(&kind))
 }
 
 /// Most objects that one step deletes when a workspace is deleted.

@@ -15,7 +15,7 @@ use store::resources::{self, Query};
 use types::ids::ResourceId;
 use types::kinds::Sandbox;
 use types::parts::Status;
-use types::{KindName, Timestamp};
+use types::{Kind, Timestamp};
 
 const CHILDREN_MAX: i64 = 10_000;
 
@@ -101,7 +101,7 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
         return Ok(());
     };
     Sandbox::release(&context, tx, &held)?;
-    for kind in [KindName::Preview, KindName::Schedule] {
+    for kind in Sandbox::NAME.below() {
         let below = Query::new(&held.row.workspace, kind, Some(&held.row.name));
         for child in resources::list(tx, &Query { limit: CHILDREN_MAX, ..below })? {
             resources::delete(tx, &child, context.actor())?;
