@@ -160,6 +160,22 @@ pub use volume::Volume;
 pub use volume_template::VolumeTemplate;
 pub use vpc::Vpc;
 
+/// Calls a generic function with the type of a kind that is known only by its name.
+#[macro_export]
+macro_rules! with_kind {
+    ($kind:expr, $function:ident $arguments:tt) => {
+        $crate::with_kind!($kind, $function $arguments of
+            Agent Application CustomDomain Drive EgressGateway EgressIp Function Image ImageShare
+            IntegrationConnection Job Model Policy Preview PreviewToken Sandbox Schedule Secret
+            Snapshot Volume VolumeTemplate Vpc)
+    };
+    ($kind:expr, $function:ident $arguments:tt of $($name:ident)+) => {
+        match $kind {
+            $($crate::KindName::$name => $function::<$crate::kinds::$name> $arguments,)+
+        }
+    };
+}
+
 use crate::{KindName, Reference};
 
 /// Turns a list of names, such as `spec.policies`, into references to objects of `kind`.
