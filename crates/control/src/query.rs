@@ -128,9 +128,14 @@ impl ListQuery {
         }
     }
 
+    /// Returns whether only objects of some statuses are asked for.
+    pub fn names_statuses(&self) -> bool {
+        self.status.as_deref().is_some_and(|list| !list.is_empty())
+    }
+
     /// Returns the statuses asked for: `None` for any, an empty list if nothing can match.
     pub fn statuses(&self) -> Result<Option<Vec<Status>>, Error> {
-        let Some(list) = self.status.as_deref().filter(|list| !list.is_empty()) else {
+        let Some(list) = self.status.as_deref().filter(|_| self.names_statuses()) else {
             return Ok(None);
         };
         let mut statuses = Vec::new();

@@ -11,7 +11,6 @@ use crate::query::{Anchor, ListQuery, PageSize};
 use serde::Serialize;
 use store::Tx;
 use store::resources::{self, Query};
-use types::kinds::snapshot;
 use types::parts::{PaginationMeta, Status};
 use types::{ApiVersion, KindName};
 
@@ -111,7 +110,7 @@ struct Selection {
     statuses: Vec<Status>,
     /// No object can have one of the statuses asked for, so the list is empty.
     impossible: bool,
-    hidden: Vec<Status>,
+    hidden: &'static [Status],
     external_id: Option<String>,
     text: Option<String>,
 }
@@ -119,18 +118,11 @@ struct Selection {
 impl Selection {
     fn new<K: Managed>(parents: &[String], asked: &ListQuery) -> Result<Self, Error> {
         let statuses = asked.statuses()?;
-        let hidden = match K::NAME {
-            KindName::Sandbox if statuses.is_none() && !asked.show_terminated.0 => {
-                vec![Status::Terminated]
-            }
-            KindName::Snapshot => snapshot::State::HIDDEN.to_vec(),
-            _ => Vec::new(),
-        };
         Ok(Self {
             parent: parents.join("/"),
             impossible: statuses.as_ref().is_some_and(Vec::is_empty),
             statuses: statuses.unwrap_or_default(),
-            hidden,
+            hidden: K::hidden(asked),
             external_id: asked.external_id()?,
             text: asked.text()?,
         })
@@ -148,7 +140,7 @@ impl Selection {
             kind,
             parent: Some(&self.parent),
             statuses: &self.statuses,
-            hidden_statuses: &self.hidden,
+            hidden_statuses: self.hidden,
             external_id: self.external_id.as_deref(),
             text: self.text.as_deref(),
             order: asked.sort.into(),

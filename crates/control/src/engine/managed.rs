@@ -3,11 +3,11 @@
 use super::held::Held;
 use crate::context::Context;
 use crate::error::Error;
-use crate::query::{PAGE, PageSize};
+use crate::query::{ListQuery, PAGE, PageSize};
 use store::Tx;
 use types::Kind;
 use types::ids::ResourceId;
-use types::parts::Lifecycle;
+use types::parts::{Lifecycle, Status};
 
 /// How a kind is listed.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +61,11 @@ pub trait Managed: Kind {
         wish: &Self,
     ) -> Result<String, Error> {
         Ok(wish.name().to_owned())
+    }
+
+    /// The statuses of objects that a list leaves out.
+    fn hidden(_asked: &ListQuery) -> &'static [Status] {
+        &[]
     }
 
     /// Adds to an answer what only other rows know.

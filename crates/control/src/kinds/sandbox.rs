@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::egress;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
+use crate::query::ListQuery;
 use crate::tunnels;
 use crate::workloads::images;
 use store::Tx;
@@ -22,6 +23,13 @@ impl Managed for Sandbox {
 
     fn lifecycle(state: &mut Self::State) -> Option<&mut Lifecycle> {
         Some(&mut state.lifecycle)
+    }
+
+    fn hidden(asked: &ListQuery) -> &'static [Status] {
+        match asked.names_statuses() || asked.show_terminated.0 {
+            true => &[],
+            false => &[Status::Terminated],
+        }
     }
 
     fn prepare(

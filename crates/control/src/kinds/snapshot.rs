@@ -3,12 +3,18 @@
 use crate::context::Context;
 use crate::engine::{Held, Managed};
 use crate::error::Error;
+use crate::query::ListQuery;
 use crate::snapshots;
 use store::{Tx, resources};
 use types::kinds::Snapshot;
+use types::kinds::snapshot::State;
 use types::parts::Status;
 
 impl Managed for Snapshot {
+    fn hidden(_asked: &ListQuery) -> &'static [Status] {
+        &State::HIDDEN
+    }
+
     fn adorn(&mut self, _: &Context, tx: &mut Tx<'_>) -> Result<(), Error> {
         let Some(sandbox) = self.taken_of.take() else { return Ok(()) };
         let there = resources::find_by_id(tx, &sandbox)?
