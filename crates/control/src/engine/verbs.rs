@@ -430,9 +430,10 @@ pub(crate) fn require_referred<K: Managed>(
     require_references(context, tx, &wish.references(), &[])
 }
 
-/// Checks whether the referenced object exists. Gateways are referred to without their VPC.
+/// Checks whether the referenced object exists. What is inside others is referred to without them,
+/// as a gateway is without its VPC.
 fn refers(context: &Context, tx: &mut Tx<'_>, reference: &Reference) -> Result<bool, Error> {
-    if reference.kind == KindName::EgressGateway {
+    if !reference.kind.parents().is_empty() {
         let workspace = &context.member.workspace;
         return Ok(!resources::named(tx, workspace, reference.kind, &reference.name)?.is_empty());
     }
