@@ -42,6 +42,9 @@ pub(super) trait Followed: Managed {
     const ROUTED: bool;
     /// Whether something may still run for a row that is gone.
     const RUNS: bool = false;
+    /// Whether requests may wait for its reconciliation. Then it takes no slot, of which a
+    /// workspace has only its share.
+    const AWAITED: bool = false;
 
     fn look(reader: &mut Reader<'_>, tx: &mut Tx<'_>, held: Held<Self>) -> Result<Look, Error>;
 
@@ -67,6 +70,7 @@ pub(super) trait Rows: Send + Sync {
     fn kind(&self) -> KindName;
     fn is_routed(&self) -> bool;
     fn runs(&self) -> bool;
+    fn is_awaited(&self) -> bool;
     fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error>;
     fn reconcile<'a>(
         &self,
@@ -93,6 +97,10 @@ impl<K: Followed> Rows for Of<K> {
 
     fn runs(&self) -> bool {
         K::RUNS
+    }
+
+    fn is_awaited(&self) -> bool {
+        K::AWAITED
     }
 
     fn look(&self, reader: &mut Reader<'_>, tx: &mut Tx<'_>, row: Stored) -> Result<Look, Error> {

@@ -28,10 +28,10 @@ pub(super) fn reconcile_in(
     kind: KindName,
     id: ResourceId,
 ) {
-    if matches!(kind, KindName::Agent | KindName::Application | KindName::Function) {
+    let Some(followed) = followed::find(kind) else { return };
+    if followed.is_awaited() {
         return deployments::soon::look(control, kind, id);
     }
-    let Some(followed) = followed::find(kind) else { return };
     if !control.workloads.pending.ask(&id) {
         return;
     }

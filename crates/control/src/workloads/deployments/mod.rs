@@ -53,6 +53,7 @@ macro_rules! followed {
         impl Followed for $kind {
             const ROUTED: bool = true;
             const RUNS: bool = true;
+            const AWAITED: bool = true;
 
             fn look(
                 reader: &mut Reader<'_>,
