@@ -17,7 +17,6 @@ use types::KindName;
 use types::ids::{ExecutionId, ResourceId};
 use types::kinds::{Agent, Function};
 use types::parts::{Sensitive, Trigger, TriggerConfiguration};
-use types::usage::Dimension;
 
 /// A call takes no memory of its own.
 const MEMORY_MB: i64 = 0;
@@ -61,9 +60,9 @@ pub fn begin<K: Triggered>(
     let keyring = context.control.store.keyring();
     context.control.queue.start(tx, &keyring.read(), &new)?;
     tell_at_end(context, tx, &new, &set)?;
-    if K::NAME == KindName::Agent {
+    if let Some(dimension) = K::CALLS {
         let of = (workload.row.name.as_str(), &workload.row.id);
-        usage::count_call(context, tx, Dimension::AgentRequests, of, &id)?;
+        usage::count_call(context, tx, dimension, of, &id)?;
     }
     Ok(id)
 }

@@ -14,6 +14,7 @@ use types::KindName;
 use types::ids::WorkspaceId;
 use types::kinds::{Agent, Function, Job};
 use types::parts::Trigger;
+use types::usage::Dimension;
 use types::wire::Free;
 
 const POST: &str = "POST";
@@ -21,6 +22,9 @@ const ROOT: &str = "/";
 
 /// A kind with triggers.
 pub trait Triggered: Managed {
+    /// What the calls that nobody waits for are billed as. `None` if they cost nothing.
+    const CALLS: Option<Dimension> = None;
+
     /// Starts what a due cron trigger asks for. `name` is the same for one due time, whichever
     /// server starts it.
     fn start_due(
@@ -34,7 +38,9 @@ pub trait Triggered: Managed {
     }
 }
 
-impl Triggered for Agent {}
+impl Triggered for Agent {
+    const CALLS: Option<Dimension> = Some(Dimension::AgentRequests);
+}
 
 impl Triggered for Function {}
 
