@@ -47,7 +47,7 @@ pub(crate) fn resolve(words: &[String]) -> Result<Target, Error> {
 /// Returns the kind that a word means below another object: `snapshots` below a sandbox means that
 /// sandbox's, not the workspace's.
 fn below(kind: &'static Kind, above: &'static Kind) -> &'static Kind {
-    let of_it = |other: &&Kind| matches!(other.place, Place::Below { of, segment } if segment == kind.name() && of.contains(&above.name()));
+    let of_it = |other: &&Kind| matches!(other.place, Place::Below { of, segment, .. } if segment == kind.name() && of.contains(&above.name()));
     match kind.place {
         Place::Root(_) => KINDS.iter().find(of_it).unwrap_or(kind),
         Place::Below { .. } => kind,
@@ -56,7 +56,7 @@ fn below(kind: &'static Kind, above: &'static Kind) -> &'static Kind {
 
 fn segment_below(kind: &'static Kind, above: &'static Kind) -> Result<&'static str, Error> {
     match kind.place {
-        Place::Below { of, segment } if of.contains(&above.name()) => Ok(segment),
+        Place::Below { of, segment, .. } if of.contains(&above.name()) => Ok(segment),
         _ => Err(Error::Usage(format!("{} have no {}", above.name(), kind.name()))),
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Place {
     Below {
         of: &'static [&'static str],
         segment: &'static str,
+        /// Member of the metadata in which documents name the object above.
+        named: Option<&'static str>,
     },
 }
 

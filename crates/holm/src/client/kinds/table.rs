@@ -1,6 +1,7 @@
 //! All kinds of the command line, with the names and columns that users see.
 
 use super::{Column, Form, Kind, Place, Write};
+use types::KindName;
 
 const fn column(heading: &'static str, at: &'static [&'static str]) -> Column {
     Column { heading, at, form: Form::Text }
@@ -38,15 +39,15 @@ const SNAPSHOT: &[Column] = &[
 const CATALOGUE: &[Column] = &[NAME, DISPLAY, DESCRIPTION];
 
 const fn root(
+    kind: KindName,
     names: &'static [&'static str],
     document: &'static str,
-    path: &'static str,
     columns: &'static [Column],
 ) -> Kind {
     Kind {
         names,
         document: Some(document),
-        place: Place::Root(path),
+        place: Place::Root(kind.plural()),
         write: Write::Upsert,
         columns,
     }
@@ -69,39 +70,39 @@ const fn below(
     Kind {
         names,
         document: None,
-        place: Place::Below { of, segment },
+        place: Place::Below { of, segment, named: None },
         write: Write::Never,
         columns,
     }
 }
 
 pub(crate) const KINDS: &[Kind] = &[
-    root(&["agents", "agent", "ag"], "Agent", "agents", DEPLOYMENT),
+    root(KindName::Agent, &["agents", "agent", "ag"], "Agent", DEPLOYMENT),
     root(
+        KindName::Application,
         &["applications", "application", "app", "apps"],
         "Application",
-        "applications",
         DEPLOYMENT,
     ),
-    root(&["functions", "function", "fn", "mcp"], "Function", "functions", DEPLOYMENT),
-    root(&["jobs", "job", "j"], "Job", "jobs", WORKLOAD),
+    root(KindName::Function, &["functions", "function", "fn", "mcp"], "Function", DEPLOYMENT),
+    root(KindName::Job, &["jobs", "job", "j"], "Job", WORKLOAD),
     root(
+        KindName::Model,
         &["models", "model", "ml"],
         "Model",
-        "models",
         &[WORKSPACE, NAME, REGION, STATUS, CREATED],
     ),
-    root(&["sandboxes", "sandbox", "sbx"], "Sandbox", "sandboxes", WORKLOAD),
+    root(KindName::Sandbox, &["sandboxes", "sandbox", "sbx"], "Sandbox", WORKLOAD),
     root(
+        KindName::Policy,
         &["policies", "policy", "pol"],
         "Policy",
-        "policies",
         &[WORKSPACE, NAME, column("TYPE", &["/spec/type"]), CREATED],
     ),
     root(
+        KindName::Volume,
         &["volumes", "volume", "vol"],
         "Volume",
-        "volumes",
         &[
             WORKSPACE,
             NAME,
@@ -112,7 +113,12 @@ pub(crate) const KINDS: &[Kind] = &[
             CREATED,
         ],
     ),
-    root(&["drives", "drive"], "Drive", "drives", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    root(
+        KindName::Drive,
+        &["drives", "drive"],
+        "Drive",
+        &[WORKSPACE, NAME, REGION, STATUS, CREATED],
+    ),
     Kind {
         names: &[
             "connections",
@@ -128,9 +134,9 @@ pub(crate) const KINDS: &[Kind] = &[
         columns: &[WORKSPACE, NAME, column("INTEGRATION", &["/spec/integration"]), CREATED],
     },
     root(
+        KindName::VolumeTemplate,
         &["volumetemplates", "volumetemplate", "volume-templates", "volume-template", "vt"],
         "VolumeTemplate",
-        "volume_templates",
         &[
             WORKSPACE,
             NAME,
@@ -142,12 +148,12 @@ pub(crate) const KINDS: &[Kind] = &[
         ],
     ),
     root(
+        KindName::CustomDomain,
         &["customdomains", "customdomain", "custom-domain", "cd"],
         "CustomDomain",
-        "customdomains",
         &[WORKSPACE, NAME, column("STATUS", &["/spec/status", "/status"]), REGION, CREATED],
     ),
-    root(&["vpcs", "vpc"], "VPC", "vpcs", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
+    root(KindName::Vpc, &["vpcs", "vpc"], "VPC", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
     shown(
         &["images", "image", "img"],
         "images",
@@ -208,21 +214,25 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         names: &["egressgateways", "egressgateway", "egress-gateway", "eg"],
         document: Some("EgressGateway"),
-        place: Place::Below { of: &["vpcs"], segment: "egressgateways" },
+        place: Place::Below { of: &["vpcs"], segment: "egressgateways", named: Some("vpcName") },
         write: Write::CreateOnly,
         columns: &[WORKSPACE, NAME, STATUS, CREATED],
     },
     Kind {
         names: &["ips", "ip", "egressips", "egressip", "egress-ip"],
         document: Some("EgressIP"),
-        place: Place::Below { of: &["egressgateways"], segment: "ips" },
+        place: Place::Below { of: &["egressgateways"], segment: "ips", named: Some("gatewayName") },
         write: Write::CreateOnly,
         columns: &[WORKSPACE, NAME, STATUS, CREATED],
     },
     Kind {
         names: &["previews", "preview"],
         document: Some("Preview"),
-        place: Place::Below { of: &["sandboxes"], segment: "previews" },
+        place: Place::Below {
+            of: &["sandboxes"],
+            segment: "previews",
+            named: Some("resourceName"),
+        },
         write: Write::Upsert,
         columns: &[
             WORKSPACE,
@@ -236,7 +246,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         names: &["tokens", "token", "previewtokens", "previewtoken", "preview-token"],
         document: Some("PreviewToken"),
-        place: Place::Below { of: &["previews"], segment: "tokens" },
+        place: Place::Below { of: &["previews"], segment: "tokens", named: Some("previewName") },
         write: Write::Append,
         columns: &[
             NAME,

@@ -52,12 +52,12 @@ impl Document {
             self.wrong(format!("`kind: {name}` cannot be applied; known: {}", known_kinds()))
         })?;
         let mut words = Vec::new();
-        for (above, member) in above(kind.document.unwrap_or_default()) {
+        for (above, member) in above(kind)? {
             let parent = self.text(&format!("/metadata/{member}"));
             let parent = parent.ok_or_else(|| {
                 self.wrong(format!("`metadata.{member}` is missing: the name of its {above}"))
             })?;
-            words.extend([(*above).to_owned(), parent.to_owned()]);
+            words.extend([above.to_owned(), parent.to_owned()]);
         }
         words.push(kind.name().to_owned());
         resolve(&words)
@@ -74,14 +74,13 @@ impl Document {
 }
 
 /// Returns the kinds above a kind, outermost first, with the metadata member that names each.
-fn above(document: &str) -> &'static [(&'static str, &'static str)] {
-    match document {
-        "Preview" => &[("sandboxes", "resourceName")],
-        "PreviewToken" => &[("sandboxes", "resourceName"), ("previews", "previewName")],
-        "EgressGateway" => &[("vpcs", "vpcName")],
-        "EgressIP" => &[("vpcs", "vpcName"), ("egressgateways", "gatewayName")],
-        _ => &[],
-    }
+fn above(kind: &kinds::Kind) -> Result<Vec<(&'static str, &'static str)>, Error> {
+    let kinds::Place::Below { of: [parent, ..], named: Some(member), .. } = kind.place else {
+        return Ok(Vec::new());
+    };
+    let mut all = above(kinds::find(parent)?)?;
+    all.push((*parent, member));
+    Ok(all)
 }
 
 fn known_kinds() -> String {
