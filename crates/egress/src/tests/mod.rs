@@ -3,6 +3,7 @@
 
 mod names;
 mod opened;
+mod organisation;
 mod proxy;
 mod random;
 mod servers;

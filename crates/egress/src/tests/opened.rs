@@ -1,35 +1,14 @@
 //! Tests of connections that rules have to look into, through both doors to a site with TLS.
 
-use super::servers::{Server, Told};
+use super::servers::{Server, Told, acceptor};
 use super::*;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::ServerConfig;
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
-use tokio_rustls::TlsAcceptor;
+use rustls::pki_types::ServerName;
 use types::kinds::network::ProxyTarget;
 use types::parts::TextMap;
 
-/// Starts a site that answers with the request it got.
+/// Starts a site that answers with the request it got. Also returns the certificate of its authority.
 async fn site() -> (Server, String) {
-    let key = KeyPair::generate().unwrap();
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let pem = params.self_signed(&key).unwrap().pem();
-    let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["ok.example".to_owned()]).unwrap();
-    let certificate = params.signed_by(&key, &issuer).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
-        )
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (acceptor, pem) = acceptor("ok.example");
     let server = Server::with(SocketAddrV4::new(OUT_THERE, 0), move |stream: TcpStream| {
         let acceptor = acceptor.clone();
         async move {
