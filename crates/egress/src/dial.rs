@@ -1,5 +1,6 @@
 //! Connections to hosts on behalf of instances.
 
+mod stream;
 mod upstream;
 
 use crate::client::Client;
@@ -7,18 +8,20 @@ use crate::inside;
 use crate::names::Resolver;
 use crate::settings::{Limits, Settings};
 use crate::tcp;
+use rustls::ClientConfig;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+pub(crate) use stream::HostStream;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use types::parts::addresses::is_public;
 use types::parts::hosts::{Host, Places};
 pub use upstream::BadUpstream;
-use upstream::Way;
+use upstream::{ProxyError, Way};
 
 /// A boxed future.
 pub(crate) type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -33,7 +36,7 @@ pub(crate) trait Dial: Send + Sync {
         client: &'a Client,
         host: &'a Host,
         port: u16,
-    ) -> Wait<'a, Result<TcpStream, DialError>>;
+    ) -> Wait<'a, Result<HostStream, DialError>>;
 }
 
 /// Why a connection was not made. The texts are shown to the program that asked for it.
@@ -47,6 +50,18 @@ pub(crate) enum DialError {
     TooSlow { host: Host },
     #[error("{host} cannot be reached: {error}")]
     Failed { host: Host, error: io::Error },
+    #[error("{host} cannot be reached: {error}")]
+    Proxy { host: Host, error: ProxyError },
+}
+
+impl DialError {
+    pub(crate) const fn is_too_slow(&self) -> bool {
+        match self {
+            Self::TooSlow { .. } => true,
+            Self::Proxy { error, .. } => error.is_too_slow(),
+            Self::NoAddress(_) | Self::Inside(_) | Self::Failed { .. } => false,
+        }
+    }
 }
 
 /// How many addresses of a host are tried.
@@ -63,18 +78,45 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
+    /// `tls` is for an organisation's proxy.
     pub(crate) fn new(
         settings: &Settings,
+        tls: &Arc<ClientConfig>,
         resolver: Arc<Resolver>,
         inside: Arc<Places>,
     ) -> Result<Self, BadUpstream> {
         let Limits { connect, next_address, .. } = settings.limits;
-        let way = settings.upstream_proxy.as_ref().map(Way::new).transpose()?;
+        let way = settings.upstream_proxy.as_ref();
+        let way = way.map(|it| Way::new(it, tls, &settings.limits)).transpose()?;
         let mark = settings.mark;
         Ok(Self { resolver, inside, way, mark, has_v6: has_v6(), connect, next_address })
     }
 
-    async fn reach(&self, client: &Client, host: &Host, port: u16) -> Result<TcpStream, DialError> {
+    async fn reach(
+        &self,
+        client: &Client,
+        host: &Host,
+        port: u16,
+    ) -> Result<HostStream, DialError> {
+        let connecting = tokio::time::timeout(self.connect, self.connect(client, host, port));
+        let slow = || DialError::TooSlow { host: host.clone() };
+        match connecting.await.map_err(|_| slow())?? {
+            (stream, None) => Ok(HostStream::Plain(stream)),
+            // Has its own limits, so that the error says what of it took too long.
+            (stream, Some(way)) => way
+                .through(stream, host, port)
+                .await
+                .map_err(|error| DialError::Proxy { host: host.clone(), error }),
+        }
+    }
+
+    /// Connects to a host, or to the proxy that leads to it.
+    async fn connect(
+        &self,
+        client: &Client,
+        host: &Host,
+        port: u16,
+    ) -> Result<(TcpStream, Option<&Way>), DialError> {
         let policy = client.policy();
         let source = policy.source();
         let addresses = self.addresses(host, source).await?;
@@ -82,9 +124,10 @@ impl Dialer {
         if let Some(way) = self.way.as_ref().filter(|way| way.leads_to(host, &addresses)) {
             let proxy = self.proxy(way).await?;
             let stream = self.race(proxy, way.port(), &[]).await.map_err(failed)?;
-            return way.through(stream, host, port).await.map_err(failed);
+            return Ok((stream, Some(way)));
         }
-        self.race(addresses, port, source).await.map_err(failed)
+        let stream = self.race(addresses, port, source).await.map_err(failed)?;
+        Ok((stream, None))
     }
 
     /// Returns the addresses of a host that may be reached.
@@ -176,11 +219,8 @@ impl Dial for Dialer {
         client: &'a Client,
         host: &'a Host,
         port: u16,
-    ) -> Wait<'a, Result<TcpStream, DialError>> {
-        Box::pin(async move {
-            let reached = tokio::time::timeout(self.connect, self.reach(client, host, port));
-            reached.await.unwrap_or_else(|_| Err(DialError::TooSlow { host: host.clone() }))
-        })
+    ) -> Wait<'a, Result<HostStream, DialError>> {
+        Box::pin(self.reach(client, host, port))
     }
 }
 

@@ -54,7 +54,9 @@ pub(crate) fn open(
     let inside = Arc::new(Places::parse(&settings.inside)?);
     let own_hosts = Places::parse(&settings.own_hosts)?;
     let resolver = Arc::new(Resolver::new(&settings, world.clone()));
-    let dialer = Dialer::new(&settings, Arc::clone(&resolver), Arc::clone(&inside))?;
+    let upstream_tls = UpstreamTls::of_machine(settings.extra_roots.as_deref())?;
+    let tls = &upstream_tls.one;
+    let dialer = Dialer::new(&settings, tls, Arc::clone(&resolver), Arc::clone(&inside))?;
     let dialer = Arc::new(dialer);
     let limits = &settings.limits;
     let authority = Authority::open(&settings.folder, world.clone(), limits.certificates)?;
@@ -65,7 +67,7 @@ pub(crate) fn open(
     let intercept = Arc::new(intercept::Shared::new(
         Arc::clone(&authority),
         Arc::clone(&dialer) as _,
-        UpstreamTls::of_machine(settings.extra_roots.as_deref())?,
+        upstream_tls,
         world.clone(),
         Arc::clone(&events),
         of_requests(limits),

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::client::{Client, Door, Entry, Kind, of_hosts, of_unasked, of_unseen};
-use crate::dial::Dial as _;
+use crate::dial::{Dial as _, HostStream};
 use crate::inside;
 use crate::intercept::{self, To};
 use crate::peek::{self, Replay, Seen, Stream};
@@ -19,7 +19,6 @@ use bytes::BytesMut;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use types::parts::hosts::Host;
 
 /// Where a connection wanted to go, before anything was read from it.
@@ -48,7 +47,7 @@ enum Waited<S> {
     Spoke {
         stream: S,
         seen: Seen,
-        server: Option<TcpStream>,
+        server: Option<HostStream>,
     },
     Over,
 }
@@ -56,7 +55,7 @@ enum Waited<S> {
 impl Passage {
     /// Carries the connection to its end. `server` is the connection to the host, if there is one
     /// already.
-    pub(crate) async fn carry<S: Stream>(self, mut stream: S, mut server: Option<TcpStream>) {
+    pub(crate) async fn carry<S: Stream>(self, mut stream: S, mut server: Option<HostStream>) {
         let limits = &self.service.settings.limits;
         let mut head = BytesMut::new();
         let Ok(mut seen) = peek::peek(&mut stream, &mut head, limits).await else {
@@ -111,7 +110,7 @@ impl Passage {
     async fn tls<S: Stream>(
         &self,
         stream: Replay<S>,
-        server: Option<TcpStream>,
+        server: Option<HostStream>,
         policy: &Arc<Policy>,
         name: Option<Host>,
         looks: bool,
@@ -138,7 +137,7 @@ impl Passage {
     async fn unseen<S: Stream>(
         &self,
         stream: Replay<S>,
-        server: Option<TcpStream>,
+        server: Option<HostStream>,
         policy: &Arc<Policy>,
     ) {
         match self.judge_unseen(policy) {
@@ -167,7 +166,7 @@ impl Passage {
     async fn bytes<S: Stream>(
         &self,
         mut stream: Replay<S>,
-        server: Option<TcpStream>,
+        server: Option<HostStream>,
         policy: &Arc<Policy>,
         hosts: Vec<Host>,
         target: &Host,
@@ -211,7 +210,7 @@ impl Passage {
         }
     }
 
-    async fn connected(&self, server: Option<TcpStream>, target: &Host) -> Option<TcpStream> {
+    async fn connected(&self, server: Option<HostStream>, target: &Host) -> Option<HostStream> {
         if server.is_some() {
             return server;
         }
@@ -232,7 +231,7 @@ impl Passage {
         &self,
         mut stream: S,
         head: &mut BytesMut,
-        server: Option<TcpStream>,
+        server: Option<HostStream>,
     ) -> Waited<S> {
         let policy = self.client.policy();
         if self.judge_unseen(&policy) != Verdict::Pass {
@@ -281,7 +280,7 @@ impl Passage {
         &self,
         stream: S,
         seen: Seen,
-        server: TcpStream,
+        server: HostStream,
         spoke: bool,
     ) -> Waited<S> {
         let policy = self.client.policy();
@@ -307,7 +306,7 @@ impl Passage {
         &self,
         stream: &mut impl Stream,
         head: &mut BytesMut,
-        server: &mut TcpStream,
+        server: &mut HostStream,
     ) -> io::Result<(Seen, bool)> {
         let limits = &self.service.settings.limits;
         let mut buffer = vec![0; 4096];

@@ -43,7 +43,8 @@ pub struct Ports {
 /// A proxy that makes connections on `CONNECT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upstream {
-    /// `http://`, a host and optionally a port, without a path.
+    /// `http://` or `https://`, a host and optionally a port, without a path. TLS is checked like
+    /// that of hosts.
     pub url: String,
     pub user: Option<String>,
     pub password: Option<Sensitive<String>>,
@@ -88,7 +89,7 @@ pub struct Limits {
     pub hello: Duration,
     /// How long a client may be silent before the server is assumed to speak first.
     pub silence: Duration,
-    /// Time to establish a connection.
+    /// Time to establish a connection, and then for the answer of an organisation's proxy.
     pub connect: Duration,
     /// Time until the next address of a host is tried in parallel.
     pub next_address: Duration,

@@ -26,15 +26,20 @@ fn cause(error: &BoxError) -> String {
 
 impl Failure {
     pub(super) fn is_too_slow(&self) -> bool {
-        matches!(self, Self::TooSlow { .. } | Self::Dial(DialError::TooSlow { .. }))
+        match self {
+            Self::TooSlow { .. } => true,
+            Self::Dial(error) => error.is_too_slow(),
+            Self::Tls { .. } | Self::Broken { .. } => false,
+        }
     }
 
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Dial(DialError::NoAddress(_)) => "upstream_not_found",
             Self::Dial(DialError::Inside(_)) => "firewall_blocked",
-            Self::Dial(DialError::Failed { .. }) => "upstream_unreachable",
-            Self::Dial(DialError::TooSlow { .. }) | Self::TooSlow { .. } => "upstream_timeout",
+            Self::TooSlow { .. } => "upstream_timeout",
+            Self::Dial(error) if error.is_too_slow() => "upstream_timeout",
+            Self::Dial(_) => "upstream_unreachable",
             Self::Tls { .. } => "upstream_tls",
             Self::Broken { .. } => "upstream_broken",
         }

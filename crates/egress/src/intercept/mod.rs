@@ -30,7 +30,7 @@ pub(crate) use shared::{Limits, Shared};
 pub(crate) use target::To;
 pub(crate) use tasks::Tasks;
 pub use upstream_tls::RootsError;
-pub(crate) use upstream_tls::UpstreamTls;
+pub(crate) use upstream_tls::{UpstreamTls, server_name};
 
 use crate::client::Client;
 use crate::events::Note;

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::shared::Shared;
 use super::target::Target;
 use super::tasks::Tasks;
+use super::upstream_tls::server_name;
 use crate::client::Client;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -12,7 +13,6 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::Executor as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
-use rustls::pki_types::ServerName;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -232,19 +232,12 @@ impl Upstreams {
     ) -> Result<Sender, Failure> {
         let host = &target.host;
         let dialed = shared.dial.dial(client, host, target.port).await.map_err(Failure::Dial)?;
-        if dialed.set_nodelay(true).is_err() {
-            // This only delays small requests.
-            tracing::debug!(%host, "a connection does not send at once");
-        }
         if !target.is_tls {
             return self.shake_hands(shared, host, dialed, need == Need::Two).await;
         }
         let failed = |error| Failure::Tls { host: host.clone(), error };
-        let name = match host {
-            Host::Name(name) => ServerName::try_from(name.clone())
-                .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?,
-            Host::Address(address) => ServerName::IpAddress((*address).into()),
-        };
+        let name = server_name(host)
+            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
         let tls = &shared.upstream_tls;
         let tls = if need == Need::One { &tls.one } else { &tls.either };
         let opening = TlsConnector::from(Arc::clone(tls)).connect(name, dialed);

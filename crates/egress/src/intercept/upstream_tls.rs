@@ -1,17 +1,18 @@
 //! TLS to hosts: which authorities vouch for them, and which versions of HTTP are offered.
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_native_certs::{CertificateResult, load_native_certs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use types::parts::hosts::Host;
 
 /// The TLS configurations for connections to hosts.
 pub(crate) struct UpstreamTls {
     pub(super) either: Arc<ClientConfig>,
-    /// For what HTTP/2 cannot express, such as upgrades.
-    pub(super) one: Arc<ClientConfig>,
+    /// For what HTTP/2 cannot express, such as upgrades, and for an organisation's proxy.
+    pub(crate) one: Arc<ClientConfig>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,14 @@ impl UpstreamTls {
         either.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         one.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { either: Arc::new(either), one: Arc::new(one) })
+    }
+}
+
+/// Returns what the certificate of a host has to be for.
+pub(crate) fn server_name(host: &Host) -> Result<ServerName<'static>, InvalidDnsNameError> {
+    match host {
+        Host::Name(name) => ServerName::try_from(name.clone()),
+        Host::Address(address) => Ok(ServerName::IpAddress((*address).into())),
     }
 }
 

@@ -7,7 +7,7 @@ use types::kinds::network::ProxyTarget;
 use types::parts::TextMap;
 
 /// Starts a site that answers with the request it got. Also returns the certificate of its authority.
-async fn site() -> (Server, String) {
+pub(super) async fn site() -> (Server, String) {
     let (acceptor, pem) = acceptor("ok.example");
     let server = Server::with(SocketAddrV4::new(OUT_THERE, 0), move |stream: TcpStream| {
         let acceptor = acceptor.clone();
@@ -28,7 +28,7 @@ async fn site() -> (Server, String) {
     (server, pem)
 }
 
-fn request(path: &str) -> String {
+pub(super) fn request(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: ok.example\r\nConnection: close\r\n\r\n")
 }
 

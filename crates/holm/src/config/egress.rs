@@ -71,7 +71,7 @@ impl WayOut {
         }
         let Some(proxy) = &self.proxy else { return Ok(()) };
         let plain = |url: &reqwest::Url| {
-            url.scheme() == "http"
+            ["http", "https"].contains(&url.scheme())
                 && url.has_host()
                 && url.path() == "/"
                 && url.username().is_empty()
@@ -81,7 +81,7 @@ impl WayOut {
             true => Ok(()),
             false => wrong(
                 "egress.proxy",
-                "must be an address such as http://proxy.example.com:3128; a user is egress.proxy_user",
+                "must be an address such as http://proxy.example.com:3128 or https://proxy.example.com; a user is egress.proxy_user",
             ),
         }
     }

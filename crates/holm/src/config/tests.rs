@@ -279,6 +279,10 @@ fn an_object_service_is_whole_or_absent() {
     refused("[objects]\nparallel = 0", &["`objects.parallel`"]);
     refused("[egress]\naddresses = [\"10.0.0.1/8\"]", &["`egress.addresses`", "10.0.0.1/8"]);
     refused("[egress]\nproxy_user = \"u\"", &["`egress.proxy_user`", "egress.proxy"]);
-    refused("[egress]\nproxy = \"https://p.example:3128\"", &["`egress.proxy`", "http://"]);
+    for proxy in ["socks5://p.example:3128", "https://u:p@p.example", "https://p.example/x"] {
+        let text = format!("[egress]\nproxy = \"{proxy}\"");
+        refused(&text, &["`egress.proxy`", "http://", "https://"]);
+    }
+    assert!(load_text("[egress]\nproxy = \"https://p.example\"").is_ok());
     refused("[egress]\nidle = \"0s\"", &["`egress.idle`"]);
 }

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::authority::Authority;
-use crate::dial::{Dial, DialError, Wait};
+use crate::dial::{Dial, DialError, HostStream, Wait};
 use crate::events::Events;
 use crate::fixture;
 use crate::policy::Policy;
@@ -47,7 +47,7 @@ impl Dial for Places {
         _: &'a Client,
         host: &'a Host,
         _: u16,
-    ) -> Wait<'a, Result<TcpStream, DialError>> {
+    ) -> Wait<'a, Result<HostStream, DialError>> {
         Box::pin(async move {
             if *host == name("inside") {
                 return Err(DialError::Inside(host.clone()));
@@ -56,7 +56,10 @@ impl Dial for Places {
             let port = port.ok_or_else(|| DialError::NoAddress(host.clone()))?;
             self.dialed.lock().push(host.clone());
             let dialed = TcpStream::connect(("127.0.0.1", port)).await;
-            dialed.map_err(|error| DialError::Failed { host: host.clone(), error })
+            let dialed = dialed.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+            dialed
+                .map(HostStream::Plain)
+                .map_err(|error| DialError::Failed { host: host.clone(), error })
         })
     }
 }
