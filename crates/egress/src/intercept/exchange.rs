@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::shared::Shared;
 use super::target::{Target, To};
 use super::tasks::Tasks;
-use super::upgrade::{self, Upgrade};
+use super::upgrade::Upgrade;
 use super::upstream::{Lent, Need, Return, Upstreams};
 use crate::client::Client;
 use crate::events::Note;
@@ -50,6 +50,17 @@ struct Outgoing {
     version: Version,
 }
 
+impl Outgoing {
+    fn need(&self, target: &Target) -> Need {
+        match (&self.upgrade, target.is_tls, self.version) {
+            (Some(_), ..) => Need::One,
+            (None, false, Version::HTTP_2) => Need::Two,
+            (None, false, _) => Need::One,
+            (None, true, _) => Need::Any,
+        }
+    }
+}
+
 impl Exchange {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -68,13 +79,14 @@ impl Exchange {
         scheme: Scheme,
     ) -> Response<Body> {
         let under_way = self.progress.begin();
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let upgrade = Upgrade::take(&mut parts, &self.shared.world);
         let target = match Target::of(&parts, to, &scheme) {
             Ok(target) => target,
             Err(refusal) => return refusal.answer(),
         };
         let asked = (parts.method.to_string(), parts.uri.path().to_owned());
-        match self.pass(parts, body, &target, under_way).await {
+        match self.pass(parts, (body, upgrade), &target, under_way).await {
             Ok(response) => response,
             Err(refusal) => {
                 if let Some(note) = refusal.note(&target.host, target.port) {
@@ -93,7 +105,7 @@ impl Exchange {
     async fn pass(
         &self,
         mut parts: Parts,
-        incoming: Lingering<Incoming>,
+        (incoming, upgrade): (Lingering<Incoming>, Option<Upgrade>),
         target: &Target,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Refusal> {
@@ -112,7 +124,6 @@ impl Exchange {
             asked,
             Arc::clone(&self.progress),
         );
-        let upgrade = Upgrade::take(&mut parts);
         headers::remove_hop(&mut parts.headers);
         let rule = rule_of(&routes);
         let mut injector = Injector::new(routes, &self.shared.world);
@@ -188,12 +199,7 @@ impl Exchange {
         leash: Leash,
         under_way: UnderWay,
     ) -> Result<Response<Body>, Refusal> {
-        let need = match (&outgoing.upgrade, target.is_tls, outgoing.version) {
-            (Some(_), ..) => Need::One,
-            (None, false, Version::HTTP_2) => Need::Two,
-            (None, false, _) => Need::One,
-            (None, true, _) => Need::Any,
-        };
+        let need = outgoing.need(target);
         let upgrade = outgoing.upgrade.take();
         let limit = self.shared.limits.answer_timeout;
         let asking = Box::pin(self.send(target, outgoing, need, upgrade.as_ref()));
@@ -203,14 +209,20 @@ impl Exchange {
             Failure::TooSlow { host: target.host.clone() }
         };
         let (response, lent) = answered.ok_or_else(slow)??;
-        match upgrade {
-            Some(upgrade) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                let idle_timeout = self.shared.limits.idle_timeout;
-                Ok(upgrade.begin(response, leash, under_way, idle_timeout, &self.tasks))
+        let is_begun = match &upgrade {
+            Some(upgrade) => upgrade.is_begun(&response),
+            None if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                Err("it switched to a protocol that nobody asked for")
             }
-            _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                let error = "it switched to a protocol that nobody asked for".into();
-                Err(Failure::Broken { host: target.host.clone(), error }.into())
+            None => Ok(false),
+        };
+        let broken =
+            |error: &str| Failure::Broken { host: target.host.clone(), error: error.into() };
+        match (upgrade, is_begun.map_err(broken)?) {
+            (Some(upgrade), true) => {
+                let idle_timeout = self.shared.limits.idle_timeout;
+                let used = (lent, leash, under_way);
+                Ok(upgrade.begin(response, used, idle_timeout, &self.tasks))
             }
             _ => Ok(self.passed_back(response, lent, leash, under_way)),
         }
@@ -320,13 +332,13 @@ fn prepare(
         // It only says that trailers are welcome, and gRPC insists on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    if let Some(upgrade) = upgrade {
-        upgrade::announce(&mut headers, upgrade.protocol());
-    }
     let mut request = Request::new(body);
     *request.method_mut() = method.clone();
     *request.uri_mut() = uri;
     *request.version_mut() = version;
     *request.headers_mut() = headers;
+    if let Some(upgrade) = upgrade {
+        upgrade.ask(&mut request)?;
+    }
     Ok(request)
 }

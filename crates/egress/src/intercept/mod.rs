@@ -161,6 +161,7 @@ fn builder(shared: &Shared, tasks: Tasks, speaks: Speaks) -> auto::Builder<Tasks
     builder
         .http2()
         .timer(TokioTimer::new())
+        .enable_connect_protocol()
         .max_concurrent_streams(shared.limits.streams_max)
         .max_send_buf_size(SEND_BYTES_MAX)
         .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX));

@@ -1,5 +1,6 @@
 mod hostile;
 mod lab;
+mod sockets;
 mod streams;
 
 use crate::policy::Policy;

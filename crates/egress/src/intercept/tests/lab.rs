@@ -258,13 +258,7 @@ impl Program {
 
     /// Returns the status, the headers and the whole body.
     pub(super) async fn fetch(&mut self, request: Request<Body>) -> Fetched {
-        let (parts, body) = self.ask(request).await.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        Fetched {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            text: String::from_utf8_lossy(&body).into_owned(),
-        }
+        Fetched::of(self.ask(request).await).await
     }
 }
 
@@ -275,6 +269,13 @@ pub(super) struct Fetched {
 }
 
 impl Fetched {
+    pub(super) async fn of(answer: Response<Incoming>) -> Self {
+        let (parts, body) = answer.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        Self { status: parts.status.as_u16(), headers: parts.headers, text }
+    }
+
     pub(super) fn error(&self) -> &str {
         self.headers.get("proxy-error").map_or("", |value| value.to_str().unwrap())
     }
@@ -319,7 +320,7 @@ async fn page(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError
         "/hang" => std::future::pending().await,
         "/break" => return Err("on purpose".into()),
         "/empty" => Response::builder().status(204).body(body::empty())?,
-        "/ws" => web_socket(&mut request),
+        path if path == "/ws" || path.starts_with("/ws/") => web_socket(&mut request),
         "/big" => {
             let piece = || Ok(Frame::data(Bytes::from(vec![7; 64 << 10])));
             let pieces = futures_util::stream::iter((0..512).map(move |_| piece()));
@@ -365,8 +366,22 @@ type BoxError = super::super::body::BoxError;
 
 fn web_socket(request: &mut Request<Incoming>) -> Response<Body> {
     use futures_util::{SinkExt as _, StreamExt as _};
-    let key = request.headers().get("sec-websocket-key").unwrap().as_bytes();
-    let accept = derive_accept_key(key);
+    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
+    let accept = derive_accept_key(header("sec-websocket-key").unwrap().as_bytes());
+    let protocol = header("upgrade").unwrap();
+    let asked = format!("{} {:?} {protocol}", request.method(), request.version());
+    let response = Response::builder()
+        .status(101)
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-accept", accept)
+        .header("x-asked", asked)
+        .header("x-path", request.uri().path_and_query().unwrap().as_str())
+        .header("x-authorization", header("authorization").unwrap_or("-"));
+    let response = match header("sec-websocket-protocol") {
+        Some(protocol) => response.header("sec-websocket-protocol", protocol),
+        None => response,
+    };
     let upgraded = hyper::upgrade::on(request);
     tokio::spawn(async move {
         let stream = TokioIo::new(upgraded.await.unwrap());
@@ -377,7 +392,5 @@ fn web_socket(request: &mut Request<Incoming>) -> Response<Body> {
             }
         }
     });
-    let response = Response::builder().status(101).header("connection", "upgrade");
-    let response = response.header("upgrade", "websocket").header("sec-websocket-accept", accept);
     response.body(body::empty()).unwrap()
 }
