@@ -53,6 +53,7 @@ struct Outgoing {
 impl Outgoing {
     fn need(&self, target: &Target) -> Need {
         match (&self.upgrade, target.is_tls, self.version) {
+            (Some(upgrade), ..) if upgrade.may_be_two() => Need::WebSocket,
             (Some(_), ..) => Need::One,
             (None, false, Version::HTTP_2) => Need::Two,
             (None, false, _) => Need::One,
@@ -328,7 +329,7 @@ fn prepare(
         headers::join_cookies(&mut headers);
         (Uri::from(path.clone()), Version::HTTP_11)
     };
-    if is_two {
+    if is_two && upgrade.is_none() {
         // It only says that trailers are welcome, and gRPC insists on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }

@@ -23,6 +23,7 @@ mod tests;
 mod upgrade;
 mod upstream;
 mod upstream_tls;
+mod web_sockets;
 
 pub(crate) use body::Body;
 pub(crate) use refusal::{bad_request, blocked, unreached};

@@ -3,7 +3,8 @@
 //! ```text
 //! the program                              the host
 //! HTTP/1.1: `Upgrade` to any protocol  →   HTTP/1.1: the same
-//! HTTP/2:   `CONNECT` for a WebSocket  →   HTTP/1.1: `Upgrade: websocket`
+//! HTTP/2:   `CONNECT` for a WebSocket  →   HTTP/2:   the same, if it takes that
+//!                                      └→  HTTP/1.1: `Upgrade: websocket`
 //! ```
 
 use super::body::{self, Body};
@@ -83,11 +84,22 @@ impl Upgrade {
         Some(Self { wish: Wish::WebSocket { key }, program })
     }
 
-    /// Puts the wish into a request to the host.
+    /// Returns whether it can be asked for over HTTP/2 as well.
+    pub(super) const fn may_be_two(&self) -> bool {
+        matches!(self.wish, Wish::WebSocket { .. })
+    }
+
+    /// Puts the wish into a request to the host, in the form that its version has for it.
     pub(super) fn ask<B>(&self, request: &mut Request<B>) -> http::Result<()> {
+        let is_two = request.version() == Version::HTTP_2;
         let headers = request.headers_mut();
         match &self.wish {
             Wish::Protocol(protocol) => announce(headers, protocol),
+            Wish::WebSocket { .. } if is_two => {
+                headers.remove(header::SEC_WEBSOCKET_KEY);
+                *request.method_mut() = Method::CONNECT;
+                request.extensions_mut().insert(Protocol::from_static(WEB_SOCKET));
+            }
             Wish::WebSocket { key } => {
                 announce(headers, &HeaderValue::from_static(WEB_SOCKET));
                 headers.insert(header::SEC_WEBSOCKET_KEY, HeaderValue::try_from(key)?);
@@ -101,14 +113,16 @@ impl Upgrade {
     pub(super) fn is_begun<B>(&self, answer: &Response<B>) -> Result<bool, &'static str> {
         let is_switched = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let Wish::WebSocket { key } = &self.wish else { return Ok(is_switched) };
-        if answer.status().is_success() {
+        match answer.version() {
+            Version::HTTP_2 if answer.status() == StatusCode::OK => Ok(true),
+            Version::HTTP_2 if is_switched => Err("it switched protocols within HTTP/2"),
             // The program would take it for a WebSocket.
-            return Err("it answered without a WebSocket");
+            _ if answer.status().is_success() => Err("it answered without a WebSocket"),
+            _ if is_switched && !accepts(answer.headers(), key) => {
+                Err("it did not switch to the WebSocket that was asked for")
+            }
+            _ => Ok(is_switched),
         }
-        if is_switched && !accepts(answer.headers(), key) {
-            return Err("it did not switch to the WebSocket that was asked for");
-        }
-        Ok(is_switched)
     }
 
     /// Connects both sides and returns the answer that says so. `lent` is the connection to the

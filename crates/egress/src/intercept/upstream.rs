@@ -6,6 +6,7 @@ use super::shared::Shared;
 use super::target::Target;
 use super::tasks::Tasks;
 use super::upstream_tls::server_name;
+use super::web_sockets::{Overheard, WebSockets};
 use crate::client::Client;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use types::parts::hosts::Host;
@@ -31,6 +32,8 @@ pub(super) enum Need {
     One,
     /// HTTP/2 without TLS. There is no negotiation then, so the program's own choice is passed on.
     Two,
+    /// HTTP/2 if the host takes WebSockets over it, else HTTP/1.1. For programs that speak HTTP/2.
+    WebSocket,
 }
 
 /// Where a kept connection leads.
@@ -55,7 +58,13 @@ pub(super) struct Upstreams {
 enum Kept {
     One(http1::SendRequest<Body>),
     /// With the place that all requests on it share.
-    Two(http2::SendRequest<Body>, Weak<Place>),
+    Two(Two, Weak<Place>),
+}
+
+#[derive(Clone)]
+struct Two {
+    sender: http2::SendRequest<Body>,
+    web_sockets: watch::Receiver<WebSockets>,
 }
 
 /// A permit for one of the connections that can be in use at once.
@@ -63,7 +72,7 @@ type Place = OwnedSemaphorePermit;
 
 enum Sender {
     One(http1::SendRequest<Body>),
-    Two(http2::SendRequest<Body>),
+    Two(Two),
 }
 
 /// A connection that can take a request now.
@@ -121,6 +130,26 @@ impl Upstreams {
         target: &Target,
         need: Need,
     ) -> Result<Lent, Failure> {
+        if need != Need::WebSocket {
+            return self.lend_version(shared, client, target, need).await;
+        }
+        let usual = if target.is_tls { Need::Any } else { Need::Two };
+        let lent = self.lend_version(shared, client, target, usual).await?;
+        if lent.takes_web_sockets(shared.limits.handshake_timeout).await {
+            return Ok(lent);
+        }
+        // Before it waits for another place. The connection itself is kept for other requests.
+        drop(lent);
+        self.lend_version(shared, client, target, Need::One).await
+    }
+
+    async fn lend_version(
+        &self,
+        shared: &Shared,
+        client: &Client,
+        target: &Target,
+        need: Need,
+    ) -> Result<Lent, Failure> {
         let origin = target.origin();
         if let Some(lent) = self.take_kept(&origin, need).await {
             return Ok(lent);
@@ -152,7 +181,7 @@ impl Upstreams {
 
     /// Makes an HTTP/2 connection available to later requests too. If there are too many, the one
     /// kept longest is dropped, and ends with its last request.
-    fn share(&self, origin: Origin, two: http2::SendRequest<Body>, place: &Arc<Place>) {
+    fn share(&self, origin: Origin, two: Two, place: &Arc<Place>) {
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
@@ -203,7 +232,7 @@ impl Upstreams {
         let mut kept = self.kept.lock();
         kept.retain(|(_, kept)| match kept {
             Kept::One(one) => !one.is_closed(),
-            Kept::Two(two, _) => !two.is_closed(),
+            Kept::Two(two, _) => !two.sender.is_closed(),
         });
         let suits = |kept: &Kept| match kept {
             Kept::One(_) => need != Need::Two,
@@ -260,20 +289,21 @@ impl Upstreams {
     {
         let failed =
             |error: hyper::Error| Failure::Broken { host: host.clone(), error: error.into() };
-        let (stream, head_bytes_max) = (TokioIo::new(stream), shared.head_bytes_max());
+        let head_bytes_max = shared.head_bytes_max();
         if is_two {
+            let (stream, web_sockets) = Overheard::new(stream);
             let (sender, connection) = http2::Builder::new(self.tasks.clone())
                 .timer(TokioTimer::new())
                 .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))
-                .handshake(stream)
+                .handshake(TokioIo::new(stream))
                 .await
                 .map_err(failed)?;
             self.tasks.execute(connection);
-            return Ok(Sender::Two(sender));
+            return Ok(Sender::Two(Two { sender, web_sockets }));
         }
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(head_bytes_max)
-            .handshake(stream)
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(failed)?;
         self.tasks.execute(connection.with_upgrades());
@@ -288,10 +318,18 @@ impl Lent {
         matches!(self.sender, Sender::Two(_))
     }
 
+    /// Waits until the host has said whether a request on this connection can become a WebSocket.
+    async fn takes_web_sockets(&self, limit: Duration) -> bool {
+        let Sender::Two(two) = &self.sender else { return true };
+        let mut told = two.web_sockets.clone();
+        let said = timeout(limit, told.wait_for(|said| *said != WebSockets::Unknown)).await;
+        matches!(said, Ok(Ok(said)) if *said == WebSockets::Taken)
+    }
+
     pub(super) async fn send(&mut self, request: Request<Body>) -> Sent {
         match &mut self.sender {
             Sender::One(sender) => sender.try_send_request(request).await,
-            Sender::Two(sender) => sender.try_send_request(request).await,
+            Sender::Two(two) => two.sender.try_send_request(request).await,
         }
     }
 }

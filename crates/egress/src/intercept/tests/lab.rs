@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 use hyper::client::conn::{http1, http2};
+use hyper::ext::Protocol;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
@@ -97,17 +98,25 @@ impl Lab {
 
     /// Starts a host with TLS that supports the protocols in `alpn`.
     pub(super) async fn site(&self, host: &str, alpn: &[&str]) {
-        self.site_named(host, host, alpn).await;
+        self.site_with(host, alpn, false).await;
+    }
+
+    /// Starts a host with TLS that may take WebSockets over HTTP/2.
+    pub(super) async fn site_with(&self, host: &str, alpn: &[&str], takes_sockets: bool) {
+        self.listen_tls(host, self.acceptor(host, alpn), takes_sockets).await;
     }
 
     /// Starts a host that presents the certificate of another.
     pub(super) async fn site_named(&self, host: &str, shown: &str, alpn: &[&str]) {
-        let acceptor = self.acceptor(shown, alpn);
+        self.listen_tls(host, self.acceptor(shown, alpn), false).await;
+    }
+
+    async fn listen_tls(&self, host: &str, acceptor: TlsAcceptor, takes_sockets: bool) {
         self.listen(host, move |stream| {
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
                 if let Ok(stream) = acceptor.accept(stream).await {
-                    answer(stream).await;
+                    answer(stream, takes_sockets).await;
                 }
             });
         })
@@ -123,7 +132,11 @@ impl Lab {
     }
 
     pub(super) async fn plain_site(&self, host: &str) {
-        self.listen(host, |stream| drop(tokio::spawn(answer(stream)))).await;
+        self.plain_site_with(host, false).await;
+    }
+
+    pub(super) async fn plain_site_with(&self, host: &str, takes_sockets: bool) {
+        self.listen(host, move |stream| drop(tokio::spawn(answer(stream, takes_sockets)))).await;
     }
 
     pub(super) async fn listen(&self, host: &str, serve: impl Fn(TcpStream) + Send + 'static) {
@@ -300,11 +313,14 @@ pub(super) fn request_one(method: &str, uri: &str, body: impl Into<Vec<u8>>) -> 
     request
 }
 
-async fn answer<S>(stream: S)
+async fn answer<S>(stream: S, takes_sockets: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    if takes_sockets {
+        builder.http2().enable_connect_protocol();
+    }
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service_fn(page));
     if let Err(error) = served.await {
         tracing::debug!(%error, "a host of the test");
@@ -321,6 +337,7 @@ async fn page(mut request: Request<Incoming>) -> Result<Response<Body>, BoxError
         "/break" => return Err("on purpose".into()),
         "/empty" => Response::builder().status(204).body(body::empty())?,
         path if path == "/ws" || path.starts_with("/ws/") => web_socket(&mut request),
+        "/refuse" => Response::builder().status(403).body(body::full("no"))?,
         "/big" => {
             let piece = || Ok(Frame::data(Bytes::from(vec![7; 64 << 10])));
             let pieces = futures_util::stream::iter((0..512).map(move |_| piece()));
@@ -367,14 +384,11 @@ type BoxError = super::super::body::BoxError;
 fn web_socket(request: &mut Request<Incoming>) -> Response<Body> {
     use futures_util::{SinkExt as _, StreamExt as _};
     let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
-    let accept = derive_accept_key(header("sec-websocket-key").unwrap().as_bytes());
-    let protocol = header("upgrade").unwrap();
+    let accept = header("sec-websocket-key").map(|key| derive_accept_key(key.as_bytes()));
+    let protocol = request.extensions().get::<Protocol>().map(Protocol::as_str);
+    let protocol = protocol.or(header("upgrade")).unwrap();
     let asked = format!("{} {:?} {protocol}", request.method(), request.version());
     let response = Response::builder()
-        .status(101)
-        .header("connection", "upgrade")
-        .header("upgrade", "websocket")
-        .header("sec-websocket-accept", accept)
         .header("x-asked", asked)
         .header("x-path", request.uri().path_and_query().unwrap().as_str())
         .header("x-authorization", header("authorization").unwrap_or("-"));
@@ -392,5 +406,13 @@ fn web_socket(request: &mut Request<Incoming>) -> Response<Body> {
             }
         }
     });
+    let response = match accept {
+        Some(accept) => response
+            .status(101)
+            .header("connection", "upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-accept", accept),
+        None => response,
+    };
     response.body(body::empty()).unwrap()
 }

@@ -49,19 +49,26 @@ async fn echoes(socket: &mut Socket, text: &str) -> bool {
     matches!(socket.next().await, Some(Ok(message)) if message == Message::text(text))
 }
 
+const OVER_TWO: &str = "CONNECT HTTP/2.0 websocket";
 const OVER_ONE: &str = "GET HTTP/1.1 websocket";
 
 #[tokio::test]
 async fn each_side_has_web_sockets_in_its_own_http() {
-    for alpn in [&["http/1.1"][..], &["h2", "http/1.1"]] {
+    // How many connections the first one takes, and each further one.
+    for (alpn, takes, asked, first, further) in [
+        (&["http/1.1"][..], false, OVER_ONE, 1, 1),
+        (&["h2", "http/1.1"], false, OVER_ONE, 2, 1),
+        (&["h2", "http/1.1"], true, OVER_TWO, 1, 0),
+        (&["h2"], true, OVER_TWO, 1, 0),
+    ] {
         let lab = Lab::new(rules());
-        lab.site("api.test", alpn).await;
+        lab.site_with("api.test", alpn, takes).await;
         let mut browser = lab.browse("api.test", "h2").await;
         let mut open_still = Vec::new();
-        for _ in 0..3 {
+        for round in 0..3 {
             let uri = "https://api.test/ws?q={{SECRET:key}}";
             let (mut socket, head) = open(&mut browser, uri).await;
-            assert_eq!(head.headers["x-asked"], OVER_ONE);
+            assert_eq!(head.headers["x-asked"], asked);
             assert_eq!(head.headers["x-path"], "/ws?q=hush");
             assert_eq!(head.headers["x-authorization"], "Bearer hush");
             for gone in ["upgrade", "connection", "sec-websocket-accept"] {
@@ -70,7 +77,8 @@ async fn each_side_has_web_sockets_in_its_own_http() {
             assert_eq!(head.headers["sec-websocket-protocol"], "chat");
             assert!(echoes(&mut socket, "hello").await);
             assert!(echoes(&mut socket, &"a".repeat(1 << 20)).await);
-            assert_eq!(lab.dialed().len(), 1);
+            let dialed = if round == 0 { first } else { further };
+            assert_eq!(lab.dialed().len(), dialed, "{alpn:?} {round}");
             open_still.push(socket);
         }
         // Other requests go on beside them.
@@ -89,12 +97,14 @@ async fn each_side_has_web_sockets_in_its_own_http() {
 
 #[tokio::test]
 async fn without_tls_the_same_holds() {
-    let lab = Lab::new(rules());
-    lab.plain_site("api.test").await;
-    let mut browser = Program::two(TokioIo::new(lab.open("api.test", false))).await;
-    let (mut socket, head) = open(&mut browser, "http://api.test/ws").await;
-    assert_eq!(head.headers["x-asked"], OVER_ONE);
-    assert!(echoes(&mut socket, "hello").await);
+    for (takes, asked) in [(false, OVER_ONE), (true, OVER_TWO)] {
+        let lab = Lab::new(rules());
+        lab.plain_site_with("api.test", takes).await;
+        let mut browser = Program::two(TokioIo::new(lab.open("api.test", false))).await;
+        let (mut socket, head) = open(&mut browser, "http://api.test/ws").await;
+        assert_eq!(head.headers["x-asked"], asked);
+        assert!(echoes(&mut socket, "hello").await);
+    }
 }
 
 #[tokio::test]
@@ -105,7 +115,7 @@ async fn rules_see_a_web_socket_as_the_request_that_it_is() {
             forbidden_domains: list(&[forbidden.split_once(": ").unwrap().1]),
             ..rules()
         });
-        lab.site("api.test", &["http/1.1"]).await;
+        lab.site_with("api.test", &["h2"], true).await;
         let mut browser = lab.browse("api.test", "h2").await;
         for path in ["/ws/closed", "/ws/closed/x", "/ws/x/../closed", "/ws/%63losed"] {
             let uri = format!("https://api.test{path}");
@@ -122,7 +132,7 @@ async fn rules_see_a_web_socket_as_the_request_that_it_is() {
     // It is no CONNECT to them, and for no other host than its connection.
     let forbidden_domains = list(&["CONNECT:api.test"]);
     let lab = Lab::new(EgressRules { forbidden_domains, ..rules() });
-    lab.site("api.test", &["http/1.1"]).await;
+    lab.site_with("api.test", &["h2"], true).await;
     let mut browser = lab.browse("api.test", "h2").await;
     open(&mut browser, "https://api.test/ws").await;
     let page = try_open(&mut browser, "https://other.test/ws").await.err().unwrap();
@@ -131,26 +141,28 @@ async fn rules_see_a_web_socket_as_the_request_that_it_is() {
 
 #[tokio::test]
 async fn new_rules_end_web_sockets_that_they_do_not_allow() {
-    let lab = Lab::new(rules());
-    lab.site("api.test", &["http/1.1"]).await;
-    let mut browser = lab.browse("api.test", "h2").await;
-    let (mut ends, _) = open(&mut browser, "https://api.test/ws/a").await;
-    let (mut stays, _) = open(&mut browser, "https://api.test/ws/b").await;
-    assert!(echoes(&mut ends, "hello").await);
-    lab.client.set_policy(Policy::compile(EgressRules {
-        forbidden_domains: list(&["api.test/ws/a"]),
-        ..EgressRules::default()
-    }));
-    assert!(!echoes(&mut ends, "no more").await);
-    assert!(echoes(&mut stays, "on").await);
-    let page = try_open(&mut browser, "https://api.test/ws/a").await.err().unwrap();
-    assert_eq!(page.status, 403);
+    for takes in [true, false] {
+        let lab = Lab::new(rules());
+        lab.site_with("api.test", &["h2", "http/1.1"], takes).await;
+        let mut browser = lab.browse("api.test", "h2").await;
+        let (mut ends, _) = open(&mut browser, "https://api.test/ws/a").await;
+        let (mut stays, _) = open(&mut browser, "https://api.test/ws/b").await;
+        assert!(echoes(&mut ends, "hello").await);
+        lab.client.set_policy(Policy::compile(EgressRules {
+            forbidden_domains: list(&["api.test/ws/a"]),
+            ..EgressRules::default()
+        }));
+        assert!(!echoes(&mut ends, "no more").await);
+        assert!(echoes(&mut stays, "on").await);
+        let page = try_open(&mut browser, "https://api.test/ws/a").await.err().unwrap();
+        assert_eq!(page.status, 403);
+    }
 }
 
 #[tokio::test]
 async fn nothing_else_is_connected_to_within_a_connection() {
     let lab = Lab::new(rules());
-    lab.site("api.test", &["http/1.1"]).await;
+    lab.site_with("api.test", &["h2", "http/1.1"], true).await;
     let mut browser = lab.browse("api.test", "h2").await;
     for protocol in ["connect-udp", "connect-ip", "webtransport", "h2c", "WebSocket", ""] {
         let page = browser.fetch(connect("https://api.test/ws", protocol)).await;
@@ -202,11 +214,27 @@ async fn an_answer_that_is_no_web_socket_is_not_taken_for_one() {
 }
 
 #[tokio::test]
+async fn an_http2_host_may_say_no() {
+    let lab = Lab::new(rules());
+    lab.site_with("api.test", &["h2"], true).await;
+    let mut browser = lab.browse("api.test", "h2").await;
+    let page = try_open(&mut browser, "https://api.test/empty").await.err().unwrap();
+    assert_eq!((page.status, page.error()), (502, "upstream_broken"), "{}", page.text);
+    let page = try_open(&mut browser, "https://api.test/refuse").await.err().unwrap();
+    assert_eq!((page.status, page.text.as_str()), (403, "no"));
+    // It takes no WebSockets, and speaks no HTTP/1.1.
+    lab.site_with("two.test", &["h2"], false).await;
+    let mut browser = lab.browse("two.test", "h2").await;
+    let page = try_open(&mut browser, "https://two.test/ws").await.err().unwrap();
+    assert_eq!((page.status, page.error()), (502, "upstream_tls"), "{}", page.text);
+}
+
+#[tokio::test]
 async fn a_web_socket_has_a_connection_for_as_long_as_it_lasts() {
     let limits =
         Limits { upstreams_max: 1, answer_timeout: Duration::from_secs(1), ..Limits::default() };
     let lab = Lab::with_limits(rules(), limits);
-    lab.site("api.test", &["http/1.1"]).await;
+    lab.site_with("api.test", &["http/1.1"], false).await;
     let mut browser = lab.browse("api.test", "h2").await;
     let (mut socket, _) = open(&mut browser, "https://api.test/ws").await;
     let page = try_open(&mut browser, "https://api.test/ws").await.err().unwrap();
@@ -219,12 +247,14 @@ async fn a_web_socket_has_a_connection_for_as_long_as_it_lasts() {
 
 #[tokio::test]
 async fn a_quiet_web_socket_ends() {
-    let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
-    let lab = Lab::with_limits(rules(), limits);
-    lab.site("api.test", &["http/1.1"]).await;
-    let mut browser = lab.browse("api.test", "h2").await;
-    let (mut socket, _) = open(&mut browser, "https://api.test/ws").await;
-    assert!(echoes(&mut socket, "hello").await);
-    let end = timeout(Duration::from_secs(20), socket.next()).await.unwrap();
-    assert!(!matches!(end, Some(Ok(message)) if message.is_text()));
+    for takes in [true, false] {
+        let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
+        let lab = Lab::with_limits(rules(), limits);
+        lab.site_with("api.test", &["h2", "http/1.1"], takes).await;
+        let mut browser = lab.browse("api.test", "h2").await;
+        let (mut socket, _) = open(&mut browser, "https://api.test/ws").await;
+        assert!(echoes(&mut socket, "hello").await);
+        let end = timeout(Duration::from_secs(20), socket.next()).await.unwrap();
+        assert!(!matches!(end, Some(Ok(message)) if message.is_text()));
+    }
 }
