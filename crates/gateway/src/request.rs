@@ -56,9 +56,8 @@ impl Inner {
         let address = address.ok_or(Problem::NoRoute)??;
         let peer = self.peer(&head);
         if let Endpoint::Model { .. } = &address.endpoint {
-            let peer = peer.unwrap_or(Peer::UNKNOWN);
             // Boxed, so that requests to workloads do not carry its state.
-            return Ok(Box::pin(self.serve_model(head, body, address, peer)).await);
+            return Ok(Box::pin(self.serve_model(head, body, address)).await);
         }
         let to = match decide(&self.context, &head, &address, peer.unwrap_or(Peer::UNKNOWN)).await?
         {

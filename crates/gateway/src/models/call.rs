@@ -19,7 +19,6 @@ use crate::headers;
 use crate::hold::Hold;
 use crate::inner::Inner;
 use crate::origin;
-use crate::peer::Peer;
 use crate::problem::Problem;
 use crate::revocation;
 use crate::wire::BoxError;
@@ -77,14 +76,13 @@ impl Inner {
         head: Head,
         body: B,
         address: Address,
-        peer: Peer,
     ) -> Response<Body>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let dialect = dialect_of(address.split(&head.uri).1);
-        match self.model(head, body, &address, peer).await {
+        match self.model(head, body, &address).await {
             Ok(response) => response,
             Err(problem) => {
                 let mut response = problem.response_in(
@@ -103,7 +101,6 @@ impl Inner {
         mut head: Head,
         body: B,
         address: &Address,
-        _peer: Peer,
     ) -> Result<Response<Body>, Problem>
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
