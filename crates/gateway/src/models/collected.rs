@@ -2,7 +2,7 @@
 //! understood.
 
 use super::Room;
-use super::answer::{Flow, Held, Kept, ModelBody, Open, Watched};
+use super::answer::{Flow, Kept, ModelBody, Open, Watched};
 use super::answer_head::{CACHE, LEFT_OUT, dress, response};
 use super::attempt::Begun;
 use super::cache::{Keeping, Key};
@@ -13,6 +13,7 @@ use super::hooks::{Stopped, Watch};
 use super::plan::Reached;
 use super::prepared::Translated;
 use super::served::Served;
+use super::without_usage::Held;
 use super::{ModelProblem, Pieces};
 use crate::body::Body;
 use crate::problem::Problem;

@@ -44,6 +44,7 @@ mod served;
 mod settings;
 mod turns;
 mod upstream;
+mod without_usage;
 
 pub(crate) use answer::ModelBody;
 pub(crate) use door::{Shown, admit};
