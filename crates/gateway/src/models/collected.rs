@@ -17,6 +17,7 @@ use super::without_usage::Held;
 use super::{ModelProblem, Pieces};
 use crate::body::Body;
 use crate::problem::Problem;
+use ::models::dialect::Dialect;
 use ::models::dialect::gemini::array::ListWriter;
 use ::models::events::Events;
 use ::models::operation::Operation;
@@ -81,7 +82,7 @@ impl Call<'_> {
             let problem = ModelProblem::BadAnswer("it is compressed in a way that is not known");
             return Err(problem.into());
         }
-        let mut headers = self.answer_headers(model, &begun, is_same, key.is_some());
+        let mut headers = answer_headers(model, &begun, is_same, key.is_some());
         let Begun { prepared, head, answer, first, account } = begun;
         let translated = prepared.translation.is_some();
         let list = (translated && self.wants_list()).then(|| ListWriter::new(settings.event_max));
@@ -89,30 +90,15 @@ impl Call<'_> {
             let kind = if list.is_some() { "application/json" } else { "text/event-stream" };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
-        let flow = match prepared.translation {
-            Some(Translated::Chat(translation)) => {
-                let bounds = Bounds { event: settings.event_max, answer: settings.answer_max };
-                let now = self.models.world.now().ms() / 1000;
-                Flow::Translated(Box::new(translation.bounded(bounds).created(now).stream()))
-            }
-            _ if prepared.hides_usage && is_events && !is_same => {
-                Flow::WithoutUsage(Held::default())
-            }
-            // Embeddings are never streams.
-            Some(Translated::Embeddings(_)) | None => Flow::Same,
-        };
-        let watched = prepared.spoken.filter(|_| is_events).and_then(|spoken| {
-            let all = self.all_of(reached);
-            let watches: Vec<Watch> = all.filter_map(|model| model.hooks.watch()).collect();
-            let events = Events::new(settings.event_max);
-            let reader = spoken.words().reader();
-            (!watches.is_empty()).then_some(Watched { watches, events, reader })
-        });
+        let watched = prepared.spoken.filter(|_| is_events);
+        let watched = watched.and_then(|spoken| self.watched(reached, spoken));
+        let hides_usage = prepared.hides_usage && is_events && !is_same;
+        let flow = self.flow(prepared.translation, hides_usage);
         let kept = key.map(|key| Kept {
             keeping: Keeping::new(key, self.cache_life(), self.models.cache.answer_max),
             served: Arc::clone(model),
             headers: headers.clone(),
-            provider_model: prepared.model.clone(),
+            provider_model: prepared.model,
         });
         let mut body = ModelBody {
             models: Arc::clone(self.models),
@@ -147,25 +133,28 @@ impl Call<'_> {
         Ok(response(head.status, headers, Body::of_model(body)))
     }
 
-    /// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
-    /// provider's, byte for byte.
-    fn answer_headers(
-        &self,
-        model: &Served,
-        begun: &Begun,
-        is_same: bool,
-        caches: bool,
-    ) -> HeaderMap {
-        let mut headers = begun.head.headers.clone();
-        dress(&mut headers, model, is_same);
-        let left_out = begun.prepared.left_out.join(", ");
-        if let (false, Ok(left_out)) = (left_out.is_empty(), HeaderValue::try_from(left_out)) {
-            headers.insert(LEFT_OUT, left_out);
+    /// Returns how pieces of the provider's answer become pieces of ours.
+    fn flow(&self, translation: Option<Translated>, hides_usage: bool) -> Flow {
+        let settings = &self.models.settings;
+        match translation {
+            Some(Translated::Chat(translation)) => {
+                let bounds = Bounds { event: settings.event_max, answer: settings.answer_max };
+                let now = self.models.world.now().ms() / 1000;
+                Flow::Translated(Box::new(translation.bounded(bounds).created(now).stream()))
+            }
+            _ if hides_usage => Flow::WithoutUsage(Held::default()),
+            // Embeddings are never streams.
+            Some(Translated::Embeddings(_)) | None => Flow::Same,
         }
-        if caches {
-            headers.insert(CACHE, HeaderValue::from_static("miss"));
-        }
-        headers
+    }
+
+    /// Returns what hooks look at in a stream of events; `None` if no hook looks at any.
+    fn watched(&self, reached: &Reached, spoken: Dialect) -> Option<Watched> {
+        let all = self.all_of(reached);
+        let watches: Vec<Watch> = all.filter_map(|model| model.hooks.watch()).collect();
+        let events = Events::new(self.models.settings.event_max);
+        let reader = spoken.words().reader();
+        (!watches.is_empty()).then_some(Watched { watches, events, reader })
     }
 
     /// Returns whether a Gemini stream is to be sent as one JSON list.
@@ -187,7 +176,7 @@ impl Call<'_> {
             Ok(gathered) => gathered,
             Err(unread) => return Err(unread.failed(model, begun)),
         };
-        let mut headers = self.answer_headers(model, &begun, false, key.is_some());
+        let mut headers = answer_headers(model, &begun, false, key.is_some());
         let read = self.read_whole(reached, &mut begun, pieces).await;
         let body = match read {
             Ok(body) => body,
@@ -331,6 +320,21 @@ impl Unread {
             }
         }
     }
+}
+
+/// Returns the head of an answer as the caller gets it. `is_same` says that its body is the
+/// provider's, byte for byte.
+fn answer_headers(model: &Served, begun: &Begun, is_same: bool, caches: bool) -> HeaderMap {
+    let mut headers = begun.head.headers.clone();
+    dress(&mut headers, model, is_same);
+    let left_out = begun.prepared.left_out.join(", ");
+    if let (false, Ok(left_out)) = (left_out.is_empty(), HeaderValue::try_from(left_out)) {
+        headers.insert(LEFT_OUT, left_out);
+    }
+    if caches {
+        headers.insert(CACHE, HeaderValue::from_static("miss"));
+    }
+    headers
 }
 
 fn is_events(headers: &HeaderMap) -> bool {
