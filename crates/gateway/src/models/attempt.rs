@@ -4,6 +4,7 @@ use super::ModelProblem;
 use super::Room;
 use super::account::{Account, AskedBody, Entry};
 use super::asked::Asked;
+use super::breaker::Admission;
 use super::call::Call;
 use super::failed::{Counted, Failed};
 use super::failure;
@@ -61,24 +62,17 @@ impl Call<'_> {
         reached: &Reached,
         is_last: impl Fn(ModelFailure) -> bool,
     ) -> Result<Begun, Failed> {
-        let (models, model) = (self.models, &reached.model);
-        let settings = &models.settings;
+        let (settings, model) = (&self.models.settings, &reached.model);
         let failed = |problem: ModelProblem| Failed::of(model, problem.into());
         let provider = match &model.provider {
             Some(Ok(provider)) => provider,
             Some(Err(bad)) => return Err(failed(ModelProblem::Connection(bad.clone()))),
             None => return Err(failed(ModelProblem::NoProvider)),
         };
-        let Some(mut admitted) = model.state.breaker.admit(Instant::now(), settings) else {
+        let Some(admission) = model.state.breaker.admit(Instant::now(), settings) else {
             return Err(failed(ModelProblem::Resting));
         };
-        if self.asked.operation == Operation::Other
-            && !self.is_count()
-            && self.looks_at_answers(reached)
-        {
-            let stopped = Stopped::Failed { number: 0, why: UNWATCHED.to_owned() };
-            return Err(Failed::last(model, ModelProblem::from(stopped).into()));
-        }
+        self.must_be_watched(reached).map_err(|stopped| Failed::last(model, stopped.into()))?;
         let looked = self.looked_at_by(reached).await.map_err(|stopped| failed(stopped.into()))?;
         let asked = looked.as_ref().unwrap_or(&self.asked);
         let prepared = {
@@ -87,9 +81,7 @@ impl Call<'_> {
                 values.map_err(|refused| Failed::last(model, Problem::Crowded(refused)))?;
             Prepared::new(model, provider, asked, &self.sent).map_err(failed)?
         };
-        let routing = merged(self.all_of(reached));
-        let patience = settings.patience(&routing);
-        let mut account =
+        let account =
             self.reserve(reached, &prepared, asked).await.map_err(|refused| match refused {
                 // Another model may have something left.
                 refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
@@ -98,22 +90,46 @@ impl Call<'_> {
                 refused => Failed::last(model, refused.into()),
             })?;
         model.state.budget.earn(settings.retry_percent);
+        let routing = merged(self.all_of(reached));
+        self.ask_repeatedly(model, (prepared, account), &routing, admission, is_last).await
+    }
+
+    /// Refuses what has answers that no hook could look at, if one has to.
+    fn must_be_watched(&self, reached: &Reached) -> Result<(), ModelProblem> {
+        let cannot_be = self.asked.operation == Operation::Other && !self.is_count();
+        match cannot_be && self.looks_at_answers(reached) {
+            true => Err(Stopped::Failed { number: 0, why: UNWATCHED.to_owned() }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks until the model has begun to answer, or asking it again would not help.
+    async fn ask_repeatedly<'m>(
+        &self,
+        model: &'m Arc<Served>,
+        (prepared, mut account): (Prepared, Account),
+        routing: &ModelRouting,
+        mut admission: Admission<'m>,
+        is_last: impl Fn(ModelFailure) -> bool,
+    ) -> Result<Begun, Failed> {
+        let settings = &self.models.settings;
+        let patience = settings.patience(routing);
         let mut left = u32::try_from(routing.retries.unwrap_or(1)).unwrap_or(0);
         let mut pause = settings.retry_pause;
         loop {
-            let began = self.ask(model, &prepared, patience, &mut account).await;
-            let (problem, failure, wait) = match began {
-                Ok((head, answer, first)) => {
-                    admitted.went_well();
-                    return Ok(Begun { prepared, head, answer, first, account });
-                }
-                Err(failure) => failure,
-            };
+            let (problem, failure, wait) =
+                match self.ask(model, &prepared, patience, &mut account).await {
+                    Ok((head, answer, first)) => {
+                        admission.went_well();
+                        return Ok(Begun { prepared, head, answer, first, account });
+                    }
+                    Err(failure) => failure,
+                };
             let now = Instant::now();
             if failure::is_its_own(failure) {
-                admitted.failed(now, settings);
+                admission.failed(now, settings);
             } else {
-                admitted.went_well();
+                admission.went_well();
             }
             let wait = wait.unwrap_or_else(|| self.jitter(pause));
             let repeats = left > 0
@@ -126,17 +142,10 @@ impl Call<'_> {
                 false => None,
             };
             let Some(again) = again else {
-                // Other models are asked next. What this one may have done is charged all the same.
-                let counted = if is_last(failure) || account.is_at_work() {
-                    account.settle(ModelOutcome::Failed(failure));
-                    Counted::Yes
-                } else {
-                    let call = account.give_back();
-                    call.map_or(Counted::Nothing, |call| Counted::GivenBack(Box::new(call)))
-                };
+                let counted = given_up(account, failure, is_last(failure));
                 return Err(problem.by(failure).with(prepared).counted(counted));
             };
-            admitted = again;
+            admission = again;
             metrics::counter!("holm_model_retries_total").increment(1);
             (left, pause) = (left - 1, pause * 2);
             tokio::time::sleep(wait).await;
@@ -417,6 +426,16 @@ impl Call<'_> {
             answer: bodies.then(Vec::new),
         })
     }
+}
+
+/// Ends the account of a model that failed. Other models are asked next, unless this was the last.
+/// What this one may have done is charged all the same.
+fn given_up(mut account: Account, failure: ModelFailure, is_last: bool) -> Counted {
+    if is_last || account.is_at_work() {
+        account.settle(ModelOutcome::Failed(failure));
+        return Counted::Yes;
+    }
+    account.give_back().map_or(Counted::Nothing, |call| Counted::GivenBack(Box::new(call)))
 }
 
 /// Returns whether it limits how much is used, and not how often.
