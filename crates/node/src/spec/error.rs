@@ -1,6 +1,7 @@
 //! What can be wrong with a spec, and with the names in one.
 
 use super::writable::Writable;
+use crate::users::IDS_PER_INSTANCE;
 
 /// More than any image has. The kernel accepts 500.
 pub(super) const LAYERS_MAX: usize = 400;
@@ -28,7 +29,7 @@ pub enum SpecError {
     Writable(Writable),
     #[error("`{0}` is not an absolute path")]
     Workdir(String),
-    #[error("user or group {0} does not exist in an instance, which has 65536")]
+    #[error("user or group {0} does not exist in an instance, which has {IDS_PER_INSTANCE}")]
     User(u32),
     #[error(
         "folders of limited size: at most {SCRATCH_MAX} of at least 1 MB, none in another, at plain absolute paths outside \
