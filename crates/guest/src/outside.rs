@@ -13,7 +13,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -66,8 +66,13 @@ pub(crate) async fn send(request: Request<Full<Bytes>>) -> Result<Response<Incom
 }
 
 fn trust() -> io::Result<Arc<ClientConfig>> {
+    let found = rustls_native_certs::load_native_certs();
+    // Those that can be read may be enough; otherwise this says why servers are not trusted.
+    for error in &found.errors {
+        let _ = writeln!(io::stderr(), "holm-guest: certificates cannot be read: {error}");
+    }
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(found.certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
