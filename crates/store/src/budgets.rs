@@ -62,7 +62,6 @@ pub fn insert(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
     );
     let Budget { created_at, updated_at, .. } = *budget;
     tx.execute(
-        TABLE,
         &sql,
         params![
             &budget.id,
@@ -90,7 +89,6 @@ pub fn update(tx: &mut Tx<'_>, budget: &Budget) -> Result<(), Error> {
                    webhook_secret = $8, updated_at = $9, updated_by = $10, version = version + 1
                WHERE id = $1 AND version = $2";
     let done = tx.execute(
-        TABLE,
         sql,
         params![
             &budget.id,
@@ -116,7 +114,7 @@ pub fn set_exhausted(
     until: Option<Timestamp>,
 ) -> Result<(), Error> {
     let sql = "UPDATE budgets SET exhausted_until = $3 WHERE id = $1 AND version = $2";
-    let done = tx.execute(TABLE, sql, params![&budget.id, budget.version, until])?;
+    let done = tx.execute(sql, params![&budget.id, budget.version, until])?;
     fresh(done, budget)
 }
 
@@ -159,8 +157,8 @@ pub fn count(tx: &mut Tx<'_>, account: &AccountId) -> Result<i64, Error> {
 
 /// Removes a budget with its crossings. Returns whether there was one.
 pub fn delete(tx: &mut Tx<'_>, budget: &BudgetId) -> Result<bool, Error> {
-    tx.execute(CROSSINGS, "DELETE FROM budget_crossings WHERE budget_id = $1", params![budget])?;
-    Ok(tx.execute(TABLE, "DELETE FROM budgets WHERE id = $1", params![budget])? > 0)
+    tx.execute("DELETE FROM budget_crossings WHERE budget_id = $1", params![budget])?;
+    Ok(tx.execute("DELETE FROM budgets WHERE id = $1", params![budget])? > 0)
 }
 
 /// Returns the name of a spent budget with a hard limit, which therefore refuses new work in a
@@ -184,7 +182,6 @@ pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<
         "INSERT INTO budget_crossings (budget_id, period, threshold, amount, spent, crossed_at)
                VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING";
     let done = tx.execute(
-        CROSSINGS,
         sql,
         params![
             budget,
@@ -202,7 +199,6 @@ pub fn cross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<
 pub fn uncross(tx: &mut Tx<'_>, budget: &BudgetId, crossing: &Crossing) -> Result<(), Error> {
     let sql = "DELETE FROM budget_crossings WHERE budget_id = $1 AND period = $2 AND threshold = $3 AND amount = $4";
     tx.execute(
-        CROSSINGS,
         sql,
         params![budget, crossing.period, crossing.threshold, crossing.amount.as_str()],
     )?;
@@ -234,7 +230,7 @@ pub fn crossings(
 pub fn trim(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     let sql = "DELETE FROM budget_crossings WHERE (budget_id, period, threshold) IN (
                    SELECT budget_id, period, threshold FROM budget_crossings WHERE period < $1 LIMIT $2)";
-    tx.execute(CROSSINGS, sql, params![before, limit])
+    tx.execute(sql, params![before, limit])
 }
 
 fn thresholds_text(thresholds: &[i64]) -> String {

@@ -152,7 +152,6 @@ pub fn replace(tx: &mut Tx<'_>, new: &NewBuild) -> Result<(), Error> {
     cancel(tx, &new.resource)?;
     let now = tx.world().now();
     tx.execute(
-        TABLE,
         "INSERT INTO builds (id, workspace_id, resource_id, kind, repository, state, wish, seal_key, created_by, secret,
              bytes, attempt, until, forgotten, created_at, asker_type, asker_id, asker_key)
          VALUES ($1, $2, $3, $4, $5, 'awaited', $6, $7, $8, $9, 0, 0, $10, 0, $11, $12, $13, $14)",
@@ -182,7 +181,7 @@ pub fn cancel(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = 'cancelled', ended_at = $2, wish = NULL, seal_key = NULL
                WHERE resource_id = $1 AND ended_at IS NULL";
-    Ok(tx.execute(TABLE, sql, params![resource, now])? > 0)
+    Ok(tx.execute(sql, params![resource, now])? > 0)
 }
 
 pub fn find(tx: &mut Tx<'_>, id: &BuildId) -> Result<Option<Build>, Error> {
@@ -225,7 +224,7 @@ pub fn put_wish(
     seal_key: Option<&str>,
 ) -> Result<(), Error> {
     let sql = "UPDATE builds SET wish = $2, seal_key = $3 WHERE id = $1 AND ended_at IS NULL";
-    tx.execute(TABLE, sql, params![id.as_str(), wish, seal_key]).map(drop)
+    tx.execute(sql, params![id.as_str(), wish, seal_key]).map(drop)
 }
 
 /// Takes the upload address of a build, so that nobody else can use it. `bytes` is the space that
@@ -240,7 +239,7 @@ pub fn arrive(
     let sql = "UPDATE builds SET state = 'arriving', machine = $2, bytes = $3, until = $4
                WHERE id = $1 AND state = 'awaited' AND until > $5";
     let now = tx.world().now();
-    Ok(tx.execute(TABLE, sql, params![id.as_str(), machine, bytes, until, now])? == 1)
+    Ok(tx.execute(sql, params![id.as_str(), machine, bytes, until, now])? == 1)
 }
 
 /// Queues a build whose sources have arrived. Returns `false` if nobody wants it any more.
@@ -249,7 +248,7 @@ pub fn queue(tx: &mut Tx<'_>, id: &BuildId, bytes: i64, until: Timestamp) -> Res
         "UPDATE builds SET state = 'queued', bytes = $2, until = $3, due_at = $4, queued_at = $4
                WHERE id = $1 AND state = 'arriving'";
     let now = tx.world().now();
-    Ok(tx.execute(TABLE, sql, params![id.as_str(), bytes, until, now])? == 1)
+    Ok(tx.execute(sql, params![id.as_str(), bytes, until, now])? == 1)
 }
 
 /// Claims queued builds of a machine. Workspaces with the fewest builds come first, so that none
@@ -272,7 +271,7 @@ pub fn claim(tx: &mut Tx<'_>, claiming: &Claiming) -> Result<Vec<Build>, Error> 
         let sql =
             "UPDATE builds SET state = 'building', attempt = attempt + 1, until = $2, due_at = NULL
                    WHERE id = $1 AND state = 'queued'";
-        if tx.execute(TABLE, sql, params![id.as_str(), *until])? == 1 {
+        if tx.execute(sql, params![id.as_str(), *until])? == 1 {
             claimed.extend(find(tx, &BuildId::known(id))?);
         }
     }
@@ -295,7 +294,7 @@ pub fn of_machine(tx: &mut Tx<'_>, machine: &str, state: State) -> Result<Vec<Bu
 /// Renews the leases of a machine's running builds.
 pub fn renew(tx: &mut Tx<'_>, machine: &str, until: Timestamp) -> Result<u64, Error> {
     let sql = "UPDATE builds SET until = $2 WHERE machine = $1 AND state = 'building' AND ended_at IS NULL";
-    tx.execute(TABLE, sql, params![machine, until])
+    tx.execute(sql, params![machine, until])
 }
 
 /// Queues again what a machine was building when its server was killed, and extends the time of all
@@ -304,10 +303,10 @@ pub fn take_up(tx: &mut Tx<'_>, machine: &str, until: Timestamp) -> Result<u64, 
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = 'queued', due_at = $2
                WHERE machine = $1 AND state = 'building' AND ended_at IS NULL";
-    let begun = tx.execute(TABLE, sql, params![machine, now])?;
+    let begun = tx.execute(sql, params![machine, now])?;
     let sql = "UPDATE builds SET until = $2
                WHERE machine = $1 AND state IN ('queued', 'made') AND ended_at IS NULL";
-    tx.execute(TABLE, sql, params![machine, until])?;
+    tx.execute(sql, params![machine, until])?;
     Ok(begun)
 }
 
@@ -321,7 +320,7 @@ pub fn again(
 ) -> Result<bool, Error> {
     let sql = "UPDATE builds SET state = 'queued', due_at = $3, until = $4
                WHERE id = $1 AND attempt = $2 AND state = 'building'";
-    Ok(tx.execute(TABLE, sql, params![id.as_str(), attempt, due_at, until])? == 1)
+    Ok(tx.execute(sql, params![id.as_str(), attempt, due_at, until])? == 1)
 }
 
 /// Records the image of an attempt, to be used from `due_at` on. Returns `false` if this attempt is
@@ -338,13 +337,13 @@ pub fn made(
         "UPDATE builds SET state = 'made', digest = $3, size_bytes = $4, due_at = $5, until = $6
                WHERE id = $1 AND attempt = $2 AND state = 'building'";
     let params = params![id.as_str(), attempt, image.0, image.1, due_at, until];
-    Ok(tx.execute(TABLE, sql, params)? == 1)
+    Ok(tx.execute(sql, params)? == 1)
 }
 
 /// Postpones the next step of a build that is made.
 pub fn put_off(tx: &mut Tx<'_>, id: &BuildId, due_at: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE builds SET due_at = $2 WHERE id = $1 AND state = 'made'";
-    tx.execute(TABLE, sql, params![id.as_str(), due_at]).map(drop)
+    tx.execute(sql, params![id.as_str(), due_at]).map(drop)
 }
 
 /// Ends a build and drops its wish. Returns `false` if it had already ended.
@@ -352,7 +351,7 @@ pub fn end(tx: &mut Tx<'_>, id: &BuildId, state: State) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE builds SET state = $2, ended_at = $3, wish = NULL, seal_key = NULL
                WHERE id = $1 AND ended_at IS NULL";
-    Ok(tx.execute(TABLE, sql, params![id.as_str(), state.name(), now])? == 1)
+    Ok(tx.execute(sql, params![id.as_str(), state.name(), now])? == 1)
 }
 
 /// Lists up to `limit` builds that should be given up.
@@ -371,14 +370,12 @@ pub fn left(tx: &mut Tx<'_>, machine: &str, limit: i64) -> Result<Vec<Build>, Er
 
 /// Records that the machine keeps nothing of a build any more.
 pub fn forgotten(tx: &mut Tx<'_>, id: &BuildId) -> Result<(), Error> {
-    tx.execute(TABLE, "UPDATE builds SET forgotten = 1 WHERE id = $1", params![id.as_str()])
-        .map(drop)
+    tx.execute("UPDATE builds SET forgotten = 1 WHERE id = $1", params![id.as_str()]).map(drop)
 }
 
 /// Deletes up to `limit` builds that ended before a time. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM builds WHERE id IN (
              SELECT id FROM builds WHERE ended_at IS NOT NULL AND ended_at < $1 ORDER BY ended_at LIMIT $2)",
         params![older_than, limit],

@@ -27,7 +27,6 @@ pub fn list(tx: &mut Tx<'_>, job: &ResourceId) -> Result<Vec<Mark>, Error> {
 
 pub fn put(tx: &mut Tx<'_>, job: &ResourceId, mark: &Mark) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "INSERT INTO cron_marks (job_id, trigger_id, line, handled_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (job_id, trigger_id) DO UPDATE SET line = EXCLUDED.line, handled_at = EXCLUDED.handled_at",
         params![job, mark.trigger.as_str(), mark.line.as_str(), mark.handled_at],
@@ -37,7 +36,6 @@ pub fn put(tx: &mut Tx<'_>, job: &ResourceId, mark: &Mark) -> Result<(), Error> 
 
 pub fn remove(tx: &mut Tx<'_>, job: &ResourceId, trigger: &str) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM cron_marks WHERE job_id = $1 AND trigger_id = $2",
         params![job, trigger],
     )?;

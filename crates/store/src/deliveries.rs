@@ -143,7 +143,6 @@ pub fn is_awaited(tx: &mut Tx<'_>, execution: &ExecutionId) -> Result<bool, Erro
 pub fn release(tx: &mut Tx<'_>, execution: &ExecutionId, body: &str) -> Result<u64, Error> {
     let now = tx.world().now();
     tx.execute(
-        TABLE,
         "UPDATE deliveries SET state = 'pending', body = $2, due_at = $3 WHERE execution_id = $1 AND state = 'waiting'",
         params![execution.as_str(), body, now],
     )
@@ -171,7 +170,6 @@ fn insert(
     let secret = new.secret.as_ref().map(seal).transpose()?;
     let failed = state == State::Failed;
     tx.execute(
-        TABLE,
         "INSERT INTO deliveries (id, workspace_id, kind, name, execution, execution_id, url, secret, body, state,
              attempts, attempts_max, claim, due_at, last_error, created_at, ended_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, $12, $13, $12, $14)",
@@ -245,7 +243,6 @@ fn claim_one(
 ) -> Result<Option<Claimed>, Error> {
     let (id, claim) = (DeliveryId::known(row.text(0)?), row.int(1)? + 1);
     let done = tx.execute(
-        TABLE,
         "UPDATE deliveries SET claim = $2, due_at = $3
          WHERE id = $1 AND claim = $2 - 1 AND state = 'pending' AND due_at <= $4",
         params![id.as_str(), claim, until, now],
@@ -288,7 +285,6 @@ pub fn record(
         Next::Failed => (State::Failed, now, Some(now)),
     };
     let done = tx.execute(
-        TABLE,
         "UPDATE deliveries SET state = $3, attempts = attempts + 1, due_at = $4, last_status = $5, last_error = $6,
              ended_at = $7
          WHERE id = $1 AND claim = $2 AND state = 'pending'",
@@ -325,7 +321,6 @@ pub fn count(tx: &mut Tx<'_>, workspace: &WorkspaceId, about: (&str, &str)) -> R
 /// Deletes up to `limit` deliveries that ended before a time. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM deliveries WHERE id IN (
              SELECT id FROM deliveries WHERE ended_at IS NOT NULL AND ended_at < $1 ORDER BY ended_at LIMIT $2)",
         params![older_than, limit],
@@ -334,8 +329,7 @@ pub fn trim(tx: &mut Tx<'_>, older_than: Timestamp, limit: i64) -> Result<u64, E
 
 /// Deletes the deliveries of a workspace that is being deleted, so that nothing more is sent.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM deliveries WHERE workspace_id = $1", params![workspace])
-        .map(drop)
+    tx.execute("DELETE FROM deliveries WHERE workspace_id = $1", params![workspace]).map(drop)
 }
 
 fn read(row: &Row) -> Result<Delivery, Error> {

@@ -26,7 +26,7 @@ pub enum Taken {
 /// transaction.
 pub fn take(tx: &mut Tx<'_>, name: &str, wanted: &Holder) -> Result<Taken, Error> {
     let sql = "INSERT INTO edge_names (name, workspace_id, resource_id) VALUES ($1, $2, $3) ON CONFLICT (name) DO NOTHING";
-    if tx.execute(TABLE, sql, params![name, &wanted.workspace, &wanted.resource])? == 1 {
+    if tx.execute(sql, params![name, &wanted.workspace, &wanted.resource])? == 1 {
         return Ok(Taken::Own);
     }
     match holder(tx, name)? {
@@ -65,22 +65,22 @@ pub fn names_of(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<Vec<String>, E
 /// Gives up one name of a resource.
 pub fn give_back_one(tx: &mut Tx<'_>, resource: &ResourceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM edge_names WHERE resource_id = $1 AND name = $2";
-    tx.execute(TABLE, sql, params![resource, name]).map(drop)
+    tx.execute(sql, params![resource, name]).map(drop)
 }
 
 /// Hands a name over from its present holder.
 pub fn hand_over(tx: &mut Tx<'_>, name: &str, to: &Holder) -> Result<(), Error> {
     let sql = "UPDATE edge_names SET workspace_id = $2, resource_id = $3 WHERE name = $1";
-    tx.execute(TABLE, sql, params![name, &to.workspace, &to.resource]).map(drop)
+    tx.execute(sql, params![name, &to.workspace, &to.resource]).map(drop)
 }
 
 /// Gives up all names of a resource except one.
 pub fn keep_only(tx: &mut Tx<'_>, resource: &ResourceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM edge_names WHERE resource_id = $1 AND name <> $2";
-    tx.execute(TABLE, sql, params![resource, name]).map(drop)
+    tx.execute(sql, params![resource, name]).map(drop)
 }
 
 /// Gives up all names of a resource.
 pub fn give_back(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM edge_names WHERE resource_id = $1", params![resource]).map(drop)
+    tx.execute("DELETE FROM edge_names WHERE resource_id = $1", params![resource]).map(drop)
 }

@@ -92,7 +92,7 @@ fn insert(
 ) -> Result<bool, Error> {
     let sql = "INSERT INTO egress_addresses (address, workspace_id, resource_id, freed_at)
                VALUES ($1, $2, $3, 0) ON CONFLICT (address) DO NOTHING";
-    Ok(tx.execute(TABLE, sql, params![address.to_string(), workspace, resource])? == 1)
+    Ok(tx.execute(sql, params![address.to_string(), workspace, resource])? == 1)
 }
 
 fn take_over(
@@ -103,12 +103,12 @@ fn take_over(
 ) -> Result<bool, Error> {
     let sql = "UPDATE egress_addresses SET workspace_id = $2, resource_id = $3
                WHERE address = $1 AND resource_id = ''";
-    Ok(tx.execute(TABLE, sql, params![address.to_string(), workspace, resource])? == 1)
+    Ok(tx.execute(sql, params![address.to_string(), workspace, resource])? == 1)
 }
 
 /// Gives up the address of a resource.
 pub(crate) fn give_back(tx: &mut Tx<'_>, resource: &ResourceId) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "UPDATE egress_addresses SET resource_id = '', freed_at = $2 WHERE resource_id = $1";
-    tx.execute(TABLE, sql, params![resource, now]).map(drop)
+    tx.execute(sql, params![resource, now]).map(drop)
 }

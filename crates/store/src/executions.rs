@@ -143,7 +143,6 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
         execution;
     let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
     tx.execute(
-        TABLE,
         "INSERT INTO executions (id, workspace_id, job_id, job, name, phase, total, next, parallelism, memory_mb,
              running, waiting, succeeded, failed, cancelled, retried, ready_at, turn, created_at, updated_at, retries_max,
              kind)
@@ -174,11 +173,7 @@ pub fn insert(tx: &mut Tx<'_>, execution: &Execution, order: &Order) -> Result<(
         ],
     )?;
     let sql = "INSERT INTO execution_orders (execution_id, plan, arguments) VALUES ($1, $2, $3)";
-    tx.execute(
-        "execution_orders",
-        sql,
-        params![id, order.plan.as_str(), order.arguments.as_str()],
-    )?;
+    tx.execute(sql, params![id, order.plan.as_str(), order.arguments.as_str()])?;
     Ok(())
 }
 
@@ -213,7 +208,6 @@ pub fn lock_if_free(tx: &mut Tx<'_>, id: &ExecutionId) -> Result<Option<Executio
 pub fn put(tx: &mut Tx<'_>, execution: &Execution) -> Result<(), Error> {
     let Counts { running, waiting, succeeded, failed, cancelled, retried } = execution.counts;
     let done = tx.execute(
-        TABLE,
         "UPDATE executions SET phase = $2, next = $3, running = $4, waiting = $5, succeeded = $6, failed = $7,
              cancelled = $8, retried = $9, ready_at = $10, turn = $11, updated_at = $12, started_at = $13,
              ended_at = $14 WHERE id = $1",
@@ -270,7 +264,7 @@ pub fn open_of(
 /// Keeps a workload's answer to a call until it has been delivered.
 pub fn put_answer(tx: &mut Tx<'_>, id: &ExecutionId, answer: &str) -> Result<(), Error> {
     let sql = "UPDATE executions SET answer = $2 WHERE id = $1";
-    tx.execute(TABLE, sql, params![id, answer]).map(drop)
+    tx.execute(sql, params![id, answer]).map(drop)
 }
 
 /// Returns the workload's latest answer to a call, if there is one.
@@ -293,7 +287,6 @@ pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64,
     let Some(row) = tx.find(TABLE, oldest, params![ended_before])? else { return Ok(0) };
     let id = ExecutionId::known(row.text(0)?);
     let tasks = tx.execute(
-        "tasks",
         "DELETE FROM tasks WHERE execution_id = $1
          AND task IN (SELECT task FROM tasks WHERE execution_id = $1 ORDER BY task LIMIT $2)",
         params![&id, limit],
@@ -301,13 +294,12 @@ pub fn trim(tx: &mut Tx<'_>, ended_before: Timestamp, limit: i64) -> Result<u64,
     if i64::try_from(tasks).is_ok_and(|tasks| tasks >= limit) {
         return Ok(tasks);
     }
-    Ok(tasks + tx.execute(TABLE, "DELETE FROM executions WHERE id = $1", params![&id])?)
+    Ok(tasks + tx.execute("DELETE FROM executions WHERE id = $1", params![&id])?)
 }
 
 /// Deletes all executions of a workspace. Those who run their tasks will notice.
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM executions WHERE workspace_id = $1", params![workspace])
-        .map(drop)
+    tx.execute("DELETE FROM executions WHERE workspace_id = $1", params![workspace]).map(drop)
 }
 
 fn read(row: &Row) -> Result<Execution, Error> {

@@ -66,7 +66,6 @@ pub(crate) fn record_at(
 ) -> Result<(), Error> {
     let now = tx.world().now();
     tx.execute(
-        "changes",
         "INSERT INTO changes (revision, workspace_id, kind, resource_id, parent, name, act, version, actor, at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         params![
@@ -187,13 +186,9 @@ pub fn trim(
     if upto == 0 {
         return Ok(0);
     }
-    tx.execute(
-        "feed_origin",
-        "UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1",
-        params![upto],
-    )?;
+    tx.execute("UPDATE feed_origin SET trimmed_to = $1 WHERE trimmed_to < $1", params![upto])?;
     tx.note_trim(upto);
-    tx.execute("changes", "DELETE FROM changes WHERE revision <= $1", params![upto])
+    tx.execute("DELETE FROM changes WHERE revision <= $1", params![upto])
 }
 
 /// Keeps revisions growing when the rows came from another cluster, or the cluster has another
@@ -206,11 +201,7 @@ pub(crate) fn anchor(tx: &mut Tx<'_>) -> Result<(), Error> {
     if before == now {
         return tx.move_revisions_above(highest);
     }
-    tx.execute(
-        "feed_origin",
-        "UPDATE feed_origin SET history = $1 WHERE id = 1",
-        params![now.as_deref()],
-    )?;
+    tx.execute("UPDATE feed_origin SET history = $1 WHERE id = 1", params![now.as_deref()])?;
     match before {
         // An older release did not record the history.
         None => tx.move_revisions_above(highest),
@@ -237,11 +228,7 @@ fn noted_history(tx: &mut Tx<'_>) -> Result<Option<String>, Error> {
 /// [`Error::Gone`].
 pub(crate) fn leap(tx: &mut Tx<'_>, from: i64) -> Result<(), Error> {
     let moved_to = from.saturating_add(LEAP);
-    tx.execute(
-        "feed_origin",
-        "UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1",
-        params![moved_to],
-    )?;
+    tx.execute("UPDATE feed_origin SET trimmed_to = $1 WHERE id = 1", params![moved_to])?;
     tx.revisions_leapt();
     tx.move_revisions_above(moved_to)
 }

@@ -36,7 +36,6 @@ pub fn begin(
     keep: i64,
 ) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "INSERT INTO schedule_firings (id, sandbox_id, schedule, server, created_at, timeout_s)
          VALUES ($1, $2, $3, $4, $5, $6)",
         params![
@@ -49,7 +48,6 @@ pub fn begin(
         ],
     )?;
     tx.execute(
-        TABLE,
         "DELETE FROM schedule_firings WHERE sandbox_id = $1 AND schedule = $2 AND id NOT IN (
              SELECT id FROM schedule_firings WHERE sandbox_id = $1 AND schedule = $2
              ORDER BY created_at DESC, id DESC LIMIT $3)",
@@ -61,7 +59,6 @@ pub fn begin(
 /// Records the outcome of a firing, which may have been deleted by now.
 pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "UPDATE schedule_firings SET executed_at = $2, process_name = $3, status_code = $4, error = $5 WHERE id = $1",
         params![
             id,
@@ -77,7 +74,6 @@ pub fn end(tx: &mut Tx<'_>, id: &str, outcome: &Outcome) -> Result<(), Error> {
 /// Closes firings that a server left open when it was stopped.
 pub fn close(tx: &mut Tx<'_>, server: &str, now: Timestamp, error: &str) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "UPDATE schedule_firings SET executed_at = $2, status_code = 0, error = $3
          WHERE server = $1 AND executed_at IS NULL",
         params![server, now, error],

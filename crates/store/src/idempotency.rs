@@ -31,12 +31,10 @@ pub fn claim(
     let now = tx.world().now();
     let expired = now.plus_ms(-KEPT_MS);
     tx.execute(
-        TABLE,
         "DELETE FROM idempotency WHERE workspace_id = $1 AND claim = $2 AND created_at < $3",
         params![workspace, key, expired],
     )?;
     let done = tx.execute(
-        TABLE,
         "INSERT INTO idempotency (workspace_id, claim, digest, created_at) VALUES ($1, $2, $3, $4)
          ON CONFLICT (workspace_id, claim) DO NOTHING",
         params![workspace, key, digest, now],
@@ -76,7 +74,7 @@ pub fn find(
 /// Lets a key be used again, because what was done under it was undone.
 pub fn forget(tx: &mut Tx<'_>, workspace: &WorkspaceId, key: &str) -> Result<(), Error> {
     let sql = "DELETE FROM idempotency WHERE workspace_id = $1 AND claim = $2";
-    tx.execute(TABLE, sql, params![workspace, key]).map(drop)
+    tx.execute(sql, params![workspace, key]).map(drop)
 }
 
 /// Keeps the answer to a request that claimed a key. The caller seals it in the context
@@ -90,7 +88,7 @@ pub fn record(
 ) -> Result<(), Error> {
     let sql =
         "UPDATE idempotency SET status = $3, body = $4 WHERE workspace_id = $1 AND claim = $2";
-    match tx.execute(TABLE, sql, params![workspace, key, status, sealed])? {
+    match tx.execute(sql, params![workspace, key, status, sealed])? {
         1 => Ok(()),
         _ => Err(Error::Stale { what: "the idempotency key".into() }),
     }
@@ -99,7 +97,6 @@ pub fn record(
 /// Deletes up to `limit` expired answers. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM idempotency WHERE (workspace_id, claim) IN
              (SELECT workspace_id, claim FROM idempotency WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
         params![now.plus_ms(-KEPT_MS), limit],

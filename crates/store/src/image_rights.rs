@@ -16,7 +16,7 @@ pub fn grant(
     let now = tx.world().now();
     let sql = "INSERT INTO image_rights (workspace_id, name, digest, granted_at) VALUES ($1, $2, $3, $4)
                ON CONFLICT (workspace_id, name) DO UPDATE SET digest = excluded.digest, granted_at = excluded.granted_at";
-    tx.execute(TABLE, sql, params![workspace, name, digest, now]).map(drop)
+    tx.execute(sql, params![workspace, name, digest, now]).map(drop)
 }
 
 /// Returns the digest that a name stands for in a workspace, if the workspace may run it.
@@ -35,7 +35,7 @@ pub fn names(tx: &mut Tx<'_>, workspace: &WorkspaceId, limit: i64) -> Result<Vec
 /// Revokes a workspace's right to an image name.
 pub fn revoke(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<(), Error> {
     let sql = "DELETE FROM image_rights WHERE workspace_id = $1 AND name = $2";
-    tx.execute(TABLE, sql, params![workspace, name]).map(drop)
+    tx.execute(sql, params![workspace, name]).map(drop)
 }
 
 /// Revokes a workspace's rights to a repository: all of its tags and digests.
@@ -80,6 +80,5 @@ pub fn all(
 }
 
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM image_rights WHERE workspace_id = $1", params![workspace])
-        .map(drop)
+    tx.execute("DELETE FROM image_rights WHERE workspace_id = $1", params![workspace]).map(drop)
 }

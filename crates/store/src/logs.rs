@@ -142,7 +142,6 @@ pub fn append(tx: &mut Tx<'_>, source: &Source, chunks: &[Chunk]) -> Result<(), 
 fn insert(tx: &mut Tx<'_>, source: &Source, chunk: &Chunk) -> Result<bool, Error> {
     let (printer, task, attempt) = source.printer.key();
     let rows = tx.execute(
-        TABLE,
         "INSERT INTO log_chunks (execution_id, task, attempt, number, workspace_id, job, execution, first_ns, last_ns,
              lines, severities, total_bytes, read_to, begun, text, kind)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ON CONFLICT DO NOTHING",
@@ -336,7 +335,6 @@ impl ChunkPosition {
 /// Deletes up to `limit` chunks whose lines are all older. Returns how many were deleted.
 pub fn trim(tx: &mut Tx<'_>, before_ns: i64, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM log_chunks WHERE (execution_id, task, attempt, number) IN
              (SELECT execution_id, task, attempt, number FROM log_chunks WHERE last_ns < $1 ORDER BY last_ns LIMIT $2)",
         params![before_ns, limit],

@@ -119,7 +119,6 @@ pub(crate) fn run(tx: &mut Tx<'_>) -> Result<(), Error> {
         }
         let now = tx.world().now();
         tx.execute(
-            "migrations",
             "INSERT INTO migrations (number, name, applied_at) VALUES ($1, $2, $3)",
             params![migration.number, migration.name, now],
         )?;

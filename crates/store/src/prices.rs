@@ -37,7 +37,7 @@ pub fn seed(tx: &mut Tx<'_>, prices: &Prices) -> Result<bool, Error> {
     let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
                VALUES ($1, 0, $2, $3, 'system') ON CONFLICT DO NOTHING";
     let now = tx.world().now();
-    Ok(tx.execute(TABLE, sql, params![INSTALLATION, written(prices)?, now])? == 1)
+    Ok(tx.execute(sql, params![INSTALLATION, written(prices)?, now])? == 1)
 }
 
 /// Lists all versions that apply to an account, oldest first.
@@ -57,15 +57,11 @@ pub fn replace_coming(
     now: Timestamp,
 ) -> Result<(), Error> {
     let sql = "DELETE FROM price_versions WHERE account_id = $1 AND valid_from >= $2";
-    tx.execute(TABLE, sql, params![account, now])?;
+    tx.execute(sql, params![account, now])?;
     let sql = "INSERT INTO price_versions (account_id, valid_from, prices, created_at, created_by)
                VALUES ($1, $2, $3, $4, $5)";
     for version in coming {
-        tx.execute(
-            TABLE,
-            sql,
-            params![account, version.valid_from, written(&version.prices)?, now, by],
-        )?;
+        tx.execute(sql, params![account, version.valid_from, written(&version.prices)?, now, by])?;
     }
     Ok(())
 }

@@ -24,13 +24,12 @@ pub fn replace(tx: &mut Tx<'_>, from: &Stored, wanted: &[Reference]) -> Result<(
     {
         let sql =
             "DELETE FROM resource_references WHERE from_id = $1 AND to_kind = $2 AND to_name = $3";
-        tx.execute(TABLE, sql, params![&from.id, to_kind.name(), to_name.as_str()])?;
+        tx.execute(sql, params![&from.id, to_kind.name(), to_name.as_str()])?;
     }
     for (to_kind, to_name) in
         wanted.iter().filter(|(kind, name)| !stored.contains(&(*kind, (*name).to_owned())))
     {
         tx.execute(
-            TABLE,
             "INSERT INTO resource_references (from_id, workspace_id, from_kind, from_name, to_kind, to_name)
              VALUES ($1, $2, $3, $4, $5, $6)",
             params![&from.id, &from.workspace, from.kind.name(), from.name.as_str(), to_kind.name(), *to_name],

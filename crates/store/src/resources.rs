@@ -187,7 +187,6 @@ pub fn insert(tx: &mut Tx<'_>, stored: Stored) -> Result<Stored, Error> {
     let stored = Stored { version: 1, ..stored };
     let revision = tx.next_revision()?;
     let done = tx.execute(
-        TABLE,
         "INSERT INTO resources (id, workspace_id, kind, parent, name, external_id, status, search, wish, state,
              seal_key, version, revision, created_at, updated_at, created_by, updated_by)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
@@ -254,7 +253,7 @@ fn delete_row(tx: &mut Tx<'_>, stored: &Stored, actor: &str) -> Result<bool, Err
     if row.int(0)? >= revision {
         return Err(tx.ask_for_repetition());
     }
-    tx.execute("revisions", "DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
+    tx.execute("DELETE FROM revisions WHERE resource_id = $1", params![&stored.id])?;
     if HAVE_EDGE_NAMES.contains(&stored.kind) {
         crate::edge_names::give_back(tx, &stored.id)?;
     }
@@ -292,19 +291,11 @@ pub fn delete_workspace(
             delete_row(tx, &Stored::try_from(row)?, actor)?;
         }
     }
-    tx.execute(
-        "resource_counts",
-        "DELETE FROM resource_counts WHERE workspace_id = $1",
-        params![workspace],
-    )?;
+    tx.execute("DELETE FROM resource_counts WHERE workspace_id = $1", params![workspace])?;
     crate::executions::delete_workspace(tx, workspace)?;
     crate::deliveries::delete_workspace(tx, workspace)?;
     crate::trigger_addresses::delete_workspace(tx, workspace)?;
     crate::image_rights::delete_workspace(tx, workspace)?;
-    tx.execute(
-        "idempotency",
-        "DELETE FROM idempotency WHERE workspace_id = $1",
-        params![workspace],
-    )?;
+    tx.execute("DELETE FROM idempotency WHERE workspace_id = $1", params![workspace])?;
     Ok(())
 }

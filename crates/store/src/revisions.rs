@@ -30,7 +30,6 @@ macro_rules! select {
 /// come in between.
 pub fn insert(tx: &mut Tx<'_>, revision: &Revision) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "INSERT INTO revisions (id, resource_id, wish, seal_key, created_at, created_by, activated_at, number)
          VALUES ($1, $2, $3, $4, $5, $6, $7,
              (SELECT COALESCE(MAX(number), 0) + 1 FROM revisions WHERE resource_id = $2))",
@@ -79,7 +78,7 @@ pub fn activate(
     now: Timestamp,
 ) -> Result<(), Error> {
     let sql = "UPDATE revisions SET activated_at = $3 WHERE resource_id = $1 AND id = $2";
-    match tx.execute(TABLE, sql, params![resource, id, now])? {
+    match tx.execute(sql, params![resource, id, now])? {
         1 => Ok(()),
         _ => Err(Error::Stale { what: format!("revision {id} of {resource}") }),
     }
@@ -96,7 +95,7 @@ pub fn trim(
                (SELECT MAX(number) FROM revisions WHERE resource_id = $1) - $2
                AND id <> $3 AND id <> $4 AND id <> $5";
     let [active, canary, before] = serving.map(Option::unwrap_or_default);
-    tx.execute(TABLE, sql, params![resource, keep, active, canary, before])
+    tx.execute(sql, params![resource, keep, active, canary, before])
 }
 
 impl TryFrom<Row> for Revision {

@@ -78,7 +78,6 @@ macro_rules! select {
 /// Adds a workflow job unless it is known. Returns whether it was added.
 pub fn insert(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<bool, Error> {
     let added = tx.execute(
-        TABLE,
         "INSERT INTO workflow_jobs (workspace_id, workflow_job_id, run_id, job_id, repository, state, since, attempts,
              serial, due_at, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -128,7 +127,6 @@ pub fn put(tx: &mut Tx<'_>, job: &WorkflowJob) -> Result<(), Error> {
         Phase::Wanted | Phase::Done | Phase::Lost => (None, None),
     };
     tx.execute(
-        TABLE,
         "UPDATE workflow_jobs SET state = $3, since = $4, attempts = $5, serial = $6, runner = $7, runner_id = $8,
              execution_id = $9, due_at = $10
          WHERE workspace_id = $1 AND workflow_job_id = $2",
@@ -176,7 +174,6 @@ pub fn postpone_wanted(
     until: Timestamp,
 ) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "UPDATE workflow_jobs SET due_at = $3 WHERE job_id = $1 AND state = 'wanted' AND due_at <= $2",
         params![job, now, until],
     )
@@ -185,7 +182,6 @@ pub fn postpone_wanted(
 /// Makes the oldest workflow job that waits only for room due now.
 pub fn wake_wanted(tx: &mut Tx<'_>, job: &ResourceId, now: Timestamp) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "UPDATE workflow_jobs SET due_at = $2 WHERE job_id = $1 AND workflow_job_id = (
              SELECT workflow_job_id FROM workflow_jobs
              WHERE job_id = $1 AND state = 'wanted' AND attempts = 0 AND due_at IS NOT NULL
@@ -227,7 +223,6 @@ pub fn names(
 /// Deletes workflow jobs that were settled before a time.
 pub fn trim(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        TABLE,
         "DELETE FROM workflow_jobs WHERE (workspace_id, workflow_job_id) IN (
              SELECT workspace_id, workflow_job_id FROM workflow_jobs WHERE due_at IS NULL AND since < $1 LIMIT $2)",
         params![before, limit],

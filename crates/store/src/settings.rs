@@ -12,7 +12,6 @@ pub fn get(tx: &mut Tx<'_>, name: &str) -> Result<Option<String>, Error> {
 
 pub fn set(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
         params![name, value],
     )?;
@@ -20,7 +19,7 @@ pub fn set(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<(), Error> {
 }
 
 pub fn remove(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM settings WHERE name = $1", params![name]).map(drop)
+    tx.execute("DELETE FROM settings WHERE name = $1", params![name]).map(drop)
 }
 
 /// Lists names with a common beginning in order: up to `limit` of those after `after`.
@@ -41,7 +40,6 @@ pub fn get_or_insert(tx: &mut Tx<'_>, name: &str, value: &str) -> Result<String,
         return Ok(value);
     }
     tx.execute(
-        TABLE,
         "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
         params![name, value],
     )?;

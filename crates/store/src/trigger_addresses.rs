@@ -23,7 +23,6 @@ pub fn take(
     holder: &Holder,
 ) -> Result<bool, Error> {
     let done = tx.execute(
-        TABLE,
         "INSERT INTO trigger_addresses (workspace_id, address, kind, name, trigger_id) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (workspace_id, address) DO NOTHING",
         params![workspace, address, holder.kind.name(), holder.name.as_str(), holder.trigger.as_str()],
@@ -39,7 +38,7 @@ pub fn give_back(
     name: &str,
 ) -> Result<(), Error> {
     let sql = "DELETE FROM trigger_addresses WHERE workspace_id = $1 AND kind = $2 AND name = $3";
-    tx.execute(TABLE, sql, params![workspace, kind.name(), name])?;
+    tx.execute(sql, params![workspace, kind.name(), name])?;
     Ok(())
 }
 
@@ -56,6 +55,6 @@ pub fn find(
 }
 
 pub(crate) fn delete_workspace(tx: &mut Tx<'_>, workspace: &WorkspaceId) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace])
+    tx.execute("DELETE FROM trigger_addresses WHERE workspace_id = $1", params![workspace])
         .map(drop)
 }

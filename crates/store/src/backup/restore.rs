@@ -74,7 +74,7 @@ fn load(tx: &mut Tx<'_>, file: &Path, progress: &mut dyn FnMut(Progress)) -> Res
                 table = name;
             }
             Entry::Row(values) => {
-                tx.execute("restore", &insert, &values)?;
+                tx.execute(&insert, &values)?;
                 rows += 1;
                 if rows % REPORT_EVERY == 0 {
                     progress(Progress { table: table.clone(), rows });

@@ -80,7 +80,7 @@ fn alone(
 ) -> Result<(), Error> {
     link.begin(Access::Write);
     let mut tx = Tx::new(Conn::Postgres(link), shared);
-    tx.execute("migrations", "SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[MIGRATION_LOCK.into()])?;
     step(&mut tx)?;
     link.commit()
 }

@@ -96,15 +96,10 @@ impl<'c> Tx<'c> {
         self.shared
     }
 
-    /// Runs a statement and returns the number of rows it touched. `table` is named in errors.
-    pub(crate) fn execute(
-        &mut self,
-        table: &'static str,
-        sql: &str,
-        params: &[Value],
-    ) -> Result<u64, Error> {
+    /// Runs a statement and returns the number of rows it touched.
+    pub(crate) fn execute(&mut self, sql: &str, params: &[Value]) -> Result<u64, Error> {
         let result = match &mut self.conn {
-            Conn::Sqlite(conn) => sqlite::execute(conn, table, sql, params),
+            Conn::Sqlite(conn) => sqlite::execute(conn, sql, params),
             Conn::Postgres(link) => link.execute(sql, params),
         };
         self.note(result)
@@ -178,7 +173,7 @@ impl<'c> Tx<'c> {
             return Ok(());
         }
         let sql = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-        self.execute("locks", sql, &[name.into()]).map(drop)
+        self.execute(sql, &[name.into()]).map(drop)
     }
 
     /// Returns true on SQLite: some schema steps concern how it stores tables.

@@ -20,11 +20,11 @@ pub struct Holder {
 pub fn renew(tx: &mut Tx<'_>, holder: &Holder) -> Result<bool, Error> {
     let params = params![holder.name.as_str(), holder.slots, holder.memory_mb, holder.renewed_at];
     let sql = "UPDATE holders SET slots = $2, memory_mb = $3, renewed_at = $4 WHERE name = $1";
-    if tx.execute(TABLE, sql, params)? == 1 {
+    if tx.execute(sql, params)? == 1 {
         return Ok(true);
     }
     let sql = "INSERT INTO holders (name, slots, memory_mb, renewed_at) VALUES ($1, $2, $3, $4)";
-    tx.execute(TABLE, sql, params).map(|_| false)
+    tx.execute(sql, params).map(|_| false)
 }
 
 pub fn list(tx: &mut Tx<'_>) -> Result<Vec<Holder>, Error> {
@@ -53,7 +53,7 @@ pub fn lock_if_stale(tx: &mut Tx<'_>, name: &str, renewed_at: Timestamp) -> Resu
 }
 
 pub fn remove(tx: &mut Tx<'_>, name: &str) -> Result<(), Error> {
-    tx.execute(TABLE, "DELETE FROM holders WHERE name = $1", params![name]).map(drop)
+    tx.execute("DELETE FROM holders WHERE name = $1", params![name]).map(drop)
 }
 
 fn read(row: &Row) -> Result<Holder, Error> {

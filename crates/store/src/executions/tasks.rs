@@ -97,7 +97,6 @@ pub fn claim_fresh(
         return Ok(());
     }
     tx.execute(
-        TABLE,
         "INSERT INTO tasks (execution_id, task, state, attempt, holder, failures, losses, claimed_at)
          WITH RECURSIVE fresh (task) AS (
              SELECT CAST($2 AS BIGINT) UNION ALL SELECT task + 1 FROM fresh WHERE task + 1 < CAST($3 AS BIGINT))
@@ -129,7 +128,6 @@ pub fn claim_again(
     now: Timestamp,
 ) -> Result<(), Error> {
     let done = tx.execute(
-        TABLE,
         "UPDATE tasks SET state = 'running', attempt = attempt + 1, holder = $4, not_before = NULL, claimed_at = $5,
              started_at = NULL, ended_at = NULL
          WHERE execution_id = $1 AND task = $2 AND attempt = $3 AND state = 'pending'",
@@ -230,7 +228,7 @@ pub fn cancel_waiting(
 ) -> Result<u64, Error> {
     let sql = "UPDATE tasks SET state = 'cancelled', not_before = NULL, ended_at = $2
                WHERE execution_id = $1 AND state = 'pending'";
-    tx.execute(TABLE, sql, params![execution, now])
+    tx.execute(sql, params![execution, now])
 }
 
 /// Returns when the first waiting task may be tried again.

@@ -26,7 +26,6 @@ fn read(row: &Row) -> Result<Account, Error> {
 pub fn create(tx: &mut Tx<'_>, account: &Account) -> Result<(), Error> {
     let sql = "INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, $2, $3, $4)";
     tx.execute(
-        "accounts",
         sql,
         params![&account.id, account.name.as_str(), account.plan.as_str(), account.created_at],
     )?;
@@ -81,7 +80,7 @@ pub fn add_admin(
 ) -> Result<(), Error> {
     let sql =
         "INSERT INTO account_admins (account_id, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    tx.execute("account_admins", sql, params![account, user])?;
+    tx.execute(sql, params![account, user])?;
     announce(tx, None, "account-admin", user.as_str(), Act::Created, by)
 }
 
@@ -92,7 +91,7 @@ pub fn remove_admin(
     by: &str,
 ) -> Result<bool, Error> {
     let sql = "DELETE FROM account_admins WHERE account_id = $1 AND user_id = $2";
-    let gone = tx.execute("account_admins", sql, params![account, user])? > 0;
+    let gone = tx.execute(sql, params![account, user])? > 0;
     if gone {
         announce(tx, None, "account-admin", user.as_str(), Act::Deleted, by)?;
     }

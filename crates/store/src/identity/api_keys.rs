@@ -51,7 +51,6 @@ pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
     let models = key.models.as_ref().map(serde_json::to_string).transpose();
     let models = models.map_err(|error| Error::corrupt("api_keys", key.id.as_str(), error))?;
     tx.execute(
-        "api_keys",
         &sql,
         params![
             &key.id,
@@ -73,7 +72,7 @@ pub fn create(tx: &mut Tx<'_>, key: &ApiKey) -> Result<(), Error> {
 pub fn keep_secret(tx: &mut Tx<'_>, id: &ApiKeyId, secret: &str) -> Result<(), Error> {
     let sealed = tx.shared().keyring.read().seal(&seal_context(id), secret)?;
     let sql = "INSERT INTO api_key_secrets (key_id, secret) VALUES ($1, $2)";
-    tx.execute("api_key_secrets", sql, params![id, sealed])?;
+    tx.execute(sql, params![id, sealed])?;
     Ok(())
 }
 
@@ -112,11 +111,10 @@ pub fn list(tx: &mut Tx<'_>, subject: &Subject) -> Result<Vec<ApiKey>, Error> {
 /// Deletes a key of `subject`; a key of anybody else is treated as missing.
 pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2 AND id = $3";
-    let gone =
-        tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str(), id])? == 1;
+    let gone = tx.execute(sql, params![subject.type_name(), subject.as_str(), id])? == 1;
     if gone {
         let sql = "DELETE FROM api_key_secrets WHERE key_id = $1";
-        tx.execute("api_key_secrets", sql, params![id])?;
+        tx.execute(sql, params![id])?;
         announce(tx, None, "api-key", id.as_str(), Act::Deleted, by)?;
     }
     Ok(gone)
@@ -125,8 +123,8 @@ pub fn delete(tx: &mut Tx<'_>, subject: &Subject, id: &ApiKeyId, by: &str) -> Re
 pub(super) fn delete_of_subject(tx: &mut Tx<'_>, subject: &Subject) -> Result<(), Error> {
     let sql = "DELETE FROM api_key_secrets WHERE key_id IN
                (SELECT id FROM api_keys WHERE subject_type = $1 AND subject_id = $2)";
-    tx.execute("api_key_secrets", sql, params![subject.type_name(), subject.as_str()])?;
+    tx.execute(sql, params![subject.type_name(), subject.as_str()])?;
     let sql = "DELETE FROM api_keys WHERE subject_type = $1 AND subject_id = $2";
-    tx.execute("api_keys", sql, params![subject.type_name(), subject.as_str()])?;
+    tx.execute(sql, params![subject.type_name(), subject.as_str()])?;
     Ok(())
 }

@@ -39,7 +39,6 @@ pub fn create(tx: &mut Tx<'_>, client: &Client) -> Result<(), Error> {
     let sql = format!("INSERT INTO oauth_clients ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)");
     let redirect_uris = serde_json::to_string(&client.redirect_uris).map_err(Error::database)?;
     tx.execute(
-        "oauth_clients",
         &sql,
         params![
             &client.id,
@@ -74,7 +73,7 @@ pub fn delete(
     by: &str,
 ) -> Result<bool, Error> {
     let sql = "DELETE FROM oauth_clients WHERE account_id = $1 AND id = $2";
-    if tx.execute("oauth_clients", sql, params![account, id])? == 0 {
+    if tx.execute(sql, params![account, id])? == 0 {
         return Ok(false);
     }
     super::grants::delete_of_client(tx, id)?;

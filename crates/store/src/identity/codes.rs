@@ -23,7 +23,6 @@ pub fn create(tx: &mut Tx<'_>, code: &Code) -> Result<(), Error> {
     let sql = "INSERT INTO authorization_codes (digest, client_id, user_id, redirect_uri, challenge, scope, expires_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7)";
     tx.execute(
-        "authorization_codes",
         sql,
         params![
             &code.digest,
@@ -57,14 +56,9 @@ pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<Code>, Error> {
 /// Spends a code for `grant`. Returns `false` if it was spent before: at most one caller wins.
 pub fn spend(tx: &mut Tx<'_>, digest: &Digest, grant: &GrantId) -> Result<bool, Error> {
     let sql = "UPDATE authorization_codes SET grant_id = $2 WHERE digest = $1 AND grant_id IS NULL";
-    Ok(tx.execute("authorization_codes", sql, params![digest, grant])? == 1)
+    Ok(tx.execute(sql, params![digest, grant])? == 1)
 }
 
 pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
-    tx.execute(
-        "authorization_codes",
-        "DELETE FROM authorization_codes WHERE user_id = $1",
-        params![user],
-    )
-    .map(drop)
+    tx.execute("DELETE FROM authorization_codes WHERE user_id = $1", params![user]).map(drop)
 }

@@ -66,7 +66,6 @@ pub fn create(tx: &mut Tx<'_>, device: &Device) -> Result<(), Error> {
     let sql =
         format!("INSERT INTO device_codes ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)");
     tx.execute(
-        "device_codes",
         &sql,
         params![
             &device.digest,
@@ -100,12 +99,12 @@ pub fn make_room(tx: &mut Tx<'_>, max: i64) -> Result<(), Error> {
         return Ok(());
     }
     let now = tx.world().now();
-    tx.execute("device_codes", "DELETE FROM device_codes WHERE expires_at <= $1", params![now])?;
+    tx.execute("DELETE FROM device_codes WHERE expires_at <= $1", params![now])?;
     let over = count(tx)? - max + 1;
     if over > 0 {
         let sql = "DELETE FROM device_codes WHERE digest IN
                    (SELECT digest FROM device_codes WHERE decision = 'waiting' ORDER BY expires_at LIMIT $1)";
-        tx.execute("device_codes", sql, params![over])?;
+        tx.execute(sql, params![over])?;
     }
     Ok(())
 }
@@ -119,7 +118,7 @@ fn count(tx: &mut Tx<'_>) -> Result<i64, Error> {
 pub fn polled(tx: &mut Tx<'_>, digest: &Digest, interval_s: i64) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "UPDATE device_codes SET polled_at = $2, interval_s = $3 WHERE digest = $1";
-    tx.execute("device_codes", sql, params![digest, now, interval_s])?;
+    tx.execute(sql, params![digest, now, interval_s])?;
     Ok(())
 }
 
@@ -127,16 +126,14 @@ pub fn polled(tx: &mut Tx<'_>, digest: &Digest, interval_s: i64) -> Result<(), E
 pub fn decide(tx: &mut Tx<'_>, digest: &Digest, decision: &Decision) -> Result<bool, Error> {
     let (name, user) = decision.columns();
     let sql = "UPDATE device_codes SET decision = $2, user_id = $3 WHERE digest = $1 AND decision = 'waiting'";
-    Ok(tx.execute("device_codes", sql, params![digest, name, user])? == 1)
+    Ok(tx.execute(sql, params![digest, name, user])? == 1)
 }
 
 /// Spends the code. Returns `false` if it was spent before: at most one caller wins.
 pub fn delete(tx: &mut Tx<'_>, digest: &Digest) -> Result<bool, Error> {
-    Ok(tx.execute("device_codes", "DELETE FROM device_codes WHERE digest = $1", params![digest])?
-        == 1)
+    Ok(tx.execute("DELETE FROM device_codes WHERE digest = $1", params![digest])? == 1)
 }
 
 pub(super) fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
-    tx.execute("device_codes", "DELETE FROM device_codes WHERE user_id = $1", params![user])
-        .map(drop)
+    tx.execute("DELETE FROM device_codes WHERE user_id = $1", params![user]).map(drop)
 }

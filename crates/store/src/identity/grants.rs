@@ -35,7 +35,6 @@ pub fn create(tx: &mut Tx<'_>, grant: &Grant) -> Result<(), Error> {
     let sql = "INSERT INTO grants (id, client_id, subject_type, subject_id, scope, created_at, expires_at)
                VALUES ($1, $2, $3, $4, $5, $6, $7)";
     tx.execute(
-        "grants",
         sql,
         params![
             &grant.id,
@@ -71,15 +70,10 @@ pub fn add_refresh(
     expires_at: Timestamp,
 ) -> Result<(), Error> {
     tx.execute(
-        "refresh_tokens",
         "INSERT INTO refresh_tokens (digest, grant_id) VALUES ($1, $2)",
         params![token, grant],
     )?;
-    tx.execute(
-        "grants",
-        "UPDATE grants SET expires_at = $2 WHERE id = $1",
-        params![grant, expires_at],
-    )?;
+    tx.execute("UPDATE grants SET expires_at = $2 WHERE id = $1", params![grant, expires_at])?;
     Ok(())
 }
 
@@ -94,13 +88,13 @@ pub fn find_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<Option<Refresh>, 
 pub fn use_refresh(tx: &mut Tx<'_>, token: &Digest) -> Result<bool, Error> {
     let now = tx.world().now();
     let sql = "UPDATE refresh_tokens SET used_at = $2 WHERE digest = $1 AND used_at IS NULL";
-    Ok(tx.execute("refresh_tokens", sql, params![token, now])? == 1)
+    Ok(tx.execute(sql, params![token, now])? == 1)
 }
 
 /// Revokes a grant and announces it, so that every server forgets its tokens.
 pub fn delete(tx: &mut Tx<'_>, id: &GrantId) -> Result<bool, Error> {
-    tx.execute("refresh_tokens", "DELETE FROM refresh_tokens WHERE grant_id = $1", params![id])?;
-    let gone = tx.execute("grants", "DELETE FROM grants WHERE id = $1", params![id])? == 1;
+    tx.execute("DELETE FROM refresh_tokens WHERE grant_id = $1", params![id])?;
+    let gone = tx.execute("DELETE FROM grants WHERE id = $1", params![id])? == 1;
     if gone {
         announce(tx, None, "grant", id.as_str(), Act::Deleted, "")?;
     }
@@ -132,6 +126,6 @@ pub(super) fn delete_of_client(tx: &mut Tx<'_>, client: &ClientId) -> Result<(),
 
 pub(super) fn delete_expired(tx: &mut Tx<'_>, now: Timestamp) -> Result<u64, Error> {
     let sql = "DELETE FROM refresh_tokens WHERE grant_id IN (SELECT id FROM grants WHERE expires_at <= $1)";
-    tx.execute("refresh_tokens", sql, params![now])?;
-    tx.execute("grants", "DELETE FROM grants WHERE expires_at <= $1", params![now])
+    tx.execute(sql, params![now])?;
+    tx.execute("DELETE FROM grants WHERE expires_at <= $1", params![now])
 }

@@ -45,7 +45,6 @@ fn read(row: &Row) -> Result<Invitation, Error> {
 pub fn create(tx: &mut Tx<'_>, invitation: &Invitation) -> Result<(), Error> {
     let sql = format!("INSERT INTO invitations ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7)");
     tx.execute(
-        "invitations",
         &sql,
         params![
             &invitation.id,
@@ -104,7 +103,7 @@ pub fn set_role(
     by: &str,
 ) -> Result<(), Error> {
     let sql = "UPDATE invitations SET role = $2 WHERE id = $1";
-    tx.execute("invitations", sql, params![&invitation.id, role.name()])?;
+    tx.execute(sql, params![&invitation.id, role.name()])?;
     announce(
         tx,
         Some(&invitation.workspace),
@@ -116,7 +115,7 @@ pub fn set_role(
 }
 
 pub fn delete(tx: &mut Tx<'_>, invitation: &Invitation, by: &str) -> Result<(), Error> {
-    tx.execute("invitations", "DELETE FROM invitations WHERE id = $1", params![&invitation.id])?;
+    tx.execute("DELETE FROM invitations WHERE id = $1", params![&invitation.id])?;
     announce(
         tx,
         Some(&invitation.workspace),

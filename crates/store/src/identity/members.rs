@@ -29,11 +29,7 @@ pub fn add(
 ) -> Result<(), Error> {
     let now = tx.world().now();
     let sql = "INSERT INTO members (workspace_id, user_id, role, source, created_at) VALUES ($1, $2, $3, $4, $5)";
-    tx.execute(
-        "members",
-        sql,
-        params![workspace, user, role.name(), source.map(UserSource::name), now],
-    )?;
+    tx.execute(sql, params![workspace, user, role.name(), source.map(UserSource::name), now])?;
     announce(tx, Some(workspace), "member", user.as_str(), Act::Created, by)
 }
 
@@ -86,7 +82,7 @@ pub fn set_role(
     by: &str,
 ) -> Result<bool, Error> {
     let sql = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2";
-    let done = tx.execute("members", sql, params![workspace, user, role.name()])? == 1;
+    let done = tx.execute(sql, params![workspace, user, role.name()])? == 1;
     if done {
         announce(tx, Some(workspace), "member", user.as_str(), Act::Updated, by)?;
     }
@@ -100,7 +96,7 @@ pub fn remove(
     by: &str,
 ) -> Result<bool, Error> {
     let sql = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2";
-    let gone = tx.execute("members", sql, params![workspace, user])? == 1;
+    let gone = tx.execute(sql, params![workspace, user])? == 1;
     if gone {
         announce(tx, Some(workspace), "member", user.as_str(), Act::Deleted, by)?;
     }

@@ -47,7 +47,6 @@ pub fn create(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<(), Error> {
         "INSERT INTO service_accounts ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
     );
     tx.execute(
-        "service_accounts",
         &sql,
         params![
             &account.id,
@@ -122,7 +121,6 @@ pub fn update(tx: &mut Tx<'_>, account: &ServiceAccount) -> Result<bool, Error> 
     let sql = "UPDATE service_accounts SET name = $3, description = $4, role = $5, updated_at = $6, updated_by = $7
                WHERE workspace_id = $1 AND id = $2";
     let done = tx.execute(
-        "service_accounts",
         sql,
         params![
             &account.workspace,
@@ -155,7 +153,7 @@ pub fn delete(
     by: &str,
 ) -> Result<bool, Error> {
     let sql = "DELETE FROM service_accounts WHERE workspace_id = $1 AND id = $2";
-    if tx.execute("service_accounts", sql, params![workspace, id])? == 0 {
+    if tx.execute(sql, params![workspace, id])? == 0 {
         return Ok(false);
     }
     let subject = Subject::ServiceAccount(id.clone());

@@ -12,7 +12,7 @@ pub fn create(
     expires_at: Timestamp,
 ) -> Result<(), Error> {
     let sql = "INSERT INTO browser_sessions (digest, user_id, expires_at) VALUES ($1, $2, $3)";
-    tx.execute("browser_sessions", sql, params![digest, user, expires_at])?;
+    tx.execute(sql, params![digest, user, expires_at])?;
     Ok(())
 }
 
@@ -26,19 +26,11 @@ pub fn find(tx: &mut Tx<'_>, digest: &Digest) -> Result<Option<UserId>, Error> {
 }
 
 pub fn delete(tx: &mut Tx<'_>, digest: &Digest) -> Result<(), Error> {
-    tx.execute(
-        "browser_sessions",
-        "DELETE FROM browser_sessions WHERE digest = $1",
-        params![digest],
-    )?;
+    tx.execute("DELETE FROM browser_sessions WHERE digest = $1", params![digest])?;
     Ok(())
 }
 
 pub fn delete_of_user(tx: &mut Tx<'_>, user: &UserId) -> Result<(), Error> {
-    tx.execute(
-        "browser_sessions",
-        "DELETE FROM browser_sessions WHERE user_id = $1",
-        params![user],
-    )?;
+    tx.execute("DELETE FROM browser_sessions WHERE user_id = $1", params![user])?;
     Ok(())
 }

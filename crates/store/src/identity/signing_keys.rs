@@ -51,13 +51,13 @@ pub fn hold(tx: &mut Tx<'_>) -> Result<(), Error> {
 pub fn rotate(tx: &mut Tx<'_>, key: &SigningKey, retires_at: Timestamp) -> Result<(), Error> {
     hold(tx)?;
     let sql = "UPDATE signing_keys SET retires_at = $1 WHERE retires_at IS NULL";
-    tx.execute("signing_keys", sql, params![retires_at])?;
+    tx.execute(sql, params![retires_at])?;
     let (sealed, seal_key) = {
         let keyring = tx.shared().keyring.read();
         (keyring.seal(&key.id, &key.seed)?, keyring.active_id().to_owned())
     };
     let sql =
         "INSERT INTO signing_keys (id, sealed_seed, seal_key, created_at) VALUES ($1, $2, $3, $4)";
-    tx.execute("signing_keys", sql, params![key.id.as_str(), sealed, seal_key, key.created_at])?;
+    tx.execute(sql, params![key.id.as_str(), sealed, seal_key, key.created_at])?;
     announce(tx, None, "signing-key", &key.id, Act::Created, "")
 }

@@ -11,13 +11,13 @@ pub fn sweep(tx: &mut Tx<'_>) -> Result<u64, Error> {
     let mut gone = grants::delete_expired(tx, now)?;
     // Kept for a while after they expire, because a late second use still reveals a theft.
     let sql = "DELETE FROM authorization_codes WHERE expires_at <= $1";
-    gone += tx.execute("authorization_codes", sql, params![now.plus_s(-SPENT_CODES_KEPT_S)])?;
-    for (table, sql) in [
-        ("device_codes", "DELETE FROM device_codes WHERE expires_at <= $1"),
-        ("browser_sessions", "DELETE FROM browser_sessions WHERE expires_at <= $1"),
-        ("signing_keys", "DELETE FROM signing_keys WHERE retires_at <= $1"),
+    gone += tx.execute(sql, params![now.plus_s(-SPENT_CODES_KEPT_S)])?;
+    for sql in [
+        "DELETE FROM device_codes WHERE expires_at <= $1",
+        "DELETE FROM browser_sessions WHERE expires_at <= $1",
+        "DELETE FROM signing_keys WHERE retires_at <= $1",
     ] {
-        gone += tx.execute(table, sql, params![now])?;
+        gone += tx.execute(sql, params![now])?;
     }
     Ok(gone)
 }

@@ -59,7 +59,6 @@ pub fn create(tx: &mut Tx<'_>, user: &User, password: Option<&str>) -> Result<()
     let sql = "INSERT INTO users (id, email, given_name, family_name, email_verified, created_at, password)
                VALUES ($1, $2, $3, $4, $5, $6, $7)";
     tx.execute(
-        "users",
         sql,
         params![
             &user.id,
@@ -95,8 +94,7 @@ pub fn password(tx: &mut Tx<'_>, id: &UserId) -> Result<Option<String>, Error> {
 /// Sets a person's password, a PHC string.
 pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> Result<bool, Error> {
     let done =
-        tx.execute("users", "UPDATE users SET password = $2 WHERE id = $1", params![id, password])?
-            == 1;
+        tx.execute("UPDATE users SET password = $2 WHERE id = $1", params![id, password])? == 1;
     if done {
         announce(tx, None, "user", id.as_str(), Act::Updated, by)?;
     }
@@ -107,7 +105,7 @@ pub fn set_password(tx: &mut Tx<'_>, id: &UserId, password: &str, by: &str) -> R
 /// ways to sign in end, since the address may have been claimed by somebody else.
 pub fn prove_address(tx: &mut Tx<'_>, id: &UserId) -> Result<(), Error> {
     let sql = "UPDATE users SET email_verified = 1, password = NULL WHERE id = $1";
-    tx.execute("users", sql, params![id])?;
+    tx.execute(sql, params![id])?;
     end_credentials(tx, id)?;
     announce(tx, None, "user", id.as_str(), Act::Updated, id.as_str())
 }

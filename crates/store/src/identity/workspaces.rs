@@ -69,7 +69,6 @@ pub fn create(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
         "INSERT INTO workspaces ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
     );
     tx.execute(
-        "workspaces",
         &sql,
         params![
             &workspace.id,
@@ -140,7 +139,6 @@ pub fn update(tx: &mut Tx<'_>, workspace: &Workspace) -> Result<(), Error> {
     let sql = "UPDATE workspaces SET display_name = $3, labels = $4, settings = $5, updated_at = $6, updated_by = $7,
                       version = version + 1 WHERE id = $1 AND version = $2";
     let done = tx.execute(
-        "workspaces",
         sql,
         params![
             &workspace.id,
@@ -171,9 +169,9 @@ pub fn delete(tx: &mut Tx<'_>, id: &WorkspaceId, by: &str) -> Result<bool, Error
     for account in super::service_accounts::all(tx, id)? {
         super::service_accounts::delete(tx, id, &account.id, by)?;
     }
-    tx.execute("members", "DELETE FROM members WHERE workspace_id = $1", params![id])?;
-    tx.execute("invitations", "DELETE FROM invitations WHERE workspace_id = $1", params![id])?;
-    let gone = tx.execute("workspaces", "DELETE FROM workspaces WHERE id = $1", params![id])? == 1;
+    tx.execute("DELETE FROM members WHERE workspace_id = $1", params![id])?;
+    tx.execute("DELETE FROM invitations WHERE workspace_id = $1", params![id])?;
+    let gone = tx.execute("DELETE FROM workspaces WHERE id = $1", params![id])? == 1;
     if gone {
         announce(tx, Some(id), "workspace", id.as_str(), Act::Deleted, by)?;
     }

@@ -12,7 +12,7 @@ pub(super) fn begin(tx: &mut Tx<'_>, ledger: &str) -> Result<(i64, i64), Error> 
     let sql = "INSERT INTO model_ledgers (ledger, number, position, seen_at) VALUES ($1, 0, 0, $2)
                ON CONFLICT (ledger) DO UPDATE SET seen_at = excluded.seen_at";
     let now = tx.world().now();
-    tx.execute(TABLE, sql, params![ledger, now])?;
+    tx.execute(sql, params![ledger, now])?;
     let sql = "SELECT number, position FROM model_ledgers WHERE ledger = $1";
     match tx.find(TABLE, sql, params![ledger])? {
         Some(row) => Ok((row.int(0)?, row.int(1)?)),
@@ -29,7 +29,7 @@ pub(super) fn note(tx: &mut Tx<'_>, batch: &Batch) -> Result<bool, Error> {
                WHERE model_ledgers.number < excluded.number";
     let now = tx.world().now();
     let values = params![batch.ledger.as_str(), batch.number, batch.position, now];
-    Ok(tx.execute(TABLE, sql, values)? == 1)
+    Ok(tx.execute(sql, values)? == 1)
 }
 
 /// Deletes ledgers that were last seen before a time and hold nothing.
@@ -37,5 +37,5 @@ pub(super) fn trim(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64
     let sql = "DELETE FROM model_ledgers WHERE ledger IN (
                    SELECT l.ledger FROM model_ledgers l WHERE l.seen_at < $1
                    AND NOT EXISTS (SELECT 1 FROM model_grants g WHERE g.ledger = l.ledger) LIMIT $2)";
-    tx.execute(TABLE, sql, params![before, limit])
+    tx.execute(sql, params![before, limit])
 }

@@ -88,7 +88,7 @@ fn add_used(tx: &mut Tx<'_>, used: &BTreeMap<&LimitAccount, i64>) -> Result<(), 
                  ELSE model_limits.used + excluded.used END"
     );
     let into = "model_limits (limit_id, measure, subject, starts_at, ends_at, used)";
-    insert(tx, LIMITS, into, &clash, &rows(used)?)
+    insert(tx, into, &clash, &rows(used)?)
 }
 
 fn take_off(
@@ -117,7 +117,7 @@ fn take_off(
         );
         let mut values = piece.concat();
         values.push(ledger.into());
-        tx.execute(GRANTS, &sql, &values)?;
+        tx.execute(&sql, &values)?;
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ fn grant(tx: &mut Tx<'_>, ledger: &str, want: &Want) -> Result<Standing, Error> 
     let now = tx.world().now();
     let wanted_at = (held < want.hold && elsewhere > 0).then_some(now);
     values.extend([held.into(), wanted_at.into()]);
-    tx.execute(GRANTS, sql, &values)?;
+    tx.execute(sql, &values)?;
     Ok(Standing { account: want.account.clone(), used, held, elsewhere })
 }
 
@@ -178,9 +178,9 @@ pub fn trim_limits(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64
     let sql = "DELETE FROM model_grants WHERE (limit_id, measure, subject, starts_at, ends_at, ledger) IN (
                    SELECT limit_id, measure, subject, starts_at, ends_at, ledger FROM model_grants
                    WHERE ends_at < $1 LIMIT $2)";
-    let grants = tx.execute(GRANTS, sql, params![before, limit])?;
+    let grants = tx.execute(sql, params![before, limit])?;
     let sql = "DELETE FROM model_limits WHERE (limit_id, measure, subject, starts_at, ends_at) IN (
                    SELECT limit_id, measure, subject, starts_at, ends_at FROM model_limits
                    WHERE ends_at < $1 LIMIT $2)";
-    Ok(grants + tx.execute(LIMITS, sql, params![before, limit])?)
+    Ok(grants + tx.execute(sql, params![before, limit])?)
 }

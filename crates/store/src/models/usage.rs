@@ -87,7 +87,7 @@ pub(super) fn add(tx: &mut Tx<'_>, usage: &[(UsageKey, UsageSum)]) -> Result<(),
     };
     let sums = SUMS.map(grow).join(", ");
     let clash = format!("ON CONFLICT ({KEY}) DO UPDATE SET {sums}");
-    insert(tx, TABLE, &format!("model_usage ({KEY}, {})", SUMS.join(", ")), &clash, &rows)
+    insert(tx, &format!("model_usage ({KEY}, {})", SUMS.join(", ")), &clash, &rows)
 }
 
 fn values(key: &UsageKey, sum: &UsageSum) -> Result<Vec<Value>, Error> {
@@ -152,6 +152,6 @@ pub fn trim_usage(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64,
         "DELETE FROM model_usage WHERE ({KEY}) IN (
              SELECT {KEY} FROM model_usage WHERE hour < $1 LIMIT $2)"
     );
-    let usage = tx.execute(TABLE, &sql, params![before.ms() / HOUR_MS, limit])?;
+    let usage = tx.execute(&sql, params![before.ms() / HOUR_MS, limit])?;
     Ok(usage + ledgers::trim(tx, before, limit)?)
 }

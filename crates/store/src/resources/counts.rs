@@ -56,7 +56,6 @@ pub(super) fn by_status(
 pub(super) fn add(tx: &mut Tx<'_>, stored: &Stored, status: &str, by: i64) -> Result<(), Error> {
     let shard = i64::from(stored.id.as_str().bytes().last().unwrap_or(0)) % SHARDS;
     tx.execute(
-        TABLE,
         "INSERT INTO resource_counts (workspace_id, kind, status, shard, total) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (workspace_id, kind, status, shard) DO UPDATE SET total = resource_counts.total + excluded.total",
         params![&stored.workspace, stored.kind.name(), status, shard, by],

@@ -23,7 +23,6 @@ const COLUMNS: &str =
 /// Adds a runner, or updates when its removal is tried again.
 pub fn leave(tx: &mut Tx<'_>, leaving: &Leaving) -> Result<(), Error> {
     tx.execute(
-        TABLE,
         "INSERT INTO leaving_runners (workspace_id, job_id, repository, name, runner_id, execution_id, tries, due_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
          ON CONFLICT (workspace_id, name) DO UPDATE SET tries = excluded.tries, due_at = excluded.due_at",
@@ -62,7 +61,7 @@ pub fn due_leaving(tx: &mut Tx<'_>, now: Timestamp, limit: i64) -> Result<Vec<Le
 
 pub fn forget_leaving(tx: &mut Tx<'_>, workspace: &WorkspaceId, name: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM leaving_runners WHERE workspace_id = $1 AND name = $2";
-    Ok(tx.execute(TABLE, sql, params![workspace, name])? == 1)
+    Ok(tx.execute(sql, params![workspace, name])? == 1)
 }
 
 fn read(row: &Row) -> Result<Leaving, Error> {

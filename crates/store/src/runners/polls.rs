@@ -5,7 +5,6 @@ use types::Timestamp;
 use types::ids::WorkspaceId;
 
 const TABLE: &str = "runner_repositories";
-const DELIVERIES: &str = "webhook_deliveries";
 
 /// A repository for which a workspace has runners.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,7 +21,6 @@ pub fn poll_too(
     due_at: Timestamp,
 ) -> Result<bool, Error> {
     let added = tx.execute(
-        TABLE,
         "INSERT INTO runner_repositories (workspace_id, repository, due_at) VALUES ($1, $2, $3)
          ON CONFLICT (workspace_id, repository) DO NOTHING",
         params![&repository.workspace, repository.name.as_str(), due_at],
@@ -33,13 +31,13 @@ pub fn poll_too(
 /// Makes a repository due for polling at once, because something looks wrong.
 pub fn poll_now(tx: &mut Tx<'_>, repository: &Repository, now: Timestamp) -> Result<(), Error> {
     let sql = "UPDATE runner_repositories SET due_at = $3 WHERE workspace_id = $1 AND repository = $2 AND due_at > $3";
-    tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str(), now])?;
+    tx.execute(sql, params![&repository.workspace, repository.name.as_str(), now])?;
     Ok(())
 }
 
 pub fn drop_poll(tx: &mut Tx<'_>, repository: &Repository) -> Result<(), Error> {
     let sql = "DELETE FROM runner_repositories WHERE workspace_id = $1 AND repository = $2";
-    tx.execute(TABLE, sql, params![&repository.workspace, repository.name.as_str()])?;
+    tx.execute(sql, params![&repository.workspace, repository.name.as_str()])?;
     Ok(())
 }
 
@@ -61,11 +59,7 @@ pub fn claim_poll(
     next: Timestamp,
 ) -> Result<bool, Error> {
     let sql = "UPDATE runner_repositories SET due_at = $4 WHERE workspace_id = $1 AND repository = $2 AND due_at <= $3";
-    Ok(tx.execute(
-        TABLE,
-        sql,
-        params![&repository.workspace, repository.name.as_str(), now, next],
-    )? == 1)
+    Ok(tx.execute(sql, params![&repository.workspace, repository.name.as_str(), now, next])? == 1)
 }
 
 /// Records a webhook delivery, and returns true if it is new.
@@ -76,7 +70,6 @@ pub fn note_delivery(
     now: Timestamp,
 ) -> Result<bool, Error> {
     let added = tx.execute(
-        DELIVERIES,
         "INSERT INTO webhook_deliveries (workspace_id, delivery, at) VALUES ($1, $2, $3)
          ON CONFLICT (workspace_id, delivery) DO NOTHING",
         params![workspace, delivery, now],
@@ -87,7 +80,6 @@ pub fn note_delivery(
 /// Deletes deliveries that were accepted before a time.
 pub fn trim_deliveries(tx: &mut Tx<'_>, before: Timestamp, limit: i64) -> Result<u64, Error> {
     tx.execute(
-        DELIVERIES,
         "DELETE FROM webhook_deliveries WHERE (workspace_id, delivery) IN (
              SELECT workspace_id, delivery FROM webhook_deliveries WHERE at < $1 LIMIT $2)",
         params![before, limit],

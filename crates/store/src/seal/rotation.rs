@@ -154,7 +154,7 @@ fn reseal(
         params.extend(id.iter().cloned());
         // A row that changed in the meantime was sealed by whoever changed it, or is found next
         // time.
-        count += tx.execute(column.table, &column.update(keyring.active_id()), &params)?;
+        count += tx.execute(&column.update(keyring.active_id()), &params)?;
         last = Some(id);
     }
     Ok((count, last.filter(|_| more)))

@@ -74,7 +74,7 @@ pub fn put_day(tx: &mut Tx<'_>, day: &Day) -> Result<(), Error> {
     ];
     let clash = "ON CONFLICT (class_id, day) DO UPDATE SET
                  total = excluded.total, sums = excluded.sums, hours = excluded.hours";
-    insert(tx, TABLE, "usage_days (class_id, day, total, sums, hours)", clash, &[row])
+    insert(tx, "usage_days (class_id, day, total, sums, hours)", clash, &[row])
 }
 
 /// Returns up to `limit` classes and days with unpacked hours before `end`. Locks the classes until
@@ -108,13 +108,7 @@ pub fn correct(tx: &mut Tx<'_>, corrections: &[Correction]) -> Result<(), Error>
     let rows: Vec<_> = corrections.iter().map(values).collect();
     let clash = "ON CONFLICT (class_id, day, series_id, noted_at)
                  DO UPDATE SET amount = usage_corrections.amount + excluded.amount";
-    insert(
-        tx,
-        CORRECTIONS,
-        "usage_corrections (class_id, day, series_id, noted_at, amount)",
-        clash,
-        &rows,
-    )
+    insert(tx, "usage_corrections (class_id, day, series_id, noted_at, amount)", clash, &rows)
 }
 
 /// Returns the corrections of a class for days from `first` up to but not including `end`.

@@ -25,7 +25,7 @@ pub fn add_hours(tx: &mut Tx<'_>, hours: &[Added]) -> Result<(), Error> {
     };
     let rows: Vec<_> = hours.iter().map(values).collect();
     let clash = "ON CONFLICT (class_id, hour, series_id) DO UPDATE SET amount = usage_hours.amount + excluded.amount";
-    insert(tx, TABLE, "usage_hours (class_id, hour, series_id, amount)", clash, &rows)
+    insert(tx, "usage_hours (class_id, hour, series_id, amount)", clash, &rows)
 }
 
 /// Returns the unpacked hours of a class from `first` up to but not including `end`, ordered by

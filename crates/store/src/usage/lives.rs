@@ -153,7 +153,7 @@ fn make(tx: &mut Tx<'_>, subjects: &[&str], found: &[Life]) -> Result<(), Error>
             number += 1;
         }
     }
-    insert(tx, TABLE, &format!("usage_lives ({COLUMNS})"), "ON CONFLICT DO NOTHING", &rows)
+    insert(tx, &format!("usage_lives ({COLUMNS})"), "ON CONFLICT DO NOTHING", &rows)
 }
 
 fn fresh_number(tx: &Tx<'_>) -> i64 {
@@ -166,7 +166,7 @@ pub fn own(tx: &mut Tx<'_>, subject: &str, owner: &Owner) -> Result<bool, Error>
     let life = Life { owner: Some(owner.clone()), ..Life::new(subject, fresh_number(tx)) };
     let places = places(1, COLUMNS.split(',').count());
     let sql = format!("INSERT INTO usage_lives ({COLUMNS}) VALUES {places} ON CONFLICT DO NOTHING");
-    Ok(tx.execute(TABLE, &sql, &values(&life))? == 1)
+    Ok(tx.execute(&sql, &values(&life))? == 1)
 }
 
 /// Returns true if the owner of a life is known.
@@ -181,7 +181,7 @@ pub fn save(tx: &mut Tx<'_>, lives: &[Life]) -> Result<(), Error> {
     let changes: Vec<_> =
         COLUMNS.split(", ").skip(2).map(|column| format!("{column} = excluded.{column}")).collect();
     let clash = format!("ON CONFLICT (subject) DO UPDATE SET {}", changes.join(", "));
-    insert(tx, TABLE, &format!("usage_lives ({COLUMNS})"), &clash, &rows)
+    insert(tx, &format!("usage_lives ({COLUMNS})"), &clash, &rows)
 }
 
 /// Returns up to `limit` lives after a position that are on and whose usage is in the hours only up

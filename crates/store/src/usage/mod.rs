@@ -53,7 +53,6 @@ fn places(rows: usize, columns: usize) -> String {
 /// with rows that already exist.
 pub(crate) fn insert(
     tx: &mut Tx<'_>,
-    table: &'static str,
     into: &str,
     clash: &str,
     rows: &[Vec<Value>],
@@ -61,7 +60,7 @@ pub(crate) fn insert(
     let columns = rows.first().map_or(0, Vec::len);
     for piece in pieces(rows, columns) {
         let sql = format!("INSERT INTO {into} VALUES {} {clash}", places(piece.len(), columns));
-        tx.execute(table, &sql, &piece.concat())?;
+        tx.execute(&sql, &piece.concat())?;
     }
     Ok(())
 }

@@ -25,9 +25,9 @@ pub fn alive(
                ON CONFLICT (machine, boot) DO UPDATE SET
                    at = CASE WHEN excluded.at > usage_proofs.at THEN excluded.at ELSE usage_proofs.at END,
                    mono = CASE WHEN excluded.mono > usage_proofs.mono THEN excluded.mono ELSE usage_proofs.mono END";
-    tx.execute(TABLE, sql, params![machine, ANY_BOOT, at, 0])?;
+    tx.execute(sql, params![machine, ANY_BOOT, at, 0])?;
     if let Some(stamp) = stamp {
-        tx.execute(TABLE, sql, params![machine, stamp.boot, at, stamp.uptime_ms])?;
+        tx.execute(sql, params![machine, stamp.boot, at, stamp.uptime_ms])?;
     }
     Ok(())
 }

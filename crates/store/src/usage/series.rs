@@ -42,7 +42,7 @@ pub fn class(
         if let Some(row) = tx.find(CLASSES, find, wanted)? {
             return row.int(0);
         }
-        tx.execute(CLASSES, make, wanted)?;
+        tx.execute(make, wanted)?;
     }
 }
 
@@ -86,7 +86,7 @@ pub fn find_series(tx: &mut Tx<'_>, class: i64, name: &str, uuid: &str) -> Resul
         return row.int(0);
     }
     let make = "INSERT INTO usage_series (class_id, id, name, uuid) VALUES ($1, $2, $3, $4)";
-    tx.execute(SERIES, make, params![class, number, name, uuid])?;
+    tx.execute(make, params![class, number, name, uuid])?;
     Ok(number)
 }
 

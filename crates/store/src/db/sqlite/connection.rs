@@ -33,12 +33,7 @@ pub(super) fn run(conn: &Connection, sql: &str) -> Result<(), Error> {
     Ok(())
 }
 
-pub(in crate::db) fn execute(
-    conn: &Connection,
-    _table: &'static str,
-    sql: &str,
-    params: &[Value],
-) -> Result<u64, Error> {
+pub(in crate::db) fn execute(conn: &Connection, sql: &str, params: &[Value]) -> Result<u64, Error> {
     let mut statement = conn.prepare_cached(sql)?;
     bind(&mut statement, params)?;
     Ok(statement.raw_execute()? as u64)

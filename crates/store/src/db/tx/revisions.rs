@@ -80,7 +80,7 @@ impl Tx<'_> {
         if next <= highest {
             let transactions = ((highest - next) >> CHANGE_BITS) + 1;
             let sql = "UPDATE feed_origin SET xid_offset = xid_offset + $1 WHERE id = 1";
-            self.execute("feed_origin", sql, &[transactions.into()])?;
+            self.execute(sql, &[transactions.into()])?;
         }
         Ok(())
     }
