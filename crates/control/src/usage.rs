@@ -3,18 +3,18 @@
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::workloads::workload::Workload;
+use crate::workloads::workload::{Workload, has_price};
 use jobs::Hooks;
 use meter::{Change, Owner, UsageFact};
 use store::Tx;
 use store::executions::Execution;
 use store::identity::workspaces;
 use store::resources::{self, Stored};
+use types::Kind;
 use types::ids::{ExecutionId, ResourceId};
 use types::instance::{AttemptId, InstanceName, RunsFor};
 use types::kinds::Job;
 use types::usage::Dimension;
-use types::{Kind, KindName};
 
 /// Registers the owner of an instance's usage, in the transaction that gives the instance to a
 /// resource.
@@ -30,12 +30,12 @@ pub(crate) fn own_instance<W: Workload>(
     Ok(meter::register(tx, instance.as_str(), &owner)?)
 }
 
-/// Checks whether an instance's usage is charged to anybody. Builds and applications cost nothing.
+/// Checks whether an instance's usage is charged to anybody. Builds cost nothing.
 pub(crate) fn is_metered(tx: &mut Tx<'_>, instance: &InstanceName) -> Result<bool, store::Error> {
     match instance.runs_for() {
         Some(RunsFor::Build(_)) => Ok(false),
         Some(RunsFor::Replica(replica)) => match resources::find_by_id(tx, &replica.workload)? {
-            Some(row) => Ok(row.kind != KindName::Application),
+            Some(row) => Ok(has_price(row.kind)),
             None => store::usage::is_owned(tx, instance.as_str()),
         },
         Some(RunsFor::Sandbox { .. } | RunsFor::Task(_)) | None => Ok(true),

@@ -4,10 +4,10 @@ use super::images;
 use crate::context::Context;
 use crate::machine::{Launch, LaunchFault, Machine};
 use store::Store;
-use types::Kind;
 use types::kinds::{Agent, Application, Function, Job, Sandbox};
 use types::parts::Generation;
 use types::usage::Dimension;
+use types::{Kind, KindName};
 
 /// A kind that runs as instances.
 pub(crate) trait Workload: Kind {
@@ -54,6 +54,20 @@ impl Workload for Function {
 /// The published interface has no billing dimension for applications.
 impl Workload for Application {
     const DIMENSION: Option<Dimension> = None;
+}
+
+/// The dimensions of all workloads, for those that are known only by their kind.
+const DIMENSIONS: [(KindName, Option<Dimension>); 5] = [
+    (Sandbox::NAME, Sandbox::DIMENSION),
+    (Job::NAME, Job::DIMENSION),
+    (Agent::NAME, Agent::DIMENSION),
+    (Function::NAME, Function::DIMENSION),
+    (Application::NAME, Application::DIMENSION),
+];
+
+/// Returns whether the time of a kind's instances has a price.
+pub(crate) fn has_price(kind: KindName) -> bool {
+    DIMENSIONS.iter().any(|(of, dimension)| *of == kind && dimension.is_some())
 }
 
 /// Starts an instance, after making sure that its workspace may use the image.
