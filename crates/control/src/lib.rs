@@ -25,6 +25,7 @@ pub mod error;
 pub mod executions;
 pub mod forks;
 mod hub;
+pub mod installation;
 pub mod idempotency;
 pub mod json;
 pub mod kinds;

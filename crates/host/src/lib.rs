@@ -85,8 +85,8 @@ struct Inner {
     taking: Turns,
     /// Host names of tunnel endpoints that are being looked up, counted by instance.
     tunnel_lookups: admission::Pool<InstanceName>,
-    /// Limits how many snapshots are moved to or from the object service at once. Unset if there is
-    /// no such service.
+    /// Limits how many snapshots and volumes are moved to or from the object service at once. Unset
+    /// if there is no such service.
     transfers: OnceLock<Turns>,
     /// Instances whose image starts a program by itself, from their launch until somebody watches
     /// it.

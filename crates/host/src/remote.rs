@@ -1,9 +1,14 @@
-//! Snapshots whose files are at an object service.
+//! Snapshots, and versions of volume templates, whose files are at an object service.
 //!
-//! Each snapshot has a folder of its own there: `PREFIX/MACHINE/WORKSPACE/SNAPSHOT/`. The node
-//! decides what is moved; this module only does the transfers.
+//! ```text
+//! PREFIX/MACHINE/WORKSPACE/SNAPSHOT/                   of this machine alone
+//! PREFIX/templates/INSTALLATION/WORKSPACE/VERSION/     of all machines that share a database
+//! ```
+//!
+//! Of snapshots the node decides what is moved, of templates the rows do; this module only does the
+//! transfers.
 
-use crate::turns::Turns;
+use crate::turns::{Turn, Turns};
 use crate::{Inner, Interrupted, LocalMachine, refusals};
 use control::machine::{Launch, LaunchFault};
 use node::{
@@ -15,6 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use types::{World, chain};
+
+/// Separates templates from machines, whose names are shorter.
+const TEMPLATES: &str = "templates";
 
 /// Settings for snapshots at an object service.
 #[derive(Debug, Clone)]
@@ -83,17 +91,25 @@ impl From<Interrupted> for SnapshotError {
 }
 
 impl LocalMachine {
-    /// Moves snapshots that nothing here needs to this service from now on. It is used on the
-    /// caller's runtime, and not before it is needed.
-    pub fn use_objects(&self, objects: &Objects, settings: &RemoteSettings) {
-        let objects = objects.below(&self.0.name);
-        self.0
-            .node
-            .snapshots()
-            .use_remote(Arc::new(Remote { objects, runtime: Handle::current() }));
+    /// Moves snapshots that nothing here needs to this service from now on, and shares the versions
+    /// of volume templates of this installation there. It is used on the caller's runtime, and not
+    /// before it is needed.
+    pub fn use_objects(&self, objects: &Objects, installation: &str, settings: &RemoteSettings) {
+        let remote = |objects| Arc::new(Remote { objects, runtime: Handle::current() });
+        self.0.node.snapshots().use_remote(remote(objects.below(&self.0.name)));
+        let templates = objects.below(TEMPLATES).below(installation);
+        self.0.node.volumes().use_remote(remote(templates));
         let turns = Turns::new(settings.transfers_max, settings.transfers_workspace_max);
         // As above, only the first call counts.
         let _ = self.0.transfers.set(turns);
+    }
+
+    /// Waits for a turn to move something of a workspace. `None` if there is no service.
+    pub(crate) async fn transfer_turn(&self, workspace: &str) -> Option<Turn> {
+        match self.0.transfers.get() {
+            Some(turns) => Some(turns.take(workspace).await),
+            None => None,
+        }
     }
 
     /// Regularly moves away snapshots that were not used for long, and removes what nobody needs
@@ -132,10 +148,7 @@ impl LocalMachine {
         name: SnapshotName,
     ) -> Result<Here, SnapshotError> {
         let is_here = self.0.node.snapshots().is_here(&name);
-        let _turn = match self.0.transfers.get() {
-            Some(turns) if !is_here => Some(turns.take(workspace).await),
-            _ => None,
-        };
+        let _turn = if is_here { None } else { self.transfer_turn(workspace).await };
         self.on_node(move |inner| inner.node.snapshots().fetch(&name)).await
     }
 

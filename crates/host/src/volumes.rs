@@ -3,9 +3,9 @@
 use crate::refusals::over_limit;
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
-use control::volume_store::{KeptVolume, NewVolume, VolumeFault, VolumeStore};
+use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
 use node::{Owner, VolumeError, VolumeName};
-use types::chain;
+use types::{Timestamp, chain};
 
 /// A [`LocalMachine`] restricted to what concerns volumes.
 pub(crate) struct LocalVolumes(pub(crate) LocalMachine);
@@ -30,16 +30,30 @@ pub(crate) fn fault(error: &VolumeError) -> VolumeFault {
     }
 }
 
+fn owner(workspace: &str) -> Result<Owner, VolumeFault> {
+    Owner::new(workspace).map_err(|error| VolumeFault::Broken(chain(&error)))
+}
+
+impl LocalMachine {
+    async fn on_volumes<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, VolumeFault> {
+        self.on_node(move |inner| work(inner).map_err(|error| fault(&error))).await
+    }
+}
+
 impl VolumeStore for LocalVolumes {
     fn make(&self, new: NewVolume) -> Wait<'_, Result<(), VolumeFault>> {
-        let make = move |inner: &Inner| {
+        Box::pin(async move {
             let NewVolume { name, workspace, size_mb, from } = new;
-            let owner =
-                Owner::new(workspace).map_err(|error| VolumeFault::Broken(chain(&error)))?;
-            let new = node::NewVolume { name, owner, size_mb, from };
-            inner.node.volumes().make(&new).map_err(|error| fault(&error))
-        };
-        Box::pin(self.0.on_node(make))
+            let volumes = self.0.0.node.volumes();
+            let fetches = from.as_ref().is_some_and(|from| volumes.size_mb(&from.name).is_none());
+            let _turn = if fetches { self.0.transfer_turn(&workspace).await } else { None };
+            let new = node::NewVolume { name, owner: owner(&workspace)?, size_mb, from };
+            let make = move |inner: &Inner| inner.node.volumes().make(&new);
+            self.0.on_volumes(make).await
+        })
     }
 
     fn grow<'a>(&'a self, name: &'a VolumeName, size_mb: u32) -> Wait<'a, Result<(), VolumeFault>> {
@@ -65,5 +79,46 @@ impl VolumeStore for LocalVolumes {
 
     fn size_mb(&self, name: &VolumeName) -> Option<u32> {
         self.0.0.node.volumes().size_mb(name)
+    }
+
+    fn put_copy<'a>(
+        &'a self,
+        workspace: &'a str,
+        name: &'a VolumeName,
+    ) -> Wait<'a, Result<Option<String>, VolumeFault>> {
+        Box::pin(async move {
+            let _turn = self.0.transfer_turn(workspace).await;
+            let name = name.clone();
+            self.0.on_volumes(move |inner| inner.node.volumes().put_copy(&name)).await
+        })
+    }
+
+    fn copies(&self) -> Wait<'_, Result<Option<Vec<KeptCopy>>, VolumeFault>> {
+        let kept = |(owner, name): (Owner, VolumeName)| KeptCopy {
+            workspace: owner.as_str().to_owned(),
+            name,
+        };
+        Box::pin(async move {
+            let found = self.0.on_volumes(|inner| inner.node.volumes().copies()).await?;
+            Ok(found.map(|found| found.into_iter().map(kept).collect()))
+        })
+    }
+
+    fn remove_copy<'a>(&'a self, copy: &'a KeptCopy) -> Wait<'a, Result<(), VolumeFault>> {
+        Box::pin(async move {
+            let (owner, name) = (owner(&copy.workspace)?, copy.name.clone());
+            self.0.on_volumes(move |inner| inner.node.volumes().remove_copy(&owner, &name)).await
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        name: &'a VolumeName,
+        since: Timestamp,
+    ) -> Wait<'a, Result<(), VolumeFault>> {
+        let name = name.clone();
+        let release =
+            move |inner: &Inner| inner.node.volumes().release(&name, since.seconds()).map(drop);
+        Box::pin(self.0.on_volumes(release))
     }
 }

@@ -17,6 +17,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use store::Store;
 use types::World;
 
 /// File with the name of this machine, made at its first start.
@@ -38,6 +39,7 @@ pub(crate) struct Sandboxes {
 /// Opens the parts that the roles of this process ask for.
 pub(crate) async fn open(
     config: &Config,
+    store: &Store,
     auth: &Auth,
     world: &World,
     urls: &Urls,
@@ -61,7 +63,7 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
-    use_objects(config, &host, world)?;
+    use_objects(config, store, &host).await?;
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
@@ -147,17 +149,22 @@ fn hosts_of(urls: &Urls) -> Vec<String> {
     [&urls.public, &urls.content].into_iter().filter_map(host).collect()
 }
 
-/// Connects the object service for archives, if there is one. Nothing is sent to it before it is
-/// needed.
-fn use_objects(config: &Config, host: &LocalMachine, world: &World) -> Result<(), Error> {
+/// Connects the object service for archives and volume templates, if there is one. Nothing is sent
+/// to it before it is needed.
+async fn use_objects(config: &Config, store: &Store, host: &LocalMachine) -> Result<(), Error> {
     let read = config.objects.settings();
     let read = read.map_err(Error::io("read the file of objects.secret_file".to_owned()))?;
     let Some(settings) = read else { return Ok(()) };
     let objects = objects::Objects::open(&settings);
     let objects = objects.map_err(|error| cannot("use the object service ([objects])", &error))?;
+    let installation = control::installation::name(store).await;
+    let installation = installation.map_err(|source| Error::Store {
+        act: "find the name of this installation".to_owned(),
+        source,
+    })?;
     let settings = config.objects.remote(config.snapshots.offload_after.0);
-    host.use_objects(&objects, &settings);
-    tokio::spawn(host.clone().tidy_objects(settings, world.clone()));
+    host.use_objects(&objects, &installation, &settings);
+    tokio::spawn(host.clone().tidy_objects(settings, store.world().clone()));
     Ok(())
 }
 

@@ -83,7 +83,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     // it back.
     ending.follow_signals()?;
     let logs = assembly::logs(&config, &store);
-    let sandboxes = machine::open(&config, &auth, &world, &urls).await?;
+    let sandboxes = machine::open(&config, &store, &auth, &world, &urls).await?;
     let local = sandboxes.local.clone();
     let control =
         assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;

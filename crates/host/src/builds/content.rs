@@ -3,7 +3,7 @@
 
 use super::fault::fault;
 use super::shared::Shared;
-use control::machine::{BuildFault, FillOrder, Filled, LaunchFault};
+use control::machine::{BuildFault, FillOrder, LaunchFault};
 use images::build::{Fault, SourceLimits};
 use images::contents::{self, Needs};
 use node::{Owner, VolumeError};
@@ -13,7 +13,8 @@ use types::chain;
 
 /// Unpacks what was uploaded. The file system gets its name once it is complete and on disk;
 /// without a name it is removed when this call ends, or the program.
-pub(super) fn fill(shared: &Shared, order: &FillOrder) -> Result<Filled, BuildFault> {
+/// Returns the size of all files.
+pub(super) fn fill(shared: &Shared, order: &FillOrder) -> Result<u64, BuildFault> {
     let settings = &shared.settings;
     let limits = SourceLimits {
         bytes: settings.unpacked_bytes_max,
@@ -33,7 +34,13 @@ pub(super) fn fill(shared: &Shared, order: &FillOrder) -> Result<Filled, BuildFa
         Unpack::Full => BuildFault::Broken("its files need more room than they should".to_owned()),
         Unpack::Other(fault) => fault,
     })?;
-    Ok(Filled { bytes: needs.bytes, copy: None })
+    Ok(needs.bytes)
+}
+
+/// Puts a copy of what was unpacked at the object service, and returns its digest. `None` if there
+/// is no such service.
+pub(super) fn put_copy(shared: &Shared, order: &FillOrder) -> Result<Option<String>, BuildFault> {
+    shared.machine.0.node.volumes().put_copy(&order.volume).map_err(|error| broken(&error))
 }
 
 fn size_mb(needs: &Needs, times: u64) -> Result<u32, BuildFault> {

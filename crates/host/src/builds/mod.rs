@@ -92,6 +92,14 @@ impl ImageBuilder {
     }
 }
 
+/// Runs work to its end, even if the caller stops waiting for it.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BuildFault> + Send + 'static,
+) -> Result<T, BuildFault> {
+    let interrupted = |_| Err(BuildFault::Broken("the machine was interrupted".into()));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(interrupted)
+}
+
 impl Builder for ImageBuilder {
     fn take_sources<'a>(
         &'a self,
@@ -117,14 +125,14 @@ impl Builder for ImageBuilder {
             let log =
                 Log::new(printed, self.shared.world.clone(), self.shared.settings.log_bytes_max);
             let runtime = tokio::runtime::Handle::current();
-            let built = tokio::task::spawn_blocking(move || {
+            let built = blocking(move || {
                 // Kept until it has really ended, even if nobody waits for it any more.
                 let _until_its_end = (turn, alone);
                 drive::Job::new(shared, order, log, runtime, stopped).build()
             });
             let built = built.await;
             drop(waits);
-            built.unwrap_or_else(|_| Err(BuildFault::Broken("the machine was interrupted".into())))
+            built
         })
     }
 
@@ -132,13 +140,21 @@ impl Builder for ImageBuilder {
         Box::pin(async move {
             let turn = self.turns.take(order.workspace.as_str()).await;
             let alone = self.alone.wait(&order.build).await;
-            let (shared, order) = (Arc::clone(&self.shared), order.clone());
-            let filled = tokio::task::spawn_blocking(move || {
-                let _until_its_end = (turn, alone);
-                content::fill(&shared, &order)
+            let (shared, unpacked) = (Arc::clone(&self.shared), order.clone());
+            let filled = blocking(move || {
+                let _until_its_end = turn;
+                Ok((content::fill(&shared, &unpacked)?, alone))
             });
-            let interrupted = |_| Err(BuildFault::Broken("the machine was interrupted".into()));
-            filled.await.unwrap_or_else(interrupted)
+            let (bytes, alone) = filled.await?;
+            // Nobody begins with it before the service has it, which may be all that is left of it
+            // if this machine is lost.
+            let turn = self.shared.machine.transfer_turn(order.workspace.as_str()).await;
+            let (shared, order) = (Arc::clone(&self.shared), order.clone());
+            let put = blocking(move || {
+                let _until_its_end = (turn, alone);
+                content::put_copy(&shared, &order)
+            });
+            Ok(Filled { bytes, copy: put.await? })
         })
     }
 
