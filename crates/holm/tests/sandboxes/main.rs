@@ -33,3 +33,4 @@ mod tunnels;
 mod volumes;
 mod volumes_killed;
 mod vpcs;
+mod world;
