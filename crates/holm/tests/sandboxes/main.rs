@@ -23,6 +23,7 @@ mod network;
 mod origins;
 mod provider;
 mod registry;
+mod runtimes;
 mod settings;
 mod settings_models;
 mod settings_objects;

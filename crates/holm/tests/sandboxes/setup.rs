@@ -121,6 +121,16 @@ fn store(data: &Path) -> Store {
     Store::open(&data.join("images"), settings).unwrap()
 }
 
+/// Makes an image of the small root and what `fill` puts into its folder.
+pub(crate) fn make_image_of(data: &Path, name: &str, config: &Config, fill: impl FnOnce(&Path)) {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    std::fs::create_dir_all(root.join("bin")).unwrap();
+    fill(&root);
+    let archive = testing::small_root(place.path(), &[]).unwrap();
+    store(data).import_rootfs(archive.as_slice(), config, &name.parse().unwrap()).unwrap();
+}
+
 /// Makes the small image again, with extra files by path.
 pub(crate) fn make_image_with(data: &Path, files: &[(&str, &str)]) {
     let place = tempfile::tempdir().unwrap();
