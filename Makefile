@@ -19,7 +19,7 @@ NAME ?= api
 BUILD_NEEDS := cc=gcc ld=binutils make=make
 NODE_NEEDS := nft=nftables mkfs.ext4=e2fsprogs mkfs.xfs=xfsprogs
 IMAGE_NEEDS := mmdebstrap=mmdebstrap unshare=util-linux
-TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble skopeo=skopeo podman=podman buildah=buildah go=golang-go
+TEST_NEEDS := $(BUILD_NEEDS) $(NODE_NEEDS) $(IMAGE_NEEDS) postgres=postgresql python3-venv=python3-venv node=nodejs npm=npm chromium=chromium busybox=busybox-static ip=iproute2 runc=runc pebble=pebble skopeo=skopeo podman=podman buildah=buildah go=golang-go jlink=default-jdk-headless
 BENCH_NEEDS_api := postgres=postgresql etcd=etcd-server
 BENCH_NEEDS_sandbox := $(NODE_NEEDS) $(IMAGE_NEEDS) runc=runc bwrap=bubblewrap podman=podman
 BENCH_NEEDS_gateway := $(NODE_NEEDS) $(IMAGE_NEEDS) nginx=nginx-light nsenter=util-linux

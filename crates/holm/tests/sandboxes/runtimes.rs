@@ -1,4 +1,4 @@
-//! Programs in Go get out under the rules, whether they use the proxy or not, and over
+//! Programs in Go and Java get out under the rules, whether they use the proxy or not, and over
 //! HTTP/2 as well.
 
 mod site;
@@ -8,12 +8,17 @@ use crate::world::World;
 use images::Config;
 use serde_json::json;
 use site::Site;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testing::Holm;
 
 const IMAGE: &str = "holm/runtimes";
+/// Not where distributions put it: images of other makers say where it is.
+const JAVA_HOME: &str = "/usr/local/java";
 const GO: &str = "/bin/ask";
+/// The HTTP client of Java gives a proxy no password for HTTPS unless this allows it.
+const OPTIONS: &str = "-Djdk.http.auth.tunneling.disabledSchemes=";
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sandboxes/runtimes").join(name)
@@ -38,6 +43,34 @@ fn put_go(root: &Path) {
     run(&mut command, "golang-go");
 }
 
+/// Puts the program in Java into the root of an image, and as much of Java as it needs.
+fn put_java(root: &Path) {
+    let home = root.join(JAVA_HOME.trim_start_matches('/'));
+    std::fs::create_dir_all(home.parent().unwrap()).unwrap();
+    let mut command = Command::new("jlink");
+    command.args(["--add-modules", "java.net.http,jdk.crypto.ec", "--strip-debug", "--output"]);
+    run(command.arg(&home), "default-jdk-headless");
+    let mut command = Command::new("javac");
+    run(command.arg("-d").arg(&home).arg(source("Ask.java")), "default-jdk-headless");
+    for library in libraries(&home) {
+        let to = root.join(library.trim_start_matches('/'));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(library, to).unwrap();
+    }
+}
+
+/// Returns the libraries of this machine that Java loads.
+fn libraries(home: &Path) -> BTreeSet<String> {
+    let own = home.to_str().unwrap();
+    let mut found = BTreeSet::new();
+    for program in ["bin/java", "lib/server/libjvm.so", "lib/libnet.so", "lib/libnio.so"] {
+        let told = run(Command::new("ldd").arg(home.join(program)), "libc-bin");
+        let paths = told.split_whitespace().filter(|word| word.starts_with('/'));
+        found.extend(paths.filter(|path| !path.starts_with(own)).map(str::to_owned));
+    }
+    found
+}
+
 /// A server, and a sandbox whose rules add a secret to requests to one host. The server is dropped
 /// before its place.
 struct Scene {
@@ -52,7 +85,11 @@ impl Scene {
     fn start(fill: impl FnOnce(&Path)) -> Self {
         let world = World::open();
         let mut place = Place::new("600s");
-        make_image_of(place.data(), IMAGE, &Config::default(), fill);
+        let config = Config {
+            env: [("JAVA_HOME".to_owned(), JAVA_HOME.to_owned())].into(),
+            ..Config::default()
+        };
+        make_image_of(place.data(), IMAGE, &config, fill);
         let site = Site::start(world.address);
         let authorities = place.data().join("authorities.pem");
         std::fs::write(&authorities, &site.authority).unwrap();
@@ -62,7 +99,8 @@ impl Scene {
         let rule = json!({"destinations": ["api.site.test"], "headers": {"x-key": "{{SECRET:key}}"},
             "body": {"key": "{{SECRET:key}}"}, "secrets": {"key": "s3cret"}});
         let network = json!({"allowedDomains": ["*.site.test"], "proxy": {"routing": [rule]}});
-        let runtime = json!({"image": IMAGE, "memory": 2048});
+        let env = json!([{"name": "JAVA_TOOL_OPTIONS", "value": OPTIONS}]);
+        let runtime = json!({"image": IMAGE, "memory": 2048, "envs": env});
         client.create("box", &json!({"runtime": runtime, "network": network}));
         Self { server, place, world, site, client }
     }
@@ -110,5 +148,15 @@ fn programs_in_go_get_out_with_and_without_the_proxy() {
         scene.ask(&format!("{GO} proxy"), &format!("https://api.site.test:{}/", stranger.port));
     assert!(told.starts_with("HTTP/2.0 502 upstream_tls"), "{told}");
     assert!(!stranger.asked("api.site.test"));
+    scene.end();
+}
+
+#[test]
+fn programs_in_java_get_out_with_and_without_the_proxy() {
+    let scene = Scene::start(put_java);
+    for way in ["proxy", "direct"] {
+        let java = format!("{JAVA_HOME}/bin/java -XX:TieredStopAtLevel=1 -cp {JAVA_HOME}");
+        scene.gets_out(&format!("{java} Ask {way}"), "HTTP_2");
+    }
     scene.end();
 }
