@@ -25,6 +25,7 @@ mod provider;
 mod registry;
 mod runtimes;
 mod settings;
+mod settings_egress;
 mod settings_models;
 mod settings_objects;
 mod settings_s3;
