@@ -220,7 +220,9 @@ async fn what_cannot_be_unpacked_says_why_and_leaves_nothing() {
     let seen = seen.await;
     assert_eq!(seen["versions"].as_array().expect("versions").len(), 1, "{seen}");
     stage.until_kept(&[]).await;
-    stage.upload("", "data 100").await;
+    let again = stage.ask("").await;
+    assert_eq!(status_of(&again.body, "1"), "CREATED", "not the failure before: {}", again.body);
+    stage.send(&address(&again), "data 100").await;
     let seen = stage.until("1", "READY").await;
     assert_eq!(seen["versions"].as_array().expect("versions").len(), 1, "{seen}");
 }

@@ -179,7 +179,14 @@ impl State {
     }
 
     fn shown(&self, of: &str, workspace: &str) -> Vec<VolumeTemplateVersion> {
-        let kept = self.versions.iter().map(|version| version.shown(of, workspace));
+        // An upload takes the place of one of the same name that failed, so a client that waits for
+        // it must not find the old failure.
+        let is_tried_again = |version: &Version| {
+            let awaited = self.awaited.as_ref().map(|awaited| &awaited.version);
+            !version.is_ready() && awaited == Some(&version.name)
+        };
+        let kept = self.versions.iter().filter(|version| !is_tried_again(version));
+        let kept = kept.map(|version| version.shown(of, workspace));
         let awaited = self.awaited.iter().map(|awaited| VolumeTemplateVersion {
             status: Some(VersionStatus::Created),
             ..bare(&awaited.version, of, workspace)
