@@ -16,6 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const FIRST_PORT: u16 = 10;
 /// Its parts, each with a port for HTTP and one for gRPC. Clients connect to the last.
 const PARTS: [&str; 4] = ["master", "volume", "filer", "s3"];
+/// Index of the part that has objects as files.
+const FILER: u16 = 2;
 /// Size limit of its data files.
 const FILE_MB: &str = "64";
 
@@ -92,6 +94,11 @@ impl SeaweedFs {
 
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", s3_port())
+    }
+
+    /// Returns the address at which its buckets can be read and changed as files, by anyone.
+    pub fn buckets(&self) -> String {
+        format!("http://127.0.0.1:{}/buckets", port(2 * FILER))
     }
 
     /// Returns the settings for `holm up`, as the documentation describes them.

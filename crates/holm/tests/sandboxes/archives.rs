@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use testing::{Holm, SeaweedFs};
 
-fn place(service: &SeaweedFs) -> Place {
+pub(crate) fn place(service: &SeaweedFs) -> Place {
     let mut place = Place::new("15s");
     place.settings.extend(service.settings());
     let short = [

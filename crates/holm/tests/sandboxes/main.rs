@@ -31,6 +31,7 @@ mod settings_objects;
 mod settings_s3;
 mod setup;
 mod snapshots_killed;
+mod template_copies;
 mod tunnels;
 mod volumes;
 mod volumes_killed;

@@ -15,7 +15,7 @@ fn volume(name: &str, size: u32) -> Value {
 impl Client {
     /// Makes a sandbox with a volume, and waits until it runs.
     #[track_caller]
-    fn mount(&self, name: &str, volume: &str) {
+    pub(crate) fn mount(&self, name: &str, volume: &str) {
         let volumes = json!([{"name": volume, "mountPath": "/data"}]);
         self.create(name, &json!({"runtime": {"image": IMAGE}, "volumes": volumes}));
         self.until_deployed(name);
@@ -174,7 +174,7 @@ fn a_volume_begins_with_the_files_of_its_template() {
 }
 
 /// Counts the files below a folder of the server, whoever owns them.
-fn files_below(folder: &Path) -> usize {
+pub(crate) fn files_below(folder: &Path) -> usize {
     let Ok(found) = fs::read_dir(folder) else { return 0 };
     found
         .map(|entry| entry.unwrap().path())
@@ -231,14 +231,14 @@ fn a_kill_leaves_a_version_whole_or_nothing_of_it() {
     place.clear(server, &client);
 }
 
-const TEMPLATE: &str = "/v0/volume_templates/base";
+pub(crate) const TEMPLATE: &str = "/v0/volume_templates/base";
 
-fn ready(template: &Value) -> usize {
+pub(crate) fn ready(template: &Value) -> usize {
     let versions = template["versions"].as_array().unwrap();
     versions.iter().filter(|version| version["status"] == "READY").count()
 }
 
-fn status_of_newest(template: &Value) -> &str {
+pub(crate) fn status_of_newest(template: &Value) -> &str {
     let newest = template["versions"].as_array().and_then(|versions| versions.last());
     newest.and_then(|version| version["status"].as_str()).unwrap_or_default()
 }
