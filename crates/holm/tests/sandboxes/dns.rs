@@ -9,7 +9,18 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
-    texts: Arc<Mutex<BTreeMap<String, String>>>,
+    zone: Arc<Mutex<Zone>>,
+}
+
+/// All names end in a dot.
+struct Zone {
+    texts: BTreeMap<String, String>,
+    addresses: BTreeMap<String, Ipv4Addr>,
+    /// Where all other names lead.
+    machine: Ipv4Addr,
+    ttl_s: u32,
+    /// Names whose addresses were asked for.
+    asked: Vec<String>,
 }
 
 impl NameServer {
@@ -22,25 +33,43 @@ impl NameServer {
     pub(crate) fn start_at(machine: Ipv4Addr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        let texts = Arc::new(Mutex::new(BTreeMap::new()));
-        let zone = Arc::clone(&texts);
+        let (texts, addresses, asked) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let zone = Arc::new(Mutex::new(Zone { texts, addresses, machine, ttl_s: 1, asked }));
+        let answering = Arc::clone(&zone);
         std::thread::spawn(move || {
             let mut bytes = [0; 1500];
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let Ok(question) = Message::from_vec(&bytes[..length]) else { continue };
-                let answer = answer(&question, &zone.lock().unwrap(), machine);
-                socket.send_to(&answer.to_vec().unwrap(), from).unwrap();
+                let answer = answer(&question, &mut answering.lock().unwrap());
+                if let Some(answer) = answer {
+                    socket.send_to(&answer.to_vec().unwrap(), from).unwrap();
+                }
             }
         });
-        Self { address, texts }
+        Self { address, zone }
     }
 
     pub(crate) fn set_text(&self, name: &str, text: &str) {
-        self.texts.lock().unwrap().insert(format!("{name}."), text.to_owned());
+        self.zone.lock().unwrap().texts.insert(format!("{name}."), text.to_owned());
     }
 
     pub(crate) fn clear(&self) {
-        self.texts.lock().unwrap().clear();
+        self.zone.lock().unwrap().texts.clear();
+    }
+
+    pub(crate) fn lead(&self, name: &str, to: Ipv4Addr) {
+        self.zone.lock().unwrap().addresses.insert(format!("{name}."), to);
+    }
+
+    /// Sets how long answers may be kept.
+    pub(crate) fn set_ttl(&self, ttl_s: u32) {
+        self.zone.lock().unwrap().ttl_s = ttl_s;
+    }
+
+    /// Returns how often the address of a name was asked for.
+    pub(crate) fn asked(&self, name: &str) -> usize {
+        let name = format!("{name}.");
+        self.zone.lock().unwrap().asked.iter().filter(|asked| **asked == name).count()
     }
 
     pub(crate) fn setting(&self) -> (&'static str, String) {
@@ -48,22 +77,30 @@ impl NameServer {
     }
 }
 
-fn answer(question: &Message, texts: &BTreeMap<String, String>, machine: Ipv4Addr) -> Message {
+/// Names that begin with `silent` get no answer.
+fn answer(question: &Message, zone: &mut Zone) -> Option<Message> {
     let query = question.queries[0].clone();
+    let name = query.name().to_ascii().to_lowercase();
     let mut answer =
         Message::new(question.metadata.id, MessageType::Response, question.metadata.op_code);
     answer.metadata.recursion_available = true;
     answer.metadata.response_code = ResponseCode::NoError;
     let data = match query.query_type() {
-        RecordType::TXT => texts
-            .get(&query.name().to_ascii().to_lowercase())
-            .map(|text| RData::TXT(TXT::new(vec![text.clone()]))),
-        RecordType::A => Some(RData::A(A(machine))),
+        RecordType::TXT => {
+            zone.texts.get(&name).map(|text| RData::TXT(TXT::new(vec![text.clone()])))
+        }
+        RecordType::A => {
+            zone.asked.push(name.clone());
+            Some(RData::A(A(zone.addresses.get(&name).copied().unwrap_or(zone.machine))))
+        }
         _ => None,
     };
+    if name.starts_with("silent") {
+        return None;
+    }
     if let Some(data) = data {
-        answer.add_answer(Record::from_rdata(query.name().clone(), 1, data));
+        answer.add_answer(Record::from_rdata(query.name().clone(), zone.ttl_s, data));
     }
     answer.add_query(query);
-    answer
+    Some(answer)
 }

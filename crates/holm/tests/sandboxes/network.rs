@@ -144,7 +144,7 @@ fn forks_keep_to_rules_of_their_own() {
 }
 
 /// Returns whether a request is answered within a second, into whose body a secret would go.
-fn posts(client: &Client, name: &str, host: &str, world: &World) -> bool {
+pub(crate) fn posts(client: &Client, name: &str, host: &str, world: &World) -> bool {
     let head = format!("POST / HTTP/1.1\\r\\nHost: {host}:{}\\r\\nConnection: close", world.port);
     let head =
         format!("{head}\\r\\nContent-Type: application/json\\r\\nContent-Length: 2\\r\\n\\r\\n");

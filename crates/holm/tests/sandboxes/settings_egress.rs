@@ -2,17 +2,21 @@
 //! elsewhere are authorities (`runtimes`), the address that traffic leaves with (`vpcs`), and
 //! bodies of a workspace and of all (`network`).
 
+mod limits;
+
 use crate::settings::end;
 use crate::setup::{Client, Place};
 use crate::world::World;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use testing::Holm;
 
 /// Nothing is there. A request that is sent to it goes to its host.
 const NOWHERE: &str = "203.0.113.9";
+/// The beginning of a request that does not go on.
+const UNFINISHED: &str = "GET / HT";
 
 /// Starts a server with these settings of the way out in its file.
 fn serve(egress: &str) -> (Holm, Place, Client) {
@@ -45,6 +49,15 @@ fn asks(client: &Client, name: &str, host: &str, port: u16) -> String {
 
 fn passes(client: &Client, name: &str, host: &str, world: &World) -> bool {
     asks(client, name, host, world.port).contains("200 OK")
+}
+
+fn resolves(client: &Client, name: &str, host: &str) -> bool {
+    told(client, name, &format!("timeout 1 nslookup -type=a {host}")).contains("Address: 1")
+}
+
+/// Returns whether the server at the address speaks to a program that says nothing.
+fn greets(client: &Client, name: &str, to: Ipv4Addr, port: u16) -> bool {
+    told(client, name, &format!(": | timeout 5 nc {to} {port}")).contains("220 hello")
 }
 
 #[test]

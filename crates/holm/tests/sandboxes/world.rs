@@ -45,6 +45,23 @@ impl World {
         ]
     }
 
+    /// Returns the port of a server that speaks first. It serves until the process ends.
+    pub(crate) fn greet(&self) -> u16 {
+        let listener = TcpListener::bind((self.address, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                std::thread::spawn(move || {
+                    let mut stream = stream.ok()?;
+                    stream.write_all(b"220 hello\r\n").ok()?;
+                    // Until the other side ends.
+                    std::io::copy(&mut stream, &mut std::io::sink()).ok()
+                });
+            }
+        });
+        port
+    }
+
     pub(crate) fn asked(&self, host: &str) -> bool {
         self.asked.lock().unwrap().iter().any(|asked| asked.starts_with(host))
     }
