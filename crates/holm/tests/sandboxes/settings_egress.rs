@@ -3,6 +3,7 @@
 //! bodies of a workspace and of all (`network`).
 
 mod limits;
+mod times;
 
 use crate::settings::end;
 use crate::setup::{Client, Place};

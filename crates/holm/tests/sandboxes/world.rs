@@ -77,7 +77,8 @@ fn ip(arguments: &[&str]) {
     let _ = Command::new("ip").args(arguments).status();
 }
 
-/// Answers with the request it got, and notes the host.
+/// Answers with the request it got, and notes the host. Hosts whose names begin with `mute` do not
+/// answer.
 fn answer(stream: TcpStream, noted: &Mutex<BTreeSet<String>>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     loop {
@@ -91,7 +92,10 @@ fn answer(stream: TcpStream, noted: &Mutex<BTreeSet<String>>) -> Option<()> {
         }
         let lower = head.to_lowercase();
         let host = lower.lines().find_map(|line| line.strip_prefix("host: "))?.trim().to_owned();
-        noted.lock().unwrap().insert(host);
+        noted.lock().unwrap().insert(host.clone());
+        if host.starts_with("mute") {
+            continue;
+        }
         let (length, mut stream) = (head.len(), &stream);
         write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{head}").ok()?;
     }
