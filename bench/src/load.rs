@@ -1,6 +1,7 @@
 //! The load: callers that each send the next request when the last one is answered.
 
 use crate::samples::Samples;
+use anyhow::Context as _;
 use futures_util::future::try_join_all;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ pub(crate) struct Seen {
 
 const WARM_UP: Duration = Duration::from_secs(1);
 const REPETITION: Duration = Duration::from_secs(4);
+/// How long after the end of a repetition the last answers may still come. A server that stops
+/// answering would otherwise be waited for without end.
+const LAST_ANSWERS: Duration = Duration::from_secs(30);
 /// How long callers are busy in one call of [`measure`].
 pub(crate) const SECONDS: f64 = (WARM_UP.as_secs() + REPETITION.as_secs()) as f64;
 
@@ -52,7 +56,8 @@ async fn repeat<C: Caller>(
 ) -> anyhow::Result<Seen> {
     let start = Instant::now();
     let each = callers.iter_mut().map(|caller| closed_loop(caller, next, start + time));
-    let waits = try_join_all(each).await?;
+    let all = tokio::time::timeout(time + LAST_ANSWERS, try_join_all(each)).await;
+    let waits = all.context("some requests got no answer")??;
     let seconds = start.elapsed().as_secs_f64();
     let waits: Samples = waits.into_iter().flatten().collect();
     Ok(Seen {
