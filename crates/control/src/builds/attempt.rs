@@ -144,11 +144,10 @@ async fn in_time(
     let limit = control.settings.builds.timeout;
     let built = tokio::time::timeout(limit, builder.build(order, pieces.clone())).await;
     let built = built.unwrap_or(Err(BuildFault::TooSlow(limit)));
-    let line = match &built {
-        Ok(built) => format!("built {} ({} bytes)", built.digest, built.size_bytes),
-        Err(fault) => format!("error: {fault}"),
-    };
-    log::say(&control.world, &pieces, &line).await;
+    // The builder cannot say that its time was up, so failures are said here.
+    if let Err(fault) = &built {
+        log::say(&control.world, &pieces, &format!("error: {fault}")).await;
+    }
     built
 }
 
