@@ -34,8 +34,14 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     observability(config)
 }
 
+/// More would only cost memory: each thread serves as many connections as come.
+const THREADS_MAX: usize = 1024;
+
 fn server(config: &Config) -> Result<(), Wrong> {
     let server = &config.server;
+    if server.threads > THREADS_MAX {
+        return wrong("server.threads", "must be at most 1024");
+    }
     if !server.public_url.is_empty() {
         web_address("server.public_url", &server.public_url)?;
     }
