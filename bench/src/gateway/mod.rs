@@ -143,7 +143,8 @@ async fn race(mut report: Report, mut ways: [Way; 3]) -> anyhow::Result<Report> 
             for (way, cost) in ways.iter_mut().zip(&mut costs) {
                 let mut visitors = way.visitors(connections).await?;
                 let before = way.process.map_or(Ok(0.0), processor_seconds)?;
-                let seen = load::measure(&mut visitors, || ()).await?;
+                let seen = load::measure(&mut visitors, || ()).await;
+                let seen = seen.with_context(|| format!("{}, {connections} callers", way.name))?;
                 if series == 1 {
                     cost.0 += way.process.map_or(Ok(0.0), processor_seconds)? - before;
                     cost.1 += seen.rps * load::SECONDS;
