@@ -90,6 +90,7 @@ pub(crate) struct Server {
     pub(crate) linger: Span,
     pub(crate) lingering_max: usize,
     pub(crate) threads: usize,
+    pub(crate) busy_poll_us: u32,
     pub(crate) connections_max: usize,
     pub(crate) connections_signed_in: usize,
     pub(crate) connections_key_max: usize,

@@ -193,6 +193,8 @@ fn times_and_thresholds_that_would_stop_everything_are_refused() {
     assert!(load_text("[store]\nlog_pages = 10\nlog_pages_max = 10").is_ok());
     refused("[server]\nthreads = 1025", &["`server.threads`", "at most 1024"]);
     assert!(load_text("[server]\nthreads = 1024").is_ok());
+    refused("[server]\nbusy_poll_us = 1001", &["`server.busy_poll_us`", "at most 1000"]);
+    assert!(load_text("[server]\nbusy_poll_us = 0").is_ok());
     refused("[server]\nbody_bytes_max = 0", &["`server.body_bytes_max` must be at least 1"]);
     // No certificate would ever be ordered.
     refused("[domains.acme]\norders_workspace_hour_max = 0", &["must be at least 1"]);

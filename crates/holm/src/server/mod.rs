@@ -8,6 +8,7 @@
 mod acme;
 pub(crate) mod addresses;
 pub(crate) mod assembly;
+mod busy_poll;
 mod callbacks;
 mod connections;
 mod dns;
@@ -70,7 +71,8 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let certificates = Certificates::open(&config.server)?;
     let gate = Gate::new(&config);
     tokio::spawn(gate.readers.clone().look_after());
-    let (threads, running) = Threads::start(config.server.threads)?;
+    let busy_poll = Duration::from_micros(config.server.busy_poll_us.into());
+    let (threads, running) = Threads::start(config.server.threads, busy_poll)?;
     let listener = Listener::bind(&config.server, certificates.as_ref(), gate, threads).await?;
     let addresses = Addresses::open(&config, &listener).await?;
     let urls = addresses.urls.clone();

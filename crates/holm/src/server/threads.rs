@@ -5,12 +5,14 @@
 //! on then wakes no other thread and moves nothing between cores. Work that the control plane spawns
 //! runs in the main runtime; what the gateway spawns stays on the thread.
 
+use super::busy_poll::BusyPoll;
 use crate::error::Error;
 use std::future::Future;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +24,7 @@ pub(crate) struct Threads(Arc<[Thread]>);
 struct Thread {
     runtime: Handle,
     connections: Arc<AtomicUsize>,
+    busy_poll: Arc<BusyPoll>,
 }
 
 /// Ends the threads, and with them the connections that are left.
@@ -31,14 +34,15 @@ pub(crate) struct Running {
 }
 
 impl Threads {
-    /// Starts `count` threads; 0 means one for each core.
-    pub(crate) fn start(count: usize) -> Result<(Self, Running), Error> {
+    /// Starts `count` threads; 0 means one for each core. Each polls for `busy_poll` before it
+    /// sleeps.
+    pub(crate) fn start(count: usize, busy_poll: Duration) -> Result<(Self, Running), Error> {
         let count = match count {
             0 => thread::available_parallelism().map_or(1, NonZero::get),
             count => count,
         };
         let mut running = Running { closing: CancellationToken::new(), threads: Vec::new() };
-        let started = (0..count).map(|_| running.start());
+        let started = (0..count).map(|_| running.start(busy_poll));
         let threads = started.collect::<Result<_, _>>();
         let threads = threads.map_err(Error::io("start the threads that serve connections"))?;
         Ok((Self(threads), running))
@@ -55,10 +59,11 @@ impl Threads {
         let thread = self.idlest();
         let counted = Counted::new(&thread.connections);
         let stream = stream.into_std();
+        let busy_poll = Arc::clone(&thread.busy_poll);
         let served = async move {
             let _counted = counted;
             match stream.and_then(TcpStream::from_std) {
-                Ok(stream) => serve(stream).await,
+                Ok(stream) => busy_poll.watch(serve(stream)).await,
                 // The client sees it closed.
                 Err(error) => tracing::warn!(%error, "a connection could not be served"),
             }
@@ -74,13 +79,15 @@ impl Threads {
 }
 
 impl Running {
-    fn start(&mut self) -> std::io::Result<Thread> {
+    fn start(&mut self, busy_poll: Duration) -> std::io::Result<Thread> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let closing = self.closing.clone();
-        let run = move || run(&runtime, &closing);
+        let busy_poll = Arc::new(BusyPoll::new(busy_poll));
+        let polling = Arc::clone(&busy_poll);
+        let run = move || run(&runtime, &closing, &polling);
         self.threads.push(thread::Builder::new().name("holm-serve".to_owned()).spawn(run)?);
-        Ok(Thread { runtime: handle, connections: Arc::default() })
+        Ok(Thread { runtime: handle, connections: Arc::default(), busy_poll })
     }
 
     pub(crate) async fn end(self) {
@@ -94,8 +101,8 @@ impl Running {
     }
 }
 
-fn run(runtime: &Runtime, closing: &CancellationToken) {
-    runtime.block_on(closing.cancelled());
+fn run(runtime: &Runtime, closing: &CancellationToken, busy_poll: &BusyPoll) {
+    runtime.block_on(closing.run_until_cancelled(busy_poll.run()));
 }
 
 struct Counted(Arc<AtomicUsize>);
@@ -141,7 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_is_served_where_there_are_the_fewest_and_stays_there() {
-        let (threads, running) = Threads::start(2).unwrap();
+        let (threads, running) = Threads::start(2, Duration::ZERO).unwrap();
         let (says, mut hears) = unbounded_channel();
         let first = connect(&threads, &says).await;
         let one = said(&mut hears).await;
@@ -161,7 +168,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_end_with_their_threads() {
-        let (threads, running) = Threads::start(0).unwrap();
+        let (threads, running) = Threads::start(0, Duration::ZERO).unwrap();
         let (says, mut hears) = unbounded_channel();
         let mut client = connect(&threads, &says).await;
         said(&mut hears).await;

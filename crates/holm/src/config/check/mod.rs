@@ -37,10 +37,16 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
 /// More would only cost memory: each thread serves as many connections as come.
 const THREADS_MAX: usize = 1024;
 
+/// Longer than a workload on this machine takes for an answer that is worth waiting for awake.
+const BUSY_POLL_US_MAX: u32 = 1000;
+
 fn server(config: &Config) -> Result<(), Wrong> {
     let server = &config.server;
     if server.threads > THREADS_MAX {
         return wrong("server.threads", "must be at most 1024");
+    }
+    if server.busy_poll_us > BUSY_POLL_US_MAX {
+        return wrong("server.busy_poll_us", "must be at most 1000");
     }
     if !server.public_url.is_empty() {
         web_address("server.public_url", &server.public_url)?;
