@@ -144,10 +144,11 @@ async fn in_time(
     let limit = control.settings.builds.timeout;
     let built = tokio::time::timeout(limit, builder.build(order, pieces.clone())).await;
     let built = built.unwrap_or(Err(BuildFault::TooSlow(limit)));
-    // The builder cannot say that its time was up, so failures are said here.
-    if let Err(fault) = &built {
-        log::say(&control.world, &pieces, &format!("error: {fault}")).await;
-    }
+    let line = match &built {
+        Ok(built) => format!("built {} ({} bytes)", built.digest, built.size_bytes),
+        Err(fault) => format!("error: {fault}"),
+    };
+    log::say(&control.world, &pieces, &line).await;
     built
 }
 

@@ -84,6 +84,14 @@ impl Job {
     }
 
     pub(super) fn build(mut self) -> Result<Built, BuildFault> {
+        let built = self.image();
+        if let Err(error) = &built {
+            self.log.line(&format!("ERROR: {error}"));
+        }
+        built
+    }
+
+    fn image(&mut self) -> Result<Built, BuildFault> {
         let store = self.shared.machine.0.images.clone();
         let mut build = Build::begin(&store, self.begin_with()).map_err(|error| fault(&error))?;
         let text = self.sources(&mut build)?;
