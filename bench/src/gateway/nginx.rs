@@ -22,6 +22,9 @@ impl Nginx {
     pub(crate) fn start(network: &Network, port: u16) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("holm-bench-nginx-").tempdir()?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
+        // nginx expects that of a socket that it takes over. A worker that came too late to accept a
+        // connection would otherwise wait for the next one, and leave its others unanswered.
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?.to_string();
         fcntl_setfd(&listener, FdFlags::empty())?;
         let file = folder.path().join("nginx.conf");
