@@ -58,7 +58,7 @@ impl Table {
         F: Fn(Call<W, Q, B>) -> R + Copy + Send + Sync + 'static,
         R: Future<Output = Result<A, Error>> + Send + 'static,
     {
-        let needs = if scopes.is_empty() { Needs::ADMIN } else { Needs::Scopes(scopes) };
+        let needs = Needs::all_of(scopes);
         self.put(Base::Management, method, path, (id, summary), needs, handler);
     }
 

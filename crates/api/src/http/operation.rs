@@ -30,6 +30,12 @@ impl Needs {
     /// The need of an operation that declares none of its own.
     pub(crate) const ADMIN: Self = Self::Scopes(&[Scope::Admin]);
 
+    /// Needs all of these scopes; those of an administrator if there are none, since a list
+    /// without scopes would let everyone in who has a credential.
+    pub(crate) const fn all_of(scopes: &'static [Scope]) -> Self {
+        if scopes.is_empty() { Self::ADMIN } else { Self::Scopes(scopes) }
+    }
+
     pub(crate) fn scopes(self) -> &'static [Scope] {
         match self {
             Self::Nothing | Self::Bearer => &[],

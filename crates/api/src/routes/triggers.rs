@@ -266,7 +266,7 @@ async fn call(
 /// others are called. A caller without an identity acts in the name of the workspace.
 fn needs(kind: KindName) -> Needs {
     let verb = if kind == KindName::Job { Verb::Create } else { Verb::Get };
-    Needs::Scopes(kind.scope(verb).alone())
+    Needs::all_of(kind.scope(verb).alone())
 }
 
 /// Waits until the caller's credentials are no longer valid.
