@@ -21,7 +21,7 @@ mod upload;
 
 pub use digest::Digest;
 pub use download::Download;
-pub use error::Error;
+pub use error::{Details, Error};
 pub use settings::{Secret, Settings};
 pub use upload::Upload;
 

@@ -38,7 +38,7 @@ impl Upload {
             self.take_in()?;
         }
         let parts = Parts { parts: std::mem::take(&mut self.parts) };
-        let list = serde_json::to_vec(&parts).map_err(|error| Error::Service(Box::new(error)))?;
+        let list = serde_json::to_vec(&parts).map_err(|error| Error::service(&error))?;
         let list = self.objects.write(&self.folder, Bytes::from(list));
         let list = self.runtime.block_on(list)?;
         Ok(Stored { digest: list.digest, size_bytes: self.size_bytes })

@@ -223,6 +223,9 @@ async fn objects(config: &Config) -> Option<Finding> {
     let place = format!("{}/{}", hasty.endpoint, hasty.bucket);
     Some(match listed {
         Ok(_) => Finding::ok(CHECK, format!("{place} answers")),
+        Err(objects::Error::Service(details)) => {
+            Finding::warn(CHECK, format!("{place}: {details}"), remedy)
+        }
         Err(error) => Finding::warn(CHECK, format!("{place}: {}", types::chain(&error)), remedy),
     })
 }
