@@ -128,6 +128,7 @@ fn slower(throttled: Throttled) -> Response {
     let mut response = json_answer(&body);
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     response.headers_mut().insert(header::RETRY_AFTER, throttled.wait_s.into());
+    response.extensions_mut().insert(Refusal::new("too_many_requests", message));
     response
 }
 

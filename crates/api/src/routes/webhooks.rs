@@ -7,6 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use jobs::runners::{Runners, WEBHOOK_BYTES_MAX, Webhook, WebhookRefused};
+use types::error::Refusal;
 
 /// Receives what a workflow reports about a job: `POST /v0/webhooks/github/{workspace}`.
 pub(crate) async fn take(
@@ -30,13 +31,26 @@ pub(crate) async fn take(
     match runners.take(&workspace, webhook).await {
         Ok(()) => StatusCode::OK.into_response(),
         // The answer does not say what was wrong, not even whether the workspace exists.
-        Err(WebhookRefused::Unsigned) => StatusCode::UNAUTHORIZED.into_response(),
+        Err(WebhookRefused::Unsigned) => {
+            let why = "the webhook is not signed with the secret of its workspace";
+            refused(StatusCode::UNAUTHORIZED, Refusal::new("unauthorized", why))
+        }
         Err(WebhookRefused::Busy) => {
-            let later = [(header::RETRY_AFTER, HeaderValue::from_static("1"))];
-            (StatusCode::SERVICE_UNAVAILABLE, later).into_response()
+            let why = "too many webhooks of its workspace are being taken";
+            let mut response =
+                refused(StatusCode::SERVICE_UNAVAILABLE, Refusal::new("too_many_requests", why));
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            response
         }
         Err(WebhookRefused::Store(error)) => Error::from(error).into_response(),
     }
+}
+
+/// Answers with a bare status, and has the reason logged.
+fn refused(status: StatusCode, refusal: Refusal) -> Response {
+    let mut response = status.into_response();
+    response.extensions_mut().insert(refusal);
+    response
 }
 
 fn text<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
