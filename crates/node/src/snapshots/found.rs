@@ -132,8 +132,11 @@ fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
         if entry.file_name() == EMPTY {
             continue;
         }
-        let owner = entry.file_name().to_str().and_then(|name| Owner::new(name).ok());
-        let Some(owner) = owner.filter(|_| entry.path().is_dir()) else {
+        // The folder of images has a file for each instance, too.
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        let Some(owner) = entry.file_name().to_str().and_then(|name| Owner::new(name).ok()) else {
             tracing::warn!(path = %entry.path().display(), "a folder of snapshots is nobody's");
             continue;
         };
