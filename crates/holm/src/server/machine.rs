@@ -55,7 +55,23 @@ pub(crate) async fn open(
     }
     let doors = doors::of(urls).await;
     let host = open_host(config.clone(), world.clone(), doors).await?;
-    open_egress(config, &host, world, urls).await?;
+    let opened = open_around(config, store, auth, world, urls, &host).await;
+    if opened.is_err() {
+        leave(host).await;
+    }
+    opened
+}
+
+/// Opens what belongs to the machine. If that fails, what was set up on it is removed again.
+async fn open_around(
+    config: &Config,
+    store: &Store,
+    auth: &Auth,
+    world: &World,
+    urls: &Urls,
+    host: &LocalMachine,
+) -> Result<Sandboxes, Error> {
+    open_egress(config, host, world, urls).await?;
     let gateway = Gateway::new(gateway::Parts {
         settings: gateway_settings(config, urls)?,
         guard: Arc::new(Door(auth.clone())),
@@ -63,7 +79,7 @@ pub(crate) async fn open(
         world: world.clone(),
     });
     tokio::spawn(tidy(host.clone()));
-    use_objects(config, store, &host).await?;
+    use_objects(config, store, host).await?;
     let machine = Arc::new(MachineControl::new(host.clone(), gateway.standby().clone()));
     let edge = Local::new(gateway.clone());
     let hosts = Some(edge.hosts());
@@ -73,16 +89,21 @@ pub(crate) async fn open(
         edge: Some(Arc::new(edge)),
         builder: Some(Arc::new(builder)),
     };
-    Ok(Sandboxes { local, gateway: Some(gateway), hosts, host: Some(host) })
+    Ok(Sandboxes { local, gateway: Some(gateway), hosts, host: Some(host.clone()) })
 }
 
 impl Sandboxes {
     /// Removes what was set up on the machine for instances, if no instance is left.
     pub(crate) async fn leave(self) {
-        let Some(host) = self.host else { return };
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || host.leave()).await {
-            tracing::debug!(%error, "something of this server stays on the machine");
+        if let Some(host) = self.host {
+            leave(host).await;
         }
+    }
+}
+
+async fn leave(host: LocalMachine) {
+    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || host.leave()).await {
+        tracing::debug!(%error, "something of this server stays on the machine");
     }
 }
 
