@@ -32,7 +32,7 @@ pub(crate) enum Greeting {
 /// What the first start created, for programs: the content of the file, and part of the line that
 /// `holm up --json` prints.
 #[derive(Serialize, Deserialize)]
-struct Made {
+pub(crate) struct Made {
     account: String,
     workspace: String,
     email: String,
@@ -40,23 +40,26 @@ struct Made {
     api_key: String,
 }
 
-pub(crate) async fn greet(
+/// Says how to reach this server, which serves now.
+pub(crate) fn greet(
     config: &Config,
-    store: &Store,
-    world: &World,
     addresses: &Addresses,
+    made: Option<Made>,
     greeting: Greeting,
-) -> Result<(), Error> {
-    let (file, urls) = (Kept::of(&config.data.folder), &addresses.urls);
-    let made = make(config, store, world, &file).await?;
+) {
+    let (file, urls) = (Kept::of(&config.data.folder).path, &addresses.urls);
     match (greeting, made) {
         (Greeting::Text, Some(made)) => {
             let runs = config.server.roles.contains(&Role::Node);
-            introduce(&made, &urls.public, &file.path, runs);
+            introduce(&made, &urls.public, &file, runs);
         }
         (Greeting::Text, None) => {
             let url = &urls.public;
             term::say(format!("Holm serves {url} (sign in: `holm login --server {url}`)"));
+            if file.exists() {
+                let file = file.display();
+                term::say(format!("{file} has the first account. Remove it when you have kept it."));
+            }
         }
         (Greeting::Json, made) => {
             let (url, content_url, address) = (&urls.public, &urls.content, addresses.own);
@@ -65,16 +68,15 @@ pub(crate) async fn greet(
             );
         }
     }
-    Ok(())
 }
 
 /// Creates the first account. Returns what was created, or `None` if an earlier start did so.
-async fn make(
+pub(crate) async fn make(
     config: &Config,
     store: &Store,
     world: &World,
-    file: &Kept,
 ) -> Result<Option<Made>, Error> {
+    let file = &Kept::of(&config.data.folder);
     let wishes = Wishes {
         email: config.first_start.admin_email.clone(),
         account: config.first_start.account.clone(),
@@ -148,6 +150,12 @@ impl Kept {
     }
 
     fn confirm(&self) -> Result<(), Error> {
+        // That of another database, which this folder had before.
+        if self.path.exists() {
+            let old = self.path.with_extension("json.old");
+            files::rename(&self.path, &old)
+                .map_err(Error::io(format!("write {}", old.display())))?;
+        }
         files::rename(&self.new, &self.path)
             .map_err(Error::io(format!("write {}", self.path.display())))
     }

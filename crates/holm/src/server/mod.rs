@@ -78,7 +78,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
     let world = world::system();
-    first_start::greet(&config, &store, &world, &addresses, greeting).await?;
+    let made = first_start::make(&config, &store, &world).await?;
     let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
     let ending = Ending::default();
     // Before the machine hands anything out, so that a server asked to stop while it starts gives
@@ -122,6 +122,7 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
     addresses.tell(&config)?;
+    first_start::greet(&config, &addresses, made, greeting);
     let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
     tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
     serve_all(listener, addresses.content, front, ending).await;
