@@ -153,10 +153,7 @@ impl Asked {
             tag: None,
             conversation_at: None,
         };
-        let must_be_json = matches!(
-            operation,
-            Operation::Chat(_) | Operation::GeminiStream | Operation::Embeddings(_)
-        );
+        let must_be_json = asked.is_json();
         let is_object = first_byte(&body) == Some(b'{');
         if is_object {
             match serde_json::from_slice::<Members<'_>>(&body) {
@@ -222,6 +219,11 @@ impl Asked {
     /// Returns whether the request is for an answer that is counted in tokens.
     pub(crate) const fn is_chat(&self) -> bool {
         matches!(self.operation, Operation::Chat(_) | Operation::GeminiStream)
+    }
+
+    /// Returns whether the body had to be JSON to be read, whatever type the caller gave it.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.is_chat() || matches!(self.operation, Operation::Embeddings(_))
     }
 
     /// Returns the body to send on, with `model` set to the given one and usage asked for. The

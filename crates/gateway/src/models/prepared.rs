@@ -10,7 +10,7 @@ use ::models::embeddings::{EmbeddingsTranslation, translate_request};
 use ::models::operation::Operation;
 use ::models::provider::{Provider, Way};
 use ::models::translate::{Named, Translation, has_proofs, open_in_place};
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -126,6 +126,9 @@ impl Prepared {
         let mut headers = sent.headers.clone();
         provider.dresses(&mut headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        if asked.is_json() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         let method = if translation.is_some() { Method::POST } else { sent.method.clone() };
         let outgoing = Outgoing { method, uri: target.url, headers, body };
         Ok(Self { outgoing, model, spoken, translation, left_out, hides_usage })

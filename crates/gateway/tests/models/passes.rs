@@ -54,6 +54,28 @@ async fn no_key_of_a_caller_is_passed_on() {
 }
 
 #[tokio::test]
+async fn a_body_that_was_read_as_json_is_sent_as_json() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    stage.model("m", &standin);
+    stage.route(model("claude", ModelType::Anthropic, Some(&standin.url)));
+    let bearer = format!("Bearer {KEY}");
+    // What curl says of a body if it is not told.
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    let headers = [("authorization", bearer.as_str()), form];
+    for path in [CHAT, "/v1/messages", "/v1/responses", "/v1/embeddings"] {
+        stage.ask_with(&format!("/acme/models/m{path}"), &headers, HI).await;
+    }
+    stage.ask_with(&format!("/acme/models/claude{CHAT}"), &headers, HI).await;
+    stage.ask(&format!("/acme/models/m{CHAT}"), HI).await;
+    stage.ask_with("/acme/models/m/v1/files", &headers, "a=b").await;
+    let asked = standin.asked.lock();
+    let mut kinds: Vec<_> = asked.iter().map(|(head, _)| &head.headers["content-type"]).collect();
+    assert_eq!(kinds.pop().unwrap(), form.1);
+    assert_eq!(kinds, ["application/json"; 6]);
+}
+
+#[tokio::test]
 async fn a_stream_passes_piece_by_piece_without_usage_that_was_not_asked_for() {
     let stage = Stage::start().await;
     let (sender, answer) = events();
