@@ -87,6 +87,8 @@ fn a_key_for_models_is_made_listed_and_revoked() {
     assert!(!text(&server.cli(&key, &["keys", "list"]), 0).contains("\tci\t"));
     text(&server.cli(&value, &["get", "models"]), 4);
     text(&server.cli(&key, &["keys", "create", "--budget", "much"]), 11);
+    text(&server.cli(&key, &["keys", "create", "--name", "endless", "--per", "month"]), 2);
+    assert!(!text(&server.cli(&key, &["keys", "list"]), 0).contains("endless"));
 }
 
 #[test]

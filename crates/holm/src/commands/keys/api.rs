@@ -7,6 +7,9 @@ use crate::term;
 use reqwest::Method;
 use serde_json::{Map, Value};
 
+/// Window of an amount that is given without one.
+const WINDOW: &str = "month";
+
 /// Creates an API key, and shows it only once
 ///
 /// With --models or --budget the key works only for models, and for nothing else on the server.
@@ -34,9 +37,9 @@ pub(super) struct Create {
     /// Input and output tokens that it may use in each window
     #[arg(long, value_name = "COUNT")]
     tokens: Option<i64>,
-    /// The window: minute, hour, day or month (UTC)
-    #[arg(long, value_name = "WINDOW", default_value = "month")]
-    per: String,
+    /// The window of an amount: minute, hour, day or month (UTC); by default month
+    #[arg(long, value_name = "WINDOW")]
+    per: Option<String>,
     /// Number of such windows that count as one
     #[arg(long, value_name = "COUNT")]
     step: Option<i64>,
@@ -83,7 +86,7 @@ fn segment(id: &str) -> Result<&str, Error> {
 
 pub(super) async fn create(args: Create, mut client: Client) -> Result<Exit, Error> {
     let path = place(args.service_account.as_deref())?;
-    let key = client.call(Method::POST, &path, &[], Some(&body(&args))).await?;
+    let key = client.call(Method::POST, &path, &[], Some(&body(&args)?)).await?;
     let value = key["apiKey"].as_str().ok_or_else(|| Error::NotHolm {
         server: client.server(),
         message: "its answer has no key".into(),
@@ -94,7 +97,7 @@ pub(super) async fn create(args: Create, mut client: Client) -> Result<Exit, Err
     Ok(Exit::Success)
 }
 
-fn body(args: &Create) -> Value {
+fn body(args: &Create) -> Result<Value, Error> {
     let mut body = Map::new();
     body.insert("name".into(), args.name.clone().into());
     if let Some(expires_in) = &args.expires_in {
@@ -111,14 +114,23 @@ fn body(args: &Create) -> Value {
     ];
     let mut budget: Map<String, Value> =
         amounts.into_iter().filter_map(|(name, amount)| Some((name.to_owned(), amount?))).collect();
+    if budget.is_empty() && (args.per.is_some() || args.step.is_some()) {
+        // Whoever names a window wants a limit, and without an amount the key would have none.
+        return Err(Error::Usage(
+            "--per and --step say in which window an amount counts: \
+             give --budget, --requests or --tokens too"
+                .into(),
+        ));
+    }
     if !budget.is_empty() {
-        budget.insert("granularity".into(), args.per.clone().into());
+        let window = args.per.clone().unwrap_or_else(|| WINDOW.to_owned());
+        budget.insert("granularity".into(), window.into());
         if let Some(step) = args.step {
             budget.insert("step".into(), step.into());
         }
         body.insert("budget".into(), Value::Object(budget));
     }
-    Value::Object(body)
+    Ok(Value::Object(body))
 }
 
 /// Describes what a key may be used for.
@@ -205,8 +217,24 @@ mod tests {
         create: Create,
     }
 
-    fn asked(words: &[&str]) -> Value {
+    fn read(words: &[&str]) -> Result<Value, Error> {
         body(&Line::parse_from(["create"].iter().chain(words)).create)
+    }
+
+    fn asked(words: &[&str]) -> Value {
+        read(words).unwrap()
+    }
+
+    #[test]
+    fn a_window_without_an_amount_makes_no_key() {
+        let unlimited: [&[&str]; 3] = [&["--per", "month"], &["--step", "2"], &["--per", "day"]];
+        for words in unlimited {
+            for models in [&[][..], &["--models", "gpt"]] {
+                let error = read(&[words, models].concat()).unwrap_err();
+                assert_eq!(error.exit(), Exit::Usage, "{words:?}");
+                assert!(error.to_string().contains("--budget"), "{error}");
+            }
+        }
     }
 
     #[test]
