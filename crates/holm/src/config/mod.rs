@@ -10,6 +10,7 @@ mod egress;
 mod error;
 mod layers;
 mod load;
+mod log;
 mod machine;
 mod models;
 mod objects;
@@ -28,6 +29,7 @@ pub(crate) use builds::Builds;
 pub(crate) use error::Error;
 pub(crate) use layers::EXAMPLE;
 pub(crate) use load::load;
+pub(crate) use log::{Log, LogFormat};
 pub(crate) use machine::{Backend, Egress, Images, Node, Registry};
 pub(crate) use values::NameServer;
 pub(crate) use work::{Callbacks, Deployments, Jobs, Runners};
@@ -295,21 +297,6 @@ impl Config {
 pub(crate) struct Catalogue {
     #[serde(deserialize_with = "values::path_or_none")]
     pub(crate) file: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Log {
-    pub(crate) format: LogFormat,
-    pub(crate) level: String,
-    pub(crate) refusals_per_second: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    Text,
-    Json,
 }
 
 /// Output of workloads. The server's own log is [`Log`].

@@ -119,6 +119,22 @@ fn a_wrong_value_says_what_is_right() {
 }
 
 #[test]
+fn a_log_level_silences_nothing_by_a_slip() {
+    use tracing::Level;
+    let enabled = |level: &str, part: &str| {
+        let config = load_text(&format!("[log]\nlevel = \"{level}\"")).unwrap();
+        config.log.targets().unwrap().would_enable(part, &Level::INFO)
+    };
+    for level in ["info", " info", "info ", "info , refusals=off", "refusals=off", "store=debug"] {
+        assert!(enabled(level, "holm"), "{level}");
+    }
+    assert!(!enabled("info , refusals=off", "refusals") && !enabled("off", "holm"));
+    for level in ["", " ", "info,,warn", "info,", "=info", "store=", "in fo", "store = debug"] {
+        refused(&format!("[log]\nlevel = \"{level}\""), &["`log.level`", "store=debug"]);
+    }
+}
+
+#[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [

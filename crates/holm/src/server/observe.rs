@@ -52,8 +52,7 @@ impl Observation {
 
 fn start_log(config: &Config, tracer: Option<SdkTracer>) -> Result<(), Error> {
     let wrong = |message: String| Error::Start { act: "start the log".into(), message };
-    let level: Targets =
-        config.log.level.parse().map_err(|_| wrong("log.level is wrong".into()))?;
+    let level = config.log.targets().ok_or_else(|| wrong("log.level is wrong".into()))?;
     let log = match config.log.format {
         LogFormat::Text => fmt::layer().with_writer(std::io::stderr).with_ansi(false).boxed(),
         LogFormat::Json => {
