@@ -97,10 +97,13 @@ impl Call<'_> {
     /// Refuses what has answers that no hook could look at, if one has to.
     fn must_be_watched(&self, reached: &Reached) -> Result<(), ModelProblem> {
         let cannot_be = self.asked.operation == Operation::Other && !self.is_count();
-        match cannot_be && self.looks_at_answers(reached) {
-            true => Err(Stopped::Failed { number: 0, why: UNWATCHED.to_owned() }.into()),
-            false => Ok(()),
+        if cannot_be && self.looks_at_answers(reached) {
+            return Err(Stopped::Failed { number: 0, why: UNWATCHED.to_owned() }.into());
         }
+        if self.asked.is_stream {
+            self.all_of(reached).try_for_each(|model| model.hooks.must_see_streams())?;
+        }
+        Ok(())
     }
 
     /// Asks until the model has begun to answer, or asking it again would not help.

@@ -33,6 +33,7 @@ const TOO_SLOW: &str = "its pattern takes too long to look for";
 const TOO_DEEP: &str = "its JSON is nested too deep to be looked at";
 const TOO_MANY: &str = "the answer has too many parts that come side by side";
 const BLINDED: &str = "the answer cannot be read, so nothing can be looked for in it";
+const WHOLE_ONLY: &str = "its webhook looks at whole answers only, so ask for one without `stream`";
 /// Largest answer of a webhook, in bytes.
 const ANSWER_MAX: usize = 8 << 20;
 
@@ -185,6 +186,20 @@ impl Hooks {
         }
         text.truncate(boundary_before(&text, max));
         text
+    }
+
+    /// Refuses a stream if a hook has to look at it and cannot. Webhooks look at whole answers.
+    pub(crate) fn must_see_streams(&self) -> Result<(), Stopped> {
+        let mut needed = self.at(ModelHookTime::After).filter(|hook| !hook.optional);
+        needed.try_for_each(|hook| match &hook.what {
+            What::Pattern { .. } => Ok(()),
+            What::Webhook(_) => Err(Stopped::Blocked {
+                number: hook.number,
+                what: "the request",
+                why: Some(WHOLE_ONLY.to_owned()),
+            }),
+            What::Broken(why) => Err(hook.failed(why.clone())),
+        })
     }
 
     /// Returns the search for the text of a stream, as it passes.

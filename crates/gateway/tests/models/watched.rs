@@ -5,7 +5,7 @@ use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
 use types::kinds::model::{
     ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelTarget, ModelType,
 };
-use types::models::{LimitMeasure, ModelOutcome};
+use types::models::{LimitMeasure, ModelOutcome, ModelRoute};
 
 fn pattern(when: ModelHookTime, pattern: &str, action: ModelHookAction) -> ModelHook {
     let (pattern, action) = (Some(pattern.to_owned()), Some(action));
@@ -104,6 +104,43 @@ async fn webhooks_decide_and_change() {
     stage.route(route);
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
     assert!(hook.asked.lock().iter().all(|(head, _)| head.uri.path() == "/look"));
+}
+
+/// A webhook looks at whole answers, so `stream` would lead past it: such a request is refused
+/// before anybody is asked, whatever model on the way has the webhook.
+#[tokio::test]
+async fn a_stream_does_not_pass_a_webhook_that_has_to_look_at_it() {
+    let stage = Stage::start().await;
+    let hook = Standin::start(|_, _, _| json(422, "")).await;
+    let standin =
+        Standin::start(|_, _, body| match body.windows(6).any(|text| text == b"stream") {
+            true => streamed(&STREAM),
+            false => json(200, ANSWER),
+        })
+        .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    let mut webhook = pattern(ModelHookTime::After, "", ModelHookAction::Block);
+    (webhook.pattern, webhook.webhook) = (None, Some(hook.url.clone()));
+    route.hooks = vec![webhook];
+    stage.route(route.clone());
+    let mut first = model("first", ModelType::Openai, None);
+    first.routing.targets = Some(vec![ModelTarget { model: "m".into(), weight: None }]);
+    stage.route(first);
+    for name in ["m", "first"] {
+        let refused = stage.chat(name, HI_STREAM).await;
+        refused.is(400, "MODEL_HOOK_BLOCKED");
+        assert!(refused.text.contains("without `stream`"), "{refused:?}");
+    }
+    assert_eq!((standin.count(), hook.count()), (0, 0));
+    stage.chat("m", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    assert_eq!(hook.count(), 1);
+    let mut broken = pattern(ModelHookTime::After, "(", ModelHookAction::Block);
+    broken.optional = Some(false);
+    stage.route(ModelRoute { hooks: vec![broken], ..route.clone() });
+    stage.chat("m", HI_STREAM).await.is(502, "MODEL_HOOK_FAILED");
+    route.hooks[0].optional = Some(true);
+    stage.route(route);
+    assert_eq!(stage.chat("m", HI_STREAM).await.status.as_u16(), 200);
 }
 
 #[tokio::test]
