@@ -24,7 +24,7 @@ const OF_THE_MOUNT: [&[u8]; 4] =
 const NAMES_BYTES_MAX: usize = 64 << 10;
 const VALUE_BYTES_MAX: usize = 64 << 10;
 /// How much disk space a file without content is counted as, for its inode.
-const BYTES_PER_FILE: u64 = 4_096;
+pub(super) const BYTES_PER_FILE: u64 = 4_096;
 /// The kernel's format of file capabilities that apply for any user namespace, and its flag for
 /// "effective".
 const CAPABILITIES_OF_ANY_ROOT: u32 = 0x0200_0000;

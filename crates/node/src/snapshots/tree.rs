@@ -265,7 +265,10 @@ impl<'c> Copy<'c> {
         let Place { stat, path, .. } = place;
         let is_folder = kind(stat) == FileType::Directory;
         if first {
-            let wanted = entry::bytes_of(stat);
+            // Folders of the layers below are only made for what may be inside; those that turn out
+            // empty are removed. All of them together can be more than what was written.
+            let wanted =
+                if is_folder && self.below.is_some() { 0 } else { entry::bytes_of(stat) };
             self.budget = self.budget.checked_sub(wanted).ok_or(SnapshotError::Restless)?;
         } else if self.is_unchanged(place)? {
             if stat.stx_nlink > 1 && !is_folder {
@@ -407,6 +410,27 @@ mod tests {
         copy.look(false).unwrap();
         copy.finish().unwrap();
         folder
+    }
+
+    #[test]
+    fn folders_of_the_layers_below_cost_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, below, into] = ["from", "below", "into"].map(|name| folder.path().join(name));
+        std::fs::create_dir(&into).unwrap();
+        let many = BUDGET_BYTES / entry::BYTES_PER_FILE + 1;
+        for number in 0..many {
+            std::fs::create_dir_all(from.join(number.to_string())).unwrap();
+            std::fs::create_dir_all(below.join(number.to_string())).unwrap();
+        }
+        std::fs::write(from.join("7/own"), "written").unwrap();
+        let (source, target, below) = (open(&from), open(&into), open(&below));
+        let mut copy = Copy::new(&source, &target, Ids { root: 0 }, Some(&below), 0).unwrap();
+        copy.look(true).unwrap();
+        copy.look(false).unwrap();
+        copy.finish().unwrap();
+        let left: Vec<_> = std::fs::read_dir(&into).unwrap().map(|one| one.unwrap().path()).collect();
+        assert_eq!(left, [into.join("7")]);
+        assert_eq!(std::fs::read(into.join("7/own")).unwrap(), b"written");
     }
 
     #[test]
