@@ -254,3 +254,14 @@ pub struct Fault {
     pub parameter: Option<String>,
     pub message: String,
 }
+
+/// What is known of a stream that was passed on without being translated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Passed {
+    pub id: String,
+    pub model: String,
+    /// Seconds since 1970.
+    pub created: i64,
+    /// The number of the next event, in a dialect that numbers them.
+    pub next_event: u64,
+}

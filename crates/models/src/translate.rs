@@ -13,7 +13,7 @@ mod tests;
 mod thoughts;
 mod uploads;
 
-use crate::chat::{Answer, Chat, Delta, Fault, Finish};
+use crate::chat::{Answer, Chat, Delta, Fault, Finish, Passed};
 use crate::dialect::faults::recognized;
 use crate::dialect::{Dialect, Losses, StreamReader, StreamWriter, Unreadable, Unsayable};
 use crate::events::Events;
@@ -167,6 +167,11 @@ pub fn fault_body(dialect: Dialect, fault: &Fault) -> Vec<u8> {
     dialect.words().write_fault(fault).to_string().into_bytes()
 }
 
+/// Writes an error that was made here as the end of a stream that passed untranslated.
+pub fn write_last_fault(dialect: Dialect, fault: &Fault, passed: &Passed, out: &mut BytesMut) {
+    dialect.words().write_last_fault(fault, passed, out);
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Running,
@@ -241,6 +246,11 @@ impl StreamTranslation {
         let wrong = Unreadable("its stream ended in the middle".to_owned());
         self.fail(&wrong, out);
         Err(wrong)
+    }
+
+    /// Ends the stream with an error that was made here.
+    pub fn break_off(&mut self, fault: Fault, out: &mut BytesMut) {
+        self.write(&Delta::Fault(fault), out);
     }
 
     /// Returns how many bytes are held at most: an incomplete event, and the text so far, which

@@ -4,6 +4,7 @@
 use super::Models;
 use super::Room;
 use super::upstream::Broken;
+use ::models::chat::Passed;
 use ::models::ledger::Reservation;
 use ::models::prices::Price;
 use ::models::tokens::{Seen, UsageReader, input_estimate};
@@ -127,6 +128,18 @@ impl Account {
     /// Returns whether the provider said that its answer is over. True if the answer is not read.
     pub(crate) fn is_finished(&self) -> bool {
         self.reader.as_ref().is_none_or(UsageReader::is_finished)
+    }
+
+    /// Returns whether the answer has said why it ends. True if the answer is not read.
+    pub(crate) fn says_its_end(&self) -> bool {
+        self.reader.as_ref().is_none_or(UsageReader::says_its_end)
+    }
+
+    /// Returns what an error refers to that ends the answer here.
+    pub(crate) fn passed(&self) -> Passed {
+        let created = self.models.world.now().ms() / 1000;
+        let passed = self.reader.as_ref().map(UsageReader::passed);
+        Passed { created, ..passed.unwrap_or_default() }
     }
 
     pub(crate) fn log(&mut self, entry: Option<Entry>) {

@@ -5,18 +5,17 @@ use super::account::Account;
 use super::cache::Keeping;
 use super::decode::Decoder;
 use super::hooks::{PartOfAnswer, Place, Watch};
-use super::problem::fault;
 use super::upstream::{Answer, REST_MAX, REST_TIME};
 use super::without_usage::Held;
 use super::{Models, Served};
 use crate::body::BodyError;
 use crate::hold::Hold;
 use crate::problem::Problem;
-use ::models::chat::Delta;
+use ::models::chat::{Delta, Fault};
 use ::models::dialect::gemini::array::ListWriter;
 use ::models::dialect::{Dialect, StreamReader};
 use ::models::events::Events;
-use ::models::translate::StreamTranslation;
+use ::models::translate::{StreamTranslation, write_last_fault};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use std::collections::VecDeque;
@@ -241,7 +240,14 @@ impl ModelBody {
             )));
         }
         if self.is_events && !self.account.is_finished() {
-            // What came is passed on as it is, but it is not a whole answer.
+            // A translation has written an end, and so has a provider that only leaves out the mark
+            // behind it.
+            let has_end = matches!(self.flow, Flow::Translated(_)) || self.account.says_its_end();
+            if !has_end {
+                return self.break_off(&Problem::Model(super::ModelProblem::BadAnswer(
+                    "its stream ended in the middle",
+                )));
+            }
             return self.over(ModelOutcome::Interrupted);
         }
         self.keep();
@@ -266,25 +272,39 @@ impl ModelBody {
         tracing::debug!(%problem, "the answer of a model ends early");
         self.kept = None;
         if self.is_events {
-            let status = problem.status().as_u16();
-            let told = match self.dialect {
-                Some(dialect) => fault(dialect, status, problem.code(), problem.to_string()),
-                None => problem.to_string().into_bytes(),
-            };
-            let begin: &[u8] = match self.last {
-                b'\n' | 0 => b"",
-                _ => b"\n\n",
-            };
-            let name: &[u8] = match self.dialect {
-                Some(Dialect::Anthropic | Dialect::Responses) => b"event: error\n",
-                _ => b"",
-            };
-            let event = [begin, name, b"data: ", &told, b"\n\n"].concat();
-            self.say(BytesMut::from(&event[..]));
+            self.tell(problem);
         } else {
             self.is_cut = true;
         }
         self.over(ModelOutcome::Interrupted);
+    }
+
+    /// Ends a stream with an event that tells of a problem.
+    fn tell(&mut self, problem: &Problem) {
+        let fault = Fault {
+            status: problem.status().as_u16(),
+            code: Some(problem.code().to_owned()),
+            message: problem.to_string(),
+            ..Fault::default()
+        };
+        let mut out = BytesMut::new();
+        if let Flow::Translated(translation) = &mut self.flow {
+            translation.break_off(fault, &mut out);
+            return self.say(out);
+        }
+        // The provider's last event may lack its end.
+        out.extend_from_slice(match self.last {
+            0 => b"",
+            b'\n' => b"\n",
+            _ => b"\n\n",
+        });
+        match self.dialect {
+            Some(dialect) => {
+                write_last_fault(dialect, &fault, &self.account.passed(), &mut out);
+            }
+            None => out.extend_from_slice(format!("data: {}\n\n", fault.message).as_bytes()),
+        }
+        self.say(out);
     }
 
     fn over(&mut self, outcome: ModelOutcome) {

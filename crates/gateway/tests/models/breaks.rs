@@ -75,10 +75,73 @@ async fn a_provider_that_hangs_up_half_way_is_told_of_in_the_stream() {
     let rest = response.into_body().collect().await.unwrap().to_bytes();
     let rest = String::from_utf8_lossy(&rest);
     assert!(
-        rest.starts_with("data: {\"error\"") && rest.contains("MODEL_PROVIDER_FAILED"),
+        rest.trim_start().starts_with("data: {\"error\"") && rest.contains("MODEL_PROVIDER_FAILED"),
         "{rest}"
     );
     assert_eq!(stage.usage(1).await.estimated, 1);
+}
+
+const BEGUN: [&str; 2] = [
+    "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"model\":\"gpt-x\",\"output\":[]}}\n\n",
+    "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":1,\"delta\":\"Hel\"}\n\n",
+];
+
+#[tokio::test]
+async fn a_stream_that_ends_early_does_not_look_complete() {
+    let stage = Stage::start().await;
+    let message = "event: message_start\ndata: {\"type\":\"message_start\"}\n\n";
+    let line = STREAM[0].trim_end();
+    let standin = Standin::start(move |number, _, _| match number {
+        0 => streamed(&STREAM[..1]),
+        1 => streamed(&[line]),
+        2 => streamed(&[]),
+        3 => streamed(&[message]),
+        4 => streamed(&BEGUN),
+        // Not every provider has the mark behind the end.
+        5 => streamed(&STREAM[..2]),
+        _ => streamed(&["data: {\"error\":{\"message\":\"no\"}}\n\n"]),
+    })
+    .await;
+    stage.model("m", &standin);
+    for begin in [STREAM[0], line, ""] {
+        let told = stage.chat("m", HI_STREAM).await.text;
+        let last = told.strip_prefix(begin).unwrap().trim_start();
+        assert!(last.starts_with("data: {\"error\":{\"message\":"), "{told}");
+        assert!(last.contains("MODEL_PROVIDER_FAILED"), "{told}");
+    }
+    for path in ["/v1/messages", "/v1/responses"] {
+        let kind = if path == "/v1/messages" { ModelType::Anthropic } else { ModelType::Openai };
+        stage.route(model("n", kind, Some(&standin.url)));
+        let told = stage.ask(&format!("/acme/models/n{path}"), HI_STREAM).await.text;
+        assert!(told.contains("event: error\ndata: "), "{told}");
+    }
+    assert_eq!(stage.chat("m", HI_STREAM).await.text, STREAM[..2].concat());
+    assert!(!stage.chat("m", HI_STREAM).await.text.contains("MODEL_"));
+    assert_eq!(stage.usage(7).await.estimated, 7);
+}
+
+#[tokio::test]
+async fn an_error_in_a_stream_of_responses_has_the_shape_of_theirs() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| streamed(&BEGUN)).await;
+    stage.model("m", &standin);
+    let told = stage.ask("/acme/models/m/v1/responses", HI_STREAM).await.text;
+    let last = told.strip_prefix(BEGUN.concat().as_str()).unwrap();
+    let data = last.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<serde_json::Value> =
+        data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    let [error, failed] = &events[..] else { panic!("{told}") };
+    assert_eq!((&error["type"], &error["sequence_number"]), (&"error".into(), &2.into()));
+    assert_eq!((&error["code"], &error["param"]), (&"MODEL_PROVIDER_FAILED".into(), &().into()));
+    assert!(error["message"].is_string(), "{told}");
+    assert_eq!(
+        (&failed["type"], &failed["sequence_number"]),
+        (&"response.failed".into(), &3.into())
+    );
+    let response = &failed["response"];
+    assert_eq!((&response["id"], &response["status"]), (&"resp_1".into(), &"failed".into()));
+    assert_eq!(response["error"]["code"], "MODEL_PROVIDER_FAILED");
+    assert!(response["created_at"].as_i64().unwrap() > 0);
 }
 
 #[tokio::test]

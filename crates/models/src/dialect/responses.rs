@@ -9,7 +9,8 @@ mod tests;
 mod write;
 
 use super::{Losses, StreamReader, StreamWriter, Unreadable, Unsayable, Words, faults, openai};
-use crate::chat::{Answer, Chat, Fault};
+use crate::chat::{Answer, Chat, Delta, Fault, Passed};
+use bytes::BytesMut;
 use serde_json::Value;
 
 #[derive(Debug)]
@@ -46,5 +47,9 @@ impl Words for Responses {
 
     fn writer(&self, asked: &Chat) -> Box<dyn StreamWriter> {
         Box::new(stream::Writer::new(asked))
+    }
+
+    fn write_last_fault(&self, fault: &Fault, passed: &Passed, out: &mut BytesMut) {
+        stream::Writer::after(passed).write(&Delta::Fault(fault.clone()), out);
     }
 }

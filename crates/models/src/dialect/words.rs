@@ -1,7 +1,7 @@
 //! What is implemented for each dialect: reading and writing requests, answers, errors and streams.
 
 use super::losses::{Losses, Unreadable, Unsayable};
-use crate::chat::{Answer, Chat, Delta, Fault};
+use crate::chat::{Answer, Chat, Delta, Fault, Passed};
 use crate::events::Event;
 use bytes::BytesMut;
 use serde_json::Value;
@@ -17,6 +17,10 @@ pub trait Words: Send + Sync {
     fn reader(&self) -> Box<dyn StreamReader>;
     /// Makes the writer of the answer's stream. `asked` is the caller's request.
     fn writer(&self, asked: &Chat) -> Box<dyn StreamWriter>;
+    /// Writes the error that ends a stream of which the rest has passed unread.
+    fn write_last_fault(&self, fault: &Fault, _: &Passed, out: &mut BytesMut) {
+        self.writer(&Chat::default()).write(&Delta::Fault(fault.clone()), out);
+    }
     /// Returns whether a schema for the answer has to be written as a tool that the model must
     /// call.
     fn says_schema_as_tool(&self, _: &Chat) -> bool {

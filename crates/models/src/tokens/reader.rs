@@ -4,6 +4,7 @@ use super::count;
 use super::keys::Key;
 use super::sample::Sample;
 use super::scan::{Scan, Sink, Take};
+use crate::chat::Passed;
 use crate::dialect::Dialect;
 use crate::operation::Operation;
 use types::models::TokenUsage;
@@ -138,6 +139,20 @@ impl UsageReader {
         self.notes.is_finished
     }
 
+    /// Returns whether the answer has said why it ends, be it by an error.
+    pub const fn says_its_end(&self) -> bool {
+        self.notes.is_ended || self.notes.is_finished || self.notes.has_failed
+    }
+
+    /// Returns what an error refers to that ends the stream here.
+    pub fn passed(&self) -> Passed {
+        let notes = &self.notes;
+        // They stay empty in a stream that did not begin.
+        let id = notes.id.clone().unwrap_or_default();
+        let model = notes.model.clone().unwrap_or_default();
+        Passed { id, model, created: 0, next_event: notes.next_event }
+    }
+
     /// Returns whether the answer has ended and only the usage is still to come.
     pub const fn awaits_usage(&self) -> bool {
         self.notes.is_ended && !self.notes.is_complete
@@ -202,9 +217,14 @@ struct Notes {
     /// Whether the answer has said why it ends.
     is_ended: bool,
     is_finished: bool,
+    /// Whether the provider reported an error in place of the rest.
+    has_failed: bool,
     /// Whether the usage noted so far is for the whole answer.
     is_complete: bool,
+    id: Option<String>,
     model: Option<String>,
+    /// The number of the next event, in a dialect that numbers them.
+    next_event: u64,
     text: Sample,
 }
 
@@ -242,8 +262,11 @@ impl Notes {
             document: Document::default(),
             is_ended: false,
             is_finished: false,
+            has_failed: false,
             is_complete: false,
+            id: None,
             model: None,
+            next_event: 0,
             text: Sample::new(TEXT_MAX),
         }
     }
@@ -384,6 +407,7 @@ impl Notes {
 
 impl Sink for Notes {
     fn value(&mut self, path: &[Key], first: u8) -> Take {
+        self.has_failed |= matches!(path, [Key::Error]) && first != b'n';
         if first != b'"' {
             return Take::Skip;
         }
@@ -393,6 +417,7 @@ impl Sink for Notes {
             {
                 Take::Word
             }
+            [Key::Response, Key::Id] if self.id.is_none() => Take::Word,
             [Key::Type]
             | [Key::Choices, Key::FinishReason]
             | [Key::Candidates, Key::FinishReasonCamel]
@@ -410,6 +435,10 @@ impl Sink for Notes {
     fn word(&mut self, path: &[Key], word: &str) {
         if let Some(Key::Model | Key::ModelVersion) = path.last() {
             self.model = Some(word.to_owned()).filter(|word| !word.is_empty());
+        } else if let [Key::Response, Key::Id] = path {
+            self.id = Some(word.to_owned());
+        } else if let ([Key::Type], "error") = (path, word) {
+            self.has_failed = true;
         } else if self.ends(path, word) {
             self.is_ended = true;
             // OpenAI's streams have another mark after that.
@@ -418,6 +447,9 @@ impl Sink for Notes {
     }
 
     fn number(&mut self, path: &[Key], number: u64) {
+        if let [Key::SequenceNumber] = path {
+            self.next_event = number.saturating_add(1);
+        }
         let Some((rest, is_final)) = self.usage_path(path) else { return };
         if self.take(rest, number) {
             self.has_usage = true;

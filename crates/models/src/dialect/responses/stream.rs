@@ -2,7 +2,7 @@
 
 use super::answer::{self, envelope, incomplete, item_id, output_text, read_finish, read_usage};
 use super::write;
-use crate::chat::{Chat, Delta, Fault, Finish, ToolCall};
+use crate::chat::{Chat, Delta, Fault, Finish, Passed, ToolCall};
 use crate::dialect::{StreamReader, StreamWriter, Unreadable, faults, sse};
 use crate::events::Event;
 use bytes::BytesMut;
@@ -188,6 +188,17 @@ impl Writer {
             refuses: false,
             usage: None,
             is_broken: false,
+        }
+    }
+
+    /// Continues a stream whose events so far were not written here.
+    pub(super) fn after(passed: &Passed) -> Self {
+        Self {
+            id: passed.id.clone(),
+            model: passed.model.clone(),
+            created: passed.created,
+            sequence: passed.next_event,
+            ..Self::new(&Chat::default())
         }
     }
 
