@@ -65,12 +65,28 @@ struct Used {
     lease: Option<Lease>,
 }
 
+/// Moves notes from where they were before, among the disks of snapshots.
+fn move_notes(from: &Path, into: &Path) -> io::Result<()> {
+    if !from.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::rename(entry.path(), into.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
 impl Leases {
     /// Takes the leases again that an earlier run of this program had.
-    pub(crate) fn open(folder: &Path, store: &Store) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let leases = Self { folder: folder.to_owned(), state: Mutex::default() };
-        for entry in fs::read_dir(folder)? {
+    pub(crate) fn open(node: &Path, store: &Store) -> io::Result<Self> {
+        let folder = node.join("leases");
+        fs::create_dir_all(&folder)?;
+        move_notes(&node.join("images"), &folder)?;
+        let leases = Self { folder, state: Mutex::default() };
+        for entry in fs::read_dir(&leases.folder)? {
             let path = entry?.path();
             let id = path
                 .file_name()
@@ -184,4 +200,23 @@ fn parse(note: &str) -> Option<(Digest, Purpose)> {
         _ => (note.trim(), Purpose::Serve),
     };
     Some((digest.parse().ok()?, purpose))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_moved_from_among_the_disks_of_snapshots() {
+        let node = tempfile::tempdir().unwrap();
+        let store = Store::open(&node.path().join("store"), images::Settings::default()).unwrap();
+        let disks = node.path().join("images");
+        fs::create_dir_all(disks.join("wsp_owner/snapshot")).unwrap();
+        fs::write(disks.join("sandbox-a-1"), "an older note").unwrap();
+        // The image that the note names is gone, which is no reason not to start.
+        Leases::open(node.path(), &store).unwrap();
+        assert!(disks.join("wsp_owner/snapshot").exists());
+        assert!(!disks.join("sandbox-a-1").exists());
+        assert!(node.path().join("leases/sandbox-a-1").exists());
+    }
 }

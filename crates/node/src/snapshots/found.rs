@@ -132,11 +132,8 @@ fn folders(folder: &Path) -> io::Result<Vec<(Owner, PathBuf)>> {
         if entry.file_name() == EMPTY {
             continue;
         }
-        // The folder of images has a file for each instance, too.
-        if !entry.file_type()?.is_dir() {
-            continue;
-        }
-        let Some(owner) = entry.file_name().to_str().and_then(|name| Owner::new(name).ok()) else {
+        let owner = entry.file_name().to_str().and_then(|name| Owner::new(name).ok());
+        let Some(owner) = owner.filter(|_| entry.path().is_dir()) else {
             tracing::warn!(path = %entry.path().display(), "a folder of snapshots is nobody's");
             continue;
         };
