@@ -297,9 +297,12 @@ impl Problem {
     fn page_of_model(problem: &ModelProblem) -> &'static Page {
         use ModelProblem as P;
         match problem {
-            P::BadBody(_) | P::CutBody | P::Method | P::Unsayable(_) | P::Unsupported => {
-                &BAD_REQUEST
-            }
+            P::BadBody(_)
+            | P::CutBody
+            | P::Method
+            | P::Unsayable(_)
+            | P::Unsupported
+            | P::Unpassable(_) => &BAD_REQUEST,
             P::SlowBody => &SLOW_BODY,
             P::NoProvider => &UNAVAILABLE,
             P::Connection(_) | P::Credentials => &BAD_CONNECTION,

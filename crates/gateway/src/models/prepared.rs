@@ -8,7 +8,7 @@ use crate::query;
 use ::models::dialect::{Dialect, Unreadable};
 use ::models::embeddings::{EmbeddingsTranslation, translate_request};
 use ::models::operation::Operation;
-use ::models::provider::{Provider, Way};
+use ::models::provider::{BadProvider, Provider, Way};
 use ::models::translate::{Named, Translation, has_proofs, open_in_place};
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
@@ -122,7 +122,15 @@ impl Prepared {
         let other = spoken.filter(|_| translation.is_some());
         let query = sent.query.as_deref();
         let target = provider.target(operation, other, &sent.path, query, &model, asked.is_stream);
-        let target = target.map_err(ModelProblem::Connection)?;
+        let target = target.map_err(|bad| match bad {
+            BadProvider::BadModel(_) if replaced.is_none() => ModelProblem::Unpassable(bad),
+            // A name of a model is in the path too, where one is asked for an answer.
+            BadProvider::BadPath(_) if operation == Operation::Other || replaced.is_none() => {
+                ModelProblem::Unpassable(bad)
+            }
+            BadProvider::Unsupported { .. } => ModelProblem::Unpassable(bad),
+            bad => ModelProblem::Connection(bad),
+        })?;
         let mut headers = sent.headers.clone();
         provider.dresses(&mut headers);
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

@@ -26,6 +26,9 @@ pub(crate) enum ModelProblem {
     Unsayable(#[from] Unsayable),
     #[error("the provider of the model does not serve this")]
     Unsupported,
+    /// The caller's path or name of a model.
+    #[error("{0}")]
+    Unpassable(BadProvider),
     #[error("the model has neither a provider nor a target that can be asked")]
     NoProvider,
     #[error("the connection of the model cannot be used: {0}")]
@@ -82,7 +85,9 @@ impl ModelProblem {
             | Self::BadCoding(_)
             | Self::BadAnswer(_)
             | Self::LongAnswer(_) => Some(ModelFailure::ServerError),
-            Self::Unsayable(_) | Self::Unsupported => Some(ModelFailure::BadRequest),
+            Self::Unsayable(_) | Self::Unsupported | Self::Unpassable(_) => {
+                Some(ModelFailure::BadRequest)
+            }
             _ => None,
         }
     }

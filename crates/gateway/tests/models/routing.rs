@@ -75,6 +75,29 @@ async fn the_caller_s_own_faults_are_not_repeated() {
 }
 
 #[tokio::test]
+async fn a_path_or_name_that_is_none_is_the_caller_s_own_fault() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|_, _, _| json(200, ANSWER)).await;
+    let mut first = model("first", ModelType::Gemini, Some(&standin.url));
+    first.provider.as_mut().unwrap().model = None;
+    stage.route(with_fallback(first.clone(), fallback("second", None), 0));
+    stage.model("second", &standin);
+    for path in ["/v1//files", "/v1/%2e%2e/files", "/v1/a%2fb"] {
+        stage.ask(&format!("/acme/models/first{path}"), "a=b").await.is(400, "BAD_REQUEST");
+    }
+    for name in ["../x", "", "a%2fb"] {
+        stage.chat("first", &HI.replace("any", name)).await.is(400, "BAD_REQUEST");
+    }
+    assert_eq!(standin.count(), 0);
+    // A bad name in the model's own settings is not.
+    first.provider.as_mut().unwrap().model = Some("../x".into());
+    stage.route(first.clone());
+    stage.chat("first", HI).await.is(502, "MODEL_CONNECTION_INVALID");
+    stage.route(with_fallback(first, fallback("second", None), 0));
+    assert_eq!(stage.chat("first", HI).await.text, ANSWER);
+}
+
+#[tokio::test]
 async fn a_model_is_asked_again_where_that_can_help() {
     let stage = Stage::start().await;
     let standin = Standin::start(|number, _, _| match number {
