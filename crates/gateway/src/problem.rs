@@ -313,7 +313,7 @@ impl Problem {
             P::Stopped(Stopped::Blocked { .. }) => &HOOK_BLOCKED,
             P::Stopped(Stopped::Failed { .. }) => &HOOK_FAILED,
             P::Stopped(Stopped::Crowded(refused)) => Self::page_of_crowd(refused),
-            P::Resting => &RESTING,
+            P::Resting { .. } => &RESTING,
             P::Broken(broken) if broken.is_timeout() => &PROVIDER_SLOW,
             P::Broken(_)
             | P::Redirect

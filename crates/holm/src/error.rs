@@ -24,12 +24,15 @@ pub(crate) enum Error {
     NotSignedIn,
     #[error("you are not signed in to {server}")]
     NotSignedInTo { server: String },
+    /// `next` is what the one who answered advises, or what this program does.
     #[error("{message}")]
-    Answer { status: http::StatusCode, message: String },
+    Answer { status: http::StatusCode, message: String, next: Option<String> },
     #[error("cannot reach {server}")]
     Unreachable { server: String, source: reqwest::Error },
     #[error("{server} did not answer as a Holm server does: {message}")]
     NotHolm { server: String, message: String },
+    #[error("the answer of `{name}` broke off")]
+    BrokeOff { name: String, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{place}: {message}")]
     Document { place: String, message: String },
     #[error("cannot {act}")]
@@ -62,7 +65,7 @@ impl Error {
             Self::Taken(_) => Exit::Conflict,
             Self::Answer { status, .. } => Exit::of_status(*status),
             Self::Unreachable { .. } => Exit::Unreachable,
-            Self::NotHolm { .. } | Self::NotServed(_) => Exit::Server,
+            Self::NotHolm { .. } | Self::NotServed(_) | Self::BrokeOff { .. } => Exit::Server,
             Self::Document { .. } => Exit::Refused,
             Self::Several { exit, .. } => *exit,
             Self::Io { .. } | Self::Store { .. } | Self::Start { .. } | Self::Failed(_) => {
@@ -80,7 +83,7 @@ impl Error {
                     "run `holm login --server {server}`, or set HOLM_API_KEY to a key of that server"
                 ));
             }
-            Self::Answer { status, .. } => return self.next_after(*status),
+            Self::Answer { next, .. } => return next.clone(),
             Self::Unreachable { .. } => {
                 "check that the server runs (`holm up`) and that --server, HOLM_URL or `holm login` names the right address"
             }
@@ -92,7 +95,8 @@ impl Error {
         Some(next.to_owned())
     }
 
-    fn next_after(&self, status: http::StatusCode) -> Option<String> {
+    /// Returns advice for a status of the management interface.
+    pub(crate) fn next_after(status: http::StatusCode) -> Option<String> {
         let next = match Exit::of_status(status) {
             Exit::SignIn => "the key or session is not valid any more: run `holm login`",
             Exit::Forbidden => {

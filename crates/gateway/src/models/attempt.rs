@@ -69,9 +69,8 @@ impl Call<'_> {
             Some(Err(bad)) => return Err(failed(ModelProblem::Connection(bad.clone()))),
             None => return Err(failed(ModelProblem::NoProvider)),
         };
-        let Some(admission) = model.state.breaker.admit(Instant::now(), settings) else {
-            return Err(failed(ModelProblem::Resting));
-        };
+        let admission = model.state.breaker.admit(Instant::now(), settings);
+        let admission = admission.map_err(|left| failed(ModelProblem::Resting { left }))?;
         self.must_be_watched(reached).map_err(|stopped| Failed::last(model, stopped.into()))?;
         let looked = self.looked_at_by(reached).await.map_err(|stopped| failed(stopped.into()))?;
         let asked = looked.as_ref().unwrap_or(&self.asked);
@@ -141,7 +140,7 @@ impl Call<'_> {
                 // Another model answers sooner than one that wants to be left alone.
                 && (failure != ModelFailure::RateLimit || is_last(failure));
             let again = match repeats && model.state.budget.spend() {
-                true => model.state.breaker.admit(now, settings),
+                true => model.state.breaker.admit(now, settings).ok(),
                 false => None,
             };
             let Some(again) = again else {

@@ -3,6 +3,7 @@
 use super::settings::ModelSettings;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Closed while requests pass, open while none does, half open while one is tried.
@@ -46,17 +47,21 @@ pub(crate) struct Admission<'b> {
 }
 
 impl Breaker {
-    /// Lets a request through. `None` means the breaker is open.
-    pub(crate) fn admit(&self, now: Instant, settings: &ModelSettings) -> Option<Admission<'_>> {
+    /// Lets a request through. If the breaker is open, returns how long no other is let through.
+    pub(crate) fn admit(
+        &self,
+        now: Instant,
+        settings: &ModelSettings,
+    ) -> Result<Admission<'_>, Duration> {
         let mut inner = self.0.lock();
         match inner.state {
             State::Closed { .. } => {}
             State::Open { until } | State::HalfOpen { until } if until <= now => {
                 inner.state = State::HalfOpen { until: now + settings.breaker_pause };
             }
-            State::Open { .. } | State::HalfOpen { .. } => return None,
+            State::Open { until } | State::HalfOpen { until } => return Err(until - now),
         }
-        Some(Admission { breaker: self, generation: inner.generation, told: false })
+        Ok(Admission { breaker: self, generation: inner.generation, told: false })
     }
 
     #[cfg(test)]
@@ -156,7 +161,6 @@ impl Budget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn settings() -> ModelSettings {
         ModelSettings { breaker_failures: 2, ..ModelSettings::default() }
@@ -168,17 +172,17 @@ mod tests {
         breaker.admit(now, &settings).unwrap().failed(now, &settings);
         assert!(!breaker.is_open());
         breaker.admit(now, &settings).unwrap().failed(now, &settings);
-        assert!(breaker.admit(now, &settings).is_none());
+        assert_eq!(breaker.admit(now, &settings).err(), Some(settings.breaker_pause));
         let later = now + settings.breaker_pause;
         let probe = breaker.admit(later, &settings).unwrap();
-        assert!(breaker.admit(later, &settings).is_none(), "one at a time");
+        assert!(breaker.admit(later, &settings).is_err(), "one at a time");
         // The caller of the probe went away.
         drop(probe);
         let again = Instant::now().max(later);
         breaker.admit(again, &settings).unwrap().failed(again, &settings);
-        assert!(breaker.admit(again, &settings).is_none());
+        assert!(breaker.admit(again, &settings).is_err());
         breaker.admit(again + settings.breaker_pause, &settings).unwrap().went_well();
-        assert!(!breaker.is_open() && breaker.admit(again, &settings).is_some());
+        assert!(!breaker.is_open() && breaker.admit(again, &settings).is_ok());
     }
 
     #[tokio::test]
@@ -206,7 +210,7 @@ mod tests {
         let later = now + settings.breaker_pause;
         let probe = admit(later).unwrap();
         drop(dropped);
-        assert!(admit(later).is_none(), "the probe is still on its way");
+        assert!(admit(later).is_err(), "the probe is still on its way");
         bad.failed(later, &settings);
         probe.went_well();
         assert!(!breaker.is_open());
@@ -228,7 +232,7 @@ mod tests {
         (0..2).for_each(|_| admit(now).unwrap().failed(now, &settings));
         let slow = admit(now + settings.breaker_pause).unwrap();
         let second = admit(now + 2 * settings.breaker_pause);
-        assert!(second.is_some() && admit(now + 2 * settings.breaker_pause).is_none());
+        assert!(second.is_ok() && admit(now + 2 * settings.breaker_pause).is_err());
         slow.went_well();
         assert!(!breaker.is_open(), "a late answer is good news all the same");
     }

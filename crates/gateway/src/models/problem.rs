@@ -10,6 +10,7 @@ use ::models::ledger::{self, OverLimit};
 use ::models::operation::Operation;
 use ::models::provider::BadProvider;
 use ::models::translate::fault_body;
+use std::time::Duration;
 use types::kinds::model::ModelFailure;
 
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +47,7 @@ pub(crate) enum ModelProblem {
     #[error(transparent)]
     Stopped(#[from] Stopped),
     #[error("the model failed several times and is left alone for a while")]
-    Resting,
+    Resting { left: Duration },
     #[error("{0}")]
     Broken(#[from] Broken),
     #[error("the provider wants to send the request elsewhere, which is not followed")]
@@ -79,7 +80,7 @@ impl ModelProblem {
         match self {
             Self::Broken(broken) => Some(super::failure::of_broken(broken)),
             Self::Connection(_) | Self::Credentials => Some(ModelFailure::Credentials),
-            Self::Resting => Some(ModelFailure::Unreachable),
+            Self::Resting { .. } => Some(ModelFailure::Unreachable),
             Self::Redirect
             | Self::Unreadable(_)
             | Self::BadCoding(_)

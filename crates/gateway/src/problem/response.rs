@@ -9,6 +9,7 @@ use ::models::dialect::Dialect;
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
+use std::time::Duration;
 use types::Timestamp;
 use types::error::Refusal;
 
@@ -53,11 +54,13 @@ impl Problem {
     }
 
     fn retry_after_s(&self) -> u64 {
+        let whole = |time: Duration| {
+            time.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX).max(RETRY_AFTER_S)
+        };
         match self {
             Self::Refused(Refused::TooMany { retry_after_s }) => *retry_after_s,
-            Self::Model(ModelProblem::OverLimit(over)) => {
-                over.retry_after.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX).max(1)
-            }
+            Self::Model(ModelProblem::OverLimit(over)) => whole(over.retry_after),
+            Self::Model(ModelProblem::Resting { left }) => whole(*left),
             _ => RETRY_AFTER_S,
         }
     }

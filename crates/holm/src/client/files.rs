@@ -1,6 +1,6 @@
 //! Files of a sandbox, over its HTTP API.
 
-use super::workload::{Workload, file_segment, refusal, segment};
+use super::workload::{Workload, file_segment, is_of_platform, refusal, segment};
 use crate::error::Error;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -100,7 +100,8 @@ impl Workload {
         let request = request.header(header::ACCEPT, "application/octet-stream");
         let response = self.send(request).await?;
         match response.status() {
-            StatusCode::NOT_FOUND => Ok(None),
+            // The edge says the same of a sandbox that is archived, and then the files are safe.
+            StatusCode::NOT_FOUND if !is_of_platform(&response) => Ok(None),
             status if status.is_success() => Ok(Some(response)),
             _ => Err(refusal(response).await),
         }

@@ -242,7 +242,7 @@ impl Client {
             return Ok(response);
         }
         let text = response.text().await.unwrap_or_default();
-        Err(Error::Answer { status, message: message_of(status, &text) })
+        Err(refused(status, &text))
     }
 
     fn unreachable(&self, source: reqwest::Error) -> Error {
@@ -335,17 +335,38 @@ fn page(answer: Value) -> (Vec<Value>, Option<String>) {
     }
 }
 
-fn message_of(status: StatusCode, text: &str) -> String {
-    const LONGEST: usize = 2000;
-    let body: Option<Value> = serde_json::from_str(text).ok();
-    let field = |name: &str| {
-        body.as_ref().and_then(|body| body.get(name)).and_then(Value::as_str).map(str::to_owned)
-    };
-    let said = field("message").or_else(|| field("error_description")).or_else(|| field("error"));
-    let said = said
-        .filter(|text| !text.is_empty())
-        .unwrap_or_else(|| format!("the server answered {status}"));
-    crate::term::harmless(&said.chars().take(LONGEST).collect::<String>())
+/// Makes an error of an unsuccessful answer of the management interface.
+fn refused(status: StatusCode, text: &str) -> Error {
+    let Said { message, action } = Said::read(status, text);
+    Error::Answer { status, message, next: action.or_else(|| Error::next_after(status)) }
+}
+
+/// What an unsuccessful answer says.
+struct Said {
+    message: String,
+    /// What to do now. Only the edge says so.
+    action: Option<String>,
+}
+
+impl Said {
+    /// Places of the message: in answers of the management interface, of the edge, of models in the
+    /// dialects of their providers, and of OAuth.
+    const MESSAGES: [&str; 4] = ["/message", "/error/message", "/error_description", "/error"];
+    const CHARS_MAX: usize = 2000;
+
+    fn read(status: StatusCode, text: &str) -> Self {
+        let body: Option<Value> = serde_json::from_str(text).ok();
+        let field = |at: &&str| {
+            let text = body.as_ref()?.pointer(at)?.as_str().filter(|text| !text.is_empty())?;
+            let text: String = text.chars().take(Self::CHARS_MAX).collect();
+            Some(crate::term::harmless(&text))
+        };
+        let message = Self::MESSAGES.iter().find_map(field);
+        Self {
+            message: message.unwrap_or_else(|| format!("the server answered {status}")),
+            action: field(&"/error/action"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -374,13 +395,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_without_control_characters() {
-        assert_eq!(
-            message_of(StatusCode::BAD_REQUEST, r#"{"error":"x","message":"no\u001b[2J"}"#),
-            "no[2J"
-        );
-        assert_eq!(
-            message_of(StatusCode::BAD_GATEWAY, "<html>"),
-            "the server answered 502 Bad Gateway"
-        );
+        let said = |status, text| Said::read(status, text).message;
+        let text = r#"{"error":"x","message":"no\u001b[2J"}"#;
+        assert_eq!(said(StatusCode::BAD_REQUEST, text), "no[2J");
+        let nothing = said(StatusCode::BAD_GATEWAY, "<html>");
+        assert_eq!(nothing, "the server answered 502 Bad Gateway");
     }
 }

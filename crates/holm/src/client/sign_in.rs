@@ -152,7 +152,7 @@ async fn post(
 }
 
 fn refused(status: StatusCode, answer: &Value) -> Error {
-    Error::Answer { status, message: super::message_of(status, &answer.to_string()) }
+    super::refused(status, &answer.to_string())
 }
 
 fn not_holm(base: &Url, message: &str) -> Error {

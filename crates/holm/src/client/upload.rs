@@ -1,6 +1,6 @@
 //! Upload of sources: asking for an address, and sending the archive there.
 
-use super::{Client, Query, message_of};
+use super::{Client, Query, refused};
 use crate::error::Error;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -80,7 +80,7 @@ impl Client {
         }
         // If the text cannot be read, the status is still reported.
         let text = response.text().await.unwrap_or_default();
-        Err(Error::Answer { status, message: message_of(status, &text) })
+        Err(refused(status, &text))
     }
 }
 

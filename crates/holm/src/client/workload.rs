@@ -1,10 +1,11 @@
 //! Requests to workloads themselves (sandboxes, agents, functions) through the data plane.
 
 use super::target::Target;
-use super::{Client, message_of};
+use super::{Client, Said};
 use crate::error::Error;
 use crate::world;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde_json::Value;
@@ -141,6 +142,14 @@ impl Workload {
         Error::Unreachable { server: self.url.clone(), source: source.without_url() }
     }
 
+    /// Returns the error of an answer that ends too early.
+    pub(crate) fn broke_off(
+        &self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Error {
+        Error::BrokeOff { name: self.name.clone(), source: source.into() }
+    }
+
     pub(crate) fn odd(&self, message: &str) -> Error {
         Error::NotHolm { server: self.url.clone(), message: message.to_owned() }
     }
@@ -158,12 +167,23 @@ fn below(place: &str, path: &str) -> Result<Url, Error> {
     if inside && same { Ok(url) } else { Err(refused()) }
 }
 
-/// Makes an error of an unsuccessful answer.
+/// True if the edge answered, because the workload could not.
+pub(crate) fn is_of_platform(response: &Response) -> bool {
+    response.headers().get("X-Blaxel-Source").is_some_and(|source| source == "platform")
+}
+
+/// Makes an error of an unsuccessful answer. What a workload answers itself gets no advice: nobody
+/// here knows what its status means.
 pub(crate) async fn refusal(response: Response) -> Error {
     let status = response.status();
+    let is_of_platform = is_of_platform(&response);
+    let wait =
+        response.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+    let wait = wait.map(|seconds: u64| format!("repeat the command in {seconds} s"));
     // If the text cannot be read, the status is still reported.
     let text = response.text().await.unwrap_or_default();
-    Error::Answer { status, message: message_of(status, &text) }
+    let Said { message, action } = Said::read(status, &text);
+    Error::Answer { status, message, next: action.or(wait).filter(|_| is_of_platform) }
 }
 
 /// Encodes any text as one path segment.

@@ -47,12 +47,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let body = json!({"metadata": {"name": name}, "spec": spec});
     let made = client.call(Method::POST, &target.collection, &[], Some(&body)).await;
     let preview = match made {
-        Err(Error::Answer { status: StatusCode::CONFLICT, message }) => {
+        Err(conflict @ Error::Answer { status: StatusCode::CONFLICT, .. }) => {
             let there = client.find(&target.object(&name)?).await?;
             // Asking for the same again succeeds; a different preview of this name is left alone.
             match there.filter(|there| is_same(there, &spec)) {
                 Some(there) => there,
-                None => return Err(Error::Answer { status: StatusCode::CONFLICT, message }),
+                None => return Err(conflict),
             }
         }
         made => made?,

@@ -180,6 +180,69 @@ fn a_request_goes_as_it_was_written() {
     assert!(run(&["run", "volume", "helper"], 2).contains("cannot be run"));
 }
 
+/// A sandbox that is archived, as the edge tells of it, and an agent and a model that fail.
+fn failing() -> Pretend {
+    Pretend::start(|url, asked| match asked.path.as_str() {
+        "/v0/sandboxes/box" | "/v0/sandboxes/live" | "/v0/agents/helper" | "/v0/models/gpt" => {
+            let at = asked.path.trim_start_matches("/v0");
+            Answer::json(&json!({"metadata": {"url": format!("{url}/main{at}")}}))
+        }
+        path if path.starts_with("/main/sandboxes/box") => {
+            let error = json!({"code": "WORKLOAD_UNAVAILABLE", "status": 404,
+                "message": "the sandbox is archived", "action": "Unarchive it first."});
+            let answer = Answer::json(&json!({"error": error}));
+            Answer { status: 404, ..answer.with("X-Blaxel-Source", "platform".into()) }
+        }
+        path if path.starts_with("/main/sandboxes/live") => {
+            Answer { status: 404, ..Answer::json(&json!({"error": "no such file"})) }
+        }
+        "/main/agents/helper" => Answer { status: 404, headers: vec![], body: "own\nwords".into() },
+        "/main/models/gpt/v1/chat/completions"
+            if asked.json()["messages"][0]["content"] == "cut" =>
+        {
+            let headers = vec![("Content-Type", "text/event-stream".into())];
+            let body = "data: {\"error\": {\"message\": \"over\"}}\n\n".to_owned();
+            Answer { status: 200, headers, body }
+        }
+        "/main/models/gpt/v1/chat/completions" => {
+            let error =
+                json!({"code": "MODEL_LIMIT_REACHED", "message": "0 of 5 dollars are left"});
+            let answer = Answer::json(&json!({"error": error})).with("Retry-After", "90".into());
+            Answer { status: 429, ..answer.with("X-Blaxel-Source", "platform".into()) }
+        }
+        _ => Answer::refuse(404),
+    })
+}
+
+#[test]
+fn what_the_edge_says_is_told() {
+    let pretend = failing();
+    let place = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str], exit| {
+        text(&pretend.cli(place.path(), arguments).output().unwrap(), exit)
+    };
+    let archived: [&[&str]; 3] =
+        [&["exec", "box", "ls"], &["cp", "box:/notes", "."], &["run", "sandbox", "box"]];
+    for words in archived {
+        let told = run(words, 6);
+        let wanted = "error: the sandbox is archived\n  next: Unarchive it first.\n";
+        assert_eq!(told, wanted, "{words:?}");
+    }
+    assert!(run(&["cp", "live:/notes", "."], 6).contains("`live` has no file or folder `/notes`"));
+    let limited = run(&["chat", "gpt", "--message", "hi"], 12);
+    let wanted = "error: 0 of 5 dollars are left\n  next: repeat the command in 90 s\n";
+    assert_eq!(limited, wanted);
+    let cut = run(&["chat", "gpt", "--message", "cut"], 9);
+    assert_eq!(cut, "error: the answer of `gpt` broke off\n  because: over\n");
+}
+
+#[test]
+fn an_answer_of_the_workload_is_printed_whatever_its_status() {
+    let place = tempfile::tempdir().unwrap();
+    let told = failing().cli(place.path(), &["run", "agent", "helper"]).output().unwrap();
+    assert_eq!(text(&told, 6), "own\nwords");
+}
+
 #[test]
 fn an_image_is_pushed_and_its_newest_tag_printed() {
     let (mut uploaded, mut looks) = (false, 0);

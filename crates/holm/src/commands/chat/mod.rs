@@ -161,7 +161,9 @@ async fn ask(agent: &Workload, thread: &str, message: &str) -> Result<(), Error>
             term::say_part(term::harmless(text));
         }
     };
-    while let Some(piece) = response.chunk().await.map_err(|source| agent.unreachable(source))? {
+    while let Some(piece) =
+        response.chunk().await.map_err(|source| agent.broke_off(source.without_url()))?
+    {
         show(&render.take(&piece));
     }
     show(&render.finish());

@@ -45,13 +45,14 @@ impl Conversation {
             }
         };
         loop {
-            let piece = response.chunk().await.map_err(|source| self.model.unreachable(source))?;
+            let cut = |source: reqwest::Error| self.model.broke_off(source.without_url());
+            let piece = response.chunk().await.map_err(cut)?;
             let ended = piece.is_none();
             let read = match piece {
                 Some(piece) => reader.take(&piece),
                 None => reader.finish(),
             };
-            show(read.map_err(|why| self.model.odd(&why))?);
+            show(read.map_err(|why| self.model.broke_off(why))?);
             if ended {
                 break;
             }
@@ -127,7 +128,7 @@ fn content(said: &Value, at: &str) -> Result<String, String> {
     if let Some(error) = said.get("error").filter(|error| !error.is_null()) {
         let message = error.get("message").and_then(Value::as_str);
         let message = message.map_or_else(|| error.to_string(), str::to_owned);
-        return Err(format!("the model broke off: {message}"));
+        return Err(message);
     }
     Ok(said.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned())
 }
@@ -158,7 +159,7 @@ mod tests {
         let object = "{\n \"choices\": [{\"message\": {\"content\": \"ok\"}}]\n}\n";
         assert_eq!(read(&[object.as_bytes()]).unwrap(), "ok");
         let broken = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"over\"}}\n\n";
-        assert!(read(&[broken.as_bytes()]).unwrap_err().ends_with("broke off: over"));
+        assert!(read(&[broken.as_bytes()]).unwrap_err() == "over");
         assert!(read(&[b"<html>"]).is_err());
     }
 

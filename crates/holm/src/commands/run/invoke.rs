@@ -5,7 +5,7 @@ use crate::characters::Characters;
 use crate::client::Client;
 use crate::client::kinds::Kind;
 use crate::client::target::resolve;
-use crate::client::workload::{Workload, refusal, segment};
+use crate::client::workload::{Workload, is_of_platform, refusal, segment};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
@@ -35,10 +35,13 @@ pub(super) async fn run(args: Args, kind: &'static Kind, client: Client) -> Resu
         request = request.header(name, value);
     }
     let response = workload.send(request).await?;
-    if !response.status().is_success() {
+    let status = response.status();
+    if !status.is_success() && is_of_platform(&response) {
         return Err(refusal(response).await);
     }
-    print(&workload, response).await
+    print(&workload, response).await?;
+    // An answer of the workload is what was asked for, whatever its status.
+    Ok(if status.is_success() { Exit::Success } else { Exit::of_status(status) })
 }
 
 /// Returns the path with the query parameters.
@@ -80,10 +83,12 @@ fn method(args: &Args, kind: &Kind) -> Result<Method, Error> {
 }
 
 /// Prints the answer as it arrives: exact bytes for programs, harmless text for a terminal.
-async fn print(workload: &Workload, mut response: Response) -> Result<Exit, Error> {
+async fn print(workload: &Workload, mut response: Response) -> Result<(), Error> {
     let (is_terminal, mut characters) = (io::stdout().is_terminal(), Characters::default());
     let mut ends_line = true;
-    while let Some(piece) = response.chunk().await.map_err(|source| workload.unreachable(source))? {
+    while let Some(piece) =
+        response.chunk().await.map_err(|source| workload.broke_off(source.without_url()))?
+    {
         ends_line = piece.ends_with(b"\n");
         if is_terminal {
             term::say_part(term::harmless(&characters.take(&piece)));
@@ -92,11 +97,11 @@ async fn print(workload: &Workload, mut response: Response) -> Result<Exit, Erro
         let mut out = io::stdout().lock();
         if out.write_all(&piece).and_then(|()| out.flush()).is_err() {
             // The reader has closed the pipe, as `head` does.
-            return Ok(Exit::Success);
+            return Ok(());
         }
     }
     if is_terminal && !ends_line {
         term::say("");
     }
-    Ok(Exit::Success)
+    Ok(())
 }
