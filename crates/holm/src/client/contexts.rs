@@ -34,23 +34,32 @@ pub(crate) struct Context {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum Credentials {
     ApiKey(String),
-    ServiceAccount {
-        client_id: String,
-        client_secret: String,
-    },
-    /// Made by the device flow. `expires_at` is in seconds since 1970.
+    ServiceAccount(ServiceAccount),
+    /// `expires_at` is in seconds since 1970.
     Session {
         access_token: String,
         refresh_token: String,
         expires_at: i64,
+        /// The service account that it was made for, which alone may renew and end it. Without
+        /// one, a person confirmed it in a browser.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<ServiceAccount>,
     },
+}
+
+/// Id and secret of a service account.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ServiceAccount {
+    pub(crate) client_id: String,
+    pub(crate) client_secret: String,
 }
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ApiKey(_) => "ApiKey",
-            Self::ServiceAccount { .. } => "ServiceAccount",
+            Self::ServiceAccount(_) => "ServiceAccount",
             Self::Session { .. } => "Session",
         })
     }

@@ -259,12 +259,12 @@ impl Client {
             {
                 return Ok(access_token.clone());
             }
-            Credentials::Session { refresh_token, .. } => {
-                sign_in::renew(&self.http, &self.base, refresh_token, now_s).await?
+            Credentials::Session { refresh_token, account, .. } => {
+                let account = account.as_ref();
+                sign_in::renew(&self.http, &self.base, refresh_token, account, now_s).await?
             }
-            Credentials::ServiceAccount { client_id, client_secret } => {
-                sign_in::client_credentials(&self.http, &self.base, client_id, client_secret, now_s)
-                    .await?
+            Credentials::ServiceAccount(account) => {
+                sign_in::client_credentials(&self.http, &self.base, account, now_s).await?
             }
         };
         let renewed = matches!(self.credentials, Credentials::Session { .. });

@@ -1,6 +1,6 @@
 //! The OAuth flows of the command line.
 
-use super::contexts::Credentials;
+use super::contexts::{Credentials, ServiceAccount};
 use crate::error::Error;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
@@ -39,11 +39,12 @@ struct Tokens {
 }
 
 impl Tokens {
-    fn session(self, now_s: i64) -> Credentials {
+    fn session(self, now_s: i64, account: Option<&ServiceAccount>) -> Credentials {
         Credentials::Session {
             access_token: self.access_token,
             refresh_token: self.refresh_token,
             expires_at: now_s.saturating_add(self.expires_in),
+            account: account.cloned(),
         }
     }
 }
@@ -73,7 +74,8 @@ pub(crate) async fn wait_for_device(
         let (status, answer) = post(http, base, "oauth/token", &body).await?;
         match answer.get("error").and_then(Value::as_str) {
             _ if status == StatusCode::OK => {
-                return read_tokens(base, answer, now_s + i64::try_from(waited_s).unwrap_or(0));
+                let now_s = now_s + i64::try_from(waited_s).unwrap_or(0);
+                return read_tokens(base, answer, now_s, None);
             }
             Some("authorization_pending") => {}
             Some("slow_down") => interval_s += SLOW_DOWN_S,
@@ -83,18 +85,35 @@ pub(crate) async fn wait_for_device(
     Err(Error::NoCredentials("the code has expired; run `holm login` again".into()))
 }
 
+/// Adds who asks: the service account that a session belongs to, or else the command line.
+fn by(account: Option<&ServiceAccount>, mut body: Value) -> Value {
+    match account {
+        Some(account) => {
+            body["client_id"] = account.client_id.as_str().into();
+            body["client_secret"] = account.client_secret.as_str().into();
+        }
+        None => body["client_id"] = CLIENT_ID.into(),
+    }
+    body
+}
+
 pub(crate) async fn renew(
     http: &reqwest::Client,
     base: &Url,
     refresh_token: &str,
+    account: Option<&ServiceAccount>,
     now_s: i64,
 ) -> Result<Credentials, Error> {
-    let body = json!({"grant_type": "refresh_token", "client_id": CLIENT_ID, "refresh_token": refresh_token});
-    let (status, answer) = post(http, base, "oauth/token", &body).await?;
-    match status {
-        StatusCode::OK => read_tokens(base, answer, now_s),
-        // The session was ended or has expired, so the user must sign in again.
-        StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED => Err(Error::NotSignedIn),
+    let body = json!({"grant_type": "refresh_token", "refresh_token": refresh_token});
+    let (status, answer) = post(http, base, "oauth/token", &by(account, body)).await?;
+    match (status, account) {
+        (StatusCode::OK, _) => read_tokens(base, answer, now_s, account),
+        // The session was ended or has expired. A service account can begin another one by itself,
+        // a person must sign in again.
+        (StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED, Some(account)) => {
+            client_credentials(http, base, account, now_s).await
+        }
+        (StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED, None) => Err(Error::NotSignedIn),
         _ => Err(refused(status, &answer)),
     }
 }
@@ -102,14 +121,18 @@ pub(crate) async fn renew(
 pub(crate) async fn client_credentials(
     http: &reqwest::Client,
     base: &Url,
-    client_id: &str,
-    client_secret: &str,
+    account: &ServiceAccount,
     now_s: i64,
 ) -> Result<Credentials, Error> {
-    let body = json!({"grant_type": "client_credentials", "client_id": client_id, "client_secret": client_secret});
+    let body = by(Some(account), json!({"grant_type": "client_credentials"}));
     let (status, answer) = post(http, base, "oauth/token", &body).await?;
-    match status {
-        StatusCode::OK => read_tokens(base, answer, now_s),
+    match answer.get("error").and_then(Value::as_str) {
+        _ if status == StatusCode::OK => read_tokens(base, answer, now_s, Some(account)),
+        // OAuth answers these with 400 too.
+        Some("invalid_client" | "unauthorized_client") => Err(Error::NoCredentials(format!(
+            "the server does not accept these client credentials: {}",
+            super::Said::read(status, &answer.to_string()).message
+        ))),
         _ => Err(refused(status, &answer)),
     }
 }
@@ -124,14 +147,20 @@ pub(crate) fn decode_pair(text: &str) -> Option<Credentials> {
         .ok()?,
     };
     let (id, secret) = decoded.split_once(':')?;
-    Some(Credentials::ServiceAccount { client_id: id.to_owned(), client_secret: secret.to_owned() })
+    let (client_id, client_secret) = (id.to_owned(), secret.to_owned());
+    Some(Credentials::ServiceAccount(ServiceAccount { client_id, client_secret }))
 }
 
-fn read_tokens(base: &Url, answer: Value, now_s: i64) -> Result<Credentials, Error> {
+fn read_tokens(
+    base: &Url,
+    answer: Value,
+    now_s: i64,
+    account: Option<&ServiceAccount>,
+) -> Result<Credentials, Error> {
     // The parser's message may quote the answer, which contains tokens.
     let tokens: Tokens = serde_json::from_value(answer)
         .map_err(|_| not_holm(base, "the token answer lacks a member"))?;
-    Ok(tokens.session(now_s))
+    Ok(tokens.session(now_s, account))
 }
 
 async fn post(
@@ -164,8 +193,9 @@ pub(crate) async fn revoke(
     http: &reqwest::Client,
     base: &Url,
     refresh_token: &str,
+    account: Option<&ServiceAccount>,
 ) -> Result<(), Error> {
-    let body = json!({"token": refresh_token, "client_id": CLIENT_ID});
+    let body = by(account, json!({"token": refresh_token}));
     let (status, answer) = post(http, base, "oauth/revoke", &body).await?;
     if status.is_success() { Ok(()) } else { Err(refused(status, &answer)) }
 }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::term::{self, Style};
 use crate::world;
+use reqwest::StatusCode;
 use serde_json::Value;
 use std::io::{BufRead, IsTerminal};
 
@@ -39,7 +40,14 @@ pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let credentials = credentials(&args, &server).await?;
     let wanted = args.name.or_else(|| choice.workspace.clone());
     let mut client = Client::new(&server, wanted.clone(), credentials, None)?;
-    let workspace = choose_workspace(wanted, &mut client).await?;
+    let workspace = match choose_workspace(wanted, &mut client).await {
+        // The usual advice is to run this very command.
+        Err(Error::Answer { status: StatusCode::UNAUTHORIZED, message, .. }) if args.api_key => {
+            let message = format!("the server does not accept this API key: {message}");
+            return Err(Error::NoCredentials(message));
+        }
+        chosen => chosen?,
+    };
     let server = client.server();
     let name =
         args.context.unwrap_or_else(|| server.split("://").last().unwrap_or_default().to_owned());

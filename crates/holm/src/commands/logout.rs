@@ -29,10 +29,11 @@ pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     }
     contexts.save()?;
     for context in gone {
-        if let Credentials::Session { refresh_token, .. } = &context.credentials {
+        if let Credentials::Session { refresh_token, account, .. } = &context.credentials {
             // If the server is gone for good, the session expires by itself.
             let (http, base) = (client::http_client()?, client::base(&context.server)?);
-            if sign_in::revoke(&http, &base, refresh_token).await.is_err() {
+            let account = account.as_ref();
+            if sign_in::revoke(&http, &base, refresh_token, account).await.is_err() {
                 term::note(format!(
                     "{} could not be told; its session ends by itself",
                     context.server

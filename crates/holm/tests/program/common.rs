@@ -136,6 +136,20 @@ pub(crate) fn get(address: &str, path: &str) -> String {
     answer
 }
 
+/// Posts JSON with an API key, and returns the JSON of the answer.
+pub(crate) fn post(address: &str, path: &str, key: &str, body: &str) -> serde_json::Value {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let about = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+    let by = format!("Authorization: Bearer {key}\r\nX-Blaxel-Workspace: main\r\n");
+    write!(stream, "{head}{about}{by}\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 2"), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
 pub(crate) fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let file = folder.join(name);
     fs::write(&file, text).unwrap();

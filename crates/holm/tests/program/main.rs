@@ -27,6 +27,8 @@ mod server;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod sign_in;
+#[cfg(test)]
 mod upkeep;
 #[cfg(test)]
 mod usage;

@@ -1,0 +1,80 @@
+//! Signing in and out.
+
+use crate::common::{Server, holm, post, text};
+use std::fs;
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+/// Signs in with a secret from standard input.
+fn login(server: &Server, how: &str, secret: &str) -> Output {
+    let mut login = holm(server.folder.path());
+    login.args(["login", how, "--server", &server.url()]);
+    login.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut login = login.spawn().unwrap();
+    writeln!(login.stdin.take().unwrap(), "{secret}").unwrap();
+    login.wait_with_output().unwrap()
+}
+
+/// Returns `ID:SECRET` of a new service account.
+fn service_account(server: &Server) -> String {
+    let body = r#"{"name": "robot"}"#;
+    let made = post(&server.address, "/v0/service_accounts", &server.api_key(), body);
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    format!("{}:{}", text("client_id"), text("client_secret"))
+}
+
+/// Makes the stored access token look as old as it can be.
+fn age(server: &Server) {
+    let file = server.folder.path().join(".config/holm/config.yaml");
+    let kept = fs::read_to_string(&file).unwrap();
+    let old = kept.lines().map(|line| match line.split_once("expiresAt:") {
+        Some((before, _)) => format!("{before}expiresAt: 0\n"),
+        None => format!("{line}\n"),
+    });
+    fs::write(&file, old.collect::<String>()).unwrap();
+}
+
+#[test]
+fn the_session_of_a_service_account_is_renewed_and_ended() {
+    let server = Server::start();
+    let run = |arguments: &[&str], exit| {
+        text(&holm(server.folder.path()).args(arguments).output().unwrap(), exit)
+    };
+    text(&login(&server, "--client-credentials", &service_account(&server)), 0);
+    let first = run(&["token"], 0);
+    age(&server);
+    let second = run(&["token"], 0);
+    assert_ne!(first, second);
+    // Its refresh token is used up, as it is after a long time without any command.
+    let refresh = |kept: &str| {
+        let line = kept.lines().find(|line| line.contains("refreshToken:")).unwrap();
+        line.split_whitespace().last().unwrap().to_owned()
+    };
+    let file = server.folder.path().join(".config/holm/config.yaml");
+    let kept = fs::read_to_string(&file).unwrap();
+    fs::write(&file, kept.replace(&refresh(&kept), "hr_unknown")).unwrap();
+    age(&server);
+    let third = run(&["token"], 0);
+    assert!(text(&server.cli(third.trim(), &["get", "workspaces"]), 0).contains("main"));
+
+    let told = run(&["logout"], 0);
+    assert!(told.contains("Signed out") && !told.contains("could not be told"), "{told}");
+    text(&server.cli(third.trim(), &["get", "workspaces"]), 4);
+}
+
+#[test]
+fn refused_credentials_have_the_number_for_them() {
+    let server = Server::start();
+    let account = service_account(&server);
+    let id = account.split(':').next().unwrap();
+    for wrong in [format!("{id}:wrong"), "nobody:wrong".to_owned()] {
+        let told = text(&login(&server, "--client-credentials", &wrong), 4);
+        assert!(told.contains("client credentials"), "{told}");
+        let mut by_variable = holm(server.folder.path());
+        by_variable.env("BL_CLIENT_CREDENTIALS", &wrong).args(["get", "workspaces"]);
+        by_variable.env("HOLM_URL", server.url());
+        text(&by_variable.output().unwrap(), 4);
+    }
+    let told = text(&login(&server, "--api-key", "hk_wrong"), 4);
+    assert!(told.contains("API key") && !told.contains("holm login"), "{told}");
+}
