@@ -27,6 +27,11 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
     let config = args.place.load(&[])?;
+    if args.file.exists() {
+        // An older backup is worth more than the convenience.
+        let file = args.file.display();
+        return Err(Error::Taken(format!("{file} exists already: name a new file")));
+    }
     let failed =
         |source| Error::Store { act: format!("write the backup {}", args.file.display()), source };
     let mut settings = config.store_settings();

@@ -34,6 +34,17 @@ fn a_backup_of_a_running_server_is_restored_elsewhere() {
 }
 
 #[test]
+fn a_backup_replaces_no_file() {
+    let (server, _) = with_objects();
+    let file = write(server.folder.path(), "old.backup", "precious");
+    let mut again = holm(server.folder.path());
+    again.args(["backup", "old.backup"]).env("HOLM_DATA__FOLDER", "data");
+    let told = text(&again.output().unwrap(), 7);
+    assert!(told.contains("exists already: name a new file"), "{told}");
+    assert_eq!(fs::read_to_string(file).unwrap(), "precious");
+}
+
+#[test]
 fn a_damaged_backup_is_refused_before_anything_is_written() {
     let (server, _) = with_objects();
     let data = |command: &mut std::process::Command| {
