@@ -18,18 +18,19 @@ pub(crate) enum Format {
 const NOTHING: &str = "-";
 
 /// Formats `items` as one text. JSON is always a list, so that scripts need not tell one item from
-/// many.
+/// many. YAML is in the form that `holm apply` reads.
 pub(crate) fn render(kind: &Kind, items: &[Value], format: Format, now: Timestamp) -> String {
     match format {
         Format::Table => table(kind, items, now),
-        Format::Json | Format::Yaml => plain(items, format),
+        Format::Yaml => documents(items, kind.document),
+        Format::Json => json(items),
     }
 }
 
 /// Formats `items` for programs to read.
 pub(crate) fn plain(items: &[Value], format: Format) -> String {
     match format {
-        Format::Yaml => documents(items),
+        Format::Yaml => documents(items, None),
         Format::Json | Format::Table => json(items),
     }
 }
@@ -40,10 +41,14 @@ pub(crate) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string_pretty(value).expect("a value with text keys")
 }
 
-/// Formats items as YAML documents, in the form that `holm apply` reads.
-fn documents(items: &[Value]) -> String {
+/// Formats items as YAML documents, which begin with their kind if they have one.
+fn documents(items: &[Value], kind: Option<&str>) -> String {
     #[expect(clippy::expect_used, reason = "all JSON can be written as YAML")]
-    let document = |item| serde_norway::to_string(item).expect("a value of JSON");
+    let document = |item: &Value| {
+        let kind = kind.filter(|_| item.is_object() && item.get("kind").is_none());
+        let kind = kind.map(|kind| format!("kind: {kind}\n")).unwrap_or_default();
+        kind + &serde_norway::to_string(item).expect("a value of JSON")
+    };
     let documents: Vec<_> = items.iter().map(document).collect();
     documents.join("---\n").trim_end().to_owned()
 }
@@ -60,9 +65,18 @@ pub(crate) fn row(kind: &Kind, item: &Value, now: Timestamp) -> Vec<String> {
 
 /// Formats rows below a heading, with each column as wide as it needs to be.
 pub(crate) fn lines(heading: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let plain = aligned(heading, rows);
+    // The table would count the codes of colours as letters, so it gets none.
+    match plain.split_once('\n') {
+        Some((heading, rows)) => format!("{}\n{rows}", term::styled(Style::Bold, heading)),
+        None => term::styled(Style::Bold, plain),
+    }
+}
+
+fn aligned(heading: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     *table.style_mut() = presets::NOTHING;
-    table.set_header(heading.iter().map(|heading| term::styled(Style::Bold, heading)));
+    table.set_header(heading);
     for row in rows {
         table.add_row(row);
     }

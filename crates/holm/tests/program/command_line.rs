@@ -134,7 +134,9 @@ fn what_is_got_can_be_applied() {
     );
     text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap()]), 0);
     let yaml = server.cli(&key, &["get", "policy", "p", "-o", "yaml"]);
-    let again = write(server.folder.path(), "b.yaml", &format!("kind: Policy\n{}", text(&yaml, 0)));
+    let yaml = text(&yaml, 0);
+    assert!(yaml.starts_with("kind: Policy\n"), "{yaml}");
+    let again = write(server.folder.path(), "b.yaml", &yaml);
     assert!(
         text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0)
             .contains("policies/p unchanged")
@@ -147,6 +149,38 @@ fn a_folder_is_applied_with_those_below_only_when_asked() {
     let key = server.api_key();
     let policy = |name: &str| {
         format!(
+#[test]
+fn a_table_on_a_terminal_is_aligned() {
+    let server = Server::start();
+    let program = env!("CARGO_BIN_EXE_holm");
+    let mut shown = std::process::Command::new("script");
+    shown.args(["-qec", &format!("{program} get locations"), "/dev/null"]);
+    shown.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("TERM", "xterm");
+    shown.env("HOME", server.folder.path()).env("SHELL", "/bin/sh").stdin(Stdio::null());
+    shown.env("HOLM_URL", server.url()).env("HOLM_API_KEY", server.api_key());
+    let shown = String::from_utf8(shown.output().unwrap().stdout).unwrap();
+    let (bold, plain) = ("\u{1b}[1m", "\u{1b}[0m");
+    assert!(shown.starts_with(bold) && shown.matches('\u{1b}').count() == 2, "{shown:?}");
+    let shown = shown.replace(bold, "").replace(plain, "");
+    let lines: Vec<_> = shown.lines().map(str::trim_end).collect();
+    let wanted = text(&server.cli(&server.api_key(), &["get", "locations"]), 0);
+    assert_eq!(lines, wanted.lines().collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_shown_as_yaml_is_applied_again() {
+    let server = Server::start();
+    let key = server.api_key();
+    let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
+    text(&server.cli(&key, &["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=x"]), 0);
+    for words in [&["get", "sandbox", "box"][..], &["get", "sandbox", "box", "preview", "main"]] {
+        let shown = server.cli(&key, &[words, &["-o", "yaml"]].concat());
+        let again = write(server.folder.path(), "again.yaml", &text(&shown, 0));
+        let told = text(&server.cli(&key, &["apply", "-f", again.to_str().unwrap()]), 0);
+        assert!(told.contains("unchanged"), "{words:?}: {told}");
+    }
+}
+
             "kind: Policy\nmetadata: {{name: {name}}}\nspec: {{type: location, locations: [{{type: continent, name: eu}}]}}\n"
         )
     };
