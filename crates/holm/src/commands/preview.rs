@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// Creates an address for a port of a sandbox, and prints it
 ///
 /// Without --public a caller needs a token: `holm get sandbox NAME preview PREVIEW tokens`.
+///
+/// Ports 443 and 8080 are the interface of the sandbox itself: whoever reaches it may run commands
+/// in the sandbox. Let an app listen on another port.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm preview box 3000 --public
@@ -26,6 +29,9 @@ pub(crate) struct Args {
     /// Answer everybody, without a token
     #[arg(long)]
     public: bool,
+    /// Answer everybody also on a port that is the interface of the sandbox itself
+    #[arg(long, requires = "public")]
+    whole_sandbox: bool,
     /// Name of the preview; by default made from the port
     #[arg(long)]
     name: Option<String>,
@@ -37,7 +43,23 @@ pub(crate) struct Args {
     output: Format,
 }
 
+/// Ports at which a sandbox has its own interface.
+const OWN_PORTS: [u16; 2] = [443, 8080];
+
+/// Refuses to open the interface of a sandbox to everybody by mistake: 8080 is what many apps use.
+fn check(args: &Args) -> Result<(), Error> {
+    if !args.public || args.whole_sandbox || !OWN_PORTS.contains(&args.port) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "port {} is the interface of the sandbox itself, by which anybody could run commands in it: \
+         let the app listen on another port (or open it to everybody with --whole-sandbox)",
+        args.port
+    )))
+}
+
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
+    check(&args)?;
     let target = resolve(&["sandboxes".into(), args.sandbox.clone(), "previews".into()])?;
     let name = args.name.clone().unwrap_or_else(|| format!("port-{}", args.port));
     let mut spec = json!({"port": args.port, "public": args.public});
@@ -70,4 +92,31 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
 fn is_same(there: &Value, spec: &Value) -> bool {
     let members = spec.as_object().into_iter().flatten();
     members.into_iter().all(|(name, value)| there["spec"].get(name) == Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_whole_sandbox_is_opened_to_everybody_only_on_purpose() {
+        let read = |words: &str| {
+            let line = Line::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
+            check(&line.args).map_err(|error| error.to_string())
+        };
+        for port in OWN_PORTS {
+            assert!(read(&format!("preview box {port} --public")).unwrap_err().contains("another"));
+            assert_eq!(read(&format!("preview box {port}")), Ok(()));
+            assert_eq!(read(&format!("preview box {port} --public --whole-sandbox")), Ok(()));
+        }
+        assert_eq!(read("preview box 3000 --public"), Ok(()));
+        assert!(read("preview box 8080 --whole-sandbox").is_err());
+    }
 }
