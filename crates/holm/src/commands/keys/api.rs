@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::error::Error;
 use crate::exit::Exit;
+use crate::output::{self, Format};
 use crate::term;
 use reqwest::Method;
 use serde_json::{Map, Value};
@@ -53,8 +54,11 @@ pub(super) struct List {
     /// Id of a service account, to list its keys
     #[arg(long, value_name = "ID")]
     service_account: Option<String>,
-    /// Print JSON, for programs
-    #[arg(long)]
+    /// How to show them
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    /// The same as `--output json`, for older scripts
+    #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
 }
 
@@ -175,26 +179,34 @@ fn spending(budget: &Value) -> String {
 
 pub(super) async fn list(args: List, mut client: Client) -> Result<Exit, Error> {
     let keys = client.get(&place(args.service_account.as_deref())?, &[]).await?;
-    if args.json {
-        term::say(keys);
-        return Ok(Exit::Success);
-    }
-    for key in keys.as_array().into_iter().flatten() {
-        let text = |name: &str| term::harmless(key[name].as_str().unwrap_or_default()).to_string();
-        let opens = match key["models"].as_array() {
-            None => "everything".to_owned(),
-            Some(names) if names.is_empty() => format!("all models{}", spending(&key["budget"])),
-            Some(names) => {
-                let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
-                format!("{}{}", names.join(", "), spending(&key["budget"]))
-            }
-        };
-        let expires = key["expires_in"].as_str().unwrap_or("never");
-        let (id, name, made) = (text("id"), text("name"), text("createdAt"));
-        let (opens, expires) = (term::harmless(&opens), term::harmless(expires));
-        term::say(format!("{id}\t{name}\t{opens}\texpires: {expires}\t{made}"));
+    let keys = keys.as_array().cloned().unwrap_or_default();
+    match args.output {
+        _ if args.json => term::say(output::plain(&keys, Format::Json)),
+        Format::Json | Format::Yaml => term::say(output::plain(&keys, args.output)),
+        Format::Table if keys.is_empty() => term::note("no keys here"),
+        Format::Table => {
+            let heading = ["ID", "NAME", "OPENS", "EXPIRES", "CREATED"].map(str::to_owned);
+            term::say(output::lines(&heading, keys.iter().map(row)));
+        }
     }
     Ok(Exit::Success)
+}
+
+/// Returns the cells of a key.
+fn row(key: &Value) -> Vec<String> {
+    let text = |name: &str| key[name].as_str().filter(|text| !text.is_empty());
+    let opens = match key["models"].as_array() {
+        None => "everything".to_owned(),
+        Some(names) if names.is_empty() => format!("all models{}", spending(&key["budget"])),
+        Some(names) => {
+            let names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+            format!("{}{}", names.join(", "), spending(&key["budget"]))
+        }
+    };
+    let nothing = |name: &str| text(name).unwrap_or("-");
+    let expires = text("expires_in").unwrap_or("never");
+    let cells = [nothing("id"), nothing("name"), &opens, expires, nothing("createdAt")];
+    cells.map(|cell| term::harmless(cell).replace(['\n', '\t'], " ")).to_vec()
 }
 
 pub(super) async fn revoke(args: Revoke, mut client: Client) -> Result<Exit, Error> {
