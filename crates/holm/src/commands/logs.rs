@@ -28,7 +28,8 @@ pub(crate) struct Args {
     /// Keep showing new lines
     #[arg(short, long)]
     follow: bool,
-    /// How far to look back, such as 30m; by default an hour, or 15 minutes with --follow
+    /// How far to look back, such as 30m, at most 3d; by default an hour, with --follow 15 minutes,
+    /// for an execution 3 days
     #[arg(long, alias = "period", value_name = "LENGTH")]
     since: Option<Span>,
     /// Start of the time window, such as 2026-04-16T09:30:00Z
@@ -62,6 +63,30 @@ impl Args {
             _ => Form::Text,
         }
     }
+
+    /// Returns how far to look back if nobody says so.
+    fn back(&self) -> Span {
+        match (&self.execution, self.follow) {
+            // It may have run at any time.
+            (Some(_), _) => WINDOW_MAX,
+            (None, true) => LOOK_BACK_FOLLOWING,
+            (None, false) => LOOK_BACK,
+        }
+    }
+
+    /// Tells that there are no lines, and where others may be.
+    fn nothing(&self, back: Span) -> &'static str {
+        match (&self.since, &self.start, &self.end) {
+            (None, None, None) if back == LOOK_BACK => {
+                "no lines in the last hour; --since 3d looks further back"
+            }
+            (_, None, None) if back < WINDOW_MAX => {
+                "no lines in this time; --since 3d looks further back"
+            }
+            (_, None, None) => "no lines in the last 3 days",
+            _ => "no lines in this time",
+        }
+    }
 }
 
 /// How lines are shown.
@@ -86,7 +111,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         return Err(Error::Usage(format!("{kind} have no logs; these have: {others}")));
     }
     let now = world::system().now();
-    let back = args.since.unwrap_or(if args.follow { LOOK_BACK_FOLLOWING } else { LOOK_BACK });
+    let back = args.since.unwrap_or_else(|| args.back());
     if back > WINDOW_MAX {
         return Err(Error::Usage(
             "logs are shown for at most 3 days; use a shorter --since".into(),
@@ -107,8 +132,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     };
     let (mut tail, form) = (Tail::new(asked, start), args.form());
     loop {
-        tail.read(end, &mut client).await?.iter().for_each(|line| show(line, form));
+        let lines = tail.read(end, &mut client).await?;
+        lines.iter().for_each(|line| show(line, form));
         if !args.follow {
+            if lines.is_empty() {
+                term::note(args.nothing(back));
+            }
             return Ok(Exit::Success);
         }
         tokio::time::sleep(POLL).await;

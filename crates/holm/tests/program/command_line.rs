@@ -306,6 +306,8 @@ fn the_doctor_speaks_to_programs() {
     let output = holm(home.path())
         .args(["doctor", "--json"])
         .env("HOLM_SERVER__LISTEN", "127.0.0.1:0")
+    let told = text(&server.cli(&key, &["logs", "sbx", "box"]), 0);
+    assert_eq!(told, "no lines in the last hour; --since 3d looks further back\n");
         .output()
         .unwrap();
     let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
