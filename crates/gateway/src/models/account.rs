@@ -3,6 +3,7 @@
 
 use super::Models;
 use super::Room;
+use super::entry::Entry;
 use super::upstream::Broken;
 use ::models::chat::Passed;
 use ::models::ledger::Reservation;
@@ -11,8 +12,7 @@ use ::models::tokens::{Seen, UsageReader, input_estimate};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::time::{Duration, Instant};
-use types::kinds::model::ModelFailure;
-use types::models::{ModelCall, ModelLogEntry, ModelOutcome, TokenUsage};
+use types::models::{ModelCall, ModelOutcome, TokenUsage};
 
 /// Settles its call exactly once. If it is dropped before that, the caller has hung up.
 pub(crate) struct Account {
@@ -42,18 +42,6 @@ impl AskedBody {
     pub(crate) fn new(bytes: &Bytes, room: &Arc<Room>) -> Self {
         Self { bytes: bytes.clone(), _room: Arc::clone(room) }
     }
-}
-
-/// What the log of the model gets.
-pub(crate) struct Entry {
-    pub(crate) served: Arc<super::Served>,
-    pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) status: u16,
-    pub(crate) tried: Vec<(String, ModelFailure)>,
-    /// `None` means bodies are not logged.
-    pub(crate) request: Option<Bytes>,
-    pub(crate) answer: Option<Vec<u8>>,
 }
 
 impl Account {
@@ -158,11 +146,14 @@ impl Account {
 
     /// Takes bytes that go to the caller.
     pub(crate) fn sent(&mut self, piece: &[u8]) {
-        let max = self.models.settings.log_body_max * 2;
-        if let Some(answer) = self.entry.as_mut().and_then(|entry| entry.answer.as_mut()) {
-            let room = max.saturating_sub(answer.len()).min(piece.len());
-            answer.extend_from_slice(&piece[..room]);
+        if let Some(entry) = &mut self.entry {
+            entry.sent(piece, &self.models);
         }
+    }
+
+    /// Returns how many bytes the log holds back.
+    pub(crate) fn held(&self) -> usize {
+        self.entry.as_ref().map_or(0, Entry::held)
     }
 
     /// Gives everything that was reserved back: the call reached nobody, or nobody did anything for
@@ -240,33 +231,5 @@ impl Ended {
 impl Drop for Account {
     fn drop(&mut self) {
         self.settle(ModelOutcome::Aborted);
-    }
-}
-
-impl Entry {
-    fn told(
-        self,
-        models: &Models,
-        call: ModelCall,
-        first_byte: Option<Duration>,
-        took: Duration,
-    ) -> ModelLogEntry {
-        let max = models.settings.log_body_max;
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let hooks = &self.served.hooks;
-        // Longer bodies are cut before they are searched, to limit the work.
-        let shown = |body: &[u8]| hooks.redacted(&body[..body.len().min(2 * max)], max);
-        ModelLogEntry {
-            call,
-            method: self.method,
-            path: self.path,
-            status: self.status,
-            first_byte_ms: ms(first_byte.unwrap_or(took)),
-            took_ms: ms(took),
-            tried: self.tried,
-            request: self.request.as_deref().map(shown),
-            answer: self.answer.as_deref().map(shown),
-            left_out: 0,
-        }
     }
 }

@@ -182,7 +182,7 @@ impl ModelBody {
         let watched = self.watched.as_ref().map_or(0, |watched| watched.events.held());
         let kept = self.kept.as_ref().map_or(0, |kept| kept.keeping.length);
         let ready: usize = self.ready.iter().map(Bytes::len).sum();
-        flow + watched + kept + ready
+        flow + watched + kept + ready + self.account.held()
     }
 
     /// Sends events, or what they contain.

@@ -2,7 +2,7 @@
 
 use super::ModelProblem;
 use super::Room;
-use super::account::{Account, AskedBody, Entry};
+use super::account::{Account, AskedBody};
 use super::asked::Asked;
 use super::breaker::Admission;
 use super::call::Call;
@@ -24,7 +24,7 @@ use ::models::tokens::{TOKENS_MAX, UsageReader, input_bound};
 use ::models::translate::has_proofs;
 use admission::Refused;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::Method;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -411,22 +411,6 @@ impl Call<'_> {
     fn jitter(&self, pause: Duration) -> Duration {
         let [chance] = self.models.world.random_bytes::<1>();
         pause.mul_f64(0.5 + f64::from(chance) / 510.0)
-    }
-
-    /// Returns the log entry of the call, if the model has a log.
-    pub(crate) fn entry(&self, status: StatusCode) -> Option<Entry> {
-        let log = self.served.route.request_log.as_ref();
-        let log = log.filter(|log| log.enabled == Some(true))?;
-        let bodies = log.bodies == Some(true);
-        Some(Entry {
-            served: Arc::clone(self.served),
-            method: self.sent.method.to_string(),
-            path: self.sent.path.clone(),
-            status: status.as_u16(),
-            tried: self.tried.clone(),
-            request: bodies.then(|| self.asked.body.clone()),
-            answer: bodies.then(Vec::new),
-        })
     }
 }
 

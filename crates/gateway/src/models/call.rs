@@ -376,7 +376,7 @@ impl Call<'_> {
         let request = AskedBody::new(&self.asked.body, &self.room);
         let mut account = Account::new(Arc::clone(self.models), call, None, request, self.began);
         account.reserved(reservation);
-        account.log(self.entry(StatusCode::OK));
+        account.log(self.entry(StatusCode::OK, Some(&cached.headers)));
         cached.pieces.iter().for_each(|piece| account.sent(piece));
         account.settle(ModelOutcome::Cached);
         let mut headers = cached.headers.clone();

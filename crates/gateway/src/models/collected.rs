@@ -39,11 +39,10 @@ impl Call<'_> {
     pub(crate) async fn respond(
         &self,
         reached: &Reached,
-        mut begun: Begun,
+        begun: Begun,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
         let model = &reached.model;
-        begun.account.log(self.entry(begun.head.status));
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
         let is_events = is_events(&begun.head.headers);
@@ -83,13 +82,14 @@ impl Call<'_> {
             return Err(problem.into());
         }
         let mut headers = answer_headers(model, &begun, is_same, key.is_some());
-        let Begun { prepared, head, answer, first, account } = begun;
+        let Begun { prepared, head, answer, first, mut account } = begun;
         let translated = prepared.translation.is_some();
         let list = (translated && self.wants_list()).then(|| ListWriter::new(settings.event_max));
         if translated {
             let kind = if list.is_some() { "application/json" } else { "text/event-stream" };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
+        account.log(self.entry(head.status, Some(&headers)));
         let watched = prepared.spoken.filter(|_| is_events);
         let watched = watched.and_then(|spoken| self.watched(reached, spoken));
         let hides_usage = prepared.hides_usage && is_events && !is_same;
@@ -176,6 +176,7 @@ impl Call<'_> {
             Ok(gathered) => gathered,
             Err(unread) => return Err(unread.failed(model, begun)),
         };
+        begun.account.log(self.entry(begun.head.status, None));
         let mut headers = answer_headers(model, &begun, false, key.is_some());
         let read = self.read_whole(reached, &mut begun, pieces).await;
         let body = match read {
@@ -337,7 +338,7 @@ fn answer_headers(model: &Served, begun: &Begun, is_same: bool, caches: bool) ->
     headers
 }
 
-fn is_events(headers: &HeaderMap) -> bool {
+pub(crate) fn is_events(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| {
         let kind = kind.as_bytes();
         kind.len() >= EVENTS.len() && kind[..EVENTS.len()].eq_ignore_ascii_case(EVENTS)

@@ -3,7 +3,7 @@
 
 use super::Room;
 use super::patterns::{
-    MASK, TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
+    TooSlow, boundary_before, compiled, each_text, find, is_json, masked, says_twice,
 };
 use super::settings::Patience;
 use super::turns::Turns;
@@ -27,8 +27,6 @@ const WINDOWS_MAX: usize = 256;
 /// searched. Usual patterns take a hundredth of that.
 const WATCH_TIME: Duration = Duration::from_secs(1);
 const WATCH_TIME_OF_BYTE: Duration = Duration::from_micros(2);
-/// How long searching may hold up an entry of the request log.
-const REDACT_TIME: Duration = Duration::from_secs(1);
 const TOO_SLOW: &str = "its pattern takes too long to look for";
 const TOO_DEEP: &str = "its JSON is nested too deep to be looked at";
 const TOO_MANY: &str = "the answer has too many parts that come side by side";
@@ -40,8 +38,6 @@ const ANSWER_MAX: usize = 8 << 20;
 #[derive(Default)]
 pub(crate) struct Hooks {
     hooks: Vec<Hook>,
-    /// Patterns that are removed from the request log.
-    redacts: Vec<Result<Regex, String>>,
 }
 
 /// What hooks need to run.
@@ -114,8 +110,7 @@ impl Hooks {
             what: What::of(hook),
             optional: hook.optional == Some(true),
         });
-        let redact = route.request_log.iter().flat_map(|log| log.redact.iter().flatten());
-        Self { hooks: hooks.collect(), redacts: redact.map(|text| compiled(text)).collect() }
+        Self { hooks: hooks.collect() }
     }
 
     fn at(&self, when: ModelHookTime) -> impl Iterator<Item = &Hook> {
@@ -168,24 +163,6 @@ impl Hooks {
             }),
             false => Ok(()),
         }
-    }
-
-    /// Returns the part of a body that may be logged.
-    pub(crate) fn redacted(&self, body: &[u8], max: usize) -> String {
-        // Searched whole: a secret that is cut off could not be recognised.
-        let mut text = String::from_utf8_lossy(body).into_owned();
-        let until = Instant::now() + REDACT_TIME;
-        for redact in &self.redacts {
-            let looked = redact.as_ref().ok().map(|pattern| masked(pattern, &text, until));
-            match looked {
-                Some(Ok(None)) => {}
-                Some(Ok(Some(changed))) => text = changed,
-                // Without a working pattern nothing is known to be harmless.
-                Some(Err(TooSlow)) | None => return MASK.to_owned(),
-            }
-        }
-        text.truncate(boundary_before(&text, max));
-        text
     }
 
     /// Refuses a stream if a hook has to look at it and cannot. Webhooks look at whole answers.

@@ -11,6 +11,7 @@
 //! call      all of that, from a request to its answer
 //! answer    an answer as it passes; `answer_head` writes its head
 //! account   what a call used, counted however the call ends
+//! entry     what the log of the model gets of it, `redact` what it must not get
 //! served    a model, with everything that is derived from its route once
 //! upstream  connections to providers
 //! outside   requests that the management side makes to services on the internet
@@ -30,6 +31,7 @@ mod call;
 mod collected;
 mod decode;
 mod door;
+mod entry;
 mod failed;
 mod failure;
 mod hooks;
@@ -39,6 +41,7 @@ mod patterns;
 mod plan;
 mod prepared;
 mod problem;
+mod redact;
 mod room;
 mod served;
 mod settings;

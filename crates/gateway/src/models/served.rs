@@ -2,6 +2,7 @@
 
 use super::breaker::{Breaker, Budget};
 use super::hooks::Hooks;
+use super::redact::Redaction;
 use ::models::provider::{BadProvider, Provider};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +15,7 @@ pub(crate) struct Served {
     /// The limits of the route.
     pub(crate) limits: Vec<Arc<ModelLimit>>,
     pub(crate) hooks: Hooks,
+    pub(crate) redaction: Redaction,
     /// Changes with each change of the route.
     pub(crate) version: u64,
     pub(crate) state: Arc<State>,
@@ -38,9 +40,9 @@ impl Served {
     pub(crate) fn new(route: ModelRoute, state: Arc<State>) -> Self {
         let provider = route.provider.as_ref().map(Provider::new);
         let limits = route.limits.iter().cloned().map(Arc::new).collect();
-        let hooks = Hooks::new(&route);
+        let (hooks, redaction) = (Hooks::new(&route), Redaction::new(&route));
         let version = state.versions.fetch_add(1, Ordering::Relaxed);
-        Self { route, provider, limits, hooks, version, state }
+        Self { route, provider, limits, hooks, redaction, version, state }
     }
 }
 

@@ -169,6 +169,44 @@ async fn the_log_has_who_and_how_much_and_bodies_only_where_they_are_wanted() {
     assert!(answer.contains("***") && !answer.contains("Hello"), "{answer}");
 }
 
+/// What `redact` matches is masked also where it comes in several pieces, or is spelled otherwise.
+#[tokio::test]
+async fn no_spelling_and_no_stream_hides_a_secret_from_redaction() {
+    let stage = Stage::start().await;
+    let chunk =
+        |delta: &str| format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    let pieces = ["x s", "k-Q", "Q12", "345"].map(|it| chunk(&format!("{{\"content\":\"{it}\"}}")));
+    let [a, b, c, d] = &pieces;
+    let ends = [a.as_str(), b, c, d, STREAM[2], STREAM[3]].map(str::to_owned);
+    let standin = Standin::start(move |_, head, _| match head.uri.path() {
+        "/v1/messages" => streamed(&["data: no JSON\n\n"]),
+        _ => streamed(&ends.each_ref().map(String::as_str)),
+    })
+    .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    let redact = ["sk-[A-Za-z0-9]+", "Müller", "password: \"[^\"]+\""].map(str::to_owned);
+    route.request_log = Some(ModelRequestLog {
+        enabled: Some(true),
+        bodies: Some(true),
+        redact: Some(redact.to_vec()),
+    });
+    stage.route(route.clone());
+    let hi = r#"M\u00fcller, password: \"hunter2\", sk\u002dABC123!"#;
+    let stream = stage.chat("m", &HI_STREAM.replace("hi", hi)).await;
+    assert!(stream.text.contains("k-Q"), "{stream:?}");
+    let entries = stage.gateway.model_log().await;
+    let request = entries[0].request.as_ref().unwrap();
+    assert!(request.contains(r#""content":"***, ***, ***!""#), "{request}");
+    assert_eq!(entries[0].answer.as_deref(), Some(r#"[{"text":"x ***"}]"#));
+    // A stream that cannot be read.
+    route.provider.as_mut().unwrap().kind = ModelType::Anthropic;
+    stage.route(route);
+    stage.ask("/acme/models/m/v1/messages", HI_STREAM).await;
+    let entries = stage.gateway.model_log().await;
+    let answer = entries[0].answer.as_ref().unwrap();
+    assert!(answer.starts_with("(not shown"), "{answer}");
+}
+
 /// The model that a request reaches applies its limits and hooks, however many others led to it.
 #[tokio::test]
 async fn models_that_lead_to_others_are_not_passed_by() {
