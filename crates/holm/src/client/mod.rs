@@ -7,6 +7,7 @@ pub(crate) mod files;
 pub(crate) mod kinds;
 pub(crate) mod lines;
 pub(crate) mod log_lines;
+mod one;
 mod patience;
 pub(crate) mod processes;
 pub(crate) mod sign_in;
@@ -274,7 +275,7 @@ impl Client {
         }
         match &self.credentials {
             Credentials::Session { access_token, .. } => Ok(access_token.clone()),
-            Credentials::ApiKey(_) | Credentials::ServiceAccount { .. } => Err(Error::NotSignedIn),
+            Credentials::ApiKey(_) | Credentials::ServiceAccount(_) => Err(Error::NotSignedIn),
         }
     }
 

@@ -14,6 +14,15 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Refuses a name that can be none of this kind: an image is named with its type.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Error> {
+        if self.kind.name() != "images" || name.contains('/') {
+            return Ok(());
+        }
+        let message = "write TYPE/NAME, as in `agent/helper`; `holm get images` lists both";
+        Err(Error::Usage(message.to_owned()))
+    }
+
     /// Returns the path of one object in the collection.
     pub(crate) fn object(&self, name: &str) -> Result<String, Error> {
         Ok(format!("{}/{}", self.collection, encode_name(self.kind, name)?))
@@ -120,6 +129,8 @@ mod tests {
         let message = |word: &str| resolve(&[word.to_owned()]).unwrap_err().to_string();
         assert!(message("sandbxes").contains("`sandboxes`"));
         assert!(message("previews").contains("sandboxes NAME previews"));
+        let image = resolve(&["image".to_owned(), "helper".to_owned()]).unwrap();
+        assert!(image.check_name("helper").unwrap_err().to_string().contains("TYPE/NAME"));
     }
 
     proptest! {

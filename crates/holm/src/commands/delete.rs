@@ -86,6 +86,7 @@ async fn delete(
     ignore_missing: bool,
     client: &mut Client,
 ) -> Result<(), Error> {
+    target.check_name(name)?;
     match client.call(Method::DELETE, &target.object(name)?, &[], None).await {
         Ok(_) => term::say(format!("{}/{name} deleted", target.kind.name())),
         Err(error) if ignore_missing && error.exit() == Exit::NotFound => {

@@ -25,10 +25,10 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let target = target::resolve(&args.words)?;
     let Some(name) = target.name.clone() else {
-        let kind = target.kind.name();
-        return Err(Error::Usage(format!("name one of the {kind}; `holm get {kind}` lists them")));
+        let (kind, words) = (target.kind.name(), args.words.join(" "));
+        return Err(Error::Usage(format!("name one of the {kind}; `holm get {words}` lists them")));
     };
-    let object = client.get(&target.object(&name)?, &[]).await?;
+    let object = client.one(&target, &name, &[]).await?;
     let now = world::system().now();
     term::say(head(target.kind, &object, now));
     if let Some(spec) = object.get("spec") {

@@ -86,7 +86,7 @@ async fn fetch(args: &Args, target: &Target, client: &mut Client) -> Result<Vec<
         query.push(("show_secrets", "true"));
     }
     if let Some(name) = &target.name {
-        return Ok(vec![client.get(&target.object(name)?, &query).await?]);
+        return Ok(vec![client.one(target, name, &query).await?]);
     }
     let filters = [
         ("q", &args.query),

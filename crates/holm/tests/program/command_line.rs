@@ -218,6 +218,9 @@ fn failures_have_numbers() {
     text(&server.cli(&key, &["get", "sandbox", "nobody"]), 6);
     text(&server.cli(&key, &["apply", "-f", wrong.to_str().unwrap()]), 11);
     text(&server.cli(&key, &["apply", "-f", refused.to_str().unwrap()]), 11);
+    text(&server.cli(&key, &["get", "user", "nobody@holm.local"]), 6);
+    text(&server.cli(&key, &["get", "image", "helper"]), 2);
+    text(&server.cli(&key, &["delete", "image", "helper"]), 2);
     text(&server.cli(&key, &["delete", "sandbox", "nobody"]), 6);
     text(&server.cli(&key, &["delete", "sandbox", "nobody", "--ignore-missing"]), 0);
     text(&server.cli(&key, &["-w", "elsewhere", "get", "sandboxes"]), 5);
@@ -252,6 +255,24 @@ fn a_key_is_remembered_for_its_owner_only() {
 
 #[test]
 fn a_watcher_sees_what_is_made() {
+#[test]
+fn kinds_with_lists_alone_show_one_object_too() {
+    let server = Server::start();
+    let key = server.api_key();
+    let shown = |words: &[&str]| text(&server.cli(&key, words), 0);
+    assert!(shown(&["get", "user", "admin@holm.local"]).contains("admin@holm.local"));
+    assert!(shown(&["describe", "user", "admin@holm.local"]).contains("ROLE"));
+    let places = shown(&["get", "locations", "-o", "json"]);
+    let places: serde_json::Value = serde_json::from_str(&places).unwrap();
+    let place = places[0]["location"].as_str().unwrap();
+    assert!(shown(&["get", "location", place]).contains(place));
+    let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
+    shown(&["apply", "-f", file.to_str().unwrap(), "--secret", "TOKEN=x"]);
+    let unnamed = text(&server.cli(&key, &["describe", "sandbox", "box", "previews"]), 2);
+    assert!(unnamed.contains("`holm get sandbox box previews` lists them"), "{unnamed}");
+    shown(&["get", "sandbox", "box", "previews"]);
+}
+
     let server = Server::start();
     let key = server.api_key();
     let mut watch = holm(server.folder.path());

@@ -13,6 +13,7 @@ pub(crate) struct Kind {
     /// Value of `kind` in documents, for kinds that can be applied.
     pub(crate) document: Option<&'static str>,
     pub(crate) place: Place,
+    pub(crate) read: Read,
     pub(crate) write: Write,
     pub(crate) columns: &'static [Column],
 }
@@ -28,6 +29,15 @@ pub(crate) enum Place {
         /// Member of the metadata in which documents name the object above.
         named: Option<&'static str>,
     },
+}
+
+/// How one object of a kind is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// At an address of its own.
+    Alone,
+    /// Only in the list of all.
+    InList,
 }
 
 /// How `holm apply` writes an object of a kind.
@@ -90,16 +100,18 @@ pub(crate) fn find_document(name: &str) -> Option<&'static Kind> {
         .find(|kind| kind.document.is_some_and(|document| document.eq_ignore_ascii_case(name)))
 }
 
+/// Least likeness of a word that is suggested, from 0 to 1.
+const LIKENESS_MIN: f64 = 0.85;
+
 pub(super) fn unknown(word: &str) -> Error {
     let all = KINDS.iter().flat_map(|kind| kind.names);
-    let nearest =
-        all.max_by(|a, b| strsim::jaro_winkler(word, a).total_cmp(&strsim::jaro_winkler(word, b)));
+    let nearest = all
+        .map(|name| (strsim::jaro_winkler(word, name), name))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let meant = nearest.map(|(_, name)| format!("; did you mean `{name}`?")).unwrap_or_default();
     let names: Vec<_> = KINDS.iter().map(Kind::name).collect();
-    Error::Usage(format!(
-        "there is no kind `{word}`; did you mean `{}`?\nKinds: {}",
-        nearest.copied().unwrap_or_default(),
-        names.join(", ")
-    ))
+    Error::Usage(format!("there is no kind `{word}`{meant}\nKinds: {}", names.join(", ")))
 }
 
 #[cfg(test)]
@@ -127,6 +139,44 @@ mod tests {
             let words: Vec<_> =
                 path.trim_start_matches("/v0").split('/').filter(|word| !word.is_empty()).collect();
             assert!(is_known(&words), "no kind of the command line has the address {path}");
+        }
+    }
+
+    /// Fails for whoever adds a kind that is read in another way than the table says.
+    #[test]
+    fn one_object_is_read_where_the_interface_has_it() {
+        let text = include_str!("../../../../../docs/openapi.json");
+        let document: serde_json::Value = serde_json::from_str(text).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        for kind in KINDS {
+            let is_its_own = |path: &str| {
+                let words: Vec<_> = path.trim_matches('/').split('/').collect();
+                let [above @ .., last] = words.as_slice() else { return false };
+                // The names of images have two parts.
+                let above = match above {
+                    [above @ .., _] if kind.name() == "images" => above,
+                    above => above,
+                };
+                let is_below = |segment| above.len() > 2 && above.last() == Some(&segment);
+                last.starts_with('{')
+                    && match kind.place {
+                        Place::Root(path) => above.join("/") == path,
+                        Place::Below { segment, .. } => is_below(segment),
+                    }
+            };
+            let alone = paths.iter().any(|(path, it)| it["get"].is_object() && is_its_own(path));
+            let expected = if alone { Read::Alone } else { Read::InList };
+            assert_eq!(kind.read, expected, "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn only_what_is_alike_is_suggested() {
+        let message = |word: &str| find(word).unwrap_err().to_string();
+        assert!(message("sandbxes").contains("did you mean `sandboxes`?"));
+        assert!(message("agnet").contains("did you mean `agent`?"));
+        for word in ["nonsense", "unicorns", "", "x"] {
+            assert!(!message(word).contains("did you mean"), "{}", message(word));
         }
     }
 

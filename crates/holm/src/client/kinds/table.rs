@@ -1,6 +1,6 @@
 //! All kinds of the command line, with the names and columns that users see.
 
-use super::{Column, Form, Kind, Place, Write};
+use super::{Column, Form, Kind, Place, Read, Write};
 use types::KindName;
 
 const fn column(heading: &'static str, at: &'static [&'static str]) -> Column {
@@ -48,17 +48,26 @@ const fn root(
         names,
         document: Some(document),
         place: Place::Root(kind.plural()),
+        read: Read::Alone,
         write: Write::Upsert,
         columns,
     }
 }
 
+/// A kind that only the server makes, or that commands of its own make.
 const fn shown(
     names: &'static [&'static str],
     path: &'static str,
     columns: &'static [Column],
 ) -> Kind {
-    Kind { names, document: None, place: Place::Root(path), write: Write::Never, columns }
+    Kind {
+        names,
+        document: None,
+        place: Place::Root(path),
+        read: Read::InList,
+        write: Write::Never,
+        columns,
+    }
 }
 
 const fn below(
@@ -71,9 +80,15 @@ const fn below(
         names,
         document: None,
         place: Place::Below { of, segment, named: None },
+        read: Read::InList,
         write: Write::Never,
         columns,
     }
+}
+
+/// The same kind, whose objects have addresses of their own.
+const fn alone(kind: Kind) -> Kind {
+    Kind { read: Read::Alone, ..kind }
 }
 
 pub(crate) const KINDS: &[Kind] = &[
@@ -130,6 +145,7 @@ pub(crate) const KINDS: &[Kind] = &[
         ],
         document: Some("IntegrationConnection"),
         place: Place::Root("integrations/connections"),
+        read: Read::Alone,
         write: Write::CreateOnly,
         columns: &[WORKSPACE, NAME, column("INTEGRATION", &["/spec/integration"]), CREATED],
     },
@@ -154,7 +170,7 @@ pub(crate) const KINDS: &[Kind] = &[
         &[WORKSPACE, NAME, column("STATUS", &["/spec/status", "/status"]), REGION, CREATED],
     ),
     root(KindName::Vpc, &["vpcs", "vpc"], "VPC", &[WORKSPACE, NAME, REGION, STATUS, CREATED]),
-    shown(
+    alone(shown(
         &["images", "image", "img"],
         "images",
         &[
@@ -166,8 +182,8 @@ pub(crate) const KINDS: &[Kind] = &[
             Column { heading: "LATEST", at: &["/spec/tags"], form: Form::Tag },
             Column { heading: "DEPLOYED", at: &["/metadata/lastDeployedAt"], form: Form::Age },
         ],
-    ),
-    shown(&["templates", "template", "tpl"], "templates", CATALOGUE),
+    )),
+    alone(shown(&["templates", "template", "tpl"], "templates", CATALOGUE)),
     shown(&["mcp-hub", "mcphub"], "mcp/hub", CATALOGUE),
     shown(&["sandbox-hub", "sandboxhub"], "sandbox/hub", CATALOGUE),
     shown(
@@ -185,11 +201,11 @@ pub(crate) const KINDS: &[Kind] = &[
         &[column("CLIENT ID", &["/client_id"]), NAME, DESCRIPTION, CREATED],
     ),
     shown(&["secrets", "secret"], "secrets", &[NAME, CREATED]),
-    shown(
+    alone(shown(
         &["workspaces", "workspace", "ws"],
         "workspaces",
         &[NAME, DISPLAY, column("STATUS", &["/status"]), CREATED],
-    ),
+    )),
     shown(
         &["locations", "location"],
         "locations",
@@ -215,6 +231,7 @@ pub(crate) const KINDS: &[Kind] = &[
         names: &["egressgateways", "egressgateway", "egress-gateway", "eg"],
         document: Some("EgressGateway"),
         place: Place::Below { of: &["vpcs"], segment: "egressgateways", named: Some("vpcName") },
+        read: Read::Alone,
         write: Write::CreateOnly,
         columns: &[WORKSPACE, NAME, STATUS, CREATED],
     },
@@ -222,6 +239,7 @@ pub(crate) const KINDS: &[Kind] = &[
         names: &["ips", "ip", "egressips", "egressip", "egress-ip"],
         document: Some("EgressIP"),
         place: Place::Below { of: &["egressgateways"], segment: "ips", named: Some("gatewayName") },
+        read: Read::Alone,
         write: Write::CreateOnly,
         columns: &[WORKSPACE, NAME, STATUS, CREATED],
     },
@@ -233,6 +251,7 @@ pub(crate) const KINDS: &[Kind] = &[
             segment: "previews",
             named: Some("resourceName"),
         },
+        read: Read::Alone,
         write: Write::Upsert,
         columns: &[
             WORKSPACE,
@@ -247,6 +266,7 @@ pub(crate) const KINDS: &[Kind] = &[
         names: &["tokens", "token", "previewtokens", "previewtoken", "preview-token"],
         document: Some("PreviewToken"),
         place: Place::Below { of: &["previews"], segment: "tokens", named: Some("previewName") },
+        read: Read::InList,
         write: Write::Append,
         columns: &[
             NAME,
@@ -254,7 +274,7 @@ pub(crate) const KINDS: &[Kind] = &[
             column("EXPIRED", &["/spec/expired"]),
         ],
     },
-    below(
+    alone(below(
         &["schedules", "schedule"],
         &["sandboxes"],
         "schedules",
@@ -265,7 +285,7 @@ pub(crate) const KINDS: &[Kind] = &[
             column("COMMAND", &["/input/command"]),
             CREATED,
         ],
-    ),
+    )),
     below(
         &["schedule-executions", "schedule-execution"],
         &["sandboxes"],
@@ -277,10 +297,10 @@ pub(crate) const KINDS: &[Kind] = &[
             column("EXECUTED", &["/executedAt"]),
         ],
     ),
-    shown(&["snapshots", "snapshot"], "snapshots", SNAPSHOT),
+    alone(shown(&["snapshots", "snapshot"], "snapshots", SNAPSHOT)),
     // Snapshots of one sandbox; `sandbox box snapshots` leads here too.
     below(&["sandbox-snapshots"], &["sandboxes"], "snapshots", SNAPSHOT),
-    below(
+    alone(below(
         &["executions", "execution", "exec"],
         &["jobs"],
         "executions",
@@ -294,7 +314,7 @@ pub(crate) const KINDS: &[Kind] = &[
             column("RETRIED", &["/stats/retried"]),
             CREATED,
         ],
-    ),
+    )),
     below(
         &["tasks", "task"],
         &["executions"],
