@@ -1,5 +1,6 @@
 //! `holm cancel`: ends an execution early.
 
+use super::run::Status;
 use crate::client::{Client, kinds, target};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -32,5 +33,8 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         client.call(Method::DELETE, &executions.object(&args.execution)?, &[], None).await?;
     let status = answer.get("status").and_then(Value::as_str).unwrap_or("cancelling");
     term::say(format!("executions/{} {}", term::harmless(&args.execution), term::harmless(status)));
+    if let Some(Exit::Success | Exit::Failed) = Status::read(&answer).exit() {
+        term::note("it had ended before, so there was nothing to cancel");
+    }
     Ok(Exit::Success)
 }

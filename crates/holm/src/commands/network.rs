@@ -8,6 +8,7 @@ use crate::output::{self, Format};
 use crate::term;
 use clap::Subcommand;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 
 const ALLOWED: &str = "allowedDomains";
 const FORBIDDEN: &str = "forbiddenDomains";
@@ -73,9 +74,10 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         Command::Block { sandbox, patterns } => (sandbox, patterns, Some(FORBIDDEN)),
         Command::Drop { sandbox, patterns } => (sandbox, patterns, None),
     };
+    let unknown = RefCell::default();
     let change = |object: &mut Value| {
         let network = &mut object["spec"]["network"];
-        drop_all(network, &patterns);
+        unknown.replace(drop_all(network, &patterns));
         if let Some(list) = list {
             let listed = &mut network["proxy"][list];
             let known = listed.as_array().cloned().unwrap_or_default();
@@ -85,6 +87,11 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         Ok(())
     };
     let changed = client.change(&path_of(&sandbox)?, change).await?;
+    if list.is_none() {
+        for pattern in unknown.take() {
+            term::note(format!("`{pattern}` was in no list"));
+        }
+    }
     show(&changed["spec"], Format::Table);
     Ok(Exit::Success)
 }
@@ -93,18 +100,20 @@ fn path_of(sandbox: &str) -> Result<String, Error> {
     resolve(&["sandboxes".into(), sandbox.to_owned()])?.object(sandbox)
 }
 
-/// Removes patterns from every list, in both places where lists can be.
-fn drop_all(network: &mut Value, patterns: &[String]) {
-    let is_one = |entry: &Value| patterns.iter().any(|pattern| entry == pattern);
-    let drop = |list: Option<&mut Value>| {
-        if let Some(entries) = list.and_then(Value::as_array_mut) {
-            entries.retain(|entry| !is_one(entry));
-        }
+/// Removes patterns from every list, in both places where lists can be. Returns those that were in
+/// none.
+fn drop_all(network: &mut Value, patterns: &[String]) -> Vec<String> {
+    let mut unknown = patterns.to_vec();
+    let mut drop = |list: Option<&mut Value>| {
+        let Some(entries) = list.and_then(Value::as_array_mut) else { return };
+        unknown.retain(|pattern| !entries.iter().any(|entry| entry == pattern));
+        entries.retain(|entry| !patterns.iter().any(|pattern| entry == pattern));
     };
     for list in [ALLOWED, FORBIDDEN, BYPASS] {
         drop(network.get_mut(list));
         drop(network.get_mut("proxy").and_then(|proxy| proxy.get_mut(list)));
     }
+    unknown
 }
 
 fn show(spec: &Value, format: Format) {
@@ -160,12 +169,13 @@ mod tests {
     #[test]
     fn a_pattern_is_dropped_wherever_it_stands() {
         let mut network = json!({"allowedDomains": ["a", "b"], "proxy": {"forbiddenDomains": ["a"], "bypass": ["c"]}});
-        drop_all(&mut network, &["a".to_owned(), "c".to_owned()]);
+        let patterns = ["a", "x", "c"].map(str::to_owned);
+        assert_eq!(drop_all(&mut network, &patterns), ["x"]);
         let left =
             json!({"allowedDomains": ["b"], "proxy": {"forbiddenDomains": [], "bypass": []}});
         assert_eq!(network, left);
         let mut none = Value::Null;
-        drop_all(&mut none, &["a".to_owned()]);
+        assert_eq!(drop_all(&mut none, &["a".to_owned()]), ["a"]);
         assert_eq!(none, Value::Null);
     }
 

@@ -98,5 +98,8 @@ fn an_execution_is_cancelled_and_whoever_waits_is_told() {
     assert!(text.contains("cancelled: "), "{text}");
     assert_eq!(status(&client.ended("slow", "one")), "cancelled");
     said(&holm(&client, &["cancel", "job", "slow", "three"]), 6);
+    said(&holm(&client, &["run", "job", "slow", "--id", "done", "--wait"]), 0);
+    let text = said(&holm(&client, &["cancel", "job", "slow", "done"]), 0);
+    assert!(text.contains("nothing to cancel"), "{text}");
     place.clear(server, &client);
 }

@@ -119,6 +119,8 @@ fn what_a_sandbox_may_reach_is_changed_pattern_by_pattern() {
         vec!["inject", "api.example:", "header", "X-Key"],
     ];
     assert_eq!(words, wanted, "{shown}");
+    let told = text(&server.cli(&key, &["network", "drop", "box", "never.example"]), 0);
+    assert!(told.contains("`never.example` was in no list"), "{told}");
     text(&server.cli(&key, &["network", "allow", "box", "a b"]), 11);
     text(&server.cli(&key, &["network", "show", "none"]), 6);
     text(&server.cli(&key, &["network", "drop", "box"]), 2);

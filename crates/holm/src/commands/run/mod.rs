@@ -4,6 +4,8 @@ mod invoke;
 mod status;
 mod watch;
 
+pub(super) use status::Status;
+
 use crate::client::{Client, kinds, target};
 use crate::error::Error;
 use crate::exit::Exit;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Progress of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Status {
+pub(in crate::commands) struct Status {
     pub(super) word: String,
     pub(super) total: u64,
     pub(super) running: u64,
@@ -16,7 +16,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    pub(super) fn read(execution: &Value) -> Self {
+    pub(in crate::commands) fn read(execution: &Value) -> Self {
         let count = |name: &str| {
             execution.pointer(&format!("/stats/{name}")).and_then(Value::as_u64).unwrap_or(0)
         };
@@ -37,7 +37,7 @@ impl Status {
     }
 
     /// Returns the exit code once the execution has ended.
-    pub(super) fn exit(&self) -> Option<Exit> {
+    pub(in crate::commands) fn exit(&self) -> Option<Exit> {
         match self.word.as_str() {
             "succeeded" | "completed" => Some(Exit::Success),
             "failed" | "timeout" => Some(Exit::Failed),
