@@ -20,7 +20,7 @@ pub(crate) use copied::Copied;
 ///
 /// Anything copied to an existing folder is put inside it; any other path is the new name.
 /// `FOLDER/.` means the content of the folder. Files keep their permissions. Links that lead out of
-/// a folder, and links in a sandbox, are skipped with a note.
+/// a folder, and links inside a folder of a sandbox, are skipped with a note.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm cp ./src box:/app              # becomes /app/src, if /app is there
