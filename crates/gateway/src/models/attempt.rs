@@ -82,8 +82,10 @@ impl Call<'_> {
         };
         let account =
             self.reserve(reached, &prepared, asked).await.map_err(|refused| match refused {
-                // Another model may have something left.
-                refused @ ModelProblem::OverLimit(_) if !self.is_own_limit(&refused) => {
+                // Another model may have something left, or a price.
+                refused @ (ModelProblem::OverLimit(_) | ModelProblem::Unpriced(_))
+                    if !self.is_own_limit(&refused) =>
+                {
                     Failed::of(model, refused.into()).by(ModelFailure::RateLimit)
                 }
                 refused => Failed::last(model, refused.into()),

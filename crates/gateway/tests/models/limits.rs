@@ -3,7 +3,7 @@
 use crate::stage::{HI, Stage, limit, model, settings};
 use crate::standin::{ANSWER, Standin, json};
 use gateway::ModelSettings;
-use types::kinds::model::ModelType;
+use types::kinds::model::{ModelFallback, ModelType};
 use types::models::LimitMeasure;
 
 #[tokio::test]
@@ -55,9 +55,15 @@ async fn money_has_a_limit_only_where_there_is_a_price() {
     stage.chat("m", HI).await.is(403, "MODEL_WITHOUT_PRICE");
     assert_eq!(standin.count(), 0);
     route.provider.as_mut().unwrap().model = Some("gpt-4o-mini".into());
+    // Another model, whose price is known, answers in its place.
+    let mut first = model("first", ModelType::Openai, Some(&standin.url));
+    first.limits.clone_from(&route.limits);
+    first.routing.fallbacks = Some(vec![ModelFallback { model: "m".into(), on: None }]);
+    stage.route(first);
     stage.route(route);
     assert_eq!(stage.chat("m", HI).await.status.as_u16(), 200);
-    assert!(stage.usage(1).await.cost > 0);
+    assert_eq!(stage.chat("first", HI).await.header("x-holm-model"), Some("m"));
+    assert!(stage.usage(2).await.cost > 0);
 }
 
 #[tokio::test]
