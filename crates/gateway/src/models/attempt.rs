@@ -78,7 +78,8 @@ impl Call<'_> {
             let values = self.room_for_values(provider, asked);
             let _values =
                 values.map_err(|refused| Failed::last(model, Problem::Crowded(refused)))?;
-            Prepared::new(model, provider, asked, &self.sent).map_err(failed)?
+            let now = self.models.world.now();
+            Prepared::new(model, provider, asked, &self.sent, now).map_err(failed)?
         };
         let account =
             self.reserve(reached, &prepared, asked).await.map_err(|refused| match refused {

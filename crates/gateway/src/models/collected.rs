@@ -139,8 +139,7 @@ impl Call<'_> {
         match translation {
             Some(Translated::Chat(translation)) => {
                 let bounds = Bounds { event: settings.event_max, answer: settings.answer_max };
-                let now = self.models.world.now().ms() / 1000;
-                Flow::Translated(Box::new(translation.bounded(bounds).created(now).stream()))
+                Flow::Translated(Box::new(translation.bounded(bounds).stream()))
             }
             _ if hides_usage => Flow::WithoutUsage(Held::default()),
             // Embeddings are never streams.

@@ -14,6 +14,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use serde_json::Value;
 use std::borrow::Cow;
+use types::Timestamp;
 use types::kinds::model::ModelType;
 use types::models::ModelProvider;
 
@@ -88,6 +89,7 @@ impl Prepared {
         provider: &Provider,
         asked: &Asked,
         sent: &Sent,
+        now: Timestamp,
     ) -> Result<Self, ModelProblem> {
         let replaced = served.route.provider.as_ref().and_then(named);
         let model = replaced.or(asked.model.as_deref()).or_else(|| model_in(&sent.path));
@@ -114,7 +116,7 @@ impl Prepared {
                 let from = own.ok_or(ModelProblem::Unsupported)?;
                 let provider = served.route.provider.as_ref().map(|of| of.kind);
                 let named = Named { model: &model, provider };
-                let (translation, body) = translated((from, to), asked, named)?;
+                let (translation, body) = translated((from, to), asked, named, now)?;
                 left_out.extend_from_slice(translation.losses());
                 (Some(to), Some(translation), Pieces::from_iter([body.into()]), false)
             }
@@ -166,13 +168,14 @@ fn translated(
     (from, to): (Dialect, Dialect),
     asked: &Asked,
     named: Named<'_>,
+    now: Timestamp,
 ) -> Result<(Translated, Vec<u8>), ModelProblem> {
     let value = value_of(asked)?;
     match asked.operation {
         Operation::Chat(_) | Operation::GeminiStream => {
             let (translation, body) =
                 Translation::request(from, to, &value, named, asked.is_stream)?;
-            Ok((Translated::Chat(Box::new(translation)), body))
+            Ok((Translated::Chat(Box::new(translation.created(now.ms() / 1000))), body))
         }
         Operation::Embeddings(_) => {
             let (translation, body) = translate_request(from, to, &value, named.model)?;

@@ -29,6 +29,7 @@ async fn openai_s_client_is_answered_by_anthropic() {
     stage.route(route);
     let answer = stage.chat("claude", HI).await;
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "Hello", "{answer:?}");
+    assert_eq!(answer.json()["created"], 1_800_000_030, "the present time");
     let stream = stage.chat("claude", HI_STREAM).await;
     assert_eq!(stream.header("content-type"), Some("text/event-stream"));
     assert!(

@@ -19,7 +19,7 @@ pub(super) fn read(body: &Value) -> Result<Answer, Unreadable> {
     let mut answer = Answer {
         id: members.owned("id")?.unwrap_or_default(),
         model: members.owned("model")?.unwrap_or_default(),
-        created: members.value("created").and_then(Value::as_i64),
+        created: members.value("created").and_then(Value::as_i64).filter(|created| *created != 0),
         choices: choices.collect::<Result<_, _>>()?,
         usage: members.value("usage").map(read_usage),
         ..Answer::default()
