@@ -71,7 +71,7 @@ struct Inner {
     /// The images that snapshots lie over.
     bases: Bases,
     puller: Puller,
-    pulled: Pulled,
+    pulled: Arc<Pulled>,
     registries: Registries,
     registry: LocalRegistry,
     guest: Program,
@@ -106,6 +106,8 @@ impl LocalMachine {
             .map_err(OpenError::Pulled)?;
         let registry = LocalRegistry::open(images.clone(), settings.registry, world.clone())
             .map_err(OpenError::Registry)?;
+        let pulled = Arc::new(pulled);
+        registry.frees(&pulled);
         let taking = Turns::shared(settings.takes_max, settings.node.limits.share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;

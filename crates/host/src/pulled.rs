@@ -135,6 +135,11 @@ impl Note {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{LocalRegistry, RegistrySettings};
+    use control::registry::Registry as _;
+    use images::Store;
+    use std::time::Duration;
+    use types::{Timestamp, World};
 
     fn digest(number: u8) -> Digest {
         format!("sha256:{}", format!("{number:02x}").repeat(32)).parse().unwrap()
@@ -175,6 +180,35 @@ mod tests {
         assert!(futures_util::poll!(&mut next).is_pending());
         drop(room);
         assert_eq!(next.await.unwrap().bytes, 50 * MIB);
+    }
+
+    #[tokio::test]
+    async fn an_image_that_is_deleted_gives_back_what_it_unpacked_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = Store::open(&folder.path().join("images"), images::Settings::default());
+        let settings = RegistrySettings {
+            disk_mb: 100,
+            share_percent: 80,
+            blob_bytes_max: 1 << 20,
+            manifest_bytes_max: 1 << 20,
+            uploads_max: 10,
+            uploads_workspace_max: 10,
+            upload_keep: Duration::from_secs(3600),
+            untagged_keep: Duration::from_secs(3600),
+            stall: Duration::from_secs(30),
+        };
+        let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(1));
+        let registry = LocalRegistry::open(images.unwrap(), settings, world).unwrap();
+        let limits = Limits { total: 100, share: 60 };
+        let pulled = Pulled::open(&folder.path().join("pulled"), limits, 60).unwrap();
+        let pulled = Arc::new(pulled);
+        registry.frees(&pulled);
+        let room = pulled.begin("one").await.unwrap();
+        let bytes = room.bytes;
+        pulled.keep(room, "one", Digest::of(b"deleted"), bytes).unwrap();
+        assert!(pulled.begin("one").await.is_err());
+        registry.free_soon().await.unwrap();
+        assert_eq!(pulled.begin("one").await.unwrap().bytes, bytes);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use node::{CreateError, SnapshotError, VolumeError};
 pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
     match refused {
         Refused::Share { resource, limit } => LaunchFault::OverShare(format!(
-            "one workspace may have at most {limit} {resource} on this machine; delete or shrink some, or let some sleep"
+            "one workspace may have at most {limit} {resource} on this machine; delete some, or let some sleep if it is memory"
         )),
         Refused::Total { .. } => LaunchFault::Full(refused.to_string()),
     }

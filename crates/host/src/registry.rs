@@ -6,6 +6,7 @@
 //! could fill the disk. Unfinished uploads count too. They survive a restart of the program, and
 //! are removed when nobody has continued them for a while.
 
+use crate::pulled::Pulled;
 use crate::upload::{OpenUpload, Uploads};
 use admission::{Limits, Permit, Pool};
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use control::registry::{
 use images::{Digest, Error, Filed, PushFault, Repository, Store};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -68,6 +69,8 @@ struct Inner {
     leaving: Mutex<Vec<Permit<String>>>,
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
     freeing: Mutex<Freeing>,
+    /// Counts images of repositories too, once they are unpacked.
+    pulled: OnceLock<Arc<Pulled>>,
 }
 
 /// Whether removed content was collected lately.
@@ -103,6 +106,7 @@ impl LocalRegistry {
             leaving: Mutex::default(),
             turns,
             freeing: Mutex::new(Freeing::Idle),
+            pulled: OnceLock::new(),
         }));
         for repository in registry.0.images.repositories()? {
             for (digest, size) in repository.contents()? {
@@ -110,6 +114,11 @@ impl LocalRegistry {
             }
         }
         Ok(registry)
+    }
+
+    /// Has the room that unpacked images hold given back with that of their repositories.
+    pub(crate) fn frees(&self, pulled: &Arc<Pulled>) {
+        self.0.pulled.get_or_init(|| Arc::clone(pulled));
     }
 
     /// Collects now, and again after a pause if that was asked for meanwhile.
@@ -278,6 +287,9 @@ impl Inner {
         match self.images.collect() {
             Ok(freed) => {
                 tracing::debug!(?freed, "pushed images were tidied");
+                if let Some(pulled) = self.pulled.get() {
+                    pulled.keep_only(|image| self.images.has(image));
+                }
                 Ok(())
             }
             Err(error) => {
