@@ -117,9 +117,12 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
             "logs are shown for at most 3 days; use a shorter --since".into(),
         ));
     }
-    let start =
-        args.start.unwrap_or_else(|| now.plus_ms(-i64::try_from(back.0.as_millis()).unwrap_or(0)));
+    let before = |time: Timestamp, span: Span| {
+        time.plus_ms(-i64::try_from(span.0.as_millis()).unwrap_or_default())
+    };
     let mut end = args.end.unwrap_or_else(|| now.plus_s(1));
+    // The window must not be longer by the second that it ends later.
+    let start = args.start.unwrap_or_else(|| before(now, back).max(before(end, WINDOW_MAX)));
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     let asked = Ask {
         kind,

@@ -150,12 +150,6 @@ fn what_is_got_can_be_applied() {
 }
 
 #[test]
-fn a_folder_is_applied_with_those_below_only_when_asked() {
-    let server = Server::start();
-    let key = server.api_key();
-    let policy = |name: &str| {
-        format!(
-#[test]
 fn a_table_on_a_terminal_is_aligned() {
     let server = Server::start();
     let program = env!("CARGO_BIN_EXE_holm");
@@ -187,6 +181,12 @@ fn what_is_shown_as_yaml_is_applied_again() {
     }
 }
 
+#[test]
+fn a_folder_is_applied_with_those_below_only_when_asked() {
+    let server = Server::start();
+    let key = server.api_key();
+    let policy = |name: &str| {
+        format!(
             "kind: Policy\nmetadata: {{name: {name}}}\nspec: {{type: location, locations: [{{type: continent, name: eu}}]}}\n"
         )
     };
@@ -218,11 +218,11 @@ fn failures_have_numbers() {
     text(&server.cli(&key, &["get", "previews"]), 2);
     text(&server.cli("hk_wrong", &["get", "sandboxes"]), 4);
     text(&server.cli(&key, &["get", "sandbox", "nobody"]), 6);
-    text(&server.cli(&key, &["apply", "-f", wrong.to_str().unwrap()]), 11);
-    text(&server.cli(&key, &["apply", "-f", refused.to_str().unwrap()]), 11);
     text(&server.cli(&key, &["get", "user", "nobody@holm.local"]), 6);
     text(&server.cli(&key, &["get", "image", "helper"]), 2);
     text(&server.cli(&key, &["delete", "image", "helper"]), 2);
+    text(&server.cli(&key, &["apply", "-f", wrong.to_str().unwrap()]), 11);
+    text(&server.cli(&key, &["apply", "-f", refused.to_str().unwrap()]), 11);
     text(&server.cli(&key, &["delete", "sandbox", "nobody"]), 6);
     text(&server.cli(&key, &["delete", "sandbox", "nobody", "--ignore-missing"]), 0);
     text(&server.cli(&key, &["-w", "elsewhere", "get", "sandboxes"]), 5);
@@ -256,8 +256,6 @@ fn a_key_is_remembered_for_its_owner_only() {
 }
 
 #[test]
-fn a_watcher_sees_what_is_made() {
-#[test]
 fn kinds_with_lists_alone_show_one_object_too() {
     let server = Server::start();
     let key = server.api_key();
@@ -275,6 +273,8 @@ fn kinds_with_lists_alone_show_one_object_too() {
     shown(&["get", "sandbox", "box", "previews"]);
 }
 
+#[test]
+fn a_watcher_sees_what_is_made() {
     let server = Server::start();
     let key = server.api_key();
     let mut watch = holm(server.folder.path());
@@ -306,7 +306,11 @@ fn logs_of_a_workload_can_be_asked_for() {
     let key = server.api_key();
     let file = write(server.folder.path(), "all.yaml", DOCUMENTS);
     text(&server.cli(&key, &["apply", "--secret", "TOKEN=x", "-f", file.to_str().unwrap()]), 0);
+    let told = text(&server.cli(&key, &["logs", "sbx", "box"]), 0);
+    assert_eq!(told, "no lines in the last hour; --since 3d looks further back\n");
     text(&server.cli(&key, &["logs", "sbx", "box", "--since", "10m"]), 0);
+    let told = text(&server.cli(&key, &["logs", "sbx", "box", "--since", "3d"]), 0);
+    assert_eq!(told, "no lines in the last 3 days\n");
     text(&server.cli(&key, &["logs", "sbx", "box", "--since", "soon"]), 2);
     text(&server.cli(&key, &["logs", "model", "gpt", "--search", "request"]), 0);
     text(&server.cli(&key, &["logs", "policy", "p"]), 2);
@@ -329,8 +333,6 @@ fn the_doctor_speaks_to_programs() {
     let output = holm(home.path())
         .args(["doctor", "--json"])
         .env("HOLM_SERVER__LISTEN", "127.0.0.1:0")
-    let told = text(&server.cli(&key, &["logs", "sbx", "box"]), 0);
-    assert_eq!(told, "no lines in the last hour; --since 3d looks further back\n");
         .output()
         .unwrap();
     let findings: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
