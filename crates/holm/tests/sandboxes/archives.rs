@@ -1,6 +1,7 @@
 //! Archives at a real S3 service: what one uses on the machine, that it comes back unchanged, and
 //! what holds while the service is away or the server is killed.
 
+use crate::command_line::{done, holm};
 use crate::setup::{Client, Place, eventually};
 use crate::volumes_killed::chances;
 use serde_json::{Value, json};
@@ -82,6 +83,11 @@ fn an_archive_is_at_the_service_and_comes_back_as_it_was() {
     archive(&client, "box");
     let size = client.get("box")["archive"]["size"].clone();
     assert!(size.as_u64().is_some_and(|size| size > 0), "it is paid for: {size}");
+    for words in [&["exec", "box", "ls"][..], &["cp", "box:/mine", "/nowhere"]] {
+        let told = String::from_utf8(done(&mut holm(&client, words), 6).stderr).unwrap();
+        assert!(told.contains("archived") && told.contains("next: "), "{words:?}: {told}");
+        assert!(!told.contains("has no file") && !told.contains("holm get"), "{told}");
+    }
     eventually("nothing of the archive is on the machine", || snapshots(place.data()).0 == 0);
     assert_eq!(snapshots(place.data()).1, 2);
 
