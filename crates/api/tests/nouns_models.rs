@@ -483,6 +483,7 @@ async fn requests_are_found_among_the_logs_of_their_model() {
         path: "/v1/chat/completions".into(),
         status,
         first_byte_ms: 1,
+        error: None,
         took_ms: 2,
         tried: Vec::new(),
         request: Some("{\"messages\":\"hel\nlo\"}".into()),

@@ -227,6 +227,9 @@ pub enum ModelOutcome {
     /// The provider broke off, or this server was killed.
     Interrupted,
     Failed(ModelFailure),
+    /// Refused before a provider was asked, so the call is neither counted nor charged. Only logs
+    /// have such calls, whose provider means nothing.
+    Refused,
 }
 
 /// What the log of a model records about one request, if the model has one.
@@ -237,6 +240,8 @@ pub struct ModelLogEntry {
     pub method: String,
     pub path: String,
     pub status: u16,
+    /// The code of this server's own error, if the caller got one.
+    pub error: Option<String>,
     pub first_byte_ms: u64,
     pub took_ms: u64,
     /// Models that were asked before the one that answered, with their failures.

@@ -68,6 +68,7 @@ fn line(entry: &ModelLogEntry) -> Value {
     let ModelLogEntry { call, .. } = entry;
     let name = |text: &str| cut(text, NAME_BYTES_MAX).to_owned();
     let body = |text: &Option<String>| text.as_deref().map(|it| cut(it, BODY_BYTES_MAX).to_owned());
+    let was_asked = call.outcome != ModelOutcome::Refused;
     let tried: Vec<_> = entry.tried.iter().take(TRIED_MAX).collect();
     let tried: Vec<_> = tried
         .into_iter()
@@ -80,9 +81,10 @@ fn line(entry: &ModelLogEntry) -> Value {
         "method": name(&entry.method),
         "path": cut(&entry.path, PATH_BYTES_MAX),
         "status": entry.status,
+        "error": entry.error,
         "outcome": call.outcome,
-        "provider": call.provider,
-        "providerModel": name(&call.provider_model),
+        "provider": was_asked.then_some(call.provider),
+        "providerModel": was_asked.then(|| name(&call.provider_model)),
         "key": name(&call.key),
         "endUser": call.end_user.as_deref().map(name),
         "tag": call.tag.as_deref().map(name),
@@ -101,6 +103,10 @@ fn line(entry: &ModelLogEntry) -> Value {
 fn message(entry: &ModelLogEntry) -> String {
     let cut = |text: &str| cut(text, NAME_BYTES_MAX / 2).to_owned();
     let (method, path) = (cut(&entry.method), cut(&entry.path));
+    if entry.call.outcome == ModelOutcome::Refused {
+        let why = entry.error.as_deref().unwrap_or("no provider was asked");
+        return format!("request {}: {method} {path} refused: {why}", entry.status);
+    }
     let usage = entry.call.usage;
     let sort = if usage.estimated { " (estimated)" } else { "" };
     format!(
@@ -161,6 +167,7 @@ mod tests {
             method: text(),
             path: text(),
             status,
+            error: Some("MODEL_LIMIT_REACHED".to_owned()),
             first_byte_ms: u64::MAX,
             took_ms: u64::MAX,
             tried: vec![(text(), ModelFailure::ContextLength); 40],
@@ -184,6 +191,14 @@ mod tests {
         let failed = ModelOutcome::Failed(ModelFailure::Timeout);
         assert_eq!(severity(&entry("x", 504, failed)), "ERROR");
         assert_eq!(severity(&entry("x", 200, ModelOutcome::Interrupted)), "ERROR");
+    }
+
+    #[test]
+    fn a_request_that_reached_nobody_has_no_provider() {
+        let line = line(&entry("x", 429, ModelOutcome::Refused));
+        assert_eq!(line["message"], "request 429: x x refused: MODEL_LIMIT_REACHED");
+        let seen = (&line["provider"], &line["error"], &line["severity"]);
+        assert_eq!(seen, (&Value::Null, &json!("MODEL_LIMIT_REACHED"), &json!("WARNING")));
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl Ended {
         }
         self.models.counted(&call, self.first_byte.unwrap_or(self.took));
         if let Some(entry) = self.entry {
-            self.models.log.tell(entry.told(&self.models, call, self.first_byte, self.took));
+            entry.tell(&self.models, call, self.first_byte, self.took);
         }
     }
 }

@@ -36,6 +36,10 @@ const UNWATCHED: &str = "it looks at answers, and those on this path cannot be l
 /// Largest error of a provider that is read, in bytes.
 const ERROR_MAX: usize = 256 << 10;
 
+/// The status in the log of a request that ends before its answer begins, because the caller hangs
+/// up.
+const UNANSWERED: u16 = 499;
+
 /// An attempt whose provider has begun to answer.
 pub(crate) struct Begun {
     pub(crate) prepared: Prepared,
@@ -309,6 +313,7 @@ impl Call<'_> {
         let models = Arc::clone(self.models);
         let mut account = Account::new(models, call, price, request, self.began);
         account.reserved(reservation);
+        account.log(self.entry(UNANSWERED, None));
         if is_limited && most.is_open && price.is_some() {
             account.read_at_most(most.input);
         }
@@ -417,12 +422,11 @@ impl Call<'_> {
     }
 }
 
-/// Ends the account of a model that failed. Other models are asked next, unless this was the last.
-/// What this one may have done is charged all the same.
-fn given_up(mut account: Account, failure: ModelFailure, is_last: bool) -> Counted {
+/// Returns how a model that failed is counted. Other models are asked next, unless this was the
+/// last. What this one may have done is charged all the same.
+fn given_up(account: Account, failure: ModelFailure, is_last: bool) -> Counted {
     if is_last || account.is_at_work() {
-        account.settle(ModelOutcome::Failed(failure));
-        return Counted::Yes;
+        return Counted::Ends(Box::new(account), ModelOutcome::Failed(failure));
     }
     account.give_back().map_or(Counted::Nothing, |call| Counted::GivenBack(Box::new(call)))
 }

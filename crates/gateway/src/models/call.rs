@@ -53,6 +53,9 @@ const DECIDING: [&str; 5] = [
     "extra-parameters",
 ];
 
+/// A call that failed and was given its limits back. It is counted if no model is asked after it.
+type Uncounted = Option<(Box<ModelCall>, ModelFailure)>;
+
 /// A request that was let in and read.
 pub(crate) struct Call<'c> {
     pub(crate) models: &'c Arc<Models>,
@@ -229,50 +232,79 @@ impl Inner {
 
 impl Call<'_> {
     async fn answer(mut self, inner: &Inner) -> Result<Response<Body>, Problem> {
+        let mut failed = match self.answered(inner).await {
+            Ok(response) => return Ok(response),
+            Err(failed) => failed,
+        };
+        let counted = std::mem::replace(&mut failed.counted, Counted::Nothing);
+        let told = failed.response();
+        self.tell_failed(counted, &told);
+        told.map(|(response, _)| response)
+    }
+
+    async fn answered(&mut self, inner: &Inner) -> Result<Response<Body>, Failed> {
         if self.asked.operation == Operation::Models && !self.lists_models() {
             return Ok(self.own_list());
         }
-        if self.served.hooks.any(ModelHookTime::Before) {
-            self.must_be_open().map_err(ModelProblem::from)?;
-            let body = self.asked.body.clone();
-            let looked = self.served.hooks.look(ModelHookTime::Before, body, self.hooks_ask());
-            let body = looked.await.map_err(ModelProblem::from)?;
-            self.asked = Asked::read(&self.sent.path, body).map_err(ModelProblem::from)?;
+        let served = self.served;
+        let refused = |problem| Failed::last(served, problem);
+        if served.hooks.any(ModelHookTime::Before) {
+            self.asked = self.looked_at().await.map_err(|problem| refused(problem.into()))?;
         }
         let key = self.cache_key();
         if let Some(cached) = key.as_ref().and_then(|key| self.models.cache.get(key)) {
-            return self.cached(&cached).await;
+            return self.cached(&cached).await.map_err(refused);
         }
+        self.ask_in_turn(inner, key).await
+    }
+
+    /// Runs the hooks of the model that was asked for.
+    async fn looked_at(&self) -> Result<Asked, ModelProblem> {
+        self.must_be_open()?;
+        let body = self.asked.body.clone();
+        let body = self.served.hooks.look(ModelHookTime::Before, body, self.hooks_ask()).await?;
+        Ok(Asked::read(&self.sent.path, body)?)
+    }
+
+    /// Asks one model after the other, until one answers.
+    async fn ask_in_turn(
+        &mut self,
+        inner: &Inner,
+        key: Option<Key>,
+    ) -> Result<Response<Body>, Failed> {
         let mut plan = Plan::new(&inner.context.routes, self.served, self.point());
-        let (mut failure, mut last, mut uncounted) = (None, None, None);
-        for _ in 0..self.models.settings.attempts_max {
+        let (mut last, mut uncounted) = (None::<Failed>, Uncounted::None);
+        for left in (0..self.models.settings.attempts_max).rev() {
+            let failure = last.as_ref().and_then(|failed| failed.failure);
             let Some(reached) = plan.next(failure) else { break };
-            let begun = self.attempt(&reached, |failure| !plan.has_next(failure)).await;
-            let answered = match begun {
-                Ok(begun) => {
-                    let answered = self.respond(&reached, begun, key).await;
-                    answered.map_err(|failed| failed.counted(Counted::Yes))
-                }
+            if let (Some(failed), Some(why)) = (last.take(), failure) {
+                self.tried.push((failed.name(), why));
+                uncounted = passed_over(failed.counted, why, uncounted);
+            }
+            let is_last = |failure| left == 0 || !plan.has_next(failure);
+            let answered = match self.attempt(&reached, is_last).await {
+                Ok(begun) => self.respond(&reached, begun, key).await,
                 Err(failed) => Err(failed),
             };
-            let mut failed = match answered {
+            let failed = match answered {
                 Ok(response) => return Ok(response),
-                Err(failed) => failed,
+                Err(failed) => last.insert(failed),
             };
-            match std::mem::replace(&mut failed.counted, Counted::Nothing) {
-                Counted::Nothing => {}
-                Counted::Yes => uncounted = None,
-                Counted::GivenBack(call) => uncounted = failed.failure.map(|why| (call, why)),
+            if failed.failure.is_none() {
+                break;
             }
-            failure = failed.failure;
-            last = Some(failed);
-            let Some(why) = failure else { break };
-            self.tried.push((reached.model.route.name.clone(), why));
+        }
+        let nobody = || Failed::last(self.served, ModelProblem::NoProvider.into());
+        let mut failed = last.unwrap_or_else(nobody);
+        match std::mem::replace(&mut failed.counted, Counted::Nothing) {
+            Counted::Nothing => {}
+            counted @ Counted::Ends(..) => return Err(failed.counted(counted)),
+            Counted::GivenBack(call) => uncounted = failed.failure.map(|why| (call, why)),
         }
         if let Some((call, why)) = uncounted {
             self.count_failed(*call, why).await;
         }
-        last.map_or(Err(ModelProblem::NoProvider.into()), Failed::response)
+        Err(failed)
     }
 
     /// Checks that hooks can read everything in the body that the provider could read.
@@ -376,13 +408,27 @@ impl Call<'_> {
         let request = AskedBody::new(&self.asked.body, &self.room);
         let mut account = Account::new(Arc::clone(self.models), call, None, request, self.began);
         account.reserved(reservation);
-        account.log(self.entry(StatusCode::OK, Some(&cached.headers)));
+        account.log(self.entry(StatusCode::OK.as_u16(), Some(&cached.headers)));
         cached.pieces.iter().for_each(|piece| account.sent(piece));
         account.settle(ModelOutcome::Cached);
         let mut headers = cached.headers.clone();
         headers.insert(CACHE, HeaderValue::from_static("hit"));
         let body = Body::pieces(Pieces::from_iter(cached.pieces.iter().cloned()), None);
         Ok(response(StatusCode::OK, headers, body))
+    }
+}
+
+/// Settles a model that failed, when another one is asked after it.
+fn passed_over(counted: Counted, why: ModelFailure, uncounted: Uncounted) -> Uncounted {
+    match counted {
+        Counted::Nothing => uncounted,
+        Counted::Ends(mut account, outcome) => {
+            // The line of the request belongs to the model that is asked last.
+            account.log(None);
+            account.settle(outcome);
+            None
+        }
+        Counted::GivenBack(call) => Some((call, why)),
     }
 }
 

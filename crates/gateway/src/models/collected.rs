@@ -8,7 +8,7 @@ use super::attempt::Begun;
 use super::cache::{Keeping, Key};
 use super::call::Call;
 use super::decode::Coding;
-use super::failed::Failed;
+use super::failed::{Counted, Failed};
 use super::hooks::{Stopped, Watch};
 use super::plan::Reached;
 use super::prepared::Translated;
@@ -42,7 +42,6 @@ impl Call<'_> {
         begun: Begun,
         key: Option<Key>,
     ) -> Result<Response<Body>, Failed> {
-        let model = &reached.model;
         let is_counted =
             self.asked.is_chat() || matches!(self.asked.operation, Operation::Embeddings(_));
         let is_events = is_events(&begun.head.headers);
@@ -53,14 +52,10 @@ impl Call<'_> {
         if self.asked.is_stream && (is_events || passes) {
             // Only of a stream of events do we know that it came whole.
             let key = key.filter(|_| is_events);
-            return self
-                .stream(reached, begun, key, is_events)
-                .map_err(|problem| Failed::of(model, problem));
+            return self.stream(reached, begun, key, is_events).map_err(|failed| *failed);
         }
         if !is_counted {
-            return self
-                .stream(reached, begun, None, is_events)
-                .map_err(|problem| Failed::of(model, problem));
+            return self.stream(reached, begun, None, is_events).map_err(|failed| *failed);
         }
         self.whole(reached, begun, key).await
     }
@@ -72,14 +67,15 @@ impl Call<'_> {
         begun: Begun,
         key: Option<Key>,
         is_events: bool,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> Result<Response<Body>, Box<Failed>> {
         let (settings, model) = (&self.models.settings, &reached.model);
         let coding = Coding::of(&begun.head.headers);
         let is_same = matches!(coding, Coding::Unknown);
         let looks = begun.prepared.translation.is_some() || self.looks_at_answers(reached);
         if is_same && looks {
             let problem = ModelProblem::BadAnswer("it is compressed in a way that is not known");
-            return Err(problem.into());
+            let counted = Counted::Ends(Box::new(begun.account), ModelOutcome::Interrupted);
+            return Err(Box::new(Failed::of(model, problem.into()).counted(counted)));
         }
         let mut headers = answer_headers(model, &begun, is_same, key.is_some());
         let Begun { prepared, head, answer, first, mut account } = begun;
@@ -89,7 +85,7 @@ impl Call<'_> {
             let kind = if list.is_some() { "application/json" } else { "text/event-stream" };
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         }
-        account.log(self.entry(head.status, Some(&headers)));
+        account.log(self.entry(head.status.as_u16(), Some(&headers)));
         let watched = prepared.spoken.filter(|_| is_events);
         let watched = watched.and_then(|spoken| self.watched(reached, spoken));
         let hides_usage = prepared.hides_usage && is_events && !is_same;
@@ -175,17 +171,17 @@ impl Call<'_> {
             Ok(gathered) => gathered,
             Err(unread) => return Err(unread.failed(model, begun)),
         };
-        begun.account.log(self.entry(begun.head.status, None));
         let mut headers = answer_headers(model, &begun, false, key.is_some());
         let read = self.read_whole(reached, &mut begun, pieces).await;
         let body = match read {
             Ok(body) => body,
             Err(problem) => {
                 // The provider has done its work, which is charged.
-                begun.account.settle(ModelOutcome::Answered);
-                return Err(Failed::last(model, problem));
+                let counted = Counted::Ends(Box::new(begun.account), ModelOutcome::Answered);
+                return Err(Failed::last(model, problem).counted(counted));
             }
         };
+        begun.account.log(self.entry(begun.head.status.as_u16(), None));
         body.iter().for_each(|piece| begun.account.sent(piece));
         begun.account.settle(ModelOutcome::Answered);
         if begun.prepared.translation.is_some() {
@@ -302,23 +298,19 @@ enum Unread {
 
 impl Unread {
     fn failed(self, model: &Arc<Served>, mut begun: Begun) -> Failed {
-        match self {
+        let (failed, outcome) = match self {
             Self::Nonsense(why) => {
+                begun.account.read_with(None);
                 let failed = Failed::of(model, ModelProblem::BadAnswer(why).into());
                 let failure = failed.failure.unwrap_or(ModelFailure::ServerError);
-                begun.account.read_with(None);
-                begun.account.settle(ModelOutcome::Failed(failure));
-                failed
+                (failed, ModelOutcome::Failed(failure))
             }
-            Self::Cut(problem) => {
-                begun.account.settle(ModelOutcome::Interrupted);
-                Failed::of(model, problem.into())
-            }
+            Self::Cut(problem) => (Failed::of(model, problem.into()), ModelOutcome::Interrupted),
             Self::NoRoom(refused) => {
-                begun.account.settle(ModelOutcome::Interrupted);
-                Failed::last(model, Problem::Crowded(refused))
+                (Failed::last(model, Problem::Crowded(refused)), ModelOutcome::Interrupted)
             }
-        }
+        };
+        failed.counted(Counted::Ends(Box::new(begun.account), outcome))
     }
 }
 

@@ -1,21 +1,23 @@
 //! What the log of a model gets of one request.
 
-use super::Models;
 use super::call::Call;
 use super::collected::is_events;
+use super::failed::{Answered, Counted};
 use super::patterns::boundary_before;
 use super::redact::NOT_SHOWN;
 use super::served::Served;
+use super::{ModelProblem, Models};
+use crate::problem::Problem;
 use ::models::chat::Delta;
 use ::models::dialect::StreamReader;
 use ::models::events::Events;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::Duration;
-use types::kinds::model::ModelFailure;
-use types::models::{ModelCall, ModelLogEntry};
+use types::kinds::model::{ModelFailure, ModelType};
+use types::models::{ModelCall, ModelLogEntry, ModelOutcome, TokenUsage};
 
 /// What a part of an answer takes in the log in addition to its text, in bytes, or less.
 const PART_BYTES: usize = 8;
@@ -25,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) status: u16,
+    /// The code of our own error, if the caller gets one.
+    pub(crate) error: Option<&'static str>,
     pub(crate) tried: Vec<(String, ModelFailure)>,
     /// `None` means bodies are not logged.
     pub(crate) request: Option<Bytes>,
@@ -58,7 +62,7 @@ struct Part {
 impl Call<'_> {
     /// Returns the log entry of the request, if the model has a log. `passing` has the headers of
     /// an answer that is passed on as it comes.
-    pub(crate) fn entry(&self, status: StatusCode, passing: Option<&HeaderMap>) -> Option<Entry> {
+    pub(crate) fn entry(&self, status: u16, passing: Option<&HeaderMap>) -> Option<Entry> {
         let log = self.served.route.request_log.as_ref();
         let log = log.filter(|log| log.enabled == Some(true))?;
         let bodies = log.bodies == Some(true);
@@ -66,11 +70,60 @@ impl Call<'_> {
             served: Arc::clone(self.served),
             method: self.sent.method.to_string(),
             path: self.sent.path.clone(),
-            status: status.as_u16(),
+            status,
+            error: None,
             tried: self.tried.clone(),
             request: bodies.then(|| self.asked.body.clone()),
             answer: bodies.then(|| passing.map_or(Told::Bytes(Vec::new()), |it| self.told(it))),
         })
+    }
+
+    /// Settles a request that nobody answers, and writes its line.
+    pub(crate) fn tell_failed(&self, counted: Counted, told: &Result<Answered, Problem>) {
+        let (status, error) = match told {
+            Ok((response, _)) => (response.status(), None),
+            Err(problem) => (problem.status(), Some(problem.code())),
+        };
+        let mut entry = self.entry(status.as_u16(), None);
+        if let Some(entry) = &mut entry {
+            entry.error = error;
+            // What a hook would have masked or blocked must not get into the log.
+            let hook = matches!(
+                told,
+                Err(Problem::Model(ModelProblem::Stopped(_) | ModelProblem::BadBody(_)))
+            );
+            entry.request = entry.request.take().filter(|_| !hook);
+            told.iter().for_each(|(_, body)| entry.sent(body, self.models));
+        }
+        match (counted, entry) {
+            (Counted::Ends(mut account, outcome), entry) => {
+                account.log(entry);
+                account.settle(outcome);
+            }
+            (Counted::Nothing | Counted::GivenBack(_), Some(entry)) => {
+                entry.tell(self.models, self.refused(), None, self.began.elapsed());
+            }
+            (Counted::Nothing | Counted::GivenBack(_), None) => {}
+        }
+    }
+
+    /// Returns the call of a request for which no provider was asked.
+    fn refused(&self) -> ModelCall {
+        ModelCall {
+            at: self.models.world.now(),
+            workspace: self.served.route.workspace.clone(),
+            model: self.served.route.name.clone(),
+            model_id: self.served.route.id.clone(),
+            provider: ModelType::PublicModel,
+            provider_model: String::new(),
+            key: self.caller.holder.clone(),
+            end_user: self.end_user.clone(),
+            tag: self.tag.clone(),
+            usage: TokenUsage::default(),
+            cost: 0,
+            prices: String::new(),
+            outcome: ModelOutcome::Refused,
+        }
     }
 
     /// Returns how an answer is kept for the log that is passed on as it comes.
@@ -115,7 +168,19 @@ impl Entry {
         texts.reading.as_ref().map_or(0, |(events, _)| events.held())
     }
 
-    pub(crate) fn told(
+    /// Queues the line of a call that is over.
+    pub(crate) fn tell(
+        self,
+        models: &Models,
+        call: ModelCall,
+        first_byte: Option<Duration>,
+        took: Duration,
+    ) {
+        let workspace = call.workspace.clone();
+        models.log.tell(&workspace, || self.told(models, call, first_byte, took));
+    }
+
+    fn told(
         self,
         models: &Models,
         call: ModelCall,
@@ -135,6 +200,7 @@ impl Entry {
             method: self.method,
             path: self.path,
             status: self.status,
+            error: self.error.map(str::to_owned),
             first_byte_ms: ms(first_byte.unwrap_or(took)),
             took_ms: ms(took),
             tried: self.tried,

@@ -1,5 +1,6 @@
 //! A model that did not answer, and what the caller is told if no other model does.
 
+use super::account::Account;
 use super::answer_head::{dress, response};
 use super::prepared::Prepared;
 use super::served::Served;
@@ -10,7 +11,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, response as answers};
 use std::sync::Arc;
 use types::kinds::model::ModelFailure;
-use types::models::ModelCall;
+use types::models::{ModelCall, ModelOutcome};
 
 /// The failure of one model.
 pub(crate) struct Failed {
@@ -25,10 +26,14 @@ pub(crate) struct Failed {
 pub(crate) enum Counted {
     /// Nobody was asked.
     Nothing,
-    Yes,
+    /// It does once this account is settled with this outcome.
+    Ends(Box<Account>, ModelOutcome),
     /// Its reservations were given back, so that another model can be asked.
     GivenBack(Box<ModelCall>),
 }
+
+/// What the caller is told in a provider's words, with its body.
+pub(crate) type Answered = (Response<Body>, Bytes);
 
 enum What {
     Problem(Problem),
@@ -74,8 +79,13 @@ impl Failed {
         self
     }
 
+    /// Returns the name of the model that failed.
+    pub(crate) fn name(&self) -> String {
+        self.model.route.name.clone()
+    }
+
     /// Returns what the caller is told.
-    pub(super) fn response(self) -> Result<Response<Body>, Problem> {
+    pub(super) fn response(self) -> Result<Answered, Problem> {
         let (head, body, prepared) = match self.what {
             What::Problem(problem) => return Err(problem),
             What::Answer { head, body, prepared } => (head, body, prepared),
@@ -85,7 +95,7 @@ impl Failed {
         let body = match translation {
             Some(translation) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                translation.fault(head.status.as_u16(), &body).into()
+                Bytes::from(translation.fault(head.status.as_u16(), &body))
             }
             None => {
                 headers = head.headers.clone();
@@ -97,6 +107,6 @@ impl Failed {
         }
         let is_same = headers.contains_key(CONTENT_ENCODING);
         dress(&mut headers, &self.model, is_same);
-        Ok(response(head.status, headers, Body::own(body)))
+        Ok((response(head.status, headers, Body::own(body.clone())), body))
     }
 }

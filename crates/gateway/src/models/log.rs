@@ -32,17 +32,18 @@ impl Log {
         Self { sender, receiver, places, left_out: parking_lot::Mutex::default() }
     }
 
-    /// Queues an entry. Nobody waits for a log: entries without room are dropped and counted.
-    pub(crate) fn tell(&self, mut entry: ModelLogEntry) {
-        let workspace = entry.call.workspace.clone();
+    /// Queues an entry, which is made only if there is room for it. Nobody waits for a log: entries
+    /// without room are dropped and counted.
+    pub(crate) fn tell(&self, workspace: &WorkspaceId, make: impl FnOnce() -> ModelLogEntry) {
         // The queue is as long as there are places, so who has one finds room.
-        match (self.places.take(&workspace, 1), self.sender.try_reserve()) {
+        match (self.places.take(workspace, 1), self.sender.try_reserve()) {
             (Ok(place), Ok(room)) => {
-                entry.left_out = self.left_out.lock().remove(&workspace).unwrap_or(0);
+                let mut entry = make();
+                entry.left_out = self.left_out.lock().remove(workspace).unwrap_or(0);
                 room.send((entry, place));
             }
             _ => {
-                *self.left_out.lock().entry(workspace).or_default() += 1;
+                *self.left_out.lock().entry(workspace.clone()).or_default() += 1;
                 metrics::counter!("holm_model_log_left_out_total").increment(1);
             }
         }
@@ -84,6 +85,7 @@ mod tests {
             method: text(),
             path: text(),
             status: 200,
+            error: None,
             first_byte_ms: 0,
             took_ms: 0,
             tried: Vec::new(),
@@ -96,8 +98,9 @@ mod tests {
     #[tokio::test]
     async fn a_workspace_that_floods_its_log_loses_only_entries_of_its_own() {
         let log = Log::new(8);
-        (0..10).for_each(|_| log.tell(entry("ws_loud")));
-        log.tell(entry("ws_quiet"));
+        let tell = |of: &str| log.tell(&WorkspaceId::known(of), || entry(of));
+        (0..10).for_each(|_| tell("ws_loud"));
+        tell("ws_quiet");
         let told = |entries: Vec<ModelLogEntry>| -> Vec<(String, u64)> {
             let told = |entry: ModelLogEntry| (entry.call.workspace.to_string(), entry.left_out);
             entries.into_iter().map(told).collect()
@@ -105,9 +108,9 @@ mod tests {
         let of = |name: &str, left_out| (name.to_owned(), left_out);
         let wanted = [of("ws_loud", 0), of("ws_loud", 0), of("ws_quiet", 0)];
         assert_eq!(told(log.next().await), wanted);
-        log.tell(entry("ws_quiet"));
-        log.tell(entry("ws_loud"));
-        log.tell(entry("ws_loud"));
+        tell("ws_quiet");
+        tell("ws_loud");
+        tell("ws_loud");
         let wanted = [of("ws_quiet", 0), of("ws_loud", 8), of("ws_loud", 0)];
         assert_eq!(told(log.next().await), wanted);
     }

@@ -117,6 +117,7 @@ impl Models {
             ModelOutcome::Aborted => "aborted",
             ModelOutcome::Interrupted => "interrupted",
             ModelOutcome::Failed(_) => "failed",
+            ModelOutcome::Refused => "refused",
         };
         metrics::counter!("holm_model_requests_total", "outcome" => outcome).increment(1);
         metrics::histogram!("holm_model_first_byte_seconds").record(first_byte.as_secs_f64());

@@ -3,9 +3,10 @@
 use crate::stage::{HI, HI_STREAM, KEY, Stage, limit, model};
 use crate::standin::{ANSWER, STREAM, Standin, json, streamed};
 use types::kinds::model::{
-    ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog, ModelTarget, ModelType,
+    ModelFailure, ModelFallback, ModelHook, ModelHookAction, ModelHookTime, ModelRequestLog,
+    ModelTarget, ModelType,
 };
-use types::models::{LimitMeasure, ModelOutcome, ModelRoute};
+use types::models::{LimitMeasure, ModelLogEntry, ModelOutcome, ModelRoute};
 
 fn pattern(when: ModelHookTime, pattern: &str, action: ModelHookAction) -> ModelHook {
     let (pattern, action) = (Some(pattern.to_owned()), Some(action));
@@ -167,6 +168,118 @@ async fn the_log_has_who_and_how_much_and_bodies_only_where_they_are_wanted() {
     assert!(entries[1].request.as_ref().unwrap().contains("hi"));
     let answer = entries[1].answer.as_ref().unwrap();
     assert!(answer.contains("***") && !answer.contains("Hello"), "{answer}");
+}
+
+async fn logged(stage: &Stage) -> ModelLogEntry {
+    let mut entries = stage.gateway.model_log().await;
+    assert_eq!(entries.len(), 1, "one request is one line: {entries:?}");
+    entries.remove(0)
+}
+
+/// Every request that was read is one line with the status that its caller got, whoever refused it
+/// and however many models were tried.
+#[tokio::test]
+async fn a_request_that_fails_is_a_line_of_the_log() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => json(400, r#"{"error":{"message":"bad k-1"}}"#),
+        1 => json(401, r#"{"error":{"message":"bad key"}}"#),
+        2 => json(429, "{}"),
+        3 => json(500, "{}"),
+        4 => json(200, "no JSON"),
+        _ => json(200, ANSWER),
+    })
+    .await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    let (bodies, redact) = (Some(true), Some(vec!["k-[0-9]".to_owned()]));
+    route.request_log = Some(ModelRequestLog { enabled: Some(true), bodies, redact });
+    route.routing.retries = Some(0);
+    stage.route(route.clone());
+    for (status, error, failure) in [
+        (400, None, ModelFailure::BadRequest),
+        (502, Some("MODEL_CONNECTION_INVALID"), ModelFailure::Credentials),
+        (429, None, ModelFailure::RateLimit),
+        (500, None, ModelFailure::ServerError),
+        (502, Some("MODEL_PROVIDER_FAILED"), ModelFailure::ServerError),
+    ] {
+        let told = stage.chat("m", HI).await;
+        assert_eq!(told.status.as_u16(), status, "{told:?}");
+        let entry = logged(&stage).await;
+        assert_eq!((entry.status, entry.error.as_deref()), (status, error));
+        assert_eq!(entry.call.outcome, ModelOutcome::Failed(failure));
+        assert!(entry.request.unwrap().contains("hi"));
+        if failure == ModelFailure::BadRequest {
+            assert_eq!(entry.answer.unwrap(), r#"{"error":{"message":"bad ***"}}"#);
+        }
+    }
+    route.hooks = vec![pattern(ModelHookTime::After, "Hello", ModelHookAction::Block)];
+    stage.route(route.clone());
+    stage.chat("m", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    let entry = logged(&stage).await;
+    let seen = (entry.status, entry.call.outcome, entry.call.usage.output);
+    assert_eq!(seen, (400, ModelOutcome::Answered, 5));
+    let asked = standin.count();
+    route.hooks = vec![pattern(ModelHookTime::Before, "hi", ModelHookAction::Block)];
+    stage.route(route.clone());
+    stage.chat("m", HI).await.is(400, "MODEL_HOOK_BLOCKED");
+    let entry = logged(&stage).await;
+    assert_eq!((entry.status, entry.call.outcome), (400, ModelOutcome::Refused));
+    assert_eq!(entry.request, None, "what a hook blocks is not in the log either");
+    (route.hooks, route.limits) = (Vec::new(), vec![limit(LimitMeasure::Requests, 0)]);
+    stage.route(route);
+    stage.chat("m", HI).await.is(429, "MODEL_LIMIT_REACHED");
+    let entry = logged(&stage).await;
+    assert_eq!((entry.status, entry.error.as_deref()), (429, Some("MODEL_LIMIT_REACHED")));
+    assert_eq!(entry.call.outcome, ModelOutcome::Refused);
+    assert_eq!(standin.count(), asked);
+}
+
+#[tokio::test]
+async fn a_request_that_reaches_several_models_is_one_line() {
+    let stage = Stage::start().await;
+    let standin = Standin::start(|number, _, _| match number {
+        0 => json(200, "{"),
+        1 => json(500, "{}"),
+        _ => json(200, ANSWER),
+    })
+    .await;
+    let mut first = model("first", ModelType::Openai, Some(&standin.url));
+    first.request_log = Some(ModelRequestLog { enabled: Some(true), ..Default::default() });
+    first.routing.retries = Some(0);
+    let to = |name: &str| ModelFallback { model: name.into(), on: None };
+    first.routing.fallbacks = Some(vec![to("second"), to("third")]);
+    stage.route(first);
+    stage.model("second", &standin);
+    stage.model("third", &standin);
+    assert_eq!(stage.chat("first", HI).await.status.as_u16(), 200);
+    let entry = logged(&stage).await;
+    let failed = |name: &str| (name.to_owned(), ModelFailure::ServerError);
+    assert_eq!((entry.status, entry.tried), (200, vec![failed("first"), failed("second")]));
+}
+
+/// A caller who leaves before the answer begins is charged, and has a line.
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_is_a_line_of_the_log() {
+    let stage = Stage::start().await;
+    let (sender, answer) = crate::standin::events();
+    let answer = parking_lot::Mutex::new(Some(answer));
+    let standin = Standin::start(move |_, _, _| answer.lock().take().unwrap()).await;
+    let mut route = model("m", ModelType::Openai, Some(&standin.url));
+    route.request_log = Some(ModelRequestLog { enabled: Some(true), ..Default::default() });
+    stage.route(route);
+    let leaves = async {
+        while standin.count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        told = stage.chat("m", HI_STREAM) => panic!("{told:?}"),
+        () = leaves => {}
+    }
+    stage.revoke();
+    let entry = logged(&stage).await;
+    assert_eq!((entry.status, entry.call.outcome), (499, ModelOutcome::Aborted));
+    drop(sender);
 }
 
 /// What `redact` matches is masked also where it comes in several pieces, or is spelled otherwise.

@@ -358,5 +358,6 @@ const fn outcome_name(outcome: ModelOutcome) -> &'static str {
         ModelOutcome::Aborted => "aborted",
         ModelOutcome::Interrupted => "interrupted",
         ModelOutcome::Failed(_) => "failed",
+        ModelOutcome::Refused => "refused",
     }
 }
