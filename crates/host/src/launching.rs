@@ -122,7 +122,8 @@ impl LocalMachine {
             return Ok(image);
         }
         let room = self.0.pulled.begin(&launch.workspace).await.map_err(over_limit)?;
-        let (bytes_max, workspace) = (room.bytes, launch.workspace.clone());
+        let (bytes_max, is_rest) = (room.bytes, room.is_rest);
+        let workspace = launch.workspace.clone();
         let prepared = self.on_images(move |inner| {
             // Another launch may have done it while this one waited for room.
             if inner.images.is_ready(&image) {
@@ -137,7 +138,17 @@ impl LocalMachine {
             // What was unpacked so far is counted for nobody, so it must not stay.
             let machine = self.clone();
             tokio::task::spawn_blocking(move || machine.tidy());
-            return Err(refused(error));
+            return Err(match error {
+                images::Error::Limit { max, .. } if is_rest && max >= bytes_max => {
+                    LaunchFault::OverShare(format!(
+                        "{} needs more than the {} MB that the workspace has left for images on this machine; delete \
+                         images that are not needed",
+                        launch.image,
+                        bytes_max / 1_000_000
+                    ))
+                }
+                other => refused(other),
+            });
         }
         Ok(image)
     }

@@ -36,6 +36,8 @@ struct Note {
 /// Room for one image that is being pulled.
 pub(crate) struct Room {
     pub(crate) bytes: u64,
+    /// Less than one image may have, because other images of the workspace have the rest.
+    pub(crate) is_rest: bool,
     _permit: Permit<String>,
     _lock: OwnedMutexGuard<()>,
 }
@@ -69,7 +71,7 @@ impl Pulled {
         // If nothing is left, asking for a little shows whose limit is reached.
         let mb = left.min(self.image_mb_max).max(1);
         let permit = self.pool.take(&owner, mb)?;
-        Ok(Room { bytes: mb * MIB, _permit: permit, _lock: lock })
+        Ok(Room { bytes: mb * MIB, is_rest: mb < self.image_mb_max, _permit: permit, _lock: lock })
     }
 
     fn lock_of(&self, workspace: &str) -> Arc<AsyncMutex<()>> {

@@ -52,13 +52,29 @@ impl Store {
     }
 
     /// Unpacks an image of at most `bytes_max` bytes, and verifies again what is unpacked already.
-    /// Returns its size and a lease that keeps it.
+    /// Returns its size and a lease that keeps it. Layers of public images count for nothing.
     pub fn prepare(&self, image: &Digest, bytes_max: u64) -> Result<(u64, Lease), Error> {
         let lease = self.0.leases.take();
         lease.hold(Held::Image(*image));
+        let public = self.public_layers()?;
+        let mut shared = 0u64;
+        for layer in self.0.documents(image)?.1.rootfs.diff_ids {
+            let bytes = if public.contains(&layer) { self.0.layers.bytes(&layer)? } else { None };
+            shared = shared.saturating_add(bytes.unwrap_or(0));
+        }
         let nothing = Reuse::Known { blobs: HashSet::new(), layers: HashSet::new() };
-        let bytes = self.0.unpack_within(image, &lease, &nothing, bytes_max)?;
-        Ok((bytes, lease))
+        let most = bytes_max.saturating_add(shared);
+        let bytes = self.0.unpack_within(image, &lease, &nothing, most)?;
+        Ok((bytes.saturating_sub(shared), lease))
+    }
+
+    /// Returns the layers of all public images. They are there anyway, whoever uses them.
+    pub fn public_layers(&self) -> Result<HashSet<Digest>, Error> {
+        let mut layers = HashSet::new();
+        for named in self.0.names.list()?.iter().filter(|named| named.is_public()) {
+            layers.extend(self.0.documents(&named.image)?.1.rootfs.diff_ids);
+        }
+        Ok(layers)
     }
 
     /// Records that an image was prepared and counted.

@@ -98,7 +98,8 @@ impl Job {
         let wrong = |error: images::build::Mistake| BuildFault::Sources(error.to_string());
         let plan = build.plan(&Dockerfile::parse(&text).map_err(wrong)?).map_err(wrong)?;
         let state = self.stages(&build, &plan)?;
-        let bytes = state.bytes();
+        let public = store.public_layers().map_err(|error| fault(&error.into()))?;
+        let bytes = state.bytes_beside(&public);
         let image = self.keep(&build, state, bytes)?;
         self.log.line(&format!(
             "built {} ({} layers, {})",
@@ -285,7 +286,8 @@ impl Job {
         })?;
         if bytes > room.bytes {
             return Err(BuildFault::OverShare(format!(
-                "the image has {}, and its workspace has room for {} on this machine",
+                "the image has {} of its own, and its workspace has room for {} on this machine; delete images that are \
+                 not needed",
                 size(bytes),
                 size(room.bytes)
             )));

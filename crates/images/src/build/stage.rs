@@ -5,7 +5,7 @@ use super::config::{Document, Happened};
 use super::scope::Scope;
 use crate::digest::Digest;
 use crate::manifest::Descriptor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 #[derive(Clone)]
 pub struct State {
@@ -81,7 +81,9 @@ impl State {
         self.layers.len()
     }
 
-    pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.bytes).sum()
+    /// Returns the size of all layers but these.
+    pub fn bytes_beside(&self, others: &HashSet<Digest>) -> u64 {
+        let own = self.layers.iter().filter(|layer| !others.contains(&layer.unpacked));
+        own.map(|layer| layer.bytes).sum()
     }
 }

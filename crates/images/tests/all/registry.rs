@@ -88,6 +88,21 @@ fn an_image_may_take_no_more_than_its_room() {
 }
 
 #[test]
+fn layers_of_public_images_take_no_room() {
+    let fixture = Fixture::new();
+    let store = &fixture.store;
+    let image = push(store, &store.repository("one/job/a"), "hello");
+    assert!(store.prepare(&image, 4).is_err());
+    fixture.import("base", &layer("hello")).unwrap();
+    let (bytes, _lease) = store.prepare(&image, 4).unwrap();
+    assert_eq!(bytes, 0);
+    // What a workspace pushed is not public.
+    let other = push(store, &store.repository("one/job/a"), "others");
+    let (_, _other) = store.prepare(&other, 1 << 20).unwrap();
+    assert!(store.prepare(&push(store, &store.repository("two/job/a"), "others"), 4).is_err());
+}
+
+#[test]
 fn a_digest_opens_nothing_in_another_repository() {
     let Fixture { store, folder: _folder } = &Fixture::new();
     let (mine, theirs) = (store.repository("one/job/a"), store.repository("two/job/a"));
