@@ -115,3 +115,27 @@ async fn a_key_is_forgotten_only_when_nothing_needs_it(place: Place) {
     assert_eq!(tidy(30 * 24 * 3_600_000).await, 1);
     all(&store).await.iter().for_each(|stored| check(&store, stored));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_key_file_is_named_and_not_replaced() {
+    let mut place = Place::postgres();
+    insert(&place.open().await, "a".into()).await;
+    let file = place.folder().join("other");
+    place.settings.key_file.clone_from(&file);
+    let said = place.open_result().await.err().unwrap().to_string();
+    assert!(said.contains(&*file.to_string_lossy()) && said.contains("store.key_file"), "{said}");
+    assert!(!file.exists());
+
+    // The key file of another database.
+    let elsewhere = Place::sqlite();
+    elsewhere.open().await;
+    place.settings.key_file.clone_from(&elsewhere.settings.key_file);
+    let store = place.open().await;
+    let stored = all(&store).await.remove(0);
+    let wish: serde_json::Value = serde_json::from_str(&stored.wish).unwrap();
+    let context = format!("resources/{}", stored.id);
+    let opened = store.keyring().read().open(&context, wish["a"].as_str().unwrap());
+    let said = opened.unwrap_err().to_string();
+    let file = elsewhere.settings.key_file.to_string_lossy();
+    assert!(said.contains(&*file) && said.contains("store.key_file"), "{said}");
+}

@@ -14,6 +14,7 @@ pub(crate) use tx::Named;
 pub use tx::Tx;
 
 use crate::feed::Recent;
+use crate::seal::rotation;
 use crate::{Error, KeyFile};
 use access::Access;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl Store {
 
     fn open_blocking(settings: &Settings, world: World) -> Result<Self, Error> {
         let shared = Shared {
-            keyring: KeyFile::open_or_create(&settings.key_file, &world)?,
+            keyring: KeyFile::open(&settings.key_file, &world)?,
             world,
             recent: Arc::new(Recent::new(settings.recent_changes_max)),
             committed: watch::Sender::new(0),
@@ -60,7 +61,27 @@ impl Store {
                 Engine::Postgres(postgres::Engine::open(url, settings, &shared)?)
             }
         };
-        Ok(Self { engine: Arc::new(engine), shared })
+        let store = Self { engine: Arc::new(engine), shared };
+        if store.shared.keyring.is_new() {
+            store.create_keys()?;
+        }
+        Ok(store)
+    }
+
+    /// Creates the key file, unless its keys are only missing: the database has secrets that a new
+    /// key could not open.
+    fn create_keys(&self) -> Result<(), Error> {
+        let (job, result) = Work::new(rotation::used_keys);
+        self.engine.submit(Access::Read, job)?;
+        let used: Vec<String> = received(result.blocking_recv())?;
+        let path = &self.shared.keyring.path().display();
+        match used.first() {
+            None => self.shared.keyring.create(),
+            Some(key) => Err(Error::Unusable(format!(
+                "there is no key file {path} (store.key_file), but the database has secrets that are sealed with the key \
+                 `{key}`: copy the key file of the server that made it here"
+            ))),
+        }
     }
 
     pub fn world(&self) -> &World {

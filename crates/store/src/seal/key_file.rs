@@ -32,7 +32,7 @@ struct Known {
 
 /// Tells one content of the file from another without reading it. The file is never changed in
 /// place, so each content has an inode of its own while it is there.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Stamp {
     inode: u64,
     bytes: u64,
@@ -52,18 +52,33 @@ impl fmt::Debug for KeyFile {
 }
 
 impl KeyFile {
-    /// Reads the key file, or creates it with a first key if there is none.
-    pub fn open_or_create(path: &Path, world: &World) -> Result<Self, Error> {
-        let (text, stamp) = match read(path) {
+    /// Reads the key file. If there is none, makes a first key, which is only in memory until
+    /// [`Self::create`].
+    pub(crate) fn open(path: &Path, world: &World) -> Result<Self, Error> {
+        let known = match read(path) {
+            Ok((text, stamp)) => Known { keys: parse(&text, path)?.into(), stamp },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                save_new(path, world)?;
-                read(path)
+                Known { keys: [Key::new(world)].into(), stamp: Stamp::default() }
             }
-            found => found,
-        }
-        .map_err(|error| unusable(path, "read", &error))?;
-        let known = RwLock::new(Known { keys: parse(&text, path)?.into(), stamp });
-        Ok(Self(Arc::new(Inner { path: path.to_owned(), world: world.clone(), known })))
+            Err(error) => return Err(unusable(path, "read", &error)),
+        };
+        let (path, known) = (path.to_owned(), RwLock::new(known));
+        Ok(Self(Arc::new(Inner { path, world: world.clone(), known })))
+    }
+
+    /// True if there was no file when this was opened.
+    pub(crate) fn is_new(&self) -> bool {
+        self.0.known.read().stamp == Stamp::default()
+    }
+
+    /// Creates the file with the first key, or takes what another process created meanwhile.
+    pub(crate) fn create(&self) -> Result<(), Error> {
+        save_new(&self.0.path, &self.keys())?;
+        self.reload()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
     }
 
     /// Adds a key and makes it the active one. The others can still open. Returns its id.
@@ -167,14 +182,13 @@ fn lock(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates the file with a first key, unless another process did so in the meantime, since then its
-/// keys are in use.
-fn save_new(path: &Path, world: &World) -> Result<(), Error> {
-    let key = Key::new(world);
-    let beside = path.with_extension(&key.id);
+/// Creates the file with its first key, unless another process did so in the meantime, since then
+/// its keys are in use.
+fn save_new(path: &Path, keys: &[Key]) -> Result<(), Error> {
+    let beside = path.with_extension(keys.first().map_or("new", |key| &key.id));
     let saved = path.parent().map_or(Ok(()), fs::create_dir_all);
     let saved = saved
-        .and_then(|()| files::write_new(&beside, Readers::Owner, render(&[key]).as_bytes()))
+        .and_then(|()| files::write_new(&beside, Readers::Owner, render(keys).as_bytes()))
         .and_then(|()| {
             let linked = fs::hard_link(&beside, path);
             fs::remove_file(&beside)?;
@@ -208,7 +222,11 @@ pub(super) mod tests {
     pub(in crate::seal) fn opened(folder: &Path) -> KeyFile {
         let world =
             World::new(|| Timestamp::from_ms(1_000), |bytes| getrandom::fill(bytes).unwrap());
-        KeyFile::open_or_create(&folder.join("keys"), &world).unwrap()
+        let keys = KeyFile::open(&folder.join("keys"), &world).unwrap();
+        if keys.is_new() {
+            keys.create().unwrap();
+        }
+        keys
     }
 
     fn ids(file: &KeyFile) -> Vec<String> {
@@ -236,7 +254,7 @@ pub(super) mod tests {
         let keys = opened(folder.path());
         let path = folder.path().join("keys");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let error = KeyFile::open_or_create(&path, keys.world()).unwrap_err();
+        let error = KeyFile::open(&path, keys.world()).unwrap_err();
         assert!(error.to_string().contains("chmod 600"), "{error}");
     }
 

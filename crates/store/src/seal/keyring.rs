@@ -62,7 +62,11 @@ impl Keyring {
         let rest = sealed.strip_prefix(PREFIX).ok_or_else(|| wrong("it is not a sealed text"))?;
         let (id, data) = rest.split_once(':').ok_or_else(|| wrong("it is cut short"))?;
         let key = self.key(id)?.ok_or_else(|| {
-            wrong(&format!("its key `{}` is not in the key file", id.escape_debug()))
+            wrong(&format!(
+                "{} (store.key_file) has not the key `{}` of this database: copy the key file of the server that made it here",
+                self.file.path().display(),
+                id.escape_debug()
+            ))
         })?;
         let data = BASE64.decode(data).map_err(|_| wrong("it is damaged"))?;
         let (nonce, text) =
