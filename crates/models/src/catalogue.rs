@@ -128,6 +128,10 @@ pub struct Entry {
     /// are cut off.
     #[serde(default)]
     pub(crate) cuts: Vec<String>,
+    /// Pairs of parts in whole addresses as the provider shows them. The path of an address is cut
+    /// between the two.
+    #[serde(default)]
+    pub(crate) cuts_behind: Vec<String>,
     /// The dialect that requests are translated into if the provider does not know theirs.
     speaks: Spoken,
     /// Paths below a model that can be called, for callers who ask which there are.

@@ -62,6 +62,10 @@ impl Fields {
         }
     }
 
+    pub(super) fn set(&mut self, name: &str, value: String) {
+        self.config.insert(name.to_owned(), value);
+    }
+
     pub(super) fn config(&self, name: &str) -> Option<&str> {
         self.config.get(name).map(|value| value.trim())
     }

@@ -55,8 +55,14 @@ impl Provider {
     /// Prepares a provider. An error says what its connection lacks.
     pub fn new(of: &ModelProvider) -> Result<Self, BadProvider> {
         let entry = catalogue().entry(of.kind);
-        let fields = Fields::new(entry, of);
-        let base = base(entry, &fields)?;
+        let mut fields = Fields::new(entry, of);
+        let mut base = base(entry, &fields)?;
+        if base.cut_behind(&entry.cuts_behind) == Some("deployments")
+            && let Some(version) = base.take("api-version")
+        {
+            // Of all paths, only those of deployments have this version.
+            fields.set("apiVersion", version);
+        }
         let headers = Headers::new(entry, &fields, &of.secrets.0)?;
         let only = only(entry, &fields)?;
         Ok(Self { entry, fields, base, headers, only })

@@ -64,6 +64,24 @@ impl Base {
         Ok(Self { scheme, authority, segments, query })
     }
 
+    /// Cuts the path between two parts, if it has one of these pairs. Returns the second part.
+    pub(super) fn cut_behind<'p>(&mut self, pairs: &'p [String]) -> Option<&'p str> {
+        let (at, cut) = pairs.iter().find_map(|pair| {
+            let (kept, cut) = pair.split_once('/')?;
+            let at = self.segments.windows(2).position(|two| two[0] == kept && two[1] == cut)?;
+            Some((at, cut))
+        })?;
+        self.segments.truncate(at + 1);
+        Some(cut)
+    }
+
+    /// Takes a parameter out of the query of every call.
+    pub(super) fn take(&mut self, wanted: &str) -> Option<String> {
+        let at = self.query.iter().position(|pair| name(pair) == wanted)?;
+        let pair = self.query.remove(at);
+        form_urlencoded::parse(pair.as_bytes()).next().map(|(_, value)| value.into_owned())
+    }
+
     /// Returns an address below the base. If the path begins with what the base ends with, such as
     /// `/v1` or a deployment, that is not repeated. `defaults` are query parameters to add unless
     /// they are set.

@@ -148,6 +148,21 @@ fn every_provider_is_asked_at_its_own_address() {
     ] {
         assert_eq!(url(&of(kind, config, KEY), path, "m"), wanted, "{kind:?} {path}");
     }
+    let shown =
+        "https://a.test/openai/deployments/d/chat/completions?api-version=2025-01-01-preview";
+    let shown = &[("endpoint", shown)][..];
+    for (path, wanted) in [
+        (chat, "openai/deployments/m/chat/completions?api-version=2025-01-01-preview"),
+        ("/embeddings", "openai/deployments/m/embeddings?api-version=2025-01-01-preview"),
+        ("/v1/responses", "openai/v1/responses"),
+        ("/v1/files", "openai/v1/files"),
+    ] {
+        let wanted = format!("https://a.test/{wanted}");
+        assert_eq!(url(&of(AzureOpenaiService, shown, KEY), path, "m"), wanted);
+    }
+    let behind = &[("endpoint", "https://a.test/openai/openai/deployments/openai/x")][..];
+    let behind = url(&of(AzureOpenaiService, behind, KEY), chat, "m");
+    assert!(behind.starts_with("https://a.test/openai/openai/deployments/m/chat/"), "{behind}");
     let mut deployed = of(AzureOpenaiService, endpoint, KEY);
     deployed.endpoint_name = Some("mine".into());
     assert!(url(&deployed, chat, "m").contains("/deployments/mine/"));
