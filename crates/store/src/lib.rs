@@ -35,7 +35,9 @@ pub mod trigger_addresses;
 pub mod usage;
 mod value;
 
-pub use db::{Replication, Settings, Store, Target, Tx, replication};
+pub use db::{
+    DatabaseServer, Replication, Settings, Store, Target, Tx, database_servers, replication,
+};
 pub use error::Error;
 pub use seal::{KeyFile, Keyring, Rotation};
 pub use tidy::Tidied;

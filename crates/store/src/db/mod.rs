@@ -8,7 +8,7 @@ mod threads;
 mod tx;
 mod work;
 
-pub use postgres::{Replication, replication};
+pub use postgres::{DatabaseServer, Replication, database_servers, replication};
 pub use settings::{Settings, Target};
 pub(crate) use tx::Named;
 pub use tx::Tx;

@@ -2,9 +2,11 @@
 
 mod link;
 mod replication;
+mod servers;
 
 pub(super) use link::Link;
 pub use replication::{Replication, replication};
+pub use servers::{DatabaseServer, database_servers};
 
 use super::access::Access;
 use super::settings::Settings;

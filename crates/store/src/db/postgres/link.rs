@@ -33,18 +33,7 @@ pub(super) struct Connector {
 
 impl Connector {
     pub(super) fn new(url: &str, settings: &Settings) -> Result<Self, Error> {
-        // TLS always checks certificates and names here, so the stricter modes mean the same.
-        let url = url
-            .replace("sslmode=verify-full", "sslmode=require")
-            .replace("sslmode=verify-ca", "sslmode=require");
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            // The error's text may repeat parts of the address, including a password.
-            drop(error);
-            Error::Unusable(
-                "the address of the database is not like `postgres://user:password@host/name`"
-                    .into(),
-            )
-        })?;
+        let mut config = super::servers::parse(url)?;
         config.application_name("holm");
         let tls = match config.get_ssl_mode() {
             tokio_postgres::config::SslMode::Require => {
