@@ -58,7 +58,7 @@ impl std::fmt::Debug for WayOut {
 
 impl WayOut {
     pub(super) fn check(&self) -> Result<(), Wrong> {
-        let wrong = |key, message: &str| Err(Wrong { key, message: message.to_owned() });
+        let wrong = |key, message: &str| Err(Wrong::new(key, message));
         if let Err(message) = self.pool() {
             return wrong("egress.addresses", &message);
         }

@@ -21,9 +21,26 @@ pub(crate) enum Error {
 /// A value that cannot be used, with a message that says what would be right.
 pub(super) struct Wrong {
     pub(super) key: &'static str,
+    /// Another setting that the value does not go with. It may be the one that was set.
+    pub(super) beside: Option<&'static str>,
     pub(super) message: String,
 }
 
+impl Wrong {
+    pub(super) fn new(key: &'static str, message: impl Into<String>) -> Self {
+        Self { key, beside: None, message: message.into() }
+    }
+}
+
 pub(super) fn wrong(key: &'static str, message: impl Into<String>) -> Result<(), Wrong> {
-    Err(Wrong { key, message: message.into() })
+    Err(Wrong::new(key, message))
+}
+
+/// Refuses a value that does not go with that of the setting `beside`.
+pub(super) fn wrong_beside(
+    key: &'static str,
+    beside: &'static str,
+    message: impl Into<String>,
+) -> Result<(), Wrong> {
+    Err(Wrong { beside: Some(beside), ..Wrong::new(key, message) })
 }

@@ -3,7 +3,7 @@
 //! The defaults also define which keys exist and what types they have: any other key is an error.
 
 use super::Config;
-use super::error::Error;
+use super::error::{Error, Wrong};
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
@@ -24,16 +24,16 @@ pub(crate) struct Layers {
 #[derive(Debug)]
 struct Setting {
     value: Value,
-    place: String,
+    /// Where it was set; nowhere if it has its default.
+    place: Option<String>,
     default: Value,
 }
 
 impl Layers {
     pub(crate) fn defaults() -> Result<Self, Error> {
         let mut layers = Self { settings: BTreeMap::new() };
-        for (key, value, line) in flatten("holm.example.toml", EXAMPLE)? {
-            let place = format!("holm.example.toml:{line}");
-            layers.settings.insert(key, Setting { default: value.clone(), value, place });
+        for (key, value, _) in flatten("holm.example.toml", EXAMPLE)? {
+            layers.settings.insert(key, Setting { default: value.clone(), value, place: None });
         }
         Ok(layers)
     }
@@ -70,6 +70,10 @@ impl Layers {
     }
 
     fn lay(&mut self, key: &str, value: Value, place: String) -> Result<(), Error> {
+        let is_empty = value.as_table().is_some_and(Table::is_empty);
+        if is_empty && self.is_section(key) {
+            return Ok(());
+        }
         let Some(known) = self.settings.get_mut(key) else {
             return Err(Error::UnknownKey { place, key: key.to_owned(), hint: self.hint(key) });
         };
@@ -83,13 +87,17 @@ impl Layers {
             return Err(Error::WrongValue { place, key: key.to_owned(), message });
         }
         known.value = value;
-        known.place = place;
+        known.place = Some(place);
         Ok(())
     }
 
-    fn hint(&self, key: &str) -> String {
+    fn is_section(&self, key: &str) -> bool {
         let section = format!("{key}.");
-        if self.settings.keys().any(|known| known.starts_with(&section)) {
+        self.settings.keys().any(|known| known.starts_with(&section))
+    }
+
+    fn hint(&self, key: &str) -> String {
+        if self.is_section(key) {
             return format!(" (`{key}` is a section: write `[{key}]`)");
         }
         let likeness =
@@ -133,11 +141,24 @@ impl Layers {
 
     /// Makes the error for a bad value of `key`, naming the place where it was set.
     pub(crate) fn wrong(&self, key: &str, message: String) -> Error {
-        let place = self
-            .settings
-            .get(key)
-            .map_or_else(|| "settings".to_owned(), |setting| setting.place.clone());
+        let place = self.place(key).unwrap_or("(default)").to_owned();
         Error::WrongValue { place, key: key.to_owned(), message }
+    }
+
+    /// Makes the error for a bad value, which also names the place of the setting that it does not
+    /// go with.
+    pub(super) fn wrong_beside(&self, wrong: Wrong) -> Error {
+        let Wrong { key, beside, message } = wrong;
+        let other = beside.and_then(|beside| Some((beside, self.place(beside)?)));
+        let message = match other {
+            Some((beside, place)) => format!("{message}; `{beside}` is set in {place}"),
+            None => message,
+        };
+        self.wrong(key, message)
+    }
+
+    fn place(&self, key: &str) -> Option<&str> {
+        self.settings.get(key)?.place.as_deref()
     }
 }
 
@@ -164,7 +185,7 @@ fn noun(value: &Value) -> &'static str {
 }
 
 /// Returns the keys of a TOML text with their values and line numbers. A list is one value, even if
-/// it holds tables.
+/// it holds tables, and so is an empty section.
 fn flatten(name: &str, text: &str) -> Result<Vec<(String, Value, usize)>, Error> {
     let line_of = |offset: usize| {
         text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
@@ -192,7 +213,7 @@ fn walk(
         let name = key.get_ref().as_ref();
         let dotted = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
         match (span.get_ref(), values.get(name)) {
-            (DeValue::Table(inner), Some(Value::Table(table))) => {
+            (DeValue::Table(inner), Some(Value::Table(table))) if !table.is_empty() => {
                 walk(inner, table, &dotted, found)
             }
             (_, Some(value)) => found(dotted, value.clone(), Spanned::span(key).start),

@@ -29,7 +29,7 @@ pub(crate) fn load(
         layers.lay_flag(key, value)?;
     }
     let mut config = layers.read()?;
-    let named = |wrong: Wrong| layers.wrong(wrong.key, wrong.message);
+    let named = |wrong: Wrong| layers.wrong_beside(wrong);
     check::check(&config).map_err(named)?;
     config.warnings =
         check::doubts(&config).into_iter().map(|doubt| named(doubt).to_string()).collect();

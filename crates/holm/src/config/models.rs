@@ -73,7 +73,7 @@ pub(crate) struct Models {
 
 impl Models {
     pub(super) fn check(&self) -> Result<(), Wrong> {
-        let wrong = |key, message: String| Err(Wrong { key, message });
+        let wrong = |key, message: String| Err(Wrong::new(key, message));
         if let Err(bad) = ModelSettings::default().with_inside(&self.inside) {
             return wrong("models.inside", format!("has an entry that cannot be: {bad}"));
         }

@@ -42,7 +42,7 @@ impl Objects {
     /// Checks the settings. Without an endpoint there is no service, and the other keys do not
     /// matter.
     pub(super) fn check(&self) -> Result<(), Wrong> {
-        let wrong = |key, message: &str| Err(Wrong { key, message: message.to_owned() });
+        let wrong = |key, message: &str| Err(Wrong::new(key, message));
         let Some(endpoint) = &self.endpoint else { return Ok(()) };
         let address = reqwest::Url::parse(endpoint).ok();
         let plain = |url: &reqwest::Url| {

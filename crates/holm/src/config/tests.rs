@@ -135,6 +135,26 @@ fn a_log_level_silences_nothing_by_a_slip() {
 }
 
 #[test]
+fn of_two_settings_that_do_not_fit_the_one_that_was_set_is_named() {
+    let variable = "HOLM_SERVER__CONNECTIONS_MAX";
+    let said = load_with("", &[(variable, "4000")]).unwrap_err().to_string();
+    for part in ["(default): `server.connections_signed_in`", variable] {
+        assert!(said.contains(part) && !said.contains("example"), "{said}");
+    }
+    refused(
+        "[builds]\nupload_mb_max = 9000\nsources_workspace_mb_max = 1",
+        &["holm.toml:3: `builds.sources", "`builds.upload_mb_max` is set in", "holm.toml:2"],
+    );
+}
+
+#[test]
+fn unknown_sections_are_refused_even_if_empty() {
+    refused("[server]\n[nosuch]", &["holm.toml:2", "`nosuch`"]);
+    refused("[server.tls]", &["`server.tls`"]);
+    assert!(load_text("[server]\n[limits.quotas]\n").is_ok());
+}
+
+#[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [

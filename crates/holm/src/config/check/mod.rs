@@ -8,7 +8,7 @@ mod work;
 
 pub(super) use regions::doubts;
 
-use super::error::{Wrong, wrong};
+use super::error::{Wrong, wrong, wrong_beside};
 use super::{Config, Role};
 use addresses::web_address;
 
@@ -66,8 +66,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
         return wrong(key, "is missing: server.tls_certificate and server.tls_key go together");
     }
     if server.connections_signed_in >= server.connections_max {
-        return wrong(
+        return wrong_beside(
             "server.connections_signed_in",
+            "server.connections_max",
             "must be less than server.connections_max: nobody could sign in",
         );
     }
@@ -86,8 +87,9 @@ fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
     }
     let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
     if same && !types::hosts::has_hosts(url) {
-        return wrong(
+        return wrong_beside(
             KEY,
+            "server.public_url",
             "is the origin of server.public_url: give another port, or a name that hosts can be below",
         );
     }
@@ -100,8 +102,9 @@ fn store(config: &Config) -> Result<(), Wrong> {
             "store.url",
             "must start with postgres://, or be empty for SQLite in the data folder",
         ),
-        _ if config.store.log_pages_max < config.store.log_pages => wrong(
+        _ if config.store.log_pages_max < config.store.log_pages => wrong_beside(
             "store.log_pages_max",
+            "store.log_pages",
             "must be at least store.log_pages, from which on pages are moved",
         ),
         _ => Ok(()),

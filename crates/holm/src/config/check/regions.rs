@@ -37,7 +37,7 @@ pub(in crate::config) fn doubts(config: &Config) -> Vec<Wrong> {
              for such regions, with their credentials, there and not here; choose a name of your own, such as `berlin`"
         )
     };
-    regions.map(|region| Wrong { key: REGIONS, message: message(&region.name) }).collect()
+    regions.map(|region| Wrong::new(REGIONS, message(&region.name))).collect()
 }
 
 /// True if a region is named `auto` or looks like `us-pdx-1`, as those of the hosted service do.

@@ -1,7 +1,7 @@
 //! Checks of what runs workloads, builds and keeps images.
 
 use super::addresses::{is_host, web_address};
-use crate::config::error::{Wrong, wrong};
+use crate::config::error::{Wrong, wrong, wrong_beside};
 use crate::config::{Config, Node, Role};
 use std::time::Duration;
 
@@ -41,8 +41,9 @@ fn user_ids(node: &Node) -> Result<(), Wrong> {
     let instances = u64::from(node.instances_max) + u64::from(node.ready);
     let room = (u64::from(u32::MAX) - first) / each;
     if instances > room {
-        return wrong(
+        return wrong_beside(
             KEY,
+            "node.instances_max",
             format!(
                 "is {first}, which leaves ids for {room} sandboxes of {each} each below 2^32; node.instances_max and \
                  node.ready ask for {instances}: lower one of the three"
@@ -55,11 +56,16 @@ fn user_ids(node: &Node) -> Result<(), Wrong> {
 pub(super) fn deployments(config: &Config) -> Result<(), Wrong> {
     let deployments = &config.deployments;
     if deployments.replicas > deployments.replicas_max {
-        return wrong("deployments.replicas", "must be at most deployments.replicas_max");
+        return wrong_beside(
+            "deployments.replicas",
+            "deployments.replicas_max",
+            "must be at most deployments.replicas_max",
+        );
     }
     if deployments.restart_pause_max.0 < deployments.restart_pause.0 {
-        return wrong(
+        return wrong_beside(
             "deployments.restart_pause_max",
+            "deployments.restart_pause",
             "must be at least deployments.restart_pause, which is the first of the pauses",
         );
     }
@@ -106,8 +112,9 @@ pub(super) fn builds(config: &Config) -> Result<(), Wrong> {
         return wrong("builds.lease", "must be at least 30s");
     }
     if builds.sources_workspace_mb_max < builds.upload_mb_max {
-        return wrong(
+        return wrong_beside(
             "builds.sources_workspace_mb_max",
+            "builds.upload_mb_max",
             "must be at least builds.upload_mb_max: no upload of that size could begin",
         );
     }
