@@ -89,12 +89,20 @@ pub struct Change {
     pub settings: Option<Settings>,
 }
 
+/// Returns the rule that a name breaks with which no workspace can be made, on any server.
+pub fn broken_rule(name: &str) -> Option<String> {
+    malformed(name).or_else(|| forbidden(name).map(|reason| reason_text(reason).to_owned()))
+}
+
+fn malformed(name: &str) -> Option<String> {
+    (name.len() > NAME_MAX || !is_dns_label(name)).then(|| {
+        format!("must be lower-case letters, digits and hyphens, at most {NAME_MAX} characters")
+    })
+}
+
 /// Returns why a name is not available, if so. A malformed name is an error.
 pub fn refusal(tx: &mut Tx<'_>, name: &str) -> Result<Option<WorkspaceReason>, Error> {
-    if name.len() > NAME_MAX || !is_dns_label(name) {
-        let rule = format!(
-            "must be lower-case letters, digits and hyphens, at most {NAME_MAX} characters"
-        );
+    if let Some(rule) = malformed(name) {
         return Err(Error::invalid("name", rule));
     }
     Ok(match forbidden(name) {

@@ -155,6 +155,19 @@ fn unknown_sections_are_refused_even_if_empty() {
 }
 
 #[test]
+fn what_the_first_start_makes_can_be_used() {
+    let long = "a".repeat(300);
+    for name in ["nonsense value !!", "", "Team", &long, "-a", "v0", "oauth"] {
+        let text = format!("[first_start]\nworkspace = \"{name}\"");
+        refused(&text, &["`first_start.workspace`", &format!("is `{name}`")]);
+    }
+    for email in ["x", "", "x@", "a b@example.org"] {
+        let text = format!("[first_start]\nadmin_email = \"{email}\"");
+        refused(&text, &["`first_start.admin_email`", "admin@example.org"]);
+    }
+}
+
+#[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [

@@ -18,6 +18,7 @@ pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     counts::counts(config)?;
     store(config)?;
     auth(config)?;
+    first_start(config)?;
     domains(config)?;
     work::node(config)?;
     config.jobs.settings().check().or_else(|(key, right)| wrong(key, right))?;
@@ -108,6 +109,24 @@ fn store(config: &Config) -> Result<(), Wrong> {
             "must be at least store.log_pages, from which on pages are moved",
         ),
         _ => Ok(()),
+    }
+}
+
+/// Checks what the first start makes: it takes the names as they are.
+fn first_start(config: &Config) -> Result<(), Wrong> {
+    let first = &config.first_start;
+    if auth::people::check_email(&first.admin_email).is_err() {
+        let message = format!(
+            "is `{}`: it must be an e-mail address such as admin@example.org",
+            first.admin_email
+        );
+        return wrong("first_start.admin_email", message);
+    }
+    match auth::workspaces::broken_rule(&first.workspace) {
+        Some(rule) => {
+            wrong("first_start.workspace", format!("is `{}`: a name {rule}", first.workspace))
+        }
+        None => Ok(()),
     }
 }
 
