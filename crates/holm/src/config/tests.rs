@@ -168,6 +168,17 @@ fn what_the_first_start_makes_can_be_used() {
 }
 
 #[test]
+fn an_address_that_others_begin_with_is_an_origin() {
+    for key in ["public_url", "content_url"] {
+        for url in ["https://x.org/base", "https://u:p@x.org", "https://u@x.org/"] {
+            let text = format!("[server]\n{key} = \"{url}\"");
+            refused(&text, &[&format!("`server.{key}`"), "no path, user or password"]);
+        }
+        assert!(load_text(&format!("[server]\n{key} = \"https://x.org/\"")).is_ok());
+    }
+}
+
+#[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [

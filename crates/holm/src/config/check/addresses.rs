@@ -18,6 +18,18 @@ pub(super) fn web_address(key: &'static str, text: &str) -> Result<(), Wrong> {
     }
 }
 
+/// Checks the address of a server as it begins other addresses, and as browsers know its origin.
+pub(super) fn origin(key: &'static str, text: &str) -> Result<(), Wrong> {
+    web_address(key, text)?;
+    let is_origin = reqwest::Url::parse(text).is_ok_and(|url| {
+        url.path() == "/" && url.username().is_empty() && url.password().is_none()
+    });
+    match is_origin {
+        true => Ok(()),
+        false => wrong(key, "must have no path, user or password: https://holm.example.org"),
+    }
+}
+
 /// True for a host name or an IP address without scheme, port or path, which is what hosts are
 /// compared with.
 pub(super) fn is_host(text: &str) -> bool {

@@ -10,7 +10,7 @@ pub(super) use regions::doubts;
 
 use super::error::{Wrong, wrong, wrong_beside};
 use super::{Config, Role};
-use addresses::web_address;
+use addresses::{origin, web_address};
 
 pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     server(config)?;
@@ -49,7 +49,7 @@ fn server(config: &Config) -> Result<(), Wrong> {
         return wrong("server.busy_poll_us", "must be at most 1000");
     }
     if !server.public_url.is_empty() {
-        web_address("server.public_url", &server.public_url)?;
+        origin("server.public_url", &server.public_url)?;
     }
     if let Some(url) = &server.content_url {
         content_url(url, &server.public_url)?;
@@ -80,12 +80,9 @@ fn server(config: &Config) -> Result<(), Wrong> {
 /// its whole origin must differ from that of the server's own pages.
 fn content_url(url: &str, public_url: &str) -> Result<(), Wrong> {
     const KEY: &str = "server.content_url";
-    web_address(KEY, url)?;
+    origin(KEY, url)?;
     let parse = |text: &str| reqwest::Url::parse(text).ok();
     let Some(content) = parse(url) else { return Ok(()) };
-    if content.path() != "/" {
-        return wrong(KEY, "must have no path: content has an origin of its own");
-    }
     let same = parse(public_url).is_some_and(|own| own.origin() == content.origin());
     if same && !types::hosts::has_hosts(url) {
         return wrong_beside(
