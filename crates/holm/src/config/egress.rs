@@ -10,6 +10,7 @@ use serde::Deserialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use types::parts::Sensitive;
+use types::parts::hosts::Places;
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +62,11 @@ impl WayOut {
         let wrong = |key, message: &str| Err(Wrong::new(key, message));
         if let Err(message) = self.pool() {
             return wrong("egress.addresses", &message);
+        }
+        for (key, list) in [("egress.inside", &self.inside), ("egress.no_proxy", &self.no_proxy)] {
+            if let Err(bad) = Places::parse(list) {
+                return wrong(key, &format!("has an entry that cannot be: {bad}"));
+            }
         }
         let belongs = [
             ("egress.proxy_user", self.proxy_user.is_some()),

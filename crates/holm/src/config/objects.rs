@@ -81,7 +81,10 @@ impl Objects {
         let Some(endpoint) = &self.endpoint else { return Ok(None) };
         let secret = match (&self.secret, &self.secret_file) {
             (Some(secret), _) => objects::Secret::new(secret),
-            (None, Some(file)) => objects::Secret::new(std::fs::read_to_string(file)?.trim()),
+            (None, Some(file)) => match std::fs::read_to_string(file)?.trim() {
+                "" => return Err(std::io::Error::other(format!("{} is empty", file.display()))),
+                secret => objects::Secret::new(secret),
+            },
             (None, None) => return Ok(None),
         };
         Ok(Some(objects::Settings {

@@ -179,6 +179,21 @@ fn an_address_that_others_begin_with_is_an_origin() {
 }
 
 #[test]
+fn entries_of_lists_that_nothing_could_match_are_refused() {
+    for (key, entry) in [
+        ("egress.inside", "http://x"),
+        ("egress.no_proxy", "http://x"),
+        ("gateway.domains", "https://x"),
+        ("gateway.domains", ""),
+        ("runners.labels", ""),
+        ("runners.labels", "a b"),
+    ] {
+        refused(&format!("{key} = [\"ok\", \"{entry}\"]"), &[&format!("`{key}` has"), entry]);
+    }
+    refused("[store]\nurl = \"postgres://u:hush@h/d?what=x\"", &["`store.url`", "parameter"]);
+}
+
+#[test]
 fn limits_of_deployments_builds_and_the_registry_say_what_is_right() {
     // Lists and texts may be empty, and these numbers and times may be zero.
     let free = [

@@ -10,7 +10,7 @@ pub(super) use regions::doubts;
 
 use super::error::{Wrong, wrong, wrong_beside};
 use super::{Config, Role};
-use addresses::{origin, web_address};
+use addresses::{is_host, origin, web_address};
 
 pub(super) fn check(config: &Config) -> Result<(), Wrong> {
     server(config)?;
@@ -100,12 +100,15 @@ fn store(config: &Config) -> Result<(), Wrong> {
             "store.url",
             "must start with postgres://, or be empty for SQLite in the data folder",
         ),
-        _ if config.store.log_pages_max < config.store.log_pages => wrong_beside(
+        Some(url) => store::database_servers(url)
+            .map(drop)
+            .or_else(|error| wrong("store.url", format!("cannot be used: {error}"))),
+        None if config.store.log_pages_max < config.store.log_pages => wrong_beside(
             "store.log_pages_max",
             "store.log_pages",
             "must be at least store.log_pages, from which on pages are moved",
         ),
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -145,6 +148,10 @@ fn auth(config: &Config) -> Result<(), Wrong> {
 }
 
 fn domains(config: &Config) -> Result<(), Wrong> {
+    if let Some(text) = config.gateway.domains.iter().find(|text| !is_host(text)) {
+        let message = format!("has `{text}`: name hosts alone, such as holm.example.org");
+        return wrong("gateway.domains", message);
+    }
     let (domains, acme) = (&config.domains, &config.domains.acme);
     let plain = config.server.tls_certificate.is_none();
     if domains.certificates.is_some() && plain {

@@ -124,6 +124,10 @@ pub(super) fn builds(config: &Config) -> Result<(), Wrong> {
 pub(super) fn runners(config: &Config) -> Result<(), Wrong> {
     let runners = &config.runners;
     web_address("runners.api_url", &runners.api_url)?;
+    let is_label = |label: &&String| !label.is_empty() && !label.contains([' ', '\t', '\n', ',']);
+    if let Some(label) = runners.labels.iter().find(|label| !is_label(label)) {
+        return wrong("runners.labels", format!("has `{label}`: a label is one word, such as x64"));
+    }
     let least = [("runners.pickup", runners.pickup, 10), ("runners.poll", runners.poll, 10)];
     for (key, span, seconds) in
         least.into_iter().chain([("runners.answer_timeout", runners.answer_timeout, 1)])
