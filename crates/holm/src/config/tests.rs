@@ -135,26 +135,6 @@ fn a_log_level_silences_nothing_by_a_slip() {
 }
 
 #[test]
-fn of_two_settings_that_do_not_fit_the_one_that_was_set_is_named() {
-    let variable = "HOLM_SERVER__CONNECTIONS_MAX";
-    let said = load_with("", &[(variable, "4000")]).unwrap_err().to_string();
-    for part in ["(default): `server.connections_signed_in`", variable] {
-        assert!(said.contains(part) && !said.contains("example"), "{said}");
-    }
-    refused(
-        "[builds]\nupload_mb_max = 9000\nsources_workspace_mb_max = 1",
-        &["holm.toml:3: `builds.sources", "`builds.upload_mb_max` is set in", "holm.toml:2"],
-    );
-}
-
-#[test]
-fn unknown_sections_are_refused_even_if_empty() {
-    refused("[server]\n[nosuch]", &["holm.toml:2", "`nosuch`"]);
-    refused("[server.tls]", &["`server.tls`"]);
-    assert!(load_text("[server]\n[limits.quotas]\n").is_ok());
-}
-
-#[test]
 fn what_the_first_start_makes_can_be_used() {
     let long = "a".repeat(300);
     for name in ["nonsense value !!", "", "Team", &long, "-a", "v0", "oauth"] {
@@ -179,6 +159,19 @@ fn an_address_that_others_begin_with_is_an_origin() {
 }
 
 #[test]
+fn of_two_settings_that_do_not_fit_the_one_that_was_set_is_named() {
+    let variable = "HOLM_SERVER__CONNECTIONS_MAX";
+    let said = load_with("", &[(variable, "4000")]).unwrap_err().to_string();
+    for part in ["(default): `server.connections_signed_in`", variable] {
+        assert!(said.contains(part) && !said.contains("example"), "{said}");
+    }
+    refused(
+        "[builds]\nupload_mb_max = 9000\nsources_workspace_mb_max = 1",
+        &["holm.toml:3: `builds.sources", "`builds.upload_mb_max` is set in", "holm.toml:2"],
+    );
+}
+
+#[test]
 fn entries_of_lists_that_nothing_could_match_are_refused() {
     for (key, entry) in [
         ("egress.inside", "http://x"),
@@ -191,6 +184,32 @@ fn entries_of_lists_that_nothing_could_match_are_refused() {
         refused(&format!("{key} = [\"ok\", \"{entry}\"]"), &[&format!("`{key}` has"), entry]);
     }
     refused("[store]\nurl = \"postgres://u:hush@h/d?what=x\"", &["`store.url`", "parameter"]);
+}
+
+#[test]
+fn numbers_that_no_machine_has_room_for_are_refused() {
+    let keys = [
+        "server.lingering_max",
+        "store.connections",
+        "store.waiting_max",
+        "node.processes_max",
+        "deployments.launches_max",
+        "deployments.looks_max",
+        "runners.requests_max",
+        "models.log_max",
+    ];
+    for key in keys {
+        let text = format!("{key} = {}", i64::MAX);
+        refused(&text, &[&format!("`{key}` must be at most")]);
+    }
+    assert!(load_text("store.connections = 1024\nstore.waiting_max = 1048576").is_ok());
+}
+
+#[test]
+fn unknown_sections_are_refused_even_if_empty() {
+    refused("[server]\n[nosuch]", &["holm.toml:2", "`nosuch`"]);
+    refused("[server.tls]", &["`server.tls`"]);
+    assert!(load_text("[server]\n[limits.quotas]\n").is_ok());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Numbers that must not be zero.
+//! Numbers that must not be zero, and upper bounds of all.
 
 use crate::config::Config;
 use crate::config::error::{Wrong, wrong};
@@ -13,11 +13,53 @@ macro_rules! named {
     };
 }
 
+/// No number may be larger, bytes (4 TiB) and megabytes included: 2^20 of it still fit in an `i64`,
+/// and each is a possible number of permits.
+const COUNT_MAX: u64 = 1 << 42;
+/// Connections to the database, each with a thread.
+const STORE_CONNECTIONS_MAX: u64 = 1024;
+/// Requests that wait for the database: the queue has its room from the start.
+const STORE_WAITING_MAX: u64 = 1 << 20;
+
 pub(super) fn counts(config: &Config) -> Result<(), Wrong> {
-    let all = counts_of_the_edge(config).into_iter().chain(counts_of_work(config));
-    match all.chain(config.builder.counts()).find(|(_, count)| *count == 0) {
-        Some((key, _)) => wrong(key, "must be at least 1"),
+    let mut all = counts_of_the_edge(config);
+    all.extend(counts_of_work(config));
+    all.extend(config.builder.counts());
+    all.extend(config.models.counts().map(|(key, count)| (key, count as u64)));
+    if let Some((key, _)) = all.iter().find(|(_, count)| *count == 0) {
+        return wrong(key, "must be at least 1");
+    }
+    all.extend(may_be_zero(config));
+    let max = |key: &str| match key {
+        "store.connections" => STORE_CONNECTIONS_MAX,
+        "store.waiting_max" => STORE_WAITING_MAX,
+        _ => COUNT_MAX,
+    };
+    match all.into_iter().find(|(key, count)| *count > max(key)) {
+        Some((key, _)) => wrong(key, format!("must be at most {}", max(key))),
         None => Ok(()),
+    }
+}
+
+/// Counts for which zero has a meaning of its own.
+fn may_be_zero(config: &Config) -> Vec<(&'static str, u64)> {
+    named! { config:
+        node.memory_mb,
+        node.processes_max,
+        node.disk_mb,
+        node.volume_mb,
+        images.disk_mb,
+        registry.disk_mb,
+        registry.keep_tags,
+        objects.retries,
+        gateway.body_bytes_max,
+        egress.cached_names_max,
+        models.output_tokens_max,
+        models.cache_bytes_max,
+        models.cache_workspace_bytes_max,
+        models.cache_answer_bytes_max,
+        models.journal_bytes_max,
+        models.head_bytes_max,
     }
 }
 
