@@ -19,7 +19,13 @@ pub enum Refused {
 
 /// The limit that was reached, and until when.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name} allows {amount} {} in each window, {left} are left and {needs} are needed", measure_text(*.measure))]
+#[error(
+    "{name} allows {} {} in each window, {} are left and {} are needed",
+    amount_text(*.measure, *.amount),
+    measure_text(*.measure),
+    amount_text(*.measure, *.left),
+    amount_text(*.measure, *.needs)
+)]
 pub struct OverLimit {
     /// The id of the limit.
     pub limit: String,
@@ -38,11 +44,23 @@ pub struct OverLimit {
 /// Names what a limit counts, for messages.
 pub const fn measure_text(measure: LimitMeasure) -> &'static str {
     match measure {
-        LimitMeasure::Cost => "nanodollars",
+        LimitMeasure::Cost => "US dollars",
         LimitMeasure::Requests => "requests",
         LimitMeasure::InputTokens => "input tokens",
         LimitMeasure::OutputTokens => "output tokens",
         LimitMeasure::TotalTokens => "tokens",
+    }
+}
+
+/// Formats an amount in what [`measure_text`] names.
+fn amount_text(measure: LimitMeasure, amount: i64) -> String {
+    const NANO: i64 = 1_000_000_000;
+    match measure {
+        LimitMeasure::Cost => {
+            let text = format!("{}.{:09}", amount / NANO, amount % NANO);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+        _ => amount.to_string(),
     }
 }
 
@@ -70,4 +88,17 @@ pub(super) fn over(
         ends_at,
         retry_after: soon.map_or(until_end, |soon| soon.min(until_end)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_told_in_dollars() {
+        let text = |amount| amount_text(LimitMeasure::Cost, amount);
+        let told = [0, 1, 100_000_000, 10_000_000_000, 50_250_000_000].map(text);
+        assert_eq!(told, ["0", "0.000000001", "0.1", "10", "50.25"]);
+        assert_eq!(amount_text(LimitMeasure::Requests, 100), "100");
+    }
 }

@@ -123,8 +123,11 @@ impl State {
             let account = self.account(settings, asked, (of.workspace, of.uptime_ms), is_poke)?;
             match account.fit(asked.most, of.ticket) {
                 Fit::Take(most) => reserved.push(most),
-                Fit::Over => return Err(over(account, asked, of.now, None)),
-                Fit::Wait => {
+                Fit::Over if account.is_looked_up() || of.is_last => {
+                    return Err(over(account, asked, of.now, None));
+                }
+                // Only the store knows what is left, which the refusal says.
+                Fit::Over | Fit::Wait => {
                     if account.ask() {
                         self.dirty.insert(asked.account.clone());
                         *is_poke = true;
@@ -215,7 +218,10 @@ impl State {
             let unknown = || Refused::Unavailable("the store has not answered".into());
             return Err(if is_known { over(account, asked, of.now, soon) } else { unknown() });
         }
-        let (woken, is_new) = account.wait(ticket, asked.most);
+        // A call that will be refused needs nothing of what is left.
+        let is_over = account.fit(asked.most, of.ticket) == Fit::Over;
+        let most = if is_over { 0 } else { asked.most };
+        let (woken, is_new) = account.wait(ticket, most);
         self.waiting += usize::from(is_new);
         self.next_ticket = self.next_ticket.max(ticket + 1);
         let ends_at = asked.account.ends_at;

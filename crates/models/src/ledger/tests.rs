@@ -274,6 +274,19 @@ async fn what_can_never_fit_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn a_refusal_after_a_start_knows_what_was_used_before() {
+    let place = Place::new();
+    let (ledger, money) = (place.open().await, limit(LimitMeasure::Cost, 100));
+    reserve(&ledger, &money, 30).await.unwrap().settle(&call(30));
+    ledger.close().await;
+    drop(ledger);
+    let ledger = place.open().await;
+    assert_eq!(over(reserve(&ledger, &money, 101).await).left, 70);
+    ledger.close().await;
+    assert_eq!(place.books.held(), 0);
+}
+
+#[tokio::test]
 async fn the_call_that_crosses_a_limit_of_tokens_is_served_alone() {
     let place = Place::new();
     let (ledger, tokens) = (place.open().await, limit(LimitMeasure::InputTokens, 100));
