@@ -67,13 +67,14 @@ async fn the_edge_is_told_of_what_serves_with_secrets_open() {
     off["spec"]["enabled"] = json!(false);
     cloud.put("/v0/models/m", off).await.ok();
     cloud.routes.until_model("m", |route| route.off.as_deref() == Some("is disabled")).await;
-    let back = json!({"active": route.revision});
-    let mut on = made.clone();
-    on["spec"]["enabled"] = json!(false);
-    on["spec"]["revision"] = back;
-    cloud.put("/v0/models/m", on).await.ok();
-    let route = cloud.routes.until_model("m", |now| now.revision == route.revision).await;
-    assert_eq!(route.off, None, "the earlier revision serves again");
+    let mut other = made.clone();
+    other["spec"]["runtime"]["model"] = json!("gpt-y");
+    let mut back = cloud.put("/v0/models/m", other).await.ok();
+    cloud.routes.until_model("m", |now| now.revision != route.revision).await;
+    back["spec"]["revision"] = json!({"active": route.revision});
+    cloud.put("/v0/models/m", back).await.ok();
+    let back = cloud.routes.until_model("m", |now| now.revision == route.revision).await;
+    assert_eq!(back.off, None, "the earlier revision serves again");
 
     // A connection can only be deleted after the model no longer names it; the model then says what
     // it lacks.
@@ -482,8 +483,8 @@ async fn requests_are_found_among_the_logs_of_their_model() {
         method: "POST".into(),
         path: "/v1/chat/completions".into(),
         status,
-        first_byte_ms: 1,
         error: None,
+        first_byte_ms: 1,
         took_ms: 2,
         tried: Vec::new(),
         request: Some("{\"messages\":\"hel\nlo\"}".into()),

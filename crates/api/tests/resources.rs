@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::Cloud;
+use common::machine::{IMAGE, Pretended};
+use common::{Cloud, settings};
 use http::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use types::instance::Outcome;
 
 fn agent(name: &str) -> Value {
     json!({"metadata": {"name": name, "labels": {"team": "a"}}, "spec": {"runtime": {"image": "agent/x:1", "memory": 2048,
@@ -65,6 +68,85 @@ async fn an_absent_member_is_cleared_and_a_new_revision_kept() {
     assert_eq!(back["spec"]["revision"]["active"], first);
     let shown = cloud.get("/v0/agents/one?show_secrets=true").await.ok();
     assert_eq!(shown["spec"]["runtime"]["envs"][0]["value"], "hunter2");
+}
+
+#[tokio::test]
+async fn a_revision_begins_with_another_spec_only() {
+    let cloud = Cloud::start().await;
+    let made = cloud.post("/v0/agents", agent("one")).await.ok();
+    let mut other = made.clone();
+    other["metadata"]["labels"] = json!({"team": "b"});
+    other["metadata"]["displayName"] = json!("One");
+    other["spec"]["enabled"] = json!(false);
+    let other = cloud.put("/v0/agents/one", other).await.ok();
+    assert_eq!(
+        (&other["metadata"]["displayName"], &other["status"]),
+        (&json!("One"), &json!("DEACTIVATED"))
+    );
+    assert_eq!(other["spec"]["revision"], made["spec"]["revision"]);
+    assert_eq!(cloud.get("/v0/agents/one/revisions").await.ok().as_array().unwrap().len(), 1);
+    let mut unknown = other.clone();
+    unknown["spec"]["revision"]["active"] = json!("zzz");
+    for memory in [2048, 4096] {
+        unknown["metadata"]["labels"] = json!({"memory": memory.to_string()});
+        unknown["spec"]["runtime"]["memory"] = json!(memory);
+        let message = cloud.put("/v0/agents/one", unknown.clone()).await.refused(400);
+        assert!(message.contains("`spec.revision.active` names the revision `zzz`"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_revision_that_comes_back_leaves_what_belongs_to_the_object() {
+    let cloud = Cloud::start().await;
+    let first = cloud.post("/v0/agents", agent("one")).await.ok();
+    let mut second = first.clone();
+    second["spec"]["enabled"] = json!(false);
+    second["spec"]["runtime"]["memory"] = json!(4096);
+    second["spec"]["runtime"]["envs"][0]["value"] = json!("correct horse");
+    let mut now = cloud.put("/v0/agents/one", second).await.ok();
+
+    now["metadata"]["labels"] = Value::Null;
+    let ids = [&first, &now].map(|object| object["spec"]["revision"]["active"].clone());
+    for (id, memory) in ids.iter().zip([2048, 4096]) {
+        now["spec"]["revision"]["active"] = id.clone();
+        now = cloud.put("/v0/agents/one", now).await.ok();
+        assert_eq!(now["spec"]["revision"]["active"], *id);
+        assert_eq!(now["spec"]["runtime"]["memory"], memory);
+        assert_eq!(now["spec"]["runtime"]["envs"][0]["value"], "***", "its sender knows it");
+        let state = (&now["status"], &now["spec"]["enabled"]);
+        assert_eq!(state, (&json!("DEACTIVATED"), &json!(false)));
+        assert!(now["metadata"].get("labels").is_none(), "{now}");
+    }
+    now["spec"]["revision"]["active"] = ids[0].clone();
+    now["spec"]["enabled"] = json!(true);
+    let on = cloud.put("/v0/agents/one", now).await.ok();
+    assert_eq!((&on["status"], &on["spec"]["enabled"]), (&json!("DEPLOYING"), &json!(true)));
+    assert_eq!(on["spec"]["runtime"]["memory"], 2048);
+    assert_eq!(cloud.get("/v0/agents/one/revisions").await.ok().as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_revision_that_comes_back_is_judged_as_what_it_is() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let cloud = Cloud::start_on_machine(machine, settings()).await;
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"type": "maxToken",
+        "maxTokens": {"granularity": "hour", "requests": 9}}});
+    cloud.post("/v0/policies", policy).await.ok();
+    let wish = |spec: Value| json!({"metadata": {"name": "j"}, "spec": spec});
+    let broken = cloud.post("/v0/jobs", wish(json!({"policies": ["p"]}))).await.ok();
+    let runs = wish(json!({"runtime": {"image": IMAGE}}));
+    let runs = cloud.put("/v0/jobs/j", runs).await.ok();
+    assert_eq!((&broken["status"], &runs["status"]), (&json!("FAILED"), &json!("DEPLOYED")));
+    let back_to = async |revision: &Value| {
+        let mut back = cloud.get("/v0/jobs/j").await.ok();
+        back["spec"]["revision"] = revision["spec"]["revision"].clone();
+        cloud.put("/v0/jobs/j", back).await
+    };
+    assert_eq!(back_to(&broken).await.ok()["status"], "FAILED");
+    assert_eq!(back_to(&runs).await.ok()["status"], "DEPLOYED");
+    cloud.delete("/v0/policies/p").await.ok();
+    let message = back_to(&broken).await.refused(400);
+    assert!(message.contains("names the policy `p`, which does not exist"), "{message}");
 }
 
 #[tokio::test]

@@ -84,6 +84,9 @@ pub(crate) fn pend<K: Managed>(
     let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
     require_region(context, &mut wish)?;
     require_references(context, tx, &wish.references(), &old.references())?;
+    if K::HAS_REVISIONS {
+        revisions::require_active(tx, &held.row.id, &mut wish, &old)?;
+    }
     let made = Secrets::JustMade(made_by_server(&wish, &sent, &stored));
     Pending::new(context, held, wish, made)
 }

@@ -1,4 +1,4 @@
-//! Revisions: each changed wish is kept, so that an earlier one can serve again.
+//! Revisions: each wish with a changed spec is kept, so that an earlier spec can serve again.
 
 use super::held::Held;
 use super::managed::Managed;
@@ -6,6 +6,7 @@ use super::secrets::{MASK, seal_context};
 use crate::context::Context;
 use crate::error::Error;
 use crate::json;
+use serde_json::Value;
 use store::revisions::{self as kept, Revision};
 use store::{Tx, resources};
 use types::ids::ResourceId;
@@ -21,26 +22,28 @@ fn new_id(world: &World) -> String {
     world.random_text(12)
 }
 
-/// Returns the content of a revision: the wish without the part that says which revisions serve.
-fn without_configuration<K: Kind>(wish: &K) -> serde_json::Value {
-    let mut wish = wish.clone();
-    if let Some(configuration) = wish.revision_mut() {
-        *configuration = RevisionConfiguration::default();
+/// Members of the spec that belong to the object, whichever of its revisions serves.
+const NOT_RESTORED: [&str; 2] = ["enabled", "revision"];
+
+/// Returns the content of a revision: the spec without what belongs to the object.
+fn content<K: Kind>(wish: &K) -> Value {
+    let mut spec = json::value(wish)["spec"].take();
+    if let Some(members) = spec.as_object_mut() {
+        members.retain(|name, _| !NOT_RESTORED.contains(&name.as_str()));
     }
-    let mut value = json::value(&wish);
-    drop_empty(&mut value);
-    value
+    drop_empty(&mut spec);
+    spec
 }
 
 /// Removes empty lists. Clients that send back what they have read write an empty list for each
 /// absent one, and mean no change.
-fn drop_empty(value: &mut serde_json::Value) {
+fn drop_empty(value: &mut Value) {
     match value {
-        serde_json::Value::Object(members) => {
+        Value::Object(members) => {
             members.retain(|_, member| member.as_array().is_none_or(|list| !list.is_empty()));
             members.values_mut().for_each(drop_empty);
         }
-        serde_json::Value::Array(list) => list.iter_mut().for_each(drop_empty),
+        Value::Array(list) => list.iter_mut().for_each(drop_empty),
         _ => {}
     }
 }
@@ -69,8 +72,9 @@ pub(super) fn decide<K: Kind>(
     if !K::HAS_REVISIONS {
         return Ok(Deploy::Nothing);
     }
+    require_active(tx, id, wish, old)?;
     let newest = kept::list(tx, id, 1)?.into_iter().next().map(|revision| revision.id);
-    let changed = without_configuration(wish) != without_configuration(old);
+    let changed = content(wish) != content(old);
     Ok(configuration(wish).decide(&configuration(&mut old.clone()), newest.as_deref(), changed))
 }
 
@@ -111,13 +115,6 @@ pub(super) fn apply<K: Managed>(
             Ok(Some(id))
         }
         Deploy::Back { to } => {
-            let revision =
-                kept::find(tx, &held.row.id, &to)?.ok_or_else(|| unknown("active", &to))?;
-            let asked = configuration(wish);
-            *wish = restored(context, &held.row.id, &revision)?;
-            if let Some(configuration) = wish.revision_mut() {
-                *configuration = asked;
-            }
             require_canary(tx, &held.row.id, wish)?;
             kept::activate(tx, &held.row.id, &to, context.world().now())?;
             Ok(None)
@@ -125,9 +122,42 @@ pub(super) fn apply<K: Managed>(
     }
 }
 
+/// Returns a wish with the spec of an earlier revision and its secrets opened. All that belongs to
+/// the object is as in `wish`.
+pub(super) fn gone_back<K: Managed>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &K,
+    to: &str,
+) -> Result<K, Error> {
+    let revision = kept::find(tx, id, to)?.ok_or_else(|| unknown("active", to))?;
+    let mut back = json::value(&parse::<K>(&revision)?);
+    let mut sent = json::value(wish);
+    back["metadata"] = sent["metadata"].take();
+    for member in NOT_RESTORED {
+        back["spec"][member] = sent["spec"][member].take();
+    }
+    restored(context, id, &Revision { wish: json::text(&back), ..revision })
+}
+
 fn keep_active<K: Kind>(wish: &mut K, active: Option<String>) {
     if let Some(configuration) = wish.revision_mut() {
         configuration.active = active;
+    }
+}
+
+/// Refuses a wish that names a revision to serve which is not kept.
+pub(super) fn require_active<K: Kind>(
+    tx: &mut Tx<'_>,
+    id: &ResourceId,
+    wish: &mut K,
+    old: &K,
+) -> Result<(), Error> {
+    let stored = configuration(&mut old.clone());
+    match configuration(wish).other_active(&stored) {
+        Some(asked) if kept::find(tx, id, asked)?.is_none() => Err(unknown("active", asked)),
+        _ => Ok(()),
     }
 }
 

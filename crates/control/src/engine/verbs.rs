@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use store::resources::{self, Stored};
 use store::{Tx, references};
 use types::ids::ResourceId;
+use types::parts::Deploy;
 use types::{Kind, KindName, Problems, Reference};
 
 /// An object as it appears in an answer, and its version.
@@ -227,9 +228,15 @@ pub(crate) fn replace_held<K: Managed>(
     wish: K,
 ) -> Result<(Shown<K>, Held<K>), Error> {
     let mut held = Held::<K>::lock(context, tx, parents, name)?;
-    let Replacement { mut wish, old, sent, stored } = Replacement::new(context, &held, name, wish)?;
-    require_references(context, tx, &wish.references(), &old.references())?;
+    let Replacement { mut wish, old, mut sent, stored } =
+        Replacement::new(context, &held, name, wish)?;
     let deploy = revisions::decide(tx, &held.row.id, &mut wish, &old)?;
+    if let Deploy::Back { to } = &deploy {
+        wish = revisions::gone_back(context, tx, &held.row.id, &wish, to)?;
+        // Callers once sent these, so the answer does not show them.
+        sent = secrets::values(&wish);
+    }
+    require_references(context, tx, &wish.references(), &old.references())?;
     let now = context.world().now();
     let mut state = wish.next_state(Some((&old, &held.state)), now);
     pending::supersede(tx, context, &mut held, (&wish, &old), &mut state)?;

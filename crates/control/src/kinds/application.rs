@@ -83,6 +83,14 @@ fn require_snapshot(
         }
         return Ok(());
     }
+    // A kept revision is gone back to with its snapshot, even if that was deleted since.
+    let again = |kept: &AppRevision| {
+        kept.snapshot.as_ref() == Some(&wanted)
+            && Some(&kept.image) == draft.wish.spec.image.as_ref()
+    };
+    if revisions(tx, draft.id)?.iter().any(again) {
+        return Ok(());
+    }
     context.member.may(&[Scope::Sandboxes(Verb::Create)])?;
     let snapshot = snapshots::usable(context, tx, None, &wanted)?;
     if draft.state.machine.is_some() && draft.state.machine != snapshot.state.machine {

@@ -47,27 +47,31 @@ pub struct RevisionMetadata {
 /// What a write means for the revisions of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deploy {
-    /// The wish itself is unchanged, and no other revision was asked for.
+    /// The spec is unchanged, and no other revision was asked for.
     Nothing,
-    /// The wish changed and is kept as a new revision, which serves if the newest one did before.
+    /// The spec changed and is kept as a new revision, which serves if the newest one did before.
     New { serves: bool },
-    /// The wish itself is unchanged, but an earlier revision is to serve again.
+    /// The spec is unchanged, but an earlier revision is to serve again.
     Back { to: String },
 }
 
 impl RevisionConfiguration {
     /// Decides what a write means. `self` is what the caller sent, `stored` what was there before,
-    /// `newest` the id of the newest revision; `changed` tells whether anything but this
-    /// configuration differs.
+    /// `newest` the id of the newest revision; `changed` tells whether what revisions keep differs.
     pub fn decide(&self, stored: &Self, newest: Option<&str>, changed: bool) -> Deploy {
-        let asked = self.active.as_deref().filter(|asked| stored.active.as_deref() != Some(*asked));
-        match (changed, asked) {
+        match (changed, self.other_active(stored)) {
             (false, Some(asked)) => Deploy::Back { to: asked.to_owned() },
             (false, None) => Deploy::Nothing,
             (true, _) => Deploy::New {
                 serves: stored.active.is_none() || stored.active.as_deref() == newest,
             },
         }
+    }
+
+    /// Returns the revision that is to be active, if it is not the stored one.
+    pub fn other_active(&self, stored: &Self) -> Option<&str> {
+        let asked = self.active.as_deref().filter(|asked| !asked.is_empty());
+        asked.filter(|asked| stored.active.as_deref() != Some(*asked))
     }
 }
 
