@@ -174,8 +174,8 @@ async fn events_say_why_something_failed() {
     .await;
     let exits =
         json!([{"name": "HOW", "value": "exits"}, {"name": "SAYS", "value": "boom\nno key\n"}]);
-    let unknown =
-        json!({"metadata": {"name": "a"}, "spec": {"runtime": {"image": "nobody/knows"}}});
+    let of =
+        |image: &str| json!({"metadata": {"name": "a"}, "spec": {"runtime": {"image": image}}});
     for (body, why) in [
         (
             agent(&exits),
@@ -186,7 +186,12 @@ async fn events_say_why_something_failed() {
             "it ran out of memory (512 MB) before it listened on port 8080",
         ),
         (agent(&env("HOW", "full")), "the machine is full: no memory is left"),
-        (unknown, "there is no image `nobody/knows`; there are: holm/python:latest"),
+        (of("nobody/knows"), "there is no image `nobody/knows`; there are: holm/python:latest"),
+        (
+            of("agent/a"),
+            "there is no image `agent/a`; this workspace has none yet: push it, or build it with `holm deploy`",
+        ),
+        (of(""), "it has no image: deploy a folder, or name one in its spec"),
     ] {
         cloud.post("/v0/agents", body).await.ok();
         let failed = cloud.until("/v0/agents/a", is("FAILED")).await;
@@ -326,6 +331,24 @@ async fn replicas_follow_requests_down_to_none_and_back() {
     cloud.routes.demand(&route, &revision, 1);
     cloud.routes.until("a", |route| replicas(route).len() == 1).await;
     assert_eq!(cloud.get("/v0/agents/a").await.ok()["status"], "DEPLOYED");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_says_that_there_are_fewer_replicas_than_were_asked_for() {
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)));
+    let mut settings = settings();
+    (settings.deployments.replicas, settings.deployments.replicas_max) = (2, 5);
+    let cloud = Cloud::start_on_machine(machine, settings).await;
+    let mut body = agent(&json!([]));
+    body["spec"]["runtime"]["minScale"] = json!(3);
+    let said = "serves in containers; 2 replicas run at most, not the 3 of `minScale`: \
+                set `maxScale`, of which this server allows 5";
+    let mut object = deployed(&cloud, body).await;
+    assert_eq!(last_message(&object), said);
+    object["spec"]["runtime"]["maxScale"] = json!(3);
+    cloud.put("/v0/agents/a", object).await.ok();
+    let object = cloud.until("/v0/agents/a", is("DEPLOYED")).await;
+    assert_eq!(last_message(&object), "serves in containers");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

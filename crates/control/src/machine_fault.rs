@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use types::own_image::is_own_image;
 
 /// The future of an asynchronous answer.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -22,12 +23,15 @@ fn unknown_image(wanted: &str, there_are: &[String], elsewhere: bool) -> String 
         true => format!(
             "the content of the image `{wanted}` is on another machine of this installation; push it to the server that is to run it, or deploy there"
         ),
-        false => format!("there is no image `{wanted}`; {}", listed(there_are)),
+        false => format!("there is no image `{wanted}`; {}", listed(wanted, there_are)),
     }
 }
 
-fn listed(there_are: &[String]) -> String {
+fn listed(wanted: &str, there_are: &[String]) -> String {
     match there_are {
+        [] if is_own_image(wanted) => {
+            "this workspace has none yet: push it, or build it with `holm deploy`".into()
+        }
         [] => "there is none yet: whoever runs the server makes some with `holm image make`".into(),
         some => format!("there are: {}", some.join(", ")),
     }

@@ -23,6 +23,9 @@ const HOST: &str = "0.0.0.0";
 /// Grace period of a program that is asked to end.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
+/// Why a revision cannot run that names no image.
+pub(super) const NO_IMAGE: &str = "it has no image: deploy a folder, or name one in its spec";
+
 /// What all replicas of a revision are launched with.
 pub(super) struct Revision {
     pub(super) port: u16,
@@ -55,7 +58,7 @@ pub(super) fn revision<K: Deployable>(
         return Ok(Err("it is not kept any more".to_owned()));
     };
     let Some(program) = wish.program(id)? else {
-        return Ok(Err("it has no image".to_owned()));
+        return Ok(Err(NO_IMAGE.to_owned()));
     };
     let volumes = match (wish.holder(), context.control.machine()) {
         (Some(holder), Some(machine)) => volumes::mounts(context, tx, &holder, machine.name())?,

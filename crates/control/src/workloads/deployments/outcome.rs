@@ -85,9 +85,25 @@ fn switch<K: Deployable>(
         }
         None | Some(Generation::Mk2) => "serves in containers",
     };
+    let message = format!("{message}{}", short_of(&context.control, &held.wish));
     let now = context.world().now();
     state.lifecycle.record_of(Of::Revision(to), DEPLOYMENT, Status::Deployed, message, now);
     Ok(Some(state))
+}
+
+/// Says that fewer replicas run than a wish asks for.
+fn short_of<K: Deployable>(control: &Control, wish: &K) -> String {
+    let (Some(min), there) = (wish.scale().0, route::scale(control, wish).max) else {
+        return String::new();
+    };
+    if min <= i64::from(there) {
+        return String::new();
+    }
+    let most = control.settings.deployments.replicas_max;
+    format!(
+        "; {there} replicas run at most, not the {min} of `minScale`: \
+         set `maxScale`, of which this server allows {most}"
+    )
 }
 
 /// Returns the port and the generation of a kept revision.

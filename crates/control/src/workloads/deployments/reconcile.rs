@@ -12,7 +12,7 @@ use crate::addresses;
 use crate::context::Context;
 use crate::control::Control;
 use crate::egress;
-use crate::engine::Held;
+use crate::engine::{self, Held};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::models::access;
@@ -270,8 +270,10 @@ fn wish<K: Deployable>(held: &Held<K>) -> Wish {
     let bound = held.wish.bound(&held.row.id).is_ok_and(|bound| bound.is_some());
     match held.row.status {
         Some(Status::Deploying) if !bound => {
+            // Without an image a launch fails, and says so, unless an image is being built.
             let has_image = held.wish.program(&held.row.id).is_ok_and(|program| program.is_some());
-            Wish::On { next: held.wish.revisions().active.filter(|_| has_image), canary }
+            let ready = has_image || held.state.lifecycle.open_build().is_none();
+            Wish::On { next: held.wish.revisions().active.filter(|_| ready), canary }
         }
         Some(
             Status::Deactivating | Status::Deactivated | Status::Deleting | Status::Terminated,
@@ -322,6 +324,12 @@ async fn launch_all<K: Deployable>(
     }
     for (of, count) in plan.launch {
         for _ in 0..count {
+            // Told before a machine is claimed: the image may be built on another one.
+            if let Some(why) = lacks_image(&case, &of).await? {
+                outcome::ended::<K>(control, &id, &of, why, false).await;
+                soon::look(control, K::NAME, id.clone());
+                break;
+            }
             let Some(number) = number(control, machine, &mut case).await? else { return Ok(()) };
             let revision = match revision(&case, &of, Purpose::Launch).await? {
                 Ok(revision) => revision,
@@ -348,6 +356,22 @@ async fn launch_all<K: Deployable>(
         }
     }
     Ok(())
+}
+
+/// Returns why a revision without an image cannot run.
+async fn lacks_image<K: Deployable>(
+    case: &Case<K>,
+    revision: &str,
+) -> Result<Option<&'static str>, Error> {
+    let (context, id, revision) =
+        (case.context.clone(), case.held.row.id.clone(), revision.to_owned());
+    let work = move |tx: &mut Tx<'_>| {
+        let Some(wish) = engine::wish_of::<K>(&context, tx, &id, &revision)? else {
+            return Ok(None);
+        };
+        Ok(wish.program(&id)?.is_none().then_some(launch::NO_IMAGE))
+    };
+    case.context.control.store.read(work).await
 }
 
 /// Returns the number of the next replica. `None` if another machine has claimed the deployment, or
