@@ -487,7 +487,7 @@ async fn what_an_application_cannot_stand_for_is_refused() {
         (bound("box", 8080), "the interface of the sandbox itself"),
         (bound("box", Value::Null), "the interface of the sandbox itself"),
         (bound("", 3000), "must name a sandbox"),
-        (bound("none", 3000), "there is no sandbox `none`"),
+        (bound("none", 3000), "names the sandbox `none`, which does not exist"),
         (canary, "not with a sandbox"),
         (spec(json!({"proxy": true})), "does not say where to"),
         (spec(json!({"extensions": {"other": {}}})), bind),

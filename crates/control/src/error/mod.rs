@@ -32,7 +32,7 @@ pub enum Error {
     NoResource { kind: KindName, name: String },
     #[error(transparent)]
     Absent(#[from] Absent),
-    #[error("a {kind} named `{name}` exists already; choose another name, or change it with PUT")]
+    #[error("the {kind} `{name}` exists already; choose another name, or change it with PUT")]
     Exists { kind: KindName, name: String },
     #[error(transparent)]
     Conflict(#[from] Conflict),

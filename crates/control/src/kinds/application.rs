@@ -65,7 +65,7 @@ fn require_sandbox(context: &Context, tx: &mut Tx<'_>, wish: &Application) -> Re
         return Ok(());
     }
     let mut problems = Problems::default();
-    problems.add("spec.extensions", format!("there is no sandbox `{sandbox}` in this workspace"));
+    problems.add("spec.extensions", format!("names the sandbox `{sandbox}`, which does not exist"));
     Err(problems.into())
 }
 

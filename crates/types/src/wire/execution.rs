@@ -40,7 +40,7 @@ impl CreateJobExecutionRequest {
     /// Checks the rules that a schema cannot express.
     pub fn check(&self, problems: &mut Problems) {
         for (name, value) in self.env.iter().flat_map(|Sensitive(env)| env) {
-            check_env_name(name, "env", problems);
+            check_env_name(name, &format!("env.{name}"), problems);
             problems.require(
                 !value.contains('\0'),
                 format!("env.{name}"),
