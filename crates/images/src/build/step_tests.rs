@@ -97,6 +97,30 @@ fn state() -> State {
 }
 
 #[test]
+fn repositories_of_git_are_refused_and_other_addresses_are_downloaded() {
+    let fixture = Fixture::new();
+    let addresses = |address: &str| {
+        let sources = vec![Source::Path(address.to_owned())];
+        let transfer = Transfer { sources, target: "/x/".into(), ..Transfer::default() };
+        fixture.build.addresses(&state(), &transfer)
+    };
+    for repository in [
+        "git@example.org:a/b",
+        "git://example.org/a/b",
+        "https://example.org/a/b.git",
+        "http://example.org/a/b.git#main:docs",
+        "https://example.org/a/b.git?branch=main",
+    ] {
+        let refused = addresses(repository);
+        assert!(matches!(refused, Err(Fault::Sources(_))), "{repository}: {refused:?}");
+    }
+    for file in ["https://example.org/a.git/b.zip", "https://example.org/a.zip#x.git"] {
+        assert_eq!(addresses(file).unwrap(), [file]);
+    }
+    assert_eq!(addresses("a.git").unwrap(), [""; 0]);
+}
+
+#[test]
 fn the_sources_of_a_copy_share_its_limit_on_entries() {
     let fixture = Fixture::new();
     for name in ["a", "b", "c", "d"] {

@@ -64,6 +64,17 @@ impl Parts {
     }
 }
 
+fn is_web_address(text: &str) -> bool {
+    text.starts_with("http://") || text.starts_with("https://")
+}
+
+/// Checks whether Docker takes an address for a repository of git.
+fn is_repository(text: &str) -> bool {
+    let path = text.split(['#', '?']).next().unwrap_or_default();
+    let named = path.ends_with(".git");
+    text.starts_with("git@") || text.starts_with("git://") || (is_web_address(text) && named)
+}
+
 impl Build {
     /// Returns the addresses that a step downloads from.
     pub(super) fn addresses(
@@ -76,12 +87,13 @@ impl Build {
             if let Source::Path(text) = source {
                 let text = words::value(text, state.escape, &state.scope(), &budget)
                     .map_err(Fault::Sources)?;
-                if text.starts_with("http://") || text.starts_with("https://") {
-                    all.push(text);
-                } else if text.starts_with("git@") || text.starts_with("git://") {
+                if is_repository(&text) {
                     return Err(Fault::Sources(format!(
                         "repositories of git are not fetched: {text}"
                     )));
+                }
+                if is_web_address(&text) {
+                    all.push(text);
                 }
             }
         }
