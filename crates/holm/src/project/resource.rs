@@ -86,6 +86,10 @@ impl Deployed {
         }
     }
 
+    pub(crate) fn has_revisions(self) -> bool {
+        matches!(self, Self::Agent | Self::Function | Self::Job | Self::Application)
+    }
+
     /// True for kinds whose creation answers 409 if the object exists, after which it is replaced.
     /// All others are replaced first.
     pub(crate) fn is_created_first(self) -> bool {

@@ -23,6 +23,11 @@ fn agent(status: &str) -> Value {
 /// Returns a server with an existing agent whose build goes through these statuses, and stays at
 /// the last. The first upload is refused.
 fn server(statuses: &'static [&'static str]) -> Pretend {
+    server_of(statuses, "c")
+}
+
+/// Like [`server`]. The build makes the revision `c`, and `serving` serves in the end.
+fn server_of(statuses: &'static [&'static str], serving: &'static str) -> Pretend {
     let (mut uploads, mut looks) = (0, 0);
     Pretend::start(move |url, asked| {
         let path = asked.path.split('?').next().unwrap();
@@ -38,7 +43,13 @@ fn server(statuses: &'static [&'static str]) -> Pretend {
             ("GET", "/v0/agents/helper") => {
                 looks += 1;
                 let at = (looks - 1).min(statuses.len() - 1);
-                Answer::json(&agent(statuses[at]))
+                let mut agent = agent(statuses[at]);
+                agent["spec"]["revision"] = json!({"active": serving});
+                Answer::json(&agent)
+            }
+            ("GET", "/v0/agents/helper/revisions") => {
+                let newest = if uploads < 2 { "b" } else { "c" };
+                Answer::json(&json!([{"id": newest}, {"id": "a"}]))
             }
             ("GET", "/v0/observability/logs") => {
                 let line = json!({"timestamp": "2026-04-16T09:30:00Z", "message": "STEP 1", "severity": 9});
@@ -95,6 +106,16 @@ fn a_project_is_uploaded_built_and_waited_for() {
     assert_eq!(upload.header("authorization"), None, "the address is the credential");
     let has = |text: &[u8]| upload.body.windows(text.len()).any(|window| window == text);
     assert!(upload.body.starts_with(b"PK\x03\x04") && has(b"main.py") && !has(b".env"));
+}
+
+#[test]
+fn a_new_version_that_waits_for_a_rollback_is_not_said_to_serve() {
+    let pretend = server_of(&["BUILDING", "BUILDING", "DEPLOYING", "DEPLOYED"], "a");
+    let place = project(&[("blaxel.toml", "name = \"helper\"\ntype = \"agent\""), ("a", "")]);
+    let told = text(&pretend.cli(place.path(), &["deploy", "-y"]).output().unwrap(), 0);
+    let said = "agent helper is built as revision c, but a serves; \
+                `holm rollback agent helper c` makes it serve";
+    assert!(told.contains(said) && !told.contains("deployed agent"), "{told}");
 }
 
 #[test]

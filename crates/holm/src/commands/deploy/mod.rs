@@ -10,6 +10,7 @@ mod template;
 pub(crate) use flags::Args;
 
 use crate::client::log_lines::Ask;
+use crate::client::target::resolve;
 use crate::client::{Choice, Client};
 use crate::commands::apply;
 use crate::error::Error;
@@ -104,6 +105,7 @@ async fn deploy(
     let path = plan.target.object(&plan.name)?;
     apply::apply_all(&plan.documents, client, term::note).await?;
     let before = client.find(&path).await?;
+    let newest = if before.is_some() { newest_revision(plan, client).await } else { None };
     let body = plan.object(before.as_ref())?;
     let since = world::system().now();
     let submission = Submission {
@@ -142,13 +144,45 @@ async fn deploy(
     let followed =
         Followed { path: &path, is_there: true, what: &what, log, since, timeout: args.timeout.0 };
     let object = to_the_end(followed, guard, client).await?;
-    term::note(format!("{} {what}", term::styled_note(Style::Good, "deployed")));
+    let deployed = || format!("{} {what}", term::styled_note(Style::Good, "deployed"));
+    let waiting = match newest {
+        Some(before) => waiting(plan, &before, &object, client).await,
+        None => None,
+    };
+    term::note(waiting.unwrap_or_else(deployed));
     apply::report_secrets(&asked, term::say);
     match args.output {
         Format::Table => say_address(&object),
         format => term::say(output::plain(&[object], format)),
     }
     Ok(())
+}
+
+/// Returns the newest revision of what is deployed, for kinds that have revisions. If they cannot be
+/// listed, that is no reason not to deploy.
+async fn newest_revision(plan: &Plan, client: &mut Client) -> Option<String> {
+    if !plan.kind.has_revisions() {
+        return None;
+    }
+    let words = [plan.kind.name().to_owned(), plan.name.clone(), "revisions".to_owned()];
+    let revisions = client.list(&resolve(&words).ok()?, &[]).await.ok()?;
+    Some(revisions.first()?.get("id")?.as_str()?.to_owned())
+}
+
+/// Says that the new revision takes no requests, if an older one was made to serve. `before` was
+/// the newest revision before.
+async fn waiting(plan: &Plan, before: &str, object: &Value, client: &mut Client) -> Option<String> {
+    let serving = object.pointer("/spec/revision/active")?.as_str()?;
+    let made = newest_revision(plan, client).await?;
+    if made == before || made == serving {
+        return None;
+    }
+    let (kind, name) = (plan.kind.name(), &plan.name);
+    let (made, serving) = (term::harmless(&made), term::harmless(serving));
+    Some(format!(
+        "{kind} {name} is built as revision {made}, but {serving} serves; \
+         `holm rollback {kind} {name} {made}` makes it serve"
+    ))
 }
 
 fn say_address(object: &Value) {
