@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 
 /// Makes an earlier revision serve again
 ///
-/// Waits until it does. The current revision keeps serving until then.
+/// Waits until it does. The current revision keeps serving until then. What is disabled stays so,
+/// and the revision serves once it is enabled.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm rollback agent helper             # the one that served before
@@ -62,12 +63,20 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
             return Ok(Exit::Interrupted);
         }
     };
-    let done = term::styled_note(Style::Good, "serves");
-    term::note(format!("revision {} {done}", term::harmless(&id)));
+    let id = term::harmless(&id);
+    if is_off(&now) {
+        term::note(format!("revision {id} is active, and serves once `spec.enabled` is true"));
+    } else {
+        term::note(format!("revision {id} {}", term::styled_note(Style::Good, "serves")));
+    }
     if args.output != Format::Table {
         term::say(output::plain(&[now], args.output));
     }
     Ok(Exit::Success)
+}
+
+fn is_off(object: &Value) -> bool {
+    object.pointer("/spec/enabled").is_some_and(|enabled| enabled == false)
 }
 
 fn id_of(revision: &Value) -> Option<&str> {
@@ -115,7 +124,7 @@ async fn wait(
         let active =
             all.iter().any(|revision| id_of(revision) == Some(id) && is(revision, "active"));
         match status_of(&now) {
-            "DEPLOYED" if active => {
+            "DEPLOYED" | "DEACTIVATING" | "DEACTIVATED" if active => {
                 spinner.finish_and_clear();
                 return Ok(now);
             }

@@ -53,6 +53,25 @@ fn a_rollback_waits_until_the_revision_serves() {
     assert_eq!(sent["spec"]["revision"], json!({"active": "old", "stickySessionTtl": 0}));
 }
 
+#[test]
+fn a_rollback_of_what_is_disabled_waits_for_nothing() {
+    let pretend = Pretend::start(|url, asked| match asked.path.split('?').next().unwrap() {
+        "/v0/agents/helper" => {
+            let mut agent = agent(url, "old", "DEACTIVATED");
+            agent["spec"]["enabled"] = json!(false);
+            Answer::json(&agent)
+        }
+        "/v0/agents/helper/revisions" => {
+            Answer::json(&json!([{"id": "new"}, {"id": "old", "active": true}]))
+        }
+        _ => Answer::refuse(404),
+    });
+    let place = tempfile::tempdir().unwrap();
+    let rollback = ["rollback", "agent", "helper", "old"];
+    let told = text(&pretend.cli(place.path(), &rollback).output().unwrap(), 0);
+    assert!(told.contains("revision old is active, and serves once `spec.enabled`"), "{told}");
+}
+
 fn talking() -> Pretend {
     Pretend::start(|url, asked| match (asked.method.as_str(), asked.path.as_str()) {
         ("GET", "/v0/agents/helper") => Answer::json(&agent(url, "a", "DEPLOYED")),
