@@ -182,7 +182,8 @@ impl Line {
 fn cells(counts: &RequestCounts) -> Vec<String> {
     let time = |ms: f64| match counts.count {
         0 => "-".to_owned(),
-        _ if ms < 10_000.0 => format!("{ms} ms"),
+        _ if ms < 10.0 => format!("{} ms", (ms * 10.0).round() / 10.0),
+        _ if ms < 10_000.0 => format!("{ms:.0} ms"),
         _ => format!("{:.1} s", ms / 1000.0),
     };
     let times = [counts.p50_ms, counts.p90_ms, counts.p99_ms].map(time);
