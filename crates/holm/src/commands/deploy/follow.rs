@@ -88,9 +88,11 @@ pub(crate) fn status_of(object: &Value) -> &str {
     places.iter().find_map(|at| object.pointer(at)?.as_str()).unwrap_or_default()
 }
 
-/// Returns the message of the last event that says why it failed.
+/// Returns the message of the last event that says why it failed. Images keep theirs elsewhere
+/// than other kinds.
 pub(crate) fn reason(object: &Value) -> Option<String> {
-    let events = object.get("events")?.as_array()?;
+    let places = ["/events", "/metadata/events"];
+    let events = places.iter().find_map(|at| object.pointer(at)?.as_array())?;
     let text = |event: &Value, name: &str| {
         let text = event.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         text.map(term::harmless)
@@ -157,6 +159,8 @@ mod tests {
         ]});
         assert_eq!(reason(&object).unwrap(), "RUN failed[2J");
         assert_eq!(reason(&json!({"events": [{"message": "x"}]})).unwrap(), "x");
+        let image = json!({"metadata": {"events": [{"status": "FAILED", "message": "no FROM"}]}});
+        assert_eq!(reason(&image).unwrap(), "no FROM");
         assert_eq!(reason(&json!({})), None);
     }
 }
