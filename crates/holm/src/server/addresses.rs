@@ -38,11 +38,9 @@ impl Addresses {
         let public = public_url(config, listener.scheme(), own);
         let told = config.server.content_url.as_deref().map(|url| url.trim_end_matches('/'));
         let is_named = hosts::has_hosts(told.unwrap_or(&public));
-        let leads_there = config.server.roles.contains(&Role::Gateway);
-        let content = if leads_there && (!is_named || config.server.content_listen.is_some()) {
-            Some(listener.for_content(content_listen(config)?).await?)
-        } else {
-            None
+        let content = match content_address(config)? {
+            Some(address) => Some(listener.for_content(address).await?),
+            None => None,
         };
         let url = match told {
             Some(told) => told.to_owned(),
@@ -108,6 +106,16 @@ fn public_url(config: &Config, scheme: &str, address: SocketAddr) -> String {
         "" => format!("{scheme}://{address}"),
         told => told.trim_end_matches('/').to_owned(),
     }
+}
+
+/// Returns the address that the server listens on for content, if hosts alone cannot separate that
+/// from its own pages. It is known by an IP address unless a setting names it.
+pub(crate) fn content_address(config: &Config) -> Result<Option<SocketAddr>, Error> {
+    let url = config.server.content_url.as_ref().unwrap_or(&config.server.public_url);
+    let is_named = !url.is_empty() && hosts::has_hosts(url);
+    let needs_port = !is_named || config.server.content_listen.is_some();
+    let leads_there = config.server.roles.contains(&Role::Gateway);
+    (leads_there && needs_port).then(|| content_listen(config)).transpose()
 }
 
 /// Returns the configured content address, else the next port after the server's own.

@@ -2,9 +2,11 @@
 //! current settings.
 
 use super::finding::Finding;
-use crate::config::{Config, Role};
+use crate::config::{Backend, Config, Role};
 use crate::output::size;
+use rustix::fs::Access;
 use std::fs::read_to_string;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 /// Default memory of a sandbox. A machine without room for one of them is only good for
@@ -28,13 +30,31 @@ pub(super) fn look(config: &Config) -> Vec<Finding> {
             )];
         }
     };
-    vec![
+    let mut findings = vec![
         memory(&capacity),
         shares(&capacity),
         disks(&capacity),
         terminals(&limits),
         connections(&limits),
-    ]
+    ];
+    if config.node.backend == Backend::Runc {
+        findings.push(runc(&config.node.runc));
+    }
+    findings
+}
+
+/// Checks the program that `node.runc` names.
+fn runc(program: &Path) -> Finding {
+    const CHECK: &str = "node.runc";
+    let place = program.display().to_string();
+    match rustix::fs::access(program, Access::EXEC_OK) {
+        Ok(()) => Finding::ok(CHECK, place),
+        Err(error) => Finding::fail(
+            CHECK,
+            format!("{place} cannot be used: {error}"),
+            "apt-get install runc, name its program with node.runc, or set node.backend to \"direct\"",
+        ),
+    }
 }
 
 fn memory(capacity: &node::Capacity) -> Finding {
@@ -122,4 +142,18 @@ fn connections(limits: &node::Limits) -> Finding {
 
 fn number(file: &str) -> Option<u64> {
     read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Health;
+    use super::*;
+
+    #[test]
+    fn the_program_that_starts_instances_must_be_one() {
+        assert_eq!(runc(Path::new("/bin/sh")).health, Health::Ok);
+        for wrong in ["/nope", "/proc/version"] {
+            assert_eq!(runc(Path::new(wrong)).health, Health::Fail, "{wrong}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Checks of the kernel and of installed programs. If only running workloads needs something, its
-//! absence is just a warning, since the management API works without it.
+//! absence is just a warning where `server.roles` leaves that out: the management API works without
+//! it.
 
 use super::finding::Finding;
 use rustix::process::{Resource, getrlimit};
@@ -13,24 +14,20 @@ const MEMORY_WISHED_KIB: u64 = 1 << 20;
 /// A clock before this year was never set.
 const PLAUSIBLE_YEAR: &str = "2026";
 
-pub(super) fn look() -> Vec<Finding> {
+/// Checks the machine. If `runs_workloads`, the server cannot start without what they need.
+pub(super) fn look(runs_workloads: bool) -> Vec<Finding> {
     let mut findings = vec![kernel()];
-    findings.extend(instances());
+    findings.extend(node::probe().into_iter().map(|found| finding(found, runs_workloads)));
     findings.extend([micro_vms(), memory(), open_files(), clock()]);
     findings
 }
 
-/// Returns what the node finds when it tries each feature.
-fn instances() -> Vec<Finding> {
-    node::probe().into_iter().map(finding).collect()
-}
-
 /// Checks how snapshots can be made on the disk of the data folder.
 pub(super) fn clones(folder: &Path) -> Finding {
-    finding(node::probe_clones(folder))
+    finding(node::probe_clones(folder), false)
 }
 
-fn finding(found: node::Finding) -> Finding {
+fn finding(found: node::Finding, runs_workloads: bool) -> Finding {
     let remedy = |found: &node::Finding| match (found.needed, rustix::process::geteuid().is_root())
     {
         (true, true) => {
@@ -41,9 +38,11 @@ fn finding(found: node::Finding) -> Finding {
         }
         (false, _) => found.help,
     };
-    match found.works {
-        true => Finding::ok(found.what, found.detail),
-        false => Finding::warn(found.what, found.detail.clone(), remedy(&found)),
+    let remedy = remedy(&found);
+    match (found.works, found.needed && runs_workloads) {
+        (true, _) => Finding::ok(found.what, found.detail),
+        (false, true) => Finding::fail(found.what, found.detail, remedy),
+        (false, false) => Finding::warn(found.what, found.detail, remedy),
     }
 }
 
@@ -110,4 +109,22 @@ fn clock() -> Finding {
         format!("{now}; no time service was seen"),
         "apt-get install systemd-timesyncd, unless the host keeps the time",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Health;
+    use super::*;
+
+    #[test]
+    fn what_only_workloads_need_fails_only_where_they_run() {
+        let health = |needed, runs_workloads| {
+            let (what, help, detail) = ("devices", "", "not permitted".to_owned());
+            finding(node::Finding { what, needed, help, works: false, detail }, runs_workloads)
+                .health
+        };
+        assert_eq!(health(true, true), Health::Fail);
+        assert_eq!(health(true, false), Health::Warn);
+        assert_eq!(health(false, true), Health::Warn);
+    }
 }

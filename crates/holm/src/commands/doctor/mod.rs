@@ -6,7 +6,7 @@ mod machine;
 mod place;
 
 use crate::commands::config::Place;
-use crate::config::Config;
+use crate::config::{Config, Role};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output;
@@ -24,8 +24,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let mut findings = machine::look();
-    match args.place.load(&[]) {
+    let config = args.place.load(&[]);
+    let runs_workloads =
+        config.as_ref().is_ok_and(|config| config.server.roles.contains(&Role::Node));
+    let mut findings = machine::look(runs_workloads);
+    match config {
         Ok(config) => {
             findings.push(settings(&config));
             findings.extend(limits::look(&config));
@@ -59,14 +62,22 @@ fn settings(config: &Config) -> Finding {
     )
 }
 
+/// Width of the names of checks. What a check with a longer name found is on a line of its own.
+const COLUMN: usize = 18;
+
 fn show(finding: &Finding) {
     let (style, mark) = match finding.health {
         Health::Ok => (Style::Good, "ok  "),
         Health::Warn => (Style::Warning, "warn"),
         Health::Fail => (Style::Bad, "fail"),
     };
-    term::say(format!("{} {:<18} {}", term::styled(style, mark), finding.check, finding.says));
+    let (mark, says) = (term::styled(style, mark), &finding.says);
+    if finding.check.len() > COLUMN {
+        term::say(format!("{mark} {}\n     {:<COLUMN$} {says}", finding.check, ""));
+    } else {
+        term::say(format!("{mark} {:<COLUMN$} {says}", finding.check));
+    }
     if let Some(remedy) = &finding.remedy {
-        term::say(format!("     {:<18} {}", "", term::styled(Style::Dim, remedy)));
+        term::say(format!("     {:<COLUMN$} {}", "", term::styled(Style::Dim, remedy)));
     }
 }

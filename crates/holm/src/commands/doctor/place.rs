@@ -1,19 +1,19 @@
-//! Checks of what the settings refer to: folders, files, the database and the port.
+//! Checks of what the settings refer to: folders, files, the database and the ports.
 
 use super::finding::{Finding, Health};
 use crate::config::Config;
+use crate::server::addresses::content_address;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
-use store::Replication;
-use tokio::net::TcpStream;
+use store::{DatabaseServer, Replication};
+use tokio::net::{TcpStream, UnixStream};
 
 const DISK_MIN: u64 = 1 << 30;
 const DISK_WISHED: u64 = 10 << 30;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-const POSTGRES_PORT: u16 = 5432;
 
 pub(super) async fn look(config: &Config) -> Vec<Finding> {
     let mut findings = vec![
@@ -29,7 +29,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
         findings.extend(standby(config).await);
     }
     findings.extend(objects(config).await);
-    findings.push(port(config).await);
+    findings.extend(ports(config).await);
     findings
 }
 
@@ -116,43 +116,42 @@ async fn database(config: &Config) -> Finding {
     let Some(url) = &config.store.url else {
         return Finding::ok(CHECK, "SQLite in the data folder");
     };
-    let Ok(url) = reqwest::Url::parse(url) else {
-        return Finding::fail(
-            CHECK,
-            "store.url is not an address",
-            "write postgres://user:password@host/database",
-        );
+    let servers = match store::database_servers(url) {
+        Ok(servers) => servers,
+        Err(error) => return Finding::fail(CHECK, error.to_string(), "mend store.url"),
     };
-    // A socket folder is given as the parameter `host`, or percent-encoded as the host.
-    let folder = url
-        .query_pairs()
-        .find(|(name, value)| name == "host" && value.starts_with('/'))
-        .map(|(_, value)| value.into_owned());
-    let port = url.port().unwrap_or(POSTGRES_PORT);
-    let (place, reached) = match folder {
-        Some(folder) => {
-            let socket = format!("{folder}/.s.PGSQL.{port}");
-            let reached = tokio::net::UnixStream::connect(&socket).await.map(drop);
-            (socket, reached)
+    let mut refusals = Vec::new();
+    for server in &servers {
+        match reach(server).await {
+            Ok(place) => {
+                return Finding::ok(CHECK, format!("PostgreSQL at {place} takes connections"));
+            }
+            Err(refusal) => refusals.push(refusal),
         }
-        None => {
-            let host = url.host_str().unwrap_or("localhost").to_owned();
-            let connect =
-                tokio::time::timeout(ANSWER_TIMEOUT, TcpStream::connect((host.as_str(), port)))
-                    .await;
-            (
-                format!("{host}:{port}"),
-                connect.map_err(Into::into).and_then(|stream| stream.map(drop)),
-            )
+    }
+    Finding::fail(
+        CHECK,
+        refusals.join("; "),
+        "start it, open its port to this machine, or mend store.url",
+    )
+}
+
+/// Connects to a server of the database and returns where it is, or why it cannot be reached.
+async fn reach(server: &DatabaseServer) -> Result<String, String> {
+    let (place, reached) = match server {
+        DatabaseServer::Socket(path) => {
+            (path.display().to_string(), UnixStream::connect(path).await.map(drop))
+        }
+        DatabaseServer::Tcp { host, port } => {
+            let connect = TcpStream::connect((host.as_str(), *port));
+            let reached = tokio::time::timeout(ANSWER_TIMEOUT, connect).await;
+            let reached = reached.map_err(Into::into).and_then(|stream| stream.map(drop));
+            (format!("{host}:{port}"), reached)
         }
     };
     match reached {
-        Ok(()) => Finding::ok(CHECK, format!("PostgreSQL at {place} takes connections")),
-        Err(error) => Finding::fail(
-            CHECK,
-            format!("PostgreSQL at {place} cannot be reached: {error}"),
-            "start it, open its port to this machine, or mend store.url",
-        ),
+        Ok(()) => Ok(place),
+        Err(error) => Err(format!("PostgreSQL at {place} cannot be reached: {error}")),
     }
 }
 
@@ -230,18 +229,33 @@ async fn objects(config: &Config) -> Option<Finding> {
     })
 }
 
-async fn port(config: &Config) -> Finding {
+/// Checks the port of the server, and the one for content if the server needs one.
+async fn ports(config: &Config) -> Vec<Finding> {
     const CHECK: &str = "port";
-    let address = config.server.listen;
-    let Err(error) = TcpListener::bind(address) else {
-        return Finding::ok(CHECK, format!("{address} is free"));
-    };
+    const CONTENT: &str = "content port";
+    let own = config.server.listen;
     let scheme = if config.server.tls_certificate.is_some() { "https" } else { "http" };
-    if holm_answers(&format!("{scheme}://{address}/health")).await {
-        return Finding::ok(CHECK, format!("{address}: a Holm server is running"));
+    let holm_runs =
+        TcpListener::bind(own).is_err() && holm_answers(&format!("{scheme}://{own}/health")).await;
+    let content = match content_address(config) {
+        Ok(None) => None,
+        Ok(Some(address)) => Some(port(CONTENT, "server.content_listen", address, holm_runs)),
+        Err(error) => Some(Finding::fail(CONTENT, error.to_string(), "set server.content_listen")),
+    };
+    let own = port(CHECK, "server.listen or --listen", own, holm_runs);
+    std::iter::once(own).chain(content).collect()
+}
+
+/// Checks that a port is free. If a Holm server runs here, both ports are taken to be its own.
+fn port(check: &'static str, setting: &str, address: SocketAddr, holm_runs: bool) -> Finding {
+    match TcpListener::bind(address) {
+        Ok(_) => Finding::ok(check, format!("{address} is free")),
+        Err(_) if holm_runs => Finding::ok(check, format!("{address}: a Holm server is running")),
+        Err(error) => {
+            let remedy = format!("end what uses the port, or choose another with {setting}");
+            Finding::fail(check, format!("{address}: {error}"), remedy)
+        }
     }
-    let remedy = "end what uses the port, or choose another with server.listen or --listen";
-    Finding::fail(CHECK, format!("{address}: {error}"), remedy)
 }
 
 /// Asks without credentials, and takes any certificate: that of the server has its name, not its
@@ -258,6 +272,42 @@ async fn holm_answers(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn config(variables: &[(&str, &str)]) -> Config {
+        let variables =
+            variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        crate::config::load(None, variables, &[]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn one_server_of_the_database_that_takes_connections_is_enough() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("postgres://u@127.0.0.1:1,127.0.0.1:{port}/d?target_session_attrs=any");
+        let found = database(&config(&[("HOLM_STORE__URL", &url)])).await;
+        assert_eq!(found.health, Health::Ok, "{}", found.says);
+        let found = database(&config(&[("HOLM_STORE__URL", "postgres://u@127.0.0.1:1/d")])).await;
+        assert_eq!(found.health, Health::Fail, "{}", found.says);
+    }
+
+    #[tokio::test]
+    async fn a_taken_port_for_content_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap().to_string();
+        let listen =
+            [("HOLM_SERVER__LISTEN", "127.0.0.1:0"), ("HOLM_SERVER__CONTENT_LISTEN", &taken)];
+        let found = ports(&config(&listen)).await;
+        let [_, content] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(content.health, Health::Fail);
+        assert!(content.remedy.as_ref().unwrap().contains("server.content_listen"));
+        // A server with a name needs no port for content, nor one that leads to no workloads.
+        for more in
+            [("HOLM_SERVER__PUBLIC_URL", "https://x.org"), ("HOLM_SERVER__ROLES", "[\"api\"]")]
+        {
+            assert_eq!(ports(&config(&[listen[0], more])).await.len(), 1);
+        }
+        assert_eq!(ports(&config(&listen[..1])).await.len(), 2);
+    }
 
     #[test]
     fn a_standby_that_nobody_waits_for_is_warned_of() {
