@@ -23,11 +23,13 @@ enum Act {
     Check,
 }
 
+const FILE_VARIABLE: &str = "HOLM_CONFIG";
+
 /// Location of the settings file.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Place {
-    /// Settings file; by default ./holm.toml or /etc/holm/holm.toml, if one exists
-    #[arg(short, long, global = true, env = "HOLM_CONFIG", value_name = "FILE")]
+    /// Settings file; by default $HOLM_CONFIG, or ./holm.toml or /etc/holm/holm.toml, if one exists
+    #[arg(short, long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -37,7 +39,14 @@ impl Place {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(config::load(self.config.as_deref(), environment, flags)?)
+        Ok(config::load(self.file().as_deref(), environment, flags)?)
+    }
+
+    /// Returns the file that was named. A variable that is set to nothing names none, as with the
+    /// variables of settings, while an empty flag is refused.
+    fn file(&self) -> Option<PathBuf> {
+        let variable = || std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty());
+        self.config.clone().or_else(|| variable().map(PathBuf::from))
     }
 }
 

@@ -107,6 +107,18 @@ fn every_command_that_reads_settings_takes_them_from_the_named_file() {
 }
 
 #[test]
+fn a_settings_file_can_be_named_by_a_variable_that_may_be_empty() {
+    let home = tempfile::tempdir().unwrap();
+    let check = |file: &str| {
+        holm(home.path()).args(["config", "check"]).env("HOLM_CONFIG", file).output().unwrap()
+    };
+    text(&check(""), 0);
+    assert!(text(&check("missing.toml"), 3).contains("missing.toml"));
+    write(home.path(), "own.toml", "[nosuch]\n");
+    assert!(text(&check("own.toml"), 3).contains("own.toml:1"));
+}
+
+#[test]
 fn regions_of_somebody_else_are_warned_of_and_taken() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path();
