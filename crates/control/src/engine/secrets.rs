@@ -5,10 +5,8 @@ use crate::error::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use store::Keyring;
 use types::ids::ResourceId;
+pub use types::parts::MASK;
 use types::{Kind, Problems};
-
-/// Replaces a secret value in an answer.
-pub const MASK: &str = "***";
 
 /// The context that a sealed secret is bound to, so that it cannot be moved to another object.
 pub(super) fn seal_context(id: &ResourceId) -> String {

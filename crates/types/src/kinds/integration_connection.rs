@@ -1,6 +1,6 @@
 //! Connections: settings and credentials of an outside service.
 
-use crate::parts::{Head, Metadata, Sensitive, TextMap, limits, visit_map};
+use crate::parts::{Head, MASK, Metadata, Sensitive, TextMap, limits, visit_map};
 use crate::{Kind, KindName, Problems, Stamp, Timestamp, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,10 +55,23 @@ impl Kind for IntegrationConnection {
     fn check_change(&self, old: &Self, problems: &mut Problems) {
         let same = self.spec.integration == old.spec.integration;
         problems.require(same, "spec.integration", "cannot be changed: make another connection");
+        let left_out =
+            self.secret().filter(|(_, value)| self.leads_elsewhere(old) && value.is_empty());
+        for (name, _) in left_out {
+            let message = "has to be sent again: the connection leads to another address now";
+            problems.add(format!("spec.secret.{name}"), message);
+        }
     }
 
     fn complete(&mut self, old: Option<&Self>, _world: &World) {
         self.metadata.keep_external_id(old.map(|old| &old.metadata));
+        // Those who may change a connection may not read its secrets. They could if they sent them
+        // to an address of their own.
+        if old.is_some_and(|old| self.leads_elsewhere(old)) {
+            let masked =
+                self.spec.secret.iter_mut().flat_map(|Sensitive(secret)| secret.values_mut());
+            masked.filter(|value| *value == MASK).for_each(String::clear);
+        }
     }
 
     fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
@@ -67,5 +80,56 @@ impl Kind for IntegrationConnection {
 
     fn show(&mut self, stamp: &Stamp, _state: &(), _now: Timestamp) {
         self.metadata.stamp(stamp);
+    }
+}
+
+impl IntegrationConnection {
+    fn secret(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.spec.secret.iter().flat_map(|Sensitive(secret)| secret)
+    }
+
+    /// Whether secrets would be sent to another address than those of an older form.
+    fn leads_elsewhere(&self, old: &Self) -> bool {
+        let addresses = |of: &Self| -> Vec<(String, String)> {
+            let config = of.spec.config.iter().flatten();
+            let addresses = config.filter(|(_, value)| value.contains("://"));
+            addresses.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        addresses(self) != addresses(old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn connection(endpoint: &str, key: &str) -> IntegrationConnection {
+        let spec = json!({
+            "integration": "openai", "config": {"endpoint": endpoint, "dialects": key},
+            "secret": {"apiKey": key},
+        });
+        serde_json::from_value(json!({"metadata": {"name": "c"}, "spec": spec})).unwrap()
+    }
+
+    fn changed(endpoint: &str, key: &str) -> Result<IntegrationConnection, Problems> {
+        let old = connection("https://here.example.org", "sk-1");
+        let mut new = connection(endpoint, key);
+        let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(1));
+        new.complete(Some(&old), &world);
+        let mut problems = Problems::default();
+        new.check_change(&old, &mut problems);
+        problems.into_result().map(|()| new)
+    }
+
+    #[test]
+    fn a_masked_secret_is_not_sent_to_another_address() {
+        assert!(changed("https://elsewhere.example.org", MASK).is_err());
+        for (endpoint, key) in
+            [("https://here.example.org", MASK), ("https://elsewhere.example.org", "sk-2")]
+        {
+            let kept = changed(endpoint, key).unwrap();
+            assert_eq!(kept.secret().map(|(_, value)| value.as_str()).collect::<Vec<_>>(), [key]);
+        }
     }
 }

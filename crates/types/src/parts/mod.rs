@@ -32,7 +32,7 @@ pub use page::{Page, PaginationMeta};
 pub use port::{Port, Protocol};
 pub use revision::{Deploy, RevisionConfiguration, RevisionMetadata};
 pub use runtime::{Flavor, FlavorType, Generation, Repository, SkipBuild};
-pub use sensitive::Sensitive;
+pub use sensitive::{MASK, Sensitive};
 pub use trigger::{Trigger, TriggerConfiguration, TriggerType};
 pub use volume::{VolumeAttachment, VolumeType, check_mounts, free_place, mount_place, overlap};
 

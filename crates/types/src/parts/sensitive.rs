@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Replaces a secret value in an answer. Sent back, it means the value that is stored.
+pub const MASK: &str = "***";
+
 // On the wire this is the value itself; `Debug` only shows that there is one. This is not a doc
 // comment, because that would become the description of every secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
