@@ -259,6 +259,10 @@ impl Kind for Sandbox {
         keep(&mut runtime.generation, old.map(|old| &old.generation));
         let image = runtime.image.take().filter(|image| !image.is_empty());
         runtime.image = image.or_else(|| Some(IMAGE_DEFAULT.into()));
+        // Left out, it would hide the files that are on the disk.
+        if old.is_some_and(|old| old.image == runtime.image) {
+            keep(&mut runtime.storage_mb, old.map(|old| &old.storage_mb));
+        }
         runtime.memory.get_or_insert(MEMORY_MB_DEFAULT);
         runtime.ttl = runtime.ttl.take().filter(|ttl| !ttl.is_empty());
     }

@@ -67,6 +67,18 @@ fn sandbox_volumes_are_fixed_and_at_most_one_persists() {
 }
 
 #[test]
+fn a_disk_is_left_out_only_with_its_image() {
+    let body = |runtime: Value| json!({"metadata": {"name": "a"}, "spec": {"runtime": runtime}});
+    let old: Sandbox = made(json!({"runtime": {"image": "holm/one", "storageMb": 100}}));
+    let disk_after = |runtime: Value| {
+        let new = read::<Sandbox>(&body(runtime), Some(&old)).unwrap();
+        new.spec.runtime.unwrap().storage_mb
+    };
+    assert_eq!(disk_after(json!({"image": "holm/one", "memory": 512})), Some(100));
+    assert_eq!(disk_after(json!({"image": "holm/other"})), None);
+}
+
+#[test]
 fn a_proxy_is_turned_on_and_off_in_place() {
     let proxy = json!({"network": {"proxy": {}}});
     check_change::<Sandbox>(proxy.clone(), json!({"network": {}}), &[]);
