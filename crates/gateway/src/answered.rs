@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
 use http_body_util::LengthLimitError;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use std::future::Future;
 use types::ids::ResourceId;
 
@@ -37,7 +39,13 @@ pub(crate) fn unread(error: &BoxError, bytes_max: usize) -> Problem {
     }
 }
 
-pub(crate) fn respond(status: StatusCode, body: &serde_json::Value) -> Response<Body> {
+/// Reads a body that has to be a JSON object: serde also fills a struct from the entries of a list.
+pub(crate) fn read_object<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    let object = serde_json::from_slice::<Map<String, Value>>(body)?;
+    serde_json::from_value(Value::Object(object))
+}
+
+pub(crate) fn respond(status: StatusCode, body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::own(Bytes::from(body.to_string())));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -51,6 +59,18 @@ mod tests {
     use http_body::Frame;
     use http_body_util::{BodyExt, Full, Limited, StreamBody};
     use std::io;
+
+    #[test]
+    fn a_list_is_no_object() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Order {
+            config: String,
+        }
+        assert_eq!(read_object::<Order>(br#"{"config": "a"}"#).unwrap().config, "a");
+        for wrong in [&br#"["a"]"#[..], b"7", b"null", b"", b"{}"] {
+            assert!(read_object::<Order>(wrong).is_err(), "{}", wrong.escape_ascii());
+        }
+    }
 
     #[tokio::test]
     async fn only_a_body_that_is_too_large_is_said_to_be() {

@@ -1,7 +1,7 @@
 //! The part of the sandbox API for mounting drives. The server answers it and not the sandbox,
 //! because root inside a sandbox must not decide which drives are mounted where.
 
-use crate::answered::{Answered, respond};
+use crate::answered::{Answered, read_object, respond};
 use crate::body::Body;
 use crate::guard::BoxFuture;
 use http::header::ALLOW;
@@ -110,7 +110,7 @@ async fn mount(
     sandbox: &ResourceId,
     order: &[u8],
 ) -> Result<serde_json::Value, DriveRefusal> {
-    let order = serde_json::from_slice::<DriveOrder>(order)
+    let order = read_object::<DriveOrder>(order)
         .map_err(|error| DriveRefusal::Bad(format!("the body cannot be read: {error}")))?;
     let mounted = drives.mount(sandbox, order).await?;
     let mut body = json!(mounted);

@@ -1,7 +1,7 @@
 //! The part of the sandbox API that brings a tunnel up and down. The server answers it and not the
 //! sandbox, because nothing inside a sandbox has rights over its network.
 
-use crate::answered::{Answered, respond};
+use crate::answered::{Answered, read_object, respond};
 use crate::body::Body;
 use crate::guard::BoxFuture;
 use http::{Method, Response, StatusCode};
@@ -79,8 +79,8 @@ async fn set(
     body: &[u8],
 ) -> Result<(), TunnelRefusal> {
     // The parser's reason is left out, since it could quote the key.
-    let order: Order = serde_json::from_slice(body)
-        .map_err(|_| NotATunnel::Unreadable("the body is not JSON with a text `config`"))?;
+    let order: Order = read_object(body)
+        .map_err(|_| NotATunnel::Unreadable("the body is no JSON object with a text `config`"))?;
     tunnels.set(sandbox, order.config).await
 }
 
