@@ -6,6 +6,8 @@
 //! could fill the disk. Unfinished uploads count too. They survive a restart of the program, and
 //! are removed when nobody has continued them for a while.
 
+mod translated;
+
 use crate::pulled::Pulled;
 use crate::upload::{OpenUpload, Uploads};
 use admission::{Limits, Permit, Pool};
@@ -15,13 +17,15 @@ use control::registry::{
     BlobContent, Keep, ManifestContent, Place, Referrer, Registry, RegistryFault, RegistryLimits,
     TakenManifest,
 };
-use images::{Digest, Error, Filed, PushFault, Repository, Store};
+use images::{Digest, Error, Repository, Store};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+pub(crate) use translated::broken;
+use translated::{referrer, refused};
 use types::World;
 
 /// How many locks repositories share. Whoever holds one of them has the only turn at the
@@ -166,11 +170,6 @@ pub(crate) fn kib(bytes: u64) -> u64 {
     bytes.div_ceil(1024).max(FILE_KIB_MIN)
 }
 
-pub(crate) fn broken(error: &Error) -> RegistryFault {
-    tracing::error!(error = error as &dyn std::error::Error, "the content of the registry failed");
-    RegistryFault::Broken("its content cannot be read or written now".to_owned())
-}
-
 fn digest(text: &str) -> Result<Digest, RegistryFault> {
     text.parse().map_err(|_| RegistryFault::BadDigest)
 }
@@ -300,25 +299,6 @@ impl Inner {
                 }
             }
         }
-    }
-}
-
-fn refused(fault: &PushFault) -> RegistryFault {
-    match fault {
-        PushFault::Malformed(why) => RegistryFault::Malformed(why.clone()),
-        PushFault::Unknown(digest) => RegistryFault::NoPart(digest.to_string()),
-        PushFault::Size(digest) => RegistryFault::WrongSize(digest.to_string()),
-        PushFault::Store(error) => broken(error),
-    }
-}
-
-fn referrer(filed: Filed) -> Referrer {
-    Referrer {
-        digest: filed.digest.to_string(),
-        media_type: filed.media_type,
-        size: filed.size,
-        artifact_type: filed.artifact_type,
-        annotations: filed.annotations,
     }
 }
 

@@ -1,0 +1,28 @@
+//! What images say, in the words of the control plane.
+
+use control::registry::{Referrer, RegistryFault};
+use images::{Error, Filed, PushFault};
+
+pub(super) fn refused(fault: &PushFault) -> RegistryFault {
+    match fault {
+        PushFault::Malformed(why) => RegistryFault::Malformed(why.clone()),
+        PushFault::Unknown(digest) => RegistryFault::NoPart(digest.to_string()),
+        PushFault::Size(digest) => RegistryFault::WrongSize(digest.to_string()),
+        PushFault::Store(error) => broken(error),
+    }
+}
+
+pub(super) fn referrer(filed: Filed) -> Referrer {
+    Referrer {
+        digest: filed.digest.to_string(),
+        media_type: filed.media_type,
+        size: filed.size,
+        artifact_type: filed.artifact_type,
+        annotations: filed.annotations,
+    }
+}
+
+pub(crate) fn broken(error: &Error) -> RegistryFault {
+    tracing::error!(error = error as &dyn std::error::Error, "the content of the registry failed");
+    RegistryFault::Broken("its content cannot be read or written now".to_owned())
+}
