@@ -126,6 +126,25 @@ impl Forker {
         }
     }
 
+    /// Asks for something that needs the instance. If the kill took that too, the new server finds
+    /// out only after it has said what the row says, and starts another.
+    fn asked_of_instance(
+        &self,
+        client: &Client,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, Lost> {
+        loop {
+            match client.ask("POST", path, body).ok_or(Lost)? {
+                (200, answer) => return Ok(answer),
+                (409, refused) if refused["message"].to_string().contains("is DEPLOYING;") => {
+                    self.settled(client)?;
+                }
+                (status, answer) => panic!("POST {path}: {status} {answer}"),
+            }
+        }
+    }
+
     /// Brings an archived sandbox back, no matter who archived it and whether that was answered.
     fn bring_back(&mut self, client: &Client) -> Result<(), Lost> {
         if self.sandbox == Known::Gone {
@@ -141,7 +160,7 @@ impl Forker {
     }
 
     fn archive(&mut self, client: &Client) -> Result<(), Lost> {
-        asked(client, "POST", &format!("{}/archive", self.path()), None)?;
+        self.asked_of_instance(client, &format!("{}/archive", self.path()), None)?;
         let status = self.settled(client)?;
         assert_eq!(status, "ARCHIVED", "{}", asked(client, "GET", &self.path(), None)?);
         self.archives += 1;
@@ -195,7 +214,7 @@ impl Forker {
         self.fork = Known::Open;
         self.forked = self.written.clone();
         let wish = json!({"targetType": "sandbox", "targetName": self.fork_name});
-        asked(client, "POST", &format!("{}/fork", self.path()), Some(&wish))?;
+        self.asked_of_instance(client, &format!("{}/fork", self.path()), Some(&wish))?;
         self.fork = Known::There;
         self.forks += 1;
         Ok(())
@@ -210,7 +229,7 @@ impl Forker {
 
     fn snapshot(&mut self, client: &Client) -> Result<(), Lost> {
         let path = format!("{}/snapshots", self.path());
-        let taken = asked(client, "POST", &path, Some(&json!({})))?;
+        let taken = self.asked_of_instance(client, &path, Some(&json!({})))?;
         assert_eq!(taken["status"], "ready", "{taken}");
         self.taken.insert(taken["id"].as_str().unwrap().to_owned(), self.written.clone());
         Ok(())
