@@ -58,7 +58,9 @@ pub(crate) fn greet(
             term::say(format!("Holm serves {url} (sign in: `holm login --server {url}`)"));
             if file.exists() {
                 let file = file.display();
-                term::say(format!("{file} has the first account. Remove it when you have kept it."));
+                term::say(format!(
+                    "{file} has the first account. Remove it when you have kept it."
+                ));
             }
         }
         (Greeting::Json, made) => {
