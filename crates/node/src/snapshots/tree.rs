@@ -147,7 +147,7 @@ impl<'c> Copy<'c> {
             if kind(&place.stat) == FileType::Directory {
                 next.push(place.path.clone());
             }
-            self.take_over(&place, first)?;
+            self.take_over(&place, below.as_ref(), first)?;
             now.insert(place.path, stat.stx_ino);
         }
         match below {
@@ -261,13 +261,19 @@ impl<'c> Copy<'c> {
         Ok(())
     }
 
-    fn take_over(&mut self, place: &Place<'_>, first: bool) -> Result<(), SnapshotError> {
+    fn take_over(
+        &mut self,
+        place: &Place<'_>,
+        below: Option<&OwnedFd>,
+        first: bool,
+    ) -> Result<(), SnapshotError> {
         let Place { stat, path, .. } = place;
         let is_folder = kind(stat) == FileType::Directory;
         if first {
-            // Folders of the layers below are only made for what may be inside; those that turn out
-            // empty are removed. All of them together can be more than what was written.
-            let wanted = if is_folder && self.below.is_some() { 0 } else { entry::bytes_of(stat) };
+            // Folders that the layers below have too are only made for what may be inside, and removed
+            // if nothing is. All of them together can be more than what was written.
+            let is_shared = is_folder && has_folder(below, place.name)?;
+            let wanted = if is_shared { 0 } else { entry::bytes_of(stat) };
             self.budget = self.budget.checked_sub(wanted).ok_or(SnapshotError::Restless)?;
         } else if self.is_unchanged(place)? {
             if stat.stx_nlink > 1 && !is_folder {
@@ -381,6 +387,15 @@ impl<'c> Copy<'c> {
             remove(&folder, name)?;
         }
         Ok(())
+    }
+}
+
+/// Checks whether a folder of the layers below has a folder of this name.
+fn has_folder(below: Option<&OwnedFd>, name: &OsStr) -> io::Result<bool> {
+    match below.map(|below| look(below, name)) {
+        Some(Ok(lower)) => Ok(kind(&lower) == FileType::Directory),
+        Some(Err(error)) if !is_gone(&error) => Err(error),
+        Some(Err(_)) | None => Ok(false),
     }
 }
 

@@ -23,25 +23,40 @@ fn copied(fill: impl Fn(&Path), change: impl Fn(&Path)) -> tempfile::TempDir {
     folder
 }
 
-#[test]
-fn folders_of_the_layers_below_cost_nothing() {
+/// Copies a tree of many folders, which the layers below have or have not.
+fn copied_with_many_folders(are_below: bool) -> (Result<(), SnapshotError>, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let [from, below, into] = ["from", "below", "into"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&below).unwrap();
     std::fs::create_dir(&into).unwrap();
     let many = BUDGET_BYTES / entry::BYTES_PER_FILE + 1;
     for number in 0..many {
         std::fs::create_dir_all(from.join(number.to_string())).unwrap();
-        std::fs::create_dir_all(below.join(number.to_string())).unwrap();
+        if are_below {
+            std::fs::create_dir(below.join(number.to_string())).unwrap();
+        }
     }
     std::fs::write(from.join("7/own"), "written").unwrap();
     let (source, target, below) = (open(&from), open(&into), open(&below));
     let mut copy = Copy::new(&source, &target, Ids { root: 0 }, Some(&below), 0).unwrap();
-    copy.look(true).unwrap();
-    copy.look(false).unwrap();
-    copy.finish().unwrap();
+    let done = copy.look(true).and_then(|()| copy.look(false)).and_then(|()| copy.finish());
+    (done.map(drop), folder)
+}
+
+#[test]
+fn folders_of_the_layers_below_cost_nothing() {
+    let (copied, folder) = copied_with_many_folders(true);
+    copied.unwrap();
+    let into = folder.path().join("into");
     let left: Vec<_> = std::fs::read_dir(&into).unwrap().map(|one| one.unwrap().path()).collect();
     assert_eq!(left, [into.join("7")]);
     assert_eq!(std::fs::read(into.join("7/own")).unwrap(), b"written");
+}
+
+#[test]
+fn other_folders_count() {
+    let (refused, _folder) = copied_with_many_folders(false);
+    assert!(matches!(refused, Err(SnapshotError::Restless)), "{refused:?}");
 }
 
 #[test]
