@@ -68,11 +68,16 @@ impl Store {
         Ok((bytes.saturating_sub(shared), lease))
     }
 
-    /// Returns the layers of all public images. They are there anyway, whoever uses them.
+    /// Returns the layers of all public images. They are there anyway, whoever uses them. An image
+    /// that is damaged has none, so that it does not keep others from running.
     pub fn public_layers(&self) -> Result<HashSet<Digest>, Error> {
         let mut layers = HashSet::new();
         for named in self.0.names.list()?.iter().filter(|named| named.is_public()) {
-            layers.extend(self.0.documents(&named.image)?.1.rootfs.diff_ids);
+            match self.0.documents(&named.image) {
+                Ok((_, setup)) => layers.extend(setup.rootfs.diff_ids),
+                Err(error) if error.is_lasting() => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(layers)
     }
