@@ -55,8 +55,8 @@ impl Kind for IntegrationConnection {
     fn check_change(&self, old: &Self, problems: &mut Problems) {
         let same = self.spec.integration == old.spec.integration;
         problems.require(same, "spec.integration", "cannot be changed: make another connection");
-        let left_out =
-            self.secret().filter(|(_, value)| self.leads_elsewhere(old) && value.is_empty());
+        let is_elsewhere = self.leads_elsewhere(old);
+        let left_out = self.secret().filter(|(_, value)| is_elsewhere && value.is_empty());
         for (name, _) in left_out {
             let message = "has to be sent again: the connection leads to another address now";
             problems.add(format!("spec.secret.{name}"), message);
@@ -92,7 +92,8 @@ impl IntegrationConnection {
     fn leads_elsewhere(&self, old: &Self) -> bool {
         let addresses = |of: &Self| -> Vec<(String, String)> {
             let config = of.spec.config.iter().flatten();
-            let addresses = config.filter(|(_, value)| value.contains("://"));
+            // Some integrations take a host without a scheme.
+            let addresses = config.filter(|(_, value)| value.contains(['.', ':']));
             addresses.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
         addresses(self) != addresses(old)
@@ -125,6 +126,7 @@ mod tests {
     #[test]
     fn a_masked_secret_is_not_sent_to_another_address() {
         assert!(changed("https://elsewhere.example.org", MASK).is_err());
+        assert!(changed("elsewhere.example.org", MASK).is_err());
         for (endpoint, key) in
             [("https://here.example.org", MASK), ("https://elsewhere.example.org", "sk-2")]
         {
