@@ -19,7 +19,7 @@ use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
 use types::egress::{EgressEvent, EgressRules};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{
-    DriveMount, Fact, InstanceName, Printed, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
+    DriveMount, Fact, InstanceName, Printed, Resize, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
 };
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 
@@ -73,6 +73,11 @@ pub trait Machine: Send + Sync + 'static {
     /// The snapshots kept on this machine, if it keeps any.
     fn snapshots(&self) -> Option<Arc<dyn SnapshotStore>> {
         None
+    }
+
+    /// Checks whether there is room now for the next size of an instance. Keeps nothing for it.
+    fn require_room(&self, _workspace: &WorkspaceId, _resize: &Resize) -> Result<(), LaunchFault> {
+        Ok(())
     }
 
     /// Starts an instance. Once this returns, requests to it are served.

@@ -3,6 +3,7 @@
 use crate::drives::LocalDrives;
 use crate::instances::{runs, seen};
 use crate::leases::Purpose;
+use crate::refusals;
 use crate::snapshots::LocalSnapshots;
 use crate::tunnels::LocalTunnels;
 use crate::volumes::LocalVolumes;
@@ -18,14 +19,14 @@ use control::tunnel_maker::TunnelMaker;
 use control::volume_store::VolumeStore;
 use gateway::{Initial, Machine as _, Standby};
 use http_body_util::{BodyExt, Full, Limited};
-use node::{Error, State, View};
+use node::{Error, Owner, State, View};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::chain;
 use types::egress::{EgressEvent, EgressRules};
 use types::ids::WorkspaceId;
-use types::instance::{Fact, InstanceName, Printed, Stamp, WorkEnd};
+use types::instance::{Fact, InstanceName, Printed, Resize, Stamp, WorkEnd};
 
 /// The most facts that are recorded at once.
 const FACTS_AT_ONCE: usize = 500;
@@ -50,7 +51,7 @@ impl From<Interrupted> for MachineFault {
 /// This machine together with the standby, which puts its instances to sleep and wakes them.
 pub struct MachineControl {
     machine: LocalMachine,
-    standby: Standby,
+    standby: Arc<Standby>,
 }
 
 impl MachineControl {
@@ -67,6 +68,8 @@ impl MachineControl {
             };
             standby.track(view.id.as_str(), found);
         }
+        let standby = Arc::new(standby);
+        machine.wake_members(&standby);
         Self { machine, standby }
     }
 
@@ -139,6 +142,14 @@ impl Machine for MachineControl {
 
     fn tunnels(&self) -> Option<Arc<dyn TunnelMaker>> {
         Some(Arc::new(LocalTunnels(self.machine.clone())))
+    }
+
+    fn require_room(&self, workspace: &WorkspaceId, resize: &Resize) -> Result<(), LaunchFault> {
+        let broken = |error: &dyn std::error::Error| LaunchFault::Broken(chain(error));
+        let owner = Owner::new(workspace.as_str()).map_err(|error| broken(&error))?;
+        let disk = resize.disk.clone().filter(|_| self.machine.0.keeps_volumes);
+        let room = self.machine.0.node.require_room(&owner, &Resize { disk, ..resize.clone() });
+        room.map_err(|error| refusals::of_launch(&error).unwrap_or_else(|| broken(&error)))
     }
 
     fn launch(&self, launch: Launch) -> Wait<'_, Result<(), LaunchFault>> {

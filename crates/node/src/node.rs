@@ -18,6 +18,7 @@ use crate::launch::filter::Filter;
 use crate::net::{Home, Rules};
 use crate::network_pool::NetworkPool;
 use crate::oci::Bundles;
+use crate::owner::Owner;
 use crate::pool::Pool;
 use crate::records::{Record, Records};
 use crate::scratch::Scratches;
@@ -43,7 +44,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::World;
-use types::instance::{Exit, Fact, Happened, InstanceName, Stamp, boot_number};
+use types::instance::{Exit, Fact, Happened, InstanceName, Resize, Stamp, boot_number};
 
 /// All instances of one machine under one node name. Its calls block, most of them for a few
 /// milliseconds; any number of threads may make them.
@@ -157,6 +158,17 @@ impl Node {
     /// Returns the size of the largest instance that can ever be made here.
     pub fn largest(&self) -> Largest {
         self.shared.stores.shares.largest()
+    }
+
+    /// Checks whether there is room now for the next size of an instance. Keeps nothing for it.
+    pub fn require_room(&self, owner: &Owner, resize: &Resize) -> Result<(), CreateError> {
+        let Resize { memory_mb, memory_before_mb, disk } = resize;
+        let more_mb = memory_mb.saturating_sub(*memory_before_mb);
+        self.shared.stores.shares.require_memory(owner, *memory_mb, more_mb)?;
+        if let Some((volume, size_mb)) = disk {
+            self.volumes().require_room(owner, volume, *size_mb)?;
+        }
+        Ok(())
     }
 
     /// Freezes all processes of an instance. Connections to it queue meanwhile.

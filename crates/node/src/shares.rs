@@ -64,10 +64,7 @@ impl Shares {
     }
 
     pub(crate) fn take(&self, spec: &Spec) -> Result<(Stake, Promise), CreateError> {
-        let wanted_mb = u64::from(spec.memory_mb);
-        if wanted_mb > self.instance_mb {
-            return Err(CreateError::TooLarge { wanted_mb, most_mb: self.instance_mb });
-        }
+        let wanted_mb = self.possible(spec.memory_mb)?;
         let who = Some(spec.owner.clone());
         let stake = self.stake(&who, spec)?;
         let promise = match spec.again {
@@ -75,6 +72,31 @@ impl Shares {
             false => Promise { _permit: self.promised_mb.take(&who, wanted_mb)? },
         };
         Ok((stake, promise))
+    }
+
+    /// Checks whether an awake instance could have this much memory, which is `more_mb` more than
+    /// it has.
+    pub(crate) fn require_memory(
+        &self,
+        owner: &Owner,
+        memory_mb: u32,
+        more_mb: u32,
+    ) -> Result<(), CreateError> {
+        if more_mb == 0 {
+            return Ok(());
+        }
+        self.possible(memory_mb)?;
+        drop(self.promised_mb.take(&Some(owner.clone()), more_mb.into())?);
+        Ok(())
+    }
+
+    /// Returns the memory that is wanted, if this machine could ever give that to one instance.
+    fn possible(&self, memory_mb: u32) -> Result<u64, CreateError> {
+        let (wanted_mb, most_mb) = (u64::from(memory_mb), self.instance_mb);
+        match wanted_mb > most_mb {
+            true => Err(CreateError::TooLarge { wanted_mb, most_mb }),
+            false => Ok(wanted_mb),
+        }
     }
 
     fn stake(&self, who: &Who, spec: &Spec) -> Result<Stake, Refused> {

@@ -210,6 +210,20 @@ impl Volumes {
         self.grow_by(name, size_mb, |path| image::grow(path, size_mb))
     }
 
+    /// Checks whether a volume, which need not exist yet, could have this size now.
+    pub(crate) fn require_room(
+        &self,
+        owner: &Owner,
+        name: &VolumeName,
+        size_mb: u32,
+    ) -> Result<(), VolumeError> {
+        let more_mb = size_mb.saturating_sub(self.size_mb(name).unwrap_or(0));
+        if more_mb > 0 {
+            drop(self.room.take(owner, more_mb.into())?);
+        }
+        Ok(())
+    }
+
     /// Makes a volume larger by `work`, for which the other volumes do not wait.
     fn grow_by(
         &self,

@@ -35,6 +35,15 @@ pub struct Scratch {
     pub medium: Medium,
 }
 
+/// Another size for a running instance, which it gets by starting anew.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resize {
+    pub memory_mb: u32,
+    pub memory_before_mb: u32,
+    /// The volume that keeps its disk, whether it exists yet or not, and the size of that.
+    pub disk: Option<(VolumeName, u32)>,
+}
+
 /// What holds the files of a [`Scratch`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

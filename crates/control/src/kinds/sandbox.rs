@@ -7,7 +7,7 @@ use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
 use crate::query::ListQuery;
 use crate::tunnels;
-use crate::workloads::images;
+use crate::workloads::{images, launch};
 use store::Tx;
 use types::Kind;
 use types::kinds::Sandbox;
@@ -42,6 +42,14 @@ impl Managed for Sandbox {
             && old.image() != draft.wish.image()
         {
             images::usable(tx, &**machine, &context.member.workspace, draft.wish.image())?;
+        }
+        if let (Some(machine), Some(old)) = (context.control.machine(), draft.old)
+            && draft.wish.restarts(old)
+            && draft.state.placed.as_ref().is_none_or(|placed| placed.machine == machine.name())
+        {
+            // Otherwise it would end, and could not start again.
+            let resize = launch::resize(draft.id, draft.wish, old)?;
+            machine.require_room(&context.member.workspace, &resize)?;
         }
         if let Some(old) = draft.old
             && draft.state.is_away()

@@ -11,9 +11,9 @@ use store::identity::workspaces::Workspace;
 use types::Kind;
 use types::egress::EgressRules;
 use types::ids::ResourceId;
-use types::instance::{DriveMount, InstanceName, KeptFor, VolumeMount, VolumeName};
+use types::instance::{DriveMount, InstanceName, KeptFor, Resize, VolumeMount, VolumeName};
 use types::kinds::Sandbox;
-use types::kinds::sandbox::{Placement, State};
+use types::kinds::sandbox::{Placement, SandboxRuntime, State};
 use types::parts::Generation;
 use types::wire::WorkspaceRuntime;
 
@@ -55,6 +55,21 @@ pub(super) fn of_row(
 /// Returns the volume in which the machine keeps a sandbox's disk.
 pub(super) fn root_of(id: &ResourceId) -> VolumeName {
     VolumeName::of(&KeptFor::Root(id.clone()))
+}
+
+/// Returns the size that a sandbox gets when it starts anew for a changed wish.
+pub(crate) fn resize(id: &ResourceId, new: &Sandbox, old: &Sandbox) -> Result<Resize, Error> {
+    let [runtime, before] = [new, old].map(|wish| wish.spec.runtime.clone().unwrap_or_default());
+    let memory = |runtime: &SandboxRuntime| {
+        let mb = runtime.memory.ok_or_else(|| engine::corrupt(id, "it has no memory"))?;
+        engine::whole(id, mb)
+    };
+    let size_mb = runtime.storage_mb.map(|mb| engine::whole(id, mb)).transpose()?;
+    Ok(Resize {
+        memory_mb: memory(&runtime)?,
+        memory_before_mb: memory(&before)?,
+        disk: size_mb.map(|size_mb| (root_of(id), size_mb)),
+    })
 }
 
 /// Returns what to start for a wish whose secrets are open.

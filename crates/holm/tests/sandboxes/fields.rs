@@ -167,6 +167,39 @@ fn what_is_larger_than_the_machine_is_refused_at_once() {
     place.clear(server, &client);
 }
 
+/// A change that needs more than there is leaves the sandbox as it is, instead of ending it.
+#[test]
+fn no_sandbox_ends_for_a_size_that_the_machine_lacks() {
+    let mut place = Place::new("15s");
+    place.settings.push(("HOLM_NODE__VOLUME_MB", "1000".to_owned()));
+    let (server, client) = place.start();
+    client.create("plain", &json!({"runtime": {"memory": 128}}));
+    client.create("stored", &json!({"runtime": {"memory": 256, "storageMb": 300}}));
+    client.run("stored", "echo kept > /file");
+    let put = |name: &str, runtime: Value| {
+        let wish = body(name, &json!({"runtime": runtime}));
+        client.ask("PUT", &format!("/v0/sandboxes/{name}"), Some(&wish)).unwrap()
+    };
+    for (name, runtime) in [
+        ("plain", json!({"memory": 262_144})),
+        ("plain", json!({"memory": 128, "storageMb": 501})),
+        ("stored", json!({"memory": 256, "storageMb": 801})),
+    ] {
+        let (status, refused) = put(name, runtime);
+        assert_eq!((status, &refused["error"]), (400, &json!("QUOTA_EXCEEDED")), "{refused}");
+        assert_eq!(client.get(name)["status"], "DEPLOYED");
+    }
+    // What is left can be had, and a smaller size or the same is no question of room.
+    assert_eq!(put("stored", json!({"memory": 256, "storageMb": 800})).0, 200);
+    eventually("it is larger", || {
+        client.get("stored")["status"] == "DEPLOYED" && disk_mb(&client, "stored") > 600
+    });
+    assert_eq!(put("stored", json!({"memory": 128, "storageMb": 800})).0, 200);
+    eventually("it runs", || client.get("stored")["status"] == "DEPLOYED");
+    assert_eq!(client.run("stored", "cat /file"), "kept\n");
+    place.clear(server, &client);
+}
+
 /// One workspace has its share of the machine, and another can start and work beside it.
 #[test]
 fn who_takes_all_is_refused_and_not_the_neighbour() {
