@@ -55,6 +55,36 @@ async fn a_domain_says_what_proves_it_and_waits_for_the_proof() {
     assert_eq!(kept["spec"]["txtRecords"], spec["txtRecords"]);
 }
 
+/// The edge reads these as the server's own, whoever has proven what.
+#[tokio::test]
+async fn nobody_registers_the_servers_own_names_or_gets_a_host_there() {
+    let mut settings = common::settings();
+    settings.own_names = ["localhost", "holm.example.com"].map(str::to_owned).into();
+    let cloud = Cloud::start_with(settings).await;
+    for own in ["holm.example.com", "web.preview.holm.example.com", "app.localhost"] {
+        let body = json!({"metadata": {"name": own}, "spec": {}});
+        let message = cloud.post("/v0/customdomains", body).await.refused(400);
+        assert!(message.contains("are this server's own"), "{message}");
+    }
+    for near in ["aholm.example.com", "holm.example.com.example"] {
+        let body = json!({"metadata": {"name": near}, "spec": {}});
+        cloud.post("/v0/customdomains", body).await.ok();
+    }
+    // The domain above the server's name belongs to whoever has proven it, except for that name.
+    cloud.post("/v0/customdomains", domain(json!({}))).await.ok();
+    prove(&cloud).await;
+    cloud.post("/v0/sandboxes", json!({"metadata": {"name": "one"}, "spec": {}})).await.ok();
+    let preview = |prefix: &str| json!({"metadata": {"name": prefix}, "spec": {"port": 3000, "customDomain": "example.com", "prefixUrl": prefix}});
+    let previews = "/v0/sandboxes/one/previews";
+    let message = cloud.post(previews, preview("holm")).await.refused(400);
+    assert!(message.contains("`spec.prefixUrl` asks for `holm.example.com`"), "{message}");
+    cloud.post(previews, preview("web")).await.ok();
+    let urls = json!([{"domain": "example.com", "subdomain": "holm"}]);
+    let application = json!({"metadata": {"name": "shop"}, "spec": {"urls": urls}});
+    let message = cloud.post("/v0/applications", application).await.refused(400);
+    assert!(message.contains("`spec.urls[0]` asks for `holm.example.com`"), "{message}");
+}
+
 /// The domain belongs to whoever has proven it. Registration proves nothing, so it keeps nobody out
 /// and is not revealed to anybody.
 #[tokio::test]

@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 use store::edge_names::{self, Holder, Taken};
 use store::identity::workspaces;
 use store::{Tx, resources};
-use types::KindName;
 use types::edge::{PreviewAddress, application_name, sandbox_label, sandbox_name};
 use types::ids::ResourceId;
 use types::kinds::Preview;
 use types::kinds::application::AppUrl;
+use types::{KindName, Problems};
 
 /// Length of a label that the server chooses; it has 100 bits.
 const OWN_LABEL_CHARACTERS: usize = 25;
@@ -87,6 +87,19 @@ pub(crate) fn before_states(
 
 pub(crate) fn holder(context: &Context, resource: &ResourceId) -> Holder {
     Holder { workspace: context.member.workspace.clone(), resource: resource.clone() }
+}
+
+/// Refuses a host that is the server's own name or below it: callers would never get from there to
+/// what a workspace has.
+pub(crate) fn refuse_own(context: &Context, host: &str, field: String) -> Result<(), Error> {
+    let Some(own) = context.control.settings.own_name(host) else { return Ok(()) };
+    let mut problems = Problems::default();
+    let why = format!(
+        "asks for `{host}`, but `{own}` and all hosts below it are this server's own: choose \
+         another name"
+    );
+    problems.add(field, why);
+    Err(problems.into())
 }
 
 /// Takes the address for a preview, and gives back the one that it had. If the address is taken,
@@ -232,8 +245,9 @@ pub(crate) fn take_hosts(
     (label, urls): (&str, &[AppUrl]),
 ) -> Result<(), Error> {
     let mut kept = vec![application_name(label)];
-    for url in urls {
+    for (index, url) in urls.iter().enumerate() {
         let host = host(url);
+        refuse_own(context, &host, format!("spec.urls[{index}]"))?;
         if is_verified(context, tx, &url.domain)? && !take_host(context, tx, id, url, &host)? {
             return Err(Conflict::AddressTaken { address: host }.into());
         }
@@ -245,7 +259,7 @@ pub(crate) fn take_hosts(
     Ok(())
 }
 
-/// Like [`take_hosts`], but skips hosts that somebody else has.
+/// Like [`take_hosts`], but skips hosts that somebody else has, or the server itself.
 pub(crate) fn take_free_hosts(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -253,8 +267,10 @@ pub(crate) fn take_free_hosts(
     urls: &[AppUrl],
 ) -> Result<(), Error> {
     for url in urls {
-        if is_verified(context, tx, &url.domain)? {
-            take_host(context, tx, id, url, &host(url))?;
+        let host = host(url);
+        let own = context.control.settings.own_name(&host).is_some();
+        if !own && is_verified(context, tx, &url.domain)? {
+            take_host(context, tx, id, url, &host)?;
         }
     }
     Ok(())

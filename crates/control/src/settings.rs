@@ -14,6 +14,9 @@ pub struct Settings {
     /// Where callers reach what workspaces serve. It differs in host or port from the server's own
     /// pages.
     pub content_url: String,
+    /// The server's own names, in lower case: the edge reads them and all hosts below them itself,
+    /// so no workspace can have one.
+    pub own_names: Vec<String>,
     pub regions: Vec<Region>,
     pub catalogue: Catalogue,
     /// Largest request body in bytes; larger ones are refused.
@@ -46,6 +49,17 @@ pub struct Settings {
     pub s3: S3Limits,
     pub egress: Egress,
     pub models: Models,
+}
+
+impl Settings {
+    /// Returns the server's own name that `host` is or is below.
+    pub fn own_name(&self, host: &str) -> Option<&str> {
+        let holds = |own: &&str| {
+            let front = host.strip_suffix(own);
+            front.is_some_and(|front| front.is_empty() || front.ends_with('.'))
+        };
+        self.own_names.iter().map(String::as_str).find(holds)
+    }
 }
 
 /// The addresses that egress gateways can be given.

@@ -134,6 +134,7 @@ pub fn settings() -> Settings {
     Settings {
         public_url: "http://localhost:8080".into(),
         content_url: "http://localhost:8081".into(),
+        own_names: vec!["localhost".into()],
         regions: vec![Region {
             name: Some("local".into()),
             continent: Some("eu".into()),

@@ -35,6 +35,7 @@ impl Managed for CustomDomain {
             return refuse_copy(draft.state);
         }
         let name = draft.wish.name().to_owned();
+        addresses::refuse_own(context, &name, "metadata.name".into())?;
         // Registering a domain proves nothing, so only a verified one stands in the way.
         if edge_names::holder(tx, &domain_name(&name))?.is_some() {
             return Err(in_use(&name));

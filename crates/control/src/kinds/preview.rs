@@ -58,6 +58,9 @@ impl Managed for Preview {
         let region = context.region(sandbox.wish.spec.region.as_deref());
         draft.state.region = Some(region).filter(|region| !region.is_empty());
         let at = addresses::of_draft(context, draft, &sandbox.row.id);
+        if let PreviewAddress::Host(host) = &at {
+            addresses::refuse_own(context, host, "spec.prefixUrl".into())?;
+        }
         addresses::claim(context, tx, draft.id, &at, draft.wish)?;
         draft.state.at = Some(at);
         Ok(())

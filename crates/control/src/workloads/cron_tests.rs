@@ -42,6 +42,7 @@ fn settings() -> Settings {
         models: crate::settings::Models::default(),
         public_url: "http://localhost:8080".into(),
         content_url: "http://localhost:8081".into(),
+        own_names: Vec::new(),
         regions: Vec::new(),
         catalogue: Default::default(),
         body_max: 1 << 20,

@@ -4,6 +4,7 @@ use crate::config::{Config, Meter, Region};
 use crate::error::Error;
 use crate::server::addresses::Urls;
 use crate::server::dns::Dns;
+use crate::server::machine::own_names;
 use auth::Auth;
 use auth::outside::Provider;
 use control::Control;
@@ -103,6 +104,7 @@ fn control_settings(config: &Config, urls: &Urls) -> Result<control::Settings, E
     Ok(control::Settings {
         public_url: urls.public.clone(),
         content_url: urls.content.clone(),
+        own_names: own_names(config, urls),
         regions: config.placement.regions.iter().map(region).collect(),
         catalogue: catalogue(config)?,
         body_max: config.server.body_bytes_max,

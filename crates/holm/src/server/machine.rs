@@ -170,6 +170,14 @@ fn hosts_of(urls: &Urls) -> Vec<String> {
     [&urls.public, &urls.content].into_iter().filter_map(host).collect()
 }
 
+/// Returns the names that the edge takes for the server's own, together with all hosts below them.
+/// They are written like the hosts of requests that the edge compares with them.
+pub(super) fn own_names(config: &Config, urls: &Urls) -> Vec<String> {
+    let names = hosts_of(urls).into_iter().chain(["localhost".to_owned()]);
+    let names = names.chain(config.gateway.domains.iter().cloned());
+    names.map(|name| name.trim_end_matches('.').to_lowercase()).collect()
+}
+
 /// Connects the object service for archives and volume templates, if there is one. Nothing is sent
 /// to it before it is needed.
 async fn use_objects(config: &Config, store: &Store, host: &LocalMachine) -> Result<(), Error> {
@@ -345,14 +353,10 @@ fn guest(config: &Config) -> Result<PathBuf, Error> {
 
 fn gateway_settings(config: &Config, urls: &Urls) -> Result<gateway::Settings, Error> {
     let wishes = &config.gateway;
-    let domains = hosts_of(urls)
-        .into_iter()
-        .chain(["localhost".to_owned()])
-        .chain(wishes.domains.iter().cloned());
     let models = config.models.settings();
     let models = models.map_err(Error::io("read models.authorities".to_owned()))?;
     Ok(gateway::Settings {
-        domains: domains.map(|domain| domain.to_lowercase()).collect(),
+        domains: own_names(config, urls),
         content_url: urls.content.clone(),
         trust_forwarded: wishes.trust_forwarded,
         open: admission::Limits {

@@ -123,9 +123,14 @@ impl Kind for CustomDomain {
 
     fn check(&self, problems: &mut Problems) {
         let name = &self.metadata.name;
-        let message =
-            "must be a domain name: lower case, at least two labels, such as `app.example.com`";
-        problems.require(names::is_dns_name(name), "metadata.name", message);
+        let message = match names::is_ip_like(name) {
+            true => "is an IP address; register a domain name that leads here",
+            false => {
+                "must be a domain name: lower case, at least two labels, such as `app.example.com`"
+            }
+        };
+        let well = names::is_dns_name(name) && !names::is_ip_like(name);
+        problems.require(well, "metadata.name", message);
     }
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {

@@ -18,6 +18,13 @@ pub fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
+/// Returns true for whatever programs may take for an IP address. That is any host whose last label
+/// begins with a digit, which no top-level domain does.
+pub fn is_ip_like(text: &str) -> bool {
+    let last = text.rsplit('.').next().unwrap_or(text);
+    text.contains(':') || last.starts_with(|first: char| first.is_ascii_digit())
+}
+
 /// Checks for a name that a shell can set: letters, digits and `_`, not starting with a digit.
 pub fn is_variable(text: &str) -> bool {
     let mut bytes = text.bytes();

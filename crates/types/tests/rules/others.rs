@@ -103,7 +103,10 @@ fn previews_have_a_port_and_legal_headers() {
 fn domains_are_domain_names() {
     let named = |name: &str| json!({"metadata": {"name": name}, "spec": {"type": "applications"}});
     check::<CustomDomain>(named("app.example.com"), &[]);
-    for name in ["localhost", "A.example.com", "a..com", "*.example.com"] {
+    check::<CustomDomain>(named("7.example.com"), &[]);
+    let names = "localhost A.example.com a..com a.example.com. *.example.com";
+    let addresses = "10.0.0.7 127.1 10.0.0.0x7 ::1 2001:db8::7 ::ffff:10.0.0.7";
+    for name in names.split(' ').chain(addresses.split(' ')) {
         check::<CustomDomain>(named(name), &["metadata.name"]);
     }
     let domain: CustomDomain = read(&named("a.example"), None).unwrap();
