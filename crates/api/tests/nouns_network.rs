@@ -251,7 +251,7 @@ async fn previews_answer_below_verified_domains_only_and_each_host_has_one() {
     assert!(message.contains("is not verified"), "{message}");
     prove(&cloud).await;
     let made = cloud.post(main, preview("web", "web")).await.ok();
-    assert_eq!(made["spec"]["url"], "http://web.example.com");
+    assert_eq!(made["spec"]["url"], "http://web.example.com:8080");
     cloud.post(team, preview("web", "web")).await.refused(400);
     share(&cloud, "team", 200).await;
     let message = cloud.post(team, preview("web", "web")).await.refused(409);

@@ -59,9 +59,11 @@ pub fn findable_url(content_url: &str, label: &str) -> String {
     }
 }
 
-/// Returns `http` or `https`, depending on how the server is reached.
-pub fn scheme(public_url: &str) -> &str {
-    parts(public_url).0
+/// Returns the address of a host below a custom domain, whose records lead to the server's own
+/// host: callers find it at the same port.
+pub fn custom_url(public_url: &str, host: &str) -> String {
+    let (scheme, _, port) = parts(public_url);
+    format!("{scheme}://{host}{port}")
 }
 
 /// Splits an address into scheme, host, and port with its colon.
@@ -81,7 +83,7 @@ fn ip(host: &str) -> Option<std::net::IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_hosts, host_url, preview_url, record_target, with_port};
+    use super::{custom_url, has_hosts, host_url, preview_url, record_target, with_port};
 
     #[test]
     fn only_names_have_hosts_below_them() {
@@ -114,6 +116,13 @@ mod tests {
         );
         assert_eq!(record_target("http://127.0.0.1:8080", "domains"), "domains.localhost");
         assert_eq!(record_target("http://[2001:db8::7]:8080", "domains"), "2001:db8::7");
+    }
+
+    #[test]
+    fn a_custom_host_answers_where_the_server_does() {
+        assert_eq!(custom_url("http://10.0.0.7:8700/", "a.example"), "http://a.example:8700");
+        assert_eq!(custom_url("https://[::1]:8443", "a.example"), "https://a.example:8443");
+        assert_eq!(custom_url("https://holm.example.com", "a.example"), "https://a.example");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::engine::{self, Draft, Held, Managed, Paging};
 use crate::error::Error;
 use store::Tx;
 use types::edge::PreviewAddress;
-use types::hosts::{preview_url, scheme};
+use types::hosts::{custom_url, preview_url};
 use types::kinds::custom_domain::{DomainStatus, DomainType, State as DomainState};
 use types::kinds::{CustomDomain, Preview, Sandbox};
 
@@ -40,7 +40,7 @@ impl Managed for Preview {
         let settings = &context.control.settings;
         Some(match held.state.at.as_ref()? {
             PreviewAddress::Label(label) => preview_url(&settings.content_url, label),
-            PreviewAddress::Host(host) => format!("{}://{host}", scheme(&settings.public_url)),
+            PreviewAddress::Host(host) => custom_url(&settings.public_url, host),
         })
     }
 

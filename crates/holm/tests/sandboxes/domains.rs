@@ -90,7 +90,8 @@ fn a_host_below_a_proven_domain_leads_to_its_preview() {
     assert_eq!(verify(&client), "failed");
     assert_eq!(prove(&client, &dns, &registered), "verified");
     let made = client.done("POST", previews, Some(&preview("web", "web")));
-    assert_eq!(made["spec"]["url"], "http://web.app.test");
+    let (_, port) = client.base.rsplit_once(':').unwrap();
+    assert_eq!(made["spec"]["url"], format!("http://web.app.test:{port}"));
     let asked = at(&client, "web.app.test").unwrap();
     assert!(
         asked.starts_with("get /hello?x=1 http/1.1;") && !asked.contains("x-blaxel-fallback"),
