@@ -1,7 +1,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Digest;
+use crate::{Digest, Reference};
 
 /// What a store refuses, and how it can fail.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,8 @@ pub enum Error {
     Malformed { what: &'static str, why: String },
     #[error("no image for {0} is in there")]
     NoPlatform(String),
+    #[error("the archive names its image `{0}`, which is reserved; give it another name")]
+    Reserved(Reference),
     #[error("another process works in the image store: {}", .0.display())]
     InUse(PathBuf),
 }
@@ -44,7 +46,8 @@ impl Error {
             | Self::Digest { .. }
             | Self::Hostile { .. }
             | Self::Malformed { .. }
-            | Self::NoPlatform(_) => true,
+            | Self::NoPlatform(_)
+            | Self::Reserved(_) => true,
         }
     }
 

@@ -87,6 +87,36 @@ fn what_cannot_be_pulled_says_why() {
 }
 
 #[test]
+fn names_of_workspaces_images_are_for_no_image_of_everybody() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let archive = rootfs(home);
+    image(home, &["import", &archive, "--name", "tiny"], 0);
+    write(home, "greeting.txt", "hello");
+    for (name, aliases) in [("job/greeter", "own/greeter"), ("own/greeter", "app/greeter:v1")] {
+        let recipe = RECIPE.replace("own/greeter", name);
+        write(home, "own.toml", &format!("aliases = [\"{aliases}\"]{recipe}"));
+        let said = image(home, &["make", "own.toml"], 2);
+        assert!(said.contains("`team/`") && said.contains("`holm deploy`"), "{said}");
+    }
+    for refused in [vec!["import", &archive, "--name", "agent/a"], vec!["pull", "sandbox/a:v1"]] {
+        let said = image(home, &refused, 2);
+        assert!(said.contains("agent/, function/, sandbox/, job/, app/"), "{said}");
+    }
+    assert_eq!(image(home, &["list"], 0).lines().filter(|line| line.contains("tiny")).count(), 1);
+    assert!(!image(home, &["list"], 0).contains("greeter"));
+}
+
+#[test]
+fn what_is_made_here_is_not_pulled() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["holm/base", "docker.io/blaxel/base-image:latest"] {
+        let said = image(folder.path(), &["pull", name], 2);
+        assert!(said.contains("is made here, not pulled: `holm image make "), "{said}");
+    }
+}
+
+#[test]
 fn images_come_and_go_while_a_server_runs() {
     let server = Server::start();
     let home = server.folder.path();

@@ -35,10 +35,22 @@ pub struct Imported {
 /// Which names imported images get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// The names in the archive.
-    Own,
+    /// The names in the archive. One that begins with a part in `reserved` is refused.
+    Own { reserved: &'static [&'static str] },
     /// This name; the archive must then hold exactly one image.
     As(Reference),
+}
+
+impl Naming {
+    fn reserves(&self, name: &Reference) -> bool {
+        let first = name.path().split_once('/').map(|(first, _)| first);
+        match self {
+            Self::Own { reserved } if name.host().is_none() => {
+                first.is_some_and(|first| reserved.contains(&first))
+            }
+            Self::Own { .. } | Self::As(_) => false,
+        }
+    }
 }
 
 impl Store {
@@ -127,7 +139,7 @@ impl Parts {
                     format!("it has {} images, which cannot all have one name", several.len());
                 return Err(Error::malformed("image archive", why));
             }
-            (Naming::Own, several) => several
+            (Naming::Own { .. }, several) => several
                 .iter()
                 .flat_map(|found| {
                     found
@@ -139,6 +151,9 @@ impl Parts {
         };
         if named.is_empty() {
             return Err(Error::malformed("image archive", "it names no image; give it a name"));
+        }
+        if let Some(image) = named.iter().find(|image| naming.reserves(&image.name)) {
+            return Err(Error::Reserved(image.name.clone()));
         }
         named.iter().try_for_each(|image| self.name(&image.name, image.digest))?;
         Ok(named)

@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use images::{Builder, Config, Image, Naming, Recipe, RecipeError, Settings, Store};
+use images::{Builder, Config, Image, Recipe, RecipeError, Settings, Store};
 
 use crate::archive::{Archive, Header};
-use crate::{Fixture, reference};
+use crate::{Fixture, OWN, reference};
 
 const PATH: &str = "/bin:/usr/bin";
 
@@ -100,7 +100,7 @@ fn a_difference_is_the_same_in_another_store() {
     let image = make(&fixture.store, CHANGES).unwrap();
     let (layout, other) = (tempfile::tempdir().unwrap(), Fixture::new());
     fixture.store.export(&reference("bigger"), layout.path()).unwrap().unwrap();
-    other.store.import_folder(layout.path(), &Naming::Own).unwrap();
+    other.store.import_folder(layout.path(), &OWN).unwrap();
     let found = other.store.resolve(&reference("bigger")).unwrap().unwrap();
     assert_eq!((found.digest, found.size_bytes), (image.digest, image.size_bytes));
     assert!(
@@ -237,7 +237,7 @@ fn the_form_of_overlays_inside_of_user_namespaces_works_too() {
     let layout = tempfile::tempdir().unwrap();
     tiny.store.export(&reference("tiny"), layout.path()).unwrap().unwrap();
     let fixture = Fixture::with(Settings { overlay: images::Overlay::User, ..Settings::default() });
-    fixture.store.import_folder(layout.path(), &Naming::Own).unwrap();
+    fixture.store.import_folder(layout.path(), &OWN).unwrap();
     let image = make(&fixture.store, CHANGES).unwrap();
     assert!(is_whiteout(&image.layers[1].join("old/gone")));
     let mut value = [0; 1];

@@ -1,6 +1,9 @@
 //! The setup that all tests share.
 
-use images::{Config, Digest, Error, Image, Reference, Settings, Store};
+use images::{Config, Digest, Error, Image, Naming, Reference, Settings, Store};
+
+/// The names in an archive, whatever they are.
+pub(crate) const OWN: Naming = Naming::Own { reserved: &[] };
 
 /// A store in a folder of its own.
 pub(crate) struct Fixture {

@@ -1,8 +1,8 @@
-use images::{Error, Limits, Naming, Settings};
+use images::{Error, Limits, Settings};
 use proptest::prelude::*;
 
 use crate::archive::{Archive, Header, gzip};
-use crate::{Fixture, reference};
+use crate::{Fixture, OWN, reference};
 
 /// Checks that an archive is refused, and that nothing of it is left.
 #[track_caller]
@@ -155,14 +155,13 @@ fn an_image_archive_cannot_point_at_files_of_this_machine() {
             .file("manifest.json", manifest)
             .symlink("config.json", config)
             .symlink("layer.tar", layer);
-        let error =
-            fixture.store.import_archive(archive.bytes().as_slice(), &Naming::Own).unwrap_err();
+        let error = fixture.store.import_archive(archive.bytes().as_slice(), &OWN).unwrap_err();
         assert!(matches!(error, Error::Io { .. }), "{error:?}");
     }
     let up = br#"[{"Config":"../../../../etc/passwd","Layers":[]}]"#;
     let error = fixture
         .store
-        .import_archive(Archive::new().file("manifest.json", up).bytes().as_slice(), &Naming::Own);
+        .import_archive(Archive::new().file("manifest.json", up).bytes().as_slice(), &OWN);
     assert!(error.is_err_and(|error| hostile(&error)));
 }
 

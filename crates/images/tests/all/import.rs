@@ -6,7 +6,7 @@ use images::{Config, Error, Naming};
 use serde_json::json;
 
 use crate::archive::{Archive, gzip};
-use crate::{Fixture, digest_of, reference};
+use crate::{Fixture, OWN, digest_of, reference};
 
 fn config() -> Config {
     Config {
@@ -56,7 +56,7 @@ fn what_is_exported_comes_back_the_same() {
     assert_eq!(first.store.export(&reference("missing"), layout.path()).unwrap(), None);
 
     let second = Fixture::new();
-    let imported = second.store.import_folder(layout.path(), &Naming::Own).unwrap();
+    let imported = second.store.import_folder(layout.path(), &OWN).unwrap();
     assert_eq!((imported[0].name.clone(), imported[0].digest), (reference("holm/base:v1"), digest));
     let packed = tar_of(layout.path());
     second.store.import_archive(gzip(&packed).as_slice(), &Naming::As(reference("other"))).unwrap();
@@ -85,7 +85,7 @@ fn what_docker_saves_is_taken() {
         .file("manifest.json", manifest.to_string())
         .bytes();
     let fixture = Fixture::new();
-    let imported = fixture.store.import_archive(archive.as_slice(), &Naming::Own).unwrap();
+    let imported = fixture.store.import_archive(archive.as_slice(), &OWN).unwrap();
     assert_eq!(imported.len(), 2);
     let image = fixture.store.resolve(&reference("name:2")).unwrap().unwrap();
     assert!(image.layers[0].join("lower").exists() && image.layers[1].join("upper").exists());
@@ -102,10 +102,25 @@ fn a_layer_that_comes_twice_is_mounted_once_where_it_is_highest() {
     let archive = Archive::new().file("1", &one).file("2", &two).file("c", config.to_string());
     let archive = archive.file("manifest.json", manifest.to_string()).bytes();
     let fixture = Fixture::new();
-    fixture.store.import_archive(archive.as_slice(), &Naming::Own).unwrap();
+    fixture.store.import_archive(archive.as_slice(), &OWN).unwrap();
     let layers = fixture.store.resolve(&reference("twice")).unwrap().unwrap().layers;
     assert_eq!(layers.len(), 2);
     assert!(layers[0].join("two").exists() && layers[1].join("one").exists());
+}
+
+#[test]
+fn a_reserved_name_in_an_archive_is_refused_and_names_nothing() {
+    let source = Fixture::new();
+    source.import("agent/a", &Archive::new().file("file", "content").bytes()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    source.store.export(&reference("agent/a"), folder.path()).unwrap();
+    let fixture = Fixture::new();
+    let import = |naming| fixture.store.import_folder(folder.path(), &naming);
+    let refused = import(Naming::Own { reserved: &["job", "agent"] }).unwrap_err();
+    assert!(matches!(refused, Error::Reserved(name) if name == reference("agent/a")));
+    assert!(fixture.store.list().unwrap().iter().all(|image| image.names.is_empty()));
+    import(Naming::Own { reserved: &["job"] }).unwrap();
+    import(Naming::As(reference("team/a"))).unwrap();
 }
 
 /// Imports an OCI layout of one image in which `change` has broken something.
@@ -116,7 +131,7 @@ fn layout(change: impl FnOnce(&Path, &str)) -> Result<Vec<images::Imported>, Err
     let digest = source.store.export(&reference("a/b"), folder.path())?.unwrap();
     change(folder.path(), &digest.hex());
     let fixture = Fixture::new();
-    let imported = fixture.store.import_folder(folder.path(), &Naming::Own);
+    let imported = fixture.store.import_folder(folder.path(), &OWN);
     assert_eq!(fixture.parts(), Vec::<String>::new());
     imported
 }
@@ -175,14 +190,13 @@ fn what_a_file_holds_is_found_out() {
     let named = Naming::As(reference("a"));
     let image = first.store.import(&rootfs, &named, &config()).unwrap()[0].digest;
     assert_eq!(first.store.resolve(&reference("a")).unwrap().unwrap().config, config());
-    assert!(first.store.import(&rootfs, &Naming::Own, &config()).is_err(), "it says no name");
+    assert!(first.store.import(&rootfs, &OWN, &config()).is_err(), "it says no name");
     let layout = folder.path().join("layout");
     first.store.export(&reference("a"), &layout).unwrap().unwrap();
     let archive = folder.path().join("layout.tar.gz");
     fs::write(&archive, gzip(&tar_of(&layout))).unwrap();
     for path in [layout, archive] {
-        let imported =
-            Fixture::new().store.import(&path, &Naming::Own, &Config::default()).unwrap();
+        let imported = Fixture::new().store.import(&path, &OWN, &Config::default()).unwrap();
         assert_eq!((imported[0].name.clone(), imported[0].digest), (reference("a"), image));
     }
 }

@@ -26,4 +26,4 @@ mod store;
 mod unpack;
 
 #[cfg(test)]
-use fixture::{Fixture, digest_of, reference};
+use fixture::{Fixture, OWN, digest_of, reference};

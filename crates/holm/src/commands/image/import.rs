@@ -3,8 +3,9 @@ use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
-use images::{Config, Naming, Store};
+use images::{Config, Error as Broken, Naming, Store};
 use std::path::PathBuf;
+use types::own_image::IMAGE_TYPES;
 
 /// For a root filesystem, which has no configuration of its own.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -16,22 +17,25 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     path: PathBuf,
-    /// Name of the image, instead of the names in the archive
+    /// Name of the image, such as `team/app:v2`, instead of the names in the archive
     #[arg(long)]
     name: Option<String>,
 }
 
 pub(super) fn run(args: Args, store: &Store) -> Result<Exit, Error> {
     let naming = match args.name {
-        Some(name) => Naming::As(local::name(&name)?),
-        None => Naming::Own,
+        Some(name) => Naming::As(local::public_name(&name)?),
+        None => Naming::Own { reserved: &IMAGE_TYPES },
     };
     let config = Config { env: [("PATH".to_owned(), PATH.to_owned())].into(), ..Config::default() };
     let spinner = progress::spinner("importing");
     let imported = store.import(&args.path, &naming, &config);
     spinner.finish_and_clear();
-    let act = format!("import {}", args.path.display());
-    for image in imported.map_err(|error| failed(&act, &error))? {
+    let broken = |error| match error {
+        Broken::Reserved(name) => local::own(&name.to_string()),
+        error => failed(&format!("import {}", args.path.display()), &error),
+    };
+    for image in imported.map_err(broken)? {
         term::say(format!("{} {}", image.name, image.digest));
     }
     Ok(Exit::Success)

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::term;
 use images::{Builder, Recipe, Store};
+use std::iter;
 use std::path::Path;
 use std::time::Instant;
 
@@ -43,12 +44,20 @@ fn recipes(names: Vec<String>, all: bool) -> Result<Vec<Recipe>, Error> {
     let names = if names.is_empty() { vec![DEFAULT.to_owned()] } else { names };
     let recipe = |text: String| {
         if text.ends_with(".toml") {
-            return Recipe::open(Path::new(&text))
-                .map_err(|error| failed(&format!("read the recipe {text}"), &error));
+            return written(&text);
         }
         Recipe::of(&local::name(&text)?).map_err(broken)?.ok_or_else(|| unknown(&text))
     };
     names.into_iter().map(recipe).collect()
+}
+
+fn written(file: &str) -> Result<Recipe, Error> {
+    let recipe = Recipe::open(Path::new(file))
+        .map_err(|error| failed(&format!("read the recipe {file}"), &error))?;
+    for name in iter::once(&recipe.name).chain(&recipe.aliases) {
+        local::public_name(&name.to_string())?;
+    }
+    Ok(recipe)
 }
 
 fn unknown(name: &str) -> Error {

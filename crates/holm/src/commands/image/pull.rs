@@ -3,7 +3,7 @@ use crate::commands::progress;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::term;
-use images::{Credentials, Puller, RetryPolicy, Store};
+use images::{Credentials, Puller, Recipe, RetryPolicy, Store};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +20,11 @@ pub(crate) struct Args {
 }
 
 pub(super) async fn run(args: Args, store: &Store) -> Result<Exit, Error> {
-    let name = local::name(&args.name)?;
+    let name = local::public_name(&args.name)?;
+    if Recipe::of(&name).map_err(|error| failed("read the recipes", &error))?.is_some() {
+        let made = format!("{} is made here, not pulled: `holm image make {0}`", name.path());
+        return Err(Error::Usage(made));
+    }
     let credentials = match args.docker_config {
         Some(file) => {
             let act = format!("read {}", file.display());
