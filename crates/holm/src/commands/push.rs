@@ -3,6 +3,7 @@
 use super::deploy::follow::{Followed, status_of, to_the_end};
 use super::deploy::poller::{Before, Guard};
 use super::deploy::submit::{Order, Phase, Submission};
+use super::deploy::supplies::Supplies;
 use super::deploy::tell;
 use crate::client::Client;
 use crate::client::log_lines::Ask;
@@ -11,9 +12,8 @@ use crate::duration::Span;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{self, Format};
-use crate::project::credentials;
 use crate::project::manifest::Manifest;
-use crate::project::pack::{DOCKER_CONFIG, Sources};
+use crate::project::pack::Sources;
 use crate::project::resource::Deployed;
 use crate::signals::Ends;
 use crate::{term, world};
@@ -28,6 +28,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holm push ./helper --name helper --type agent
+  holm push --build-env-file build.env --docker-config ~/.docker/config.json
   holm push --name helper --type agent --image ghcr.io/org/helper:1 --docker-config ~/.docker/config.json
   holm get image agent/helper")]
 pub(crate) struct Args {
@@ -41,14 +42,10 @@ pub(crate) struct Args {
     #[arg(short = 't', long = "type", value_name = "TYPE")]
     kind: Option<String>,
     /// Image in a registry to copy, instead of building the folder
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", conflicts_with = "build_env_file")]
     image: Option<String>,
-    /// File of registry credentials, as `docker login` writes it
-    #[arg(long, value_name = "FILE")]
-    docker_config: Option<PathBuf>,
-    /// Credentials of one registry, HOST=USER, with the password in HOLM_REGISTRY_PASSWORD
-    #[arg(long, value_name = "HOST=USER")]
-    registry_cred: Vec<String>,
+    #[command(flatten)]
+    supplies: Supplies,
     /// How long to wait
     #[arg(long, default_value = "1h", value_name = "LENGTH")]
     timeout: Span,
@@ -63,11 +60,10 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
     let name = args.name.clone().or(manifest.name);
     let name =
         name.ok_or_else(|| Error::Usage("the image has no name: give it with --name".into()))?;
-    let config = credentials::docker_config(args.docker_config.as_deref(), &args.registry_cred)?;
     let image = match &args.image {
         Some(image) => {
             let mut body = json!({"name": name, "resourceType": kind.name(), "image": image});
-            if let Some(config) = config {
+            if let Some(config) = args.supplies.docker_config()? {
                 body["dockerConfig"] = config.into();
             }
             let query = [("skip-build", "true")];
@@ -76,7 +72,7 @@ pub(crate) async fn run(args: Args, mut client: Client) -> Result<Exit, Error> {
         None => {
             let (phase, mut ends) = (Cell::new(Phase::Prepared), Ends::new()?);
             tokio::select! {
-                built = build(&args, kind, &name, config, &phase, &mut client) => built?,
+                built = build(&args, kind, &name, &phase, &mut client) => built?,
                 () = ends.next() => {
                     let image = format!("{}/{name}", kind.name());
                     let look = format!("holm get image {image}");
@@ -97,14 +93,11 @@ async fn build(
     args: &Args,
     kind: Deployed,
     name: &str,
-    config: Option<String>,
     phase: &Cell<Phase>,
     client: &mut Client,
 ) -> Result<Value, Error> {
     let mut sources = Sources::read(&args.folder)?;
-    if let Some(config) = config {
-        sources.added.push((DOCKER_CONFIG, config.into_bytes()));
-    }
+    args.supplies.add_to(&mut sources)?;
     let target = resolve(&["images".into()])?;
     let path = target.object(&format!("{}/{name}", kind.name()))?;
     let before = client.find(&path).await?;

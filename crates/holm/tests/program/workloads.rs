@@ -294,8 +294,13 @@ fn an_image_is_pushed_and_its_newest_tag_printed() {
         });
     let place = tempfile::tempdir().unwrap();
     write(place.path(), "blaxel.toml", "name = \"helper\"\ntype = \"agent\"");
-    let told = text(&pretend.cli(place.path(), &["push"]).output().unwrap(), 0);
+    write(place.path(), "build.env", "TOKEN=t0ken");
+    let push = ["push", "--build-env-file", "build.env"];
+    let told = text(&pretend.cli(place.path(), &push).output().unwrap(), 0);
     assert!(told.starts_with("agent/helper:2\n") && told.contains("BUILDING"), "{told}");
+    let asked = pretend.asked();
+    let archive = &asked.iter().find(|asked| asked.path == "/up").unwrap().body;
+    assert!(archive.windows(10).any(|name| name == b".env.build"), "the build's environment");
     let image = ["push", "--image", "ghcr.io/a/b:1", "--registry-cred", "ghcr.io=me"];
     let mut command = pretend.cli(place.path(), &image);
     let told = text(&command.env("HOLM_REGISTRY_PASSWORD", "s3cret").output().unwrap(), 0);

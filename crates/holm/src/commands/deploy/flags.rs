@@ -1,5 +1,6 @@
 //! Command-line options of `holm deploy`.
 
+use super::supplies::Supplies;
 use crate::duration::Span;
 use crate::output::Format;
 use std::path::PathBuf;
@@ -36,16 +37,8 @@ pub(crate) struct Args {
     /// user of this machine can see it
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub(super) secrets: Vec<String>,
-    /// File of NAME=VALUE lines that only the build gets
-    #[arg(long, value_name = "FILE")]
-    pub(super) build_env_file: Vec<PathBuf>,
-    /// File of registry credentials, as `docker login` writes it
-    #[arg(long, value_name = "FILE")]
-    pub(super) docker_config: Option<PathBuf>,
-    /// Credentials of one registry, HOST=USER, with the password in HOLM_REGISTRY_PASSWORD;
-    /// HOST=USER:PASSWORD can be seen by other users of this machine
-    #[arg(long, value_name = "HOST=USER")]
-    pub(super) registry_cred: Vec<String>,
+    #[command(flatten)]
+    pub(super) supplies: Supplies,
     /// Also deploy the projects in subfolders that `blaxel.toml` names
     #[arg(short = 'R', long)]
     pub(super) recursive: bool,

@@ -5,6 +5,7 @@ pub(crate) mod follow;
 mod plan;
 pub(crate) mod poller;
 pub(crate) mod submit;
+pub(crate) mod supplies;
 mod template;
 
 pub(crate) use flags::Args;

@@ -5,9 +5,8 @@ use crate::client::target::{Target, resolve};
 use crate::commands::apply::substitute::Secrets;
 use crate::commands::apply::{self, Document};
 use crate::error::Error;
-use crate::project::credentials;
 use crate::project::manifest::{self, Manifest};
-use crate::project::pack::{BUILD_ENVIRONMENT, DOCKER_CONFIG, Sources};
+use crate::project::pack::Sources;
 use crate::project::resource::{self, Deployed, Image, Wishes};
 use serde_json::Value;
 use std::fs;
@@ -148,19 +147,16 @@ fn plan(
     let name = name.map_or_else(|| name_of(folder), Ok)?;
     let secrets = Secrets::read(&args.env_file, &secret_pairs(&args.secrets)?)?;
     let envs = resource::environment(&manifest, &secrets)?;
-    let config = credentials::docker_config(args.docker_config.as_deref(), &args.registry_cred)?;
-    let named = |image: &String| Image::Named {
-        image: image.clone(),
-        docker_config: config.clone(),
-        skip_build: args.skip_build,
-    };
     let image = match (&manifest.image, args.skip_build) {
-        (Some(image), _) => Some(named(image)),
+        (Some(image), skip_build) => {
+            let docker_config = args.supplies.docker_config()?;
+            Some(Image::Named { image: image.clone(), docker_config, skip_build })
+        }
         (None, true) => None,
         (None, false) => Some(Image::Built),
     };
     let sources = match image {
-        Some(Image::Built) => Some(sources(args, root, below, kind, config)?),
+        Some(Image::Built) => Some(sources(args, root, below, kind)?),
         _ => None,
     };
     let target = resolve(&[kind.name().to_owned(), name.clone()])?;
@@ -204,7 +200,6 @@ fn sources(
     root: &Path,
     below: Option<&Path>,
     kind: Deployed,
-    docker_config: Option<String>,
 ) -> Result<Sources, Error> {
     if kind == Deployed::VolumeTemplate {
         return Sources::read_all(below.unwrap_or(root), manifest::FILE);
@@ -220,18 +215,7 @@ fn sources(
             }
         }
     }
-    if let Some(config) = docker_config {
-        sources.added.push((DOCKER_CONFIG, config.into_bytes()));
-    }
-    let mut environment = Vec::new();
-    for file in &args.build_env_file {
-        let text = fs::read(file).map_err(Error::io(format!("read {}", file.display())))?;
-        environment.extend(text);
-        environment.push(b'\n');
-    }
-    if !environment.is_empty() {
-        sources.added.push((BUILD_ENVIRONMENT, environment));
-    }
+    args.supplies.add_to(&mut sources)?;
     if kind == Deployed::Sandbox && !sources.has(DOCKERFILE) {
         let message = format!(
             "a sandbox is built from a Dockerfile, and {} has none; `holm new sandbox` makes one, or name an image: `image = \"…\"` in {}",
