@@ -104,7 +104,14 @@ async fn counted(
 ) -> Result<Vec<Line>, Error> {
     let names = match names {
         [] => all_names(kind, client).await?,
-        named => named.to_vec(),
+        named => {
+            // The counts of what is not there would be zeros.
+            let target = target::resolve(&[kind.to_owned()])?;
+            for name in named {
+                client.one(&target, name, &[]).await?;
+            }
+            named.to_vec()
+        }
     };
     let mut lines = Vec::new();
     for names in names.chunks(NAMES_AT_ONCE) {

@@ -368,6 +368,12 @@ fn requests_are_a_table_of_all_that_answers() {
         if path.starts_with("/v0/agents?") {
             return Answer::json(&json!({"data": [agent(url, "a", "DEPLOYED")], "meta": {}}));
         }
+        if path == "/v0/agents/helper" {
+            return Answer::json(&agent(url, "a", "DEPLOYED"));
+        }
+        if path == "/v0/agents/nobody" {
+            return Answer::refuse(404);
+        }
         if path.starts_with("/v0/observability/requests?resourceType=agents") {
             let mut helper = counts(7);
             helper["replicas"] = json!(2);
@@ -393,6 +399,7 @@ fn requests_are_a_table_of_all_that_answers() {
     assert_eq!((&shown[0]["name"], &shown[0]["count"]), (&json!("helper"), &json!(7)));
     let asked = pretend.asked();
     assert!(asked.last().unwrap().path.contains("&start=20"), "{:?}", asked.last());
+    run(&["requests", "agent", "helper", "nobody"], 6);
     assert!(run(&["requests", "job"], 2).contains("agents, applications, functions"));
     assert!(run(&["requests", "agent", "helper", "--until", "soon"], 2).contains("how long ago"));
 }
