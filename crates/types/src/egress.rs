@@ -9,6 +9,35 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
+/// The header that gives the upstream a unique id for each request.
+pub const REQUEST_ID: &str = "x-blaxel-request-id";
+
+/// Headers that say where a message ends and whom it is for. Rules cannot set them.
+const FRAMING: [&str; 12] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+    "proxy-authorization",
+    "keep-alive",
+    "proxy-connection",
+    "http2-settings",
+];
+
+/// Returns whether a header is among those that say where a message ends and whom it is for.
+pub fn is_framing(header: &str) -> bool {
+    FRAMING.iter().any(|name| name.eq_ignore_ascii_case(header))
+}
+
+/// Returns whether rules can add a header.
+pub fn can_add(header: &str) -> bool {
+    !is_framing(header) && !REQUEST_ID.eq_ignore_ascii_case(header)
+}
+
 /// The egress rules of one instance. By default there are none: the internet can be reached, from
 /// the machine's addresses.
 #[derive(Clone, Default, PartialEq)]

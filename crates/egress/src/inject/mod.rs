@@ -18,6 +18,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use template::Encoding;
 use types::World;
+use types::egress;
 use types::kinds::network::ProxyTarget;
 use types::parts::{Sensitive, TextMap};
 use zeroize::Zeroizing;
@@ -27,23 +28,7 @@ use zeroize::Zeroizing;
 pub(crate) const BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// The header that gives the upstream a unique id for each request.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-blaxel-request-id");
-
-/// Headers that say where a message ends and whom it is for. Rules cannot set them.
-static FRAMING: [HeaderName; 12] = [
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::TRANSFER_ENCODING,
-    header::CONNECTION,
-    header::UPGRADE,
-    header::TE,
-    header::TRAILER,
-    header::EXPECT,
-    header::PROXY_AUTHORIZATION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("http2-settings"),
-];
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static(egress::REQUEST_ID);
 
 /// Injects into one request, by the routing rules that apply to it.
 pub(crate) struct Injector<'a> {
@@ -147,7 +132,7 @@ impl<'a> Injector<'a> {
     ) {
         let said = format!("header {}", name.to_ascii_lowercase());
         let name = match HeaderName::try_from(name) {
-            Ok(name) if !FRAMING.contains(&name) => name,
+            Ok(name) if egress::can_add(name.as_str()) => name,
             _ => return self.report.injected.push(format!("{said} left out: it is not for rules")),
         };
         let filled = self.fill(value, target);
@@ -231,7 +216,7 @@ impl<'a> Injector<'a> {
 
     fn fill_own_headers(&mut self, headers: &mut HeaderMap) {
         for (name, value) in headers.iter_mut() {
-            if FRAMING.contains(name) {
+            if egress::is_framing(name.as_str()) {
                 continue;
             }
             let filled = match credentials(name, value) {

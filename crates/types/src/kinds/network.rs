@@ -1,7 +1,7 @@
 //! What a workload may reach over the network, and how.
 
 use crate::Problems;
-use crate::egress::EgressRules;
+use crate::egress::{self, EgressRules};
 use crate::parts::{Sensitive, TextMap, limits, names, visit_map};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,9 +143,8 @@ impl Network {
             let at = format!("spec.network.proxy.routing[{index}]");
             let listed = target.destinations.as_ref().is_some_and(|all| !all.is_empty());
             problems.require(listed, format!("{at}.destinations"), "is required");
-            names::check_headers(target.headers.as_ref(), &format!("{at}.headers"), problems);
-            let named = target.secrets.as_ref().is_none_or(|Sensitive(all)| !all.contains_key(""));
-            problems.require(named, format!("{at}.secrets"), "has a secret without a name");
+            target.check_headers(&format!("{at}.headers"), problems);
+            target.check_secrets(&format!("{at}.secrets"), problems);
         }
         problems.require(
             patterns <= limits::RULES_ALL_MAX,
@@ -257,6 +256,50 @@ impl Network {
     }
 }
 
+impl ProxyTarget {
+    /// Refuses headers that no request would get: a rule must not look as if it did something.
+    fn check_headers(&self, at: &str, problems: &mut Problems) {
+        names::check_headers(self.headers.as_ref(), at, problems);
+        let names = self.headers.iter().flat_map(TextMap::keys);
+        for name in names.filter(|name| !egress::can_add(name)) {
+            let why = "is never added by a rule: it says where a message ends or whom it is for, \
+                       or the server sets it; remove it";
+            problems.add(format!("{at}.{name}"), why);
+        }
+    }
+
+    fn check_secrets(&self, at: &str, problems: &mut Problems) {
+        for (name, value) in self.secrets() {
+            problems.require(!name.is_empty(), at, "has a secret without a name");
+            problems.require(
+                !name.contains(['{', '}']),
+                format!("{at}.{name}"),
+                "has a brace in its name, so no `{{SECRET:name}}` could name it",
+            );
+            let headers = self.headers.iter().flatten();
+            let header = headers.clone().find(|(_, text)| text.contains(&placeholder(name)));
+            let is_bad = value.contains(|letter: char| letter.is_control() && letter != '\t');
+            if let (Some((header, _)), true) = (header, is_bad) {
+                let why = format!(
+                    "has a line break or another control character, which the header `{header}` \
+                     must not have"
+                );
+                problems.add(format!("{at}.{name}"), why);
+            }
+        }
+    }
+
+    fn secrets(&self) -> &TextMap {
+        static NONE: TextMap = TextMap::new();
+        self.secrets.as_ref().map_or(&NONE, |Sensitive(secrets)| secrets)
+    }
+}
+
+/// Returns what stands for a secret in the values of a rule.
+fn placeholder(secret: &str) -> String {
+    format!("{{{{SECRET:{secret}}}}}")
+}
+
 /// Merges two lists with the same meaning, without duplicates.
 fn joined(older: &Option<Vec<String>>, list: &Option<Vec<String>>) -> Vec<String> {
     let mut joined: Vec<String> = Vec::new();
@@ -282,63 +325,4 @@ fn check_patterns(at: &str, patterns: &[String], problems: &mut Problems) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::{Value, json};
-
-    fn network(wish: Value) -> Network {
-        serde_json::from_value(wish).unwrap()
-    }
-
-    #[test]
-    fn both_places_of_a_list_are_one_list() {
-        let rules = network(json!({
-            "allowedDomains": ["a.example", "b.example"], "forbiddenDomains": ["x.example"],
-            "proxy": {"allowedDomains": ["b.example", "c.example"], "bypass": ["d.example"]},
-            "firewall": {"rulesets": ["default", "proxy"]},
-        }))
-        .rules();
-        assert_eq!(rules.allowed_domains, ["a.example", "b.example", "c.example"]);
-        assert_eq!(rules.forbidden_domains, ["x.example"]);
-        assert_eq!(rules.bypass, ["d.example"]);
-        assert!(rules.proxy_only);
-        assert_eq!(network(json!({"proxy": {}})).rules(), EgressRules::default());
-    }
-
-    #[test]
-    fn what_was_fixed_is_kept_and_a_rule_that_changed_needs_its_secrets_again() {
-        let target = |header: &str| json!({"destinations": ["*"], "headers": {"A": header}});
-        let mut old = network(json!({
-            "egress": {"gateway": "out", "mode": "dedicated"},
-            "proxy": {"routing": [target("1"), target("2")]},
-        }));
-        let secret = Sensitive([("k".to_owned(), "v".to_owned())].into());
-        old.targets_mut().for_each(|target| target.secrets = Some(secret.clone()));
-        let mut new = Some(network(json!({"proxy": {"routing": [target("2"), target("3")]}})));
-        Network::keep(&mut new, Some(&old));
-        let new = new.unwrap();
-        assert_eq!(new.gateway(), Some("out"));
-        let kept: Vec<_> = new.targets().iter().map(|target| target.secrets.clone()).collect();
-        assert_eq!(kept, [Some(secret), None]);
-        let mut none = None;
-        Network::keep(&mut none, Some(&old));
-        assert_eq!(none.unwrap().rules(), EgressRules::default(), "only the gateway stays");
-    }
-
-    proptest! {
-        /// Whatever passes the checks reaches the machine as written, each pattern once.
-        #[test]
-        fn no_pattern_is_lost(top in prop::collection::vec(".{0,6}", 0..4), proxy in prop::collection::vec(".{0,6}", 0..4)) {
-            let network = network(json!({"forbiddenDomains": top, "proxy": {"forbiddenDomains": proxy}}));
-            let mut problems = Problems::default();
-            network.check(&mut problems);
-            let all: Vec<_> = top.iter().chain(&proxy).collect();
-            let well = all.iter().all(|it| !it.is_empty() && !it.chars().any(|it| it.is_whitespace() || it.is_control()));
-            prop_assert_eq!(problems.into_result().is_ok(), well);
-            let rules = network.rules().forbidden_domains;
-            prop_assert!(all.iter().all(|pattern| rules.contains(pattern)));
-            prop_assert!(rules.iter().all(|rule| rules.iter().filter(|other| *other == rule).count() == 1));
-        }
-    }
-}
+mod tests;
