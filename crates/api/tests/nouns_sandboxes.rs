@@ -214,6 +214,11 @@ async fn secrets_of_the_proxy_are_shown_when_they_are_made_and_never_again() {
                 "{shown}"
             );
         }
+        // Nobody reads it by having it sent to a host of their own.
+        let elsewhere = json!({"destinations": ["elsewhere.example"], "secrets": {"key": "***"}});
+        let stolen = body("3", json!([rule("b.example.com"), elsewhere]));
+        let message = cloud.put("/v0/sandboxes/one", stolen).await.refused(400);
+        assert!(message.contains("routing[1].secrets.key` has to be sent again"), "{message}");
         let workspace = cloud.workspace("main").await;
         let find = move |tx: &mut store::Tx<'_>| {
             store::resources::find(tx, &workspace, KindName::Sandbox, "", "one")

@@ -154,6 +154,7 @@ impl Kind for Application {
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {
         fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+        Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
     }
 
     fn complete(&mut self, old: Option<&Self>, _world: &World) {

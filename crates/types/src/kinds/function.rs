@@ -126,6 +126,7 @@ impl Kind for Function {
 
     fn check_change(&self, old: &Self, problems: &mut Problems) {
         fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+        Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
         Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
     }
 

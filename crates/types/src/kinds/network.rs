@@ -2,7 +2,7 @@
 
 use crate::Problems;
 use crate::egress::{self, EgressRules};
-use crate::parts::{Sensitive, TextMap, limits, names, visit_map};
+use crate::parts::{MASK, Sensitive, TextMap, limits, names, visit_map};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
@@ -225,14 +225,41 @@ impl Network {
         }
     }
 
-    /// Carries over secrets of unchanged rules. Answers omit secrets, so a caller that changes
-    /// something else sends its rules back without them. A rule that is otherwise the same keeps
-    /// its secrets; one that changed needs them again.
+    /// Carries over secrets. Answers omit or mask them, so a caller that changes something else
+    /// sends its rules back without them. They stay with the destinations that they were given for,
+    /// because those who may change a rule may not read its secrets, and could if they sent them to
+    /// a host of their own. What is missing then is refused by [`Network::check_change`].
     fn keep_secrets(&mut self, old: &Self) {
-        let rule = |target: &ProxyTarget| ProxyTarget { secrets: None, ..target.clone() };
-        for target in self.targets_mut().filter(|target| target.secrets.is_none()) {
-            let same = old.targets().iter().find(|old| rule(old) == *target);
-            target.secrets = same.and_then(|old| old.secrets.clone());
+        let orphans = self.orphans(old);
+        for target in self.targets_mut().filter(|target| !target.has_secrets()) {
+            let same = old.targets().iter().find(|old| target.is_same_rule(old));
+            let source = same.or_else(|| {
+                let mut fit = orphans.iter().filter(|old| target.leads_within(old));
+                fit.next().filter(|_| fit.next().is_none()).copied()
+            });
+            target.take_secrets(source);
+        }
+    }
+
+    /// Returns the rules of an older form that had secrets and are not the same any more.
+    fn orphans<'o>(&self, old: &'o Self) -> Vec<&'o ProxyTarget> {
+        let is_kept = |old: &ProxyTarget| self.targets().iter().any(|new| new.is_same_rule(old));
+        old.targets().iter().filter(|old| !old.secrets().is_empty() && !is_kept(old)).collect()
+    }
+
+    /// Refuses rules whose secrets got lost, or were masked and are not for these destinations.
+    pub(super) fn check_change(new: Option<&Self>, old: Option<&Self>, problems: &mut Problems) {
+        let (Some(new), Some(old)) = (new, old) else { return };
+        let orphans = new.orphans(old);
+        let why = "has to be sent again: the rule has changed, and a secret only ever goes to the \
+                   destinations that it was given for";
+        for (index, target) in new.targets().iter().enumerate() {
+            let at = format!("spec.network.proxy.routing[{index}].secrets");
+            let is_new = !old.targets().contains(target);
+            let empty = target.secrets().iter().filter(|(_, value)| is_new && value.is_empty());
+            empty.for_each(|(name, _)| problems.add(format!("{at}.{name}"), why));
+            let is_lost = target.secrets.is_none() && orphans.iter().any(|old| target.follows(old));
+            problems.require(!is_lost, at, format!("{why}; send `{{}}` if it needs none"));
         }
     }
 
@@ -292,6 +319,46 @@ impl ProxyTarget {
     fn secrets(&self) -> &TextMap {
         static NONE: TextMap = TextMap::new();
         self.secrets.as_ref().map_or(&NONE, |Sensitive(secrets)| secrets)
+    }
+
+    /// Returns whether it came with secrets of its own, none of them masked.
+    fn has_secrets(&self) -> bool {
+        self.secrets.is_some() && !self.secrets().values().any(|value| value == MASK)
+    }
+
+    /// Takes the secrets that it came without from a rule. Masked ones that the rule does not have
+    /// are left empty.
+    fn take_secrets(&mut self, from: Option<&Self>) {
+        let Some(Sensitive(secrets)) = &mut self.secrets else {
+            self.secrets = from.and_then(|from| from.secrets.clone());
+            return;
+        };
+        for (name, value) in secrets.iter_mut().filter(|(_, value)| *value == MASK) {
+            *value = from.and_then(|from| from.secrets().get(name).cloned()).unwrap_or_default();
+        }
+    }
+
+    fn is_same_rule(&self, other: &Self) -> bool {
+        self.destinations == other.destinations
+            && self.headers == other.headers
+            && self.body == other.body
+    }
+
+    fn destinations(&self) -> HashSet<&String> {
+        self.destinations.iter().flatten().collect()
+    }
+
+    /// Returns whether all its destinations are among those of another rule.
+    fn leads_within(&self, other: &Self) -> bool {
+        self.destinations().is_subset(&other.destinations())
+    }
+
+    /// Returns whether it looks like a changed form of an older rule: it leads to one of the same
+    /// destinations, or names one of its secrets.
+    fn follows(&self, old: &Self) -> bool {
+        let texts = || self.headers.iter().chain(&self.body).flat_map(TextMap::values);
+        let is_named = |name: &String| texts().any(|text| text.contains(&placeholder(name)));
+        !self.destinations().is_disjoint(&old.destinations()) || old.secrets().keys().any(is_named)
     }
 }
 

@@ -226,6 +226,7 @@ impl Kind for Sandbox {
         let (new, old) = (&self.spec, &before.spec);
         fixed(&new.region, &old.region, "spec.region", problems);
         fixed(&new.vpc, &old.vpc, "spec.vpc", problems);
+        Network::check_change(new.network.as_ref(), old.network.as_ref(), problems);
         Generation::check_change(new.generation(), old.generation(), problems);
         let message = "cannot be changed after creation";
         // Clients without a notion of absent lists send an empty one back.

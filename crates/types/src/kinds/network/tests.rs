@@ -22,23 +22,59 @@ fn both_places_of_a_list_are_one_list() {
 }
 
 #[test]
-fn what_was_fixed_is_kept_and_a_rule_that_changed_needs_its_secrets_again() {
-    let target = |header: &str| json!({"destinations": ["*"], "headers": {"A": header}});
-    let mut old = network(json!({
-        "egress": {"gateway": "out", "mode": "dedicated"},
-        "proxy": {"routing": [target("1"), target("2")]},
+fn only_the_gateway_is_fixed() {
+    let old = network(json!({
+        "egress": {"gateway": "out", "mode": "dedicated"}, "forbiddenDomains": ["x.example"],
     }));
-    let secret = Sensitive([("k".to_owned(), "v".to_owned())].into());
-    old.targets_mut().for_each(|target| target.secrets = Some(secret.clone()));
-    let mut new = Some(network(json!({"proxy": {"routing": [target("2"), target("3")]}})));
+    let mut new = None;
     Network::keep(&mut new, Some(&old));
     let new = new.unwrap();
-    assert_eq!(new.gateway(), Some("out"));
-    let kept: Vec<_> = new.targets().iter().map(|target| target.secrets.clone()).collect();
-    assert_eq!(kept, [Some(secret), None]);
-    let mut none = None;
-    Network::keep(&mut none, Some(&old));
-    assert_eq!(none.unwrap().rules(), EgressRules::default(), "only the gateway stays");
+    assert_eq!((new.gateway(), new.rules()), (Some("out"), EgressRules::default()));
+}
+
+/// Replaces rules, and returns the values of the secrets that the new ones have, or the fields
+/// that were refused.
+fn replaced(old: Value, new: Value) -> Result<Vec<String>, Vec<String>> {
+    let rules = |routing: Value| network(json!({"proxy": {"routing": routing}}));
+    let (old, mut new) = (rules(old), Some(rules(new)));
+    Network::keep(&mut new, Some(&old));
+    let mut problems = Problems::default();
+    Network::check_change(new.as_ref(), Some(&old), &mut problems);
+    let cut = |field: &str| field.replace("spec.network.proxy.routing", "");
+    let refused: Vec<_> = problems.iter().map(|problem| cut(&problem.field)).collect();
+    problems.into_result().map_err(|_| refused)?;
+    let new = new.unwrap();
+    let secrets = new.targets().iter().flat_map(|target| target.secrets().values());
+    Ok(secrets.cloned().collect())
+}
+
+#[test]
+fn secrets_stay_with_their_destinations_and_never_go_to_others() {
+    let old = json!([
+        {"destinations": ["a", "b"], "headers": {"K": "{{SECRET:k}}"}, "secrets": {"k": "of a"}},
+        {"destinations": ["c"], "secrets": {"k": "of c"}},
+        {"destinations": ["d"]},
+    ]);
+    let kept = |new: Value, secrets: &[&str]| {
+        assert_eq!(replaced(old.clone(), new).unwrap(), secrets);
+    };
+    let refused = |new: Value, field: &str| {
+        assert_eq!(replaced(old.clone(), new).unwrap_err(), [field]);
+    };
+    let first = json!({"destinations": ["a", "b"], "headers": {"K": "{{SECRET:k}}"}});
+    kept(json!([{"destinations": ["c"]}, first]), &["of c", "of a"]);
+    kept(json!([{"destinations": ["b"], "headers": {"L": "{{SECRET:k}}"}}]), &["of a"]);
+    kept(json!([{"destinations": ["b"], "secrets": {"k": "***"}}]), &["of a"]);
+    kept(json!([{"destinations": ["a"], "secrets": {}}]), &[]);
+    kept(json!([{"destinations": ["x"], "secrets": {"k": "of x"}}]), &["of x"]);
+    kept(json!([{"destinations": ["x"]}, {"destinations": ["d"], "body": {"n": "1"}}]), &[]);
+    kept(json!([]), &[]);
+
+    refused(json!([{"destinations": ["a", "x"]}]), "[0].secrets");
+    refused(json!([{"destinations": ["x"], "headers": {"K": "{{SECRET:k}}"}}]), "[0].secrets");
+    refused(json!([{"destinations": ["x"], "secrets": {"k": "***"}}]), "[0].secrets.k");
+    refused(json!([first, {"destinations": ["x"], "secrets": {"k": "***"}}]), "[1].secrets.k");
+    refused(json!([first, {"destinations": ["c"], "secrets": {"l": "***"}}]), "[1].secrets.l");
 }
 
 #[test]
