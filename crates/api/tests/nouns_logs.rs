@@ -150,4 +150,9 @@ async fn what_is_no_question_is_refused() {
     ] {
         cloud.get(&format!("/v0/observability/logs?resourceType=jobs&{bad}")).await.refused(400);
     }
+    for kind in ["resourceType=job&", "resourceType=volumes&", "resourceType=&", ""] {
+        let answer = cloud.get(&format!("/v0/observability/logs?{kind}workloadIds=nightly")).await;
+        let known = "`resourceType` must be one of agents, applications, functions, jobs, models";
+        assert!(answer.refused(400).contains(known), "{kind}");
+    }
 }

@@ -55,6 +55,8 @@ pub enum LogsRule {
     Page { limit_max: i64 },
     #[error("`search` must have at most {max} characters")]
     Search { max: usize },
+    #[error("`resourceType` must be one of {known}")]
+    ResourceType { known: String },
     #[error("`workloadIds` is required: the name of a workload")]
     NoWorkload,
     #[error("`workloadIds` must name at most {max} workloads")]

@@ -29,7 +29,7 @@ pub(crate) struct LogQuery {
     /// Start of the range in UTC, such as `2026-04-16T09:30:00`.
     pub start: Option<String>,
     pub end: Option<String>,
-    /// Plural kind, such as `sandboxes`.
+    /// Plural kind: `agents`, `applications`, `functions`, `jobs`, `models` or `sandboxes`. Required.
     pub resource_type: Option<String>,
     /// Name of the workload. Required.
     pub workload_ids: Option<String>,
@@ -114,9 +114,11 @@ impl LogQuery {
         Ok(text)
     }
 
-    fn kind_that_prints(&self) -> Option<KindName> {
-        let wanted = self.resource_type.as_deref()?;
-        PRINTING.into_iter().find(|kind| kind.plural() == wanted)
+    fn kind_that_prints(&self) -> Result<KindName, Error> {
+        let wanted = self.resource_type.as_deref().unwrap_or_default();
+        let known = || PRINTING.map(KindName::plural).join(", ");
+        let kind = PRINTING.into_iter().find(|kind| kind.plural() == wanted);
+        kind.ok_or_else(|| LogsRule::ResourceType { known: known() }.into())
     }
 
     fn names(&self) -> Result<Vec<String>, Error> {
@@ -177,15 +179,12 @@ fn question(call: &Call<Member, LogQuery>, kind: KindName, name: &str) -> Result
 const NO_TASK: u32 = u32::MAX;
 
 pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>, Error> {
+    let kind = call.query.kind_that_prints()?;
     let mut answer = BTreeMap::new();
     for name in call.query.names()? {
-        let question = |kind| question(&call, kind, &name);
-        let logs = match call.query.kind_that_prints() {
-            Some(kind) => shown(find(&call.app.store, &question(kind)?).await?),
-            // The name is included even if nothing was logged, because clients look for it.
-            _ => WorkloadLogs::default(),
-        };
-        answer.insert(name, logs);
+        // The name is included even if nothing was logged, because clients look for it.
+        let found = find(&call.app.store, &question(&call, kind, &name)?).await?;
+        answer.insert(name, shown(found));
     }
     Ok(Reply::of(&LogAnswer(answer)))
 }
