@@ -1,3 +1,6 @@
+mod streams;
+mod thoughts;
+
 use super::*;
 use crate::chat::{Choice, Content, ToolCall};
 use crate::dialect::generators::{answer, assembled, chat, deltas, read, written};
@@ -157,73 +160,6 @@ fn chunks(out: &[u8]) -> Vec<Value> {
     found
 }
 
-const START: &str = concat!(
-    "event: message_start\n",
-    r#"data: {"type":"message_start","message":{"id":"msg_1","model":"claude","#,
-    r#""usage":{"input_tokens":5,"cache_read_input_tokens":2,"output_tokens":1}}}"#,
-    "\n\nevent: content_block_start\n",
-    r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
-    "\n\nevent: content_block_delta\n",
-    r#"data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hel"}}"#,
-    "\n\n",
-);
-
-#[test]
-fn a_cut_stream_is_an_error_in_the_stream() {
-    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
-    stream.push(START.as_bytes(), &mut out).unwrap();
-    assert!(stream.end(&mut out).is_err());
-    let found = chunks(&out);
-    assert_eq!(found[1]["choices"][0]["delta"]["content"], "Hel");
-    let last = found.last().unwrap();
-    assert_eq!(last["error"]["type"], "server_error");
-    assert!(last["error"]["message"].as_str().unwrap().contains("ended in the middle"));
-    assert_eq!(stream.usage.unwrap().input, 7);
-    assert_eq!(stream.fault().unwrap().status, 502);
-    // The error is written once, and nothing after it.
-    let length = out.len();
-    stream.end(&mut out).unwrap();
-    stream.push(START.as_bytes(), &mut out).unwrap();
-    assert_eq!(out.len(), length);
-}
-
-#[test]
-fn an_error_in_the_middle_keeps_its_meaning() {
-    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
-    stream.push(START.as_bytes(), &mut out).unwrap();
-    let event = concat!(
-        "event: error\n",
-        r#"data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
-        "\n\n",
-    );
-    stream.push(event.as_bytes(), &mut out).unwrap();
-    assert!(stream.is_over());
-    stream.end(&mut out).unwrap();
-    let error = &chunks(&out).pop().unwrap()["error"];
-    assert_eq!((&error["message"], &error["type"]), (&json!("Overloaded"), &json!("server_error")));
-    assert_eq!(stream.fault().unwrap().status, 529);
-}
-
-#[test]
-fn the_last_line_may_be_missing() {
-    let end = concat!(
-        r#"data: {"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
-        "\n\n",
-        r#"data: {"type":"message_stop"}"#,
-    );
-    // The last event may be missing too, once the reason for the end is known.
-    for cut in ["", r#"data: {"type":"message_stop"}"#] {
-        let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
-        stream.push(START.as_bytes(), &mut out).unwrap();
-        stream.push(end.strip_suffix(cut).unwrap().as_bytes(), &mut out).unwrap();
-        stream.end(&mut out).unwrap();
-        assert_eq!(chunks(&out).pop().unwrap(), "[DONE]");
-    }
-    let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
-    stream.push(&end.as_bytes()[..end.len() - 4], &mut out).unwrap();
-    assert!(stream.end(&mut out).is_err());
-}
-
 #[test]
 fn many_names_are_not_told() {
     let mut body = hello();
@@ -233,129 +169,6 @@ fn many_names_are_not_told() {
     let (call, _) = claude(&body);
     assert_eq!(call.losses().len(), 32);
     assert!(call.losses()[0].starts_with("?0??x?yyy") && call.losses()[0].len() == 64);
-}
-
-#[test]
-fn a_stream_has_bounds() {
-    let bounds = Bounds { event: 200, answer: 1 << 20 };
-    let (mut stream, mut out) = (claude(&hello()).0.bounded(bounds).stream(), BytesMut::new());
-    assert!(stream.push(&[b'x'; 300], &mut out).is_err());
-    assert_eq!(chunks(&out)[0]["error"]["type"], "server_error");
-    let bounds = Bounds { event: 1 << 20, answer: 100 };
-    let (mut stream, mut out) = (claude(&hello()).0.bounded(bounds).stream(), BytesMut::new());
-    let mut pushed = Ok(());
-    for _ in 0..100 {
-        pushed = pushed.and_then(|()| stream.push(START.as_bytes(), &mut out));
-    }
-    assert!(pushed.is_err() && stream.is_over());
-    assert!(
-        chunks(&out).pop().unwrap()["error"]["message"].as_str().unwrap().contains("100 bytes")
-    );
-}
-
-#[test]
-fn nonsense_is_not_passed_on() {
-    for nonsense in ["data: {\n\n", "data: 7\n\n\u{0}", "<html>"] {
-        let (mut stream, mut out) = (claude(&hello()).0.stream(), BytesMut::new());
-        let pushed = stream.push(nonsense.as_bytes(), &mut out);
-        let ended = stream.end(&mut out);
-        assert!(pushed.is_err() || ended.is_err(), "{nonsense}");
-        assert!(!chunks(&out).pop().unwrap()["error"].is_null());
-    }
-    let (call, _) = claude(&hello());
-    assert!(call.answer(b"<html>").is_err());
-    assert!(call.answer(b"{}").is_err());
-}
-
-#[test]
-fn usage_is_said_to_whom_asked_for_it() {
-    let end = concat!(
-        r#"data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"#,
-        r#""usage":{"output_tokens":9}}"#,
-        "\n\n",
-        r#"data: {"type":"message_stop"}"#,
-        "\n\n",
-    );
-    let mut asked = hello();
-    asked["stream_options"] = json!({"include_usage": true});
-    for (body, is_said) in [(hello(), false), (asked, true)] {
-        let (call, written) = claude(&body);
-        assert_eq!(written["stream"], true);
-        let (mut stream, mut out) = (call.created(77).stream(), BytesMut::new());
-        stream.push(START.as_bytes(), &mut out).unwrap();
-        stream.push(end.as_bytes(), &mut out).unwrap();
-        stream.end(&mut out).unwrap();
-        let found = chunks(&out);
-        assert_eq!(found[0]["created"], 77);
-        let says = found.iter().filter(|chunk| !chunk["usage"].is_null()).count();
-        assert_eq!(says, usize::from(is_said));
-        if is_said {
-            let usage = &found[found.len() - 2]["usage"];
-            assert_eq!(
-                (&usage["prompt_tokens"], &usage["completion_tokens"]),
-                (&json!(7), &json!(9))
-            );
-        }
-        assert_eq!(found.last().unwrap(), "[DONE]");
-        assert_eq!(stream.usage.unwrap().output, 9);
-    }
-}
-
-#[test]
-fn thoughts_go_through_a_caller_and_back_to_their_maker() {
-    let (call, _) = claude(&hello());
-    let answer = json!({
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
-        "content": [
-            {"type": "thinking", "thinking": "Hm.", "signature": "Eq8B+/=="},
-            {"type": "redacted_thinking", "data": "EmwK"},
-            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "it"}},
-        ],
-        "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 4},
-    });
-    let told: Value =
-        serde_json::from_slice(&call.answer(answer.to_string().as_bytes()).unwrap()).unwrap();
-    let message = &told["choices"][0]["message"];
-    assert_eq!(message["reasoning_content"], "Hm.");
-    assert!(!message.to_string().contains("Eq8B"));
-    let mut next = hello();
-    let messages = next["messages"].as_array_mut().unwrap();
-    messages.push(message.clone());
-    messages.push(json!({"role": "tool", "tool_call_id": "toolu_1", "content": "a cat"}));
-    assert!(has_proofs(next.to_string().as_bytes()));
-    next["reasoning_effort"] = json!("low");
-    next["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
-    let (call, written) = claude(&next);
-    assert_eq!(call.losses(), Vec::<String>::new());
-    assert_eq!(written["messages"][1]["content"], answer["content"]);
-    assert_eq!(written["thinking"]["budget_tokens"], 2048);
-    // Another provider does not get the proof, which it could not open.
-    let (call, written) =
-        Translation::request(Dialect::OpenAi, Dialect::Responses, &next, "gpt-5", false).unwrap();
-    assert_eq!(call.losses(), ["reasoning.signature", "reasoning"]);
-    assert!(!has_proofs(&written));
-    // Neither does one that is called in the caller's own dialect.
-    let losses = open_in_place(Dialect::OpenAi, &mut next);
-    assert_eq!(losses, ["reasoning.signature"]);
-    assert_eq!(next["messages"][1]["thinking_blocks"], json!([]));
-    assert!(!has_proofs(next.to_string().as_bytes()));
-}
-
-#[test]
-fn who_has_not_proven_a_thought_does_not_think_between_calls() {
-    let mut body = hello();
-    body["reasoning_effort"] = json!("high");
-    body["tools"] = json!([{"type": "function", "function": {"name": "look"}}]);
-    let messages = body["messages"].as_array_mut().unwrap();
-    messages.push(json!({"role": "assistant", "content": null, "tool_calls": [
-        {"id": "c:1", "type": "function", "function": {"name": "look", "arguments": "{}"}},
-    ]}));
-    messages.push(json!({"role": "tool", "tool_call_id": "c:1", "content": "a cat"}));
-    let (call, written) = claude(&body);
-    assert_eq!(call.losses(), ["reasoning"]);
-    assert!(written["thinking"].is_null());
-    assert_eq!(written["messages"][1]["content"][0]["id"], "c_1");
-    assert_eq!(written["messages"][2]["content"][0]["tool_use_id"], "c_1");
 }
 
 #[test]
@@ -465,35 +278,6 @@ fn a_conversation_that_is_too_long_is_known_by_its_words() {
 }
 
 #[test]
-fn a_proof_is_opened_in_a_body_that_is_passed_on() {
-    let (made, told) = (Dialect::Anthropic, Dialect::Responses);
-    let mut delta =
-        Delta::ReasoningProof { choice: 0, signature: Some("c2ln".to_owned()), sealed: None };
-    proofs::seal_delta(&mut delta, made);
-    let Delta::ReasoningProof { signature: Some(proof), .. } = delta else { panic!() };
-    let block = |proof: &str| {
-        json!({"messages": [
-            {"role": "user", "content": proof},
-            {"role": "assistant", "content": [
-                {"type": "thinking", "thinking": "Hm.", "signature": proof},
-                {"type": "text", "text": "Hi"},
-            ]},
-        ]})
-    };
-    let mut same = block(&proof);
-    assert_eq!(open_in_place(made, &mut same), Vec::<String>::new());
-    assert_eq!(same["messages"][1]["content"][0]["signature"], "c2ln");
-    let mut other = block(&proof);
-    assert_eq!(open_in_place(told, &mut other), ["reasoning.signature"]);
-    // The text of the caller stays as it is.
-    assert_eq!(other["messages"][0]["content"], proof);
-    assert_eq!(other["messages"][1]["content"], json!([{"type": "text", "text": "Hi"}]));
-    let mut call = json!({"tool_calls": [{"id": "a", "signature": proof}]});
-    assert_eq!(open_in_place(told, &mut call), ["tool_call.signature"]);
-    assert_eq!(call, json!({"tool_calls": [{"id": "a"}]}));
-}
-
-#[test]
 fn text_that_says_nothing_is_not_written_beside_calls() {
     for text in ["", "\n\n"] {
         let mut body = hello();
@@ -510,15 +294,4 @@ fn text_that_says_nothing_is_not_written_beside_calls() {
         let parts = written["contents"][1]["parts"].as_array().unwrap();
         assert!(parts.iter().all(|part| part["text"] != ""));
     }
-}
-
-#[test]
-fn a_thought_without_a_proof_is_not_passed_on() {
-    let mut body = json!({"messages": [{"role": "assistant", "content": [
-        {"type": "thinking", "thinking": "Hm.", "signature": "aG9sbTE6"},
-        {"type": "text", "text": "Hi"},
-    ]}]});
-    assert!(has_proofs(body.to_string().as_bytes()));
-    assert_eq!(open_in_place(Dialect::Anthropic, &mut body), ["reasoning.signature"]);
-    assert_eq!(body["messages"][0]["content"], json!([{"type": "text", "text": "Hi"}]));
 }

@@ -1,15 +1,14 @@
-use super::array::{ListWriter, Pieces};
+mod answers;
+mod streams;
+
 use super::generations::NO_SIGNATURE;
 use super::*;
 use crate::chat::{
     Choice, Content, Delta, Finish, Format, Message, Part, Role, Source, ToolCall, ToolChoice,
 };
 use crate::dialect::parts::plain;
-use crate::events::Events;
-use bytes::BytesMut;
 use proptest::prelude::*;
 use serde_json::json;
-use types::models::TokenUsage;
 
 fn read(body: Value) -> Chat {
     Gemini.read_request(&body).unwrap()
@@ -19,19 +18,6 @@ fn write(chat: &Chat) -> (Value, Vec<String>) {
     let mut losses = Losses::default();
     let body = Gemini.write_request(chat, &mut losses).unwrap();
     (body, losses.0)
-}
-
-fn deltas(stream: &str) -> Vec<Delta> {
-    let (mut reader, mut deltas, mut events) = (Gemini.reader(), Vec::new(), Events::new(1 << 20));
-    events.push(stream.as_bytes(), |event| reader.read(&event, &mut deltas).unwrap()).unwrap();
-    reader.end(&mut deltas).unwrap();
-    deltas
-}
-
-fn written(deltas: &[Delta]) -> String {
-    let (mut writer, mut out) = (Gemini.writer(&Chat::default()), BytesMut::new());
-    deltas.iter().for_each(|delta| writer.write(delta, &mut out));
-    String::from_utf8(out.to_vec()).unwrap()
 }
 
 fn conversation() -> Value {
@@ -316,190 +302,6 @@ fn what_cannot_be_said_is_told() {
     assert_eq!(body["systemInstruction"]["parts"][0]["text"], "Late.");
 }
 
-fn answer() -> Value {
-    json!({
-        "candidates": [{
-            "content": {"role": "model", "parts": [
-                {"text": "Let me see.", "thought": true},
-                {"text": "It is a cat.", "thoughtSignature": "c2ln"},
-                {"functionCall": {"name": "pet", "args": {"n": 1}}, "thoughtSignature": "cGV0"},
-                {"functionCall": {"name": "pet", "args": {"n": 1}}},
-            ]},
-            "finishReason": "STOP", "index": 0,
-            "safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW"}],
-        }],
-        "usageMetadata": {
-            "promptTokenCount": 10, "candidatesTokenCount": 4, "thoughtsTokenCount": 3,
-            "cachedContentTokenCount": 2, "toolUsePromptTokenCount": 5, "totalTokenCount": 22,
-        },
-        "modelVersion": "gemini-3-pro", "responseId": "rEsP_1-x",
-    })
-}
-
-#[test]
-fn an_answer_is_read_and_written() {
-    let found = Gemini.read_answer(&answer()).unwrap();
-    assert_eq!(
-        found.usage,
-        Some(TokenUsage { input: 15, output: 7, cached: 2, reasoning: 3, ..TokenUsage::default() })
-    );
-    let choice = &found.choices[0];
-    assert_eq!(choice.finish, Finish::ToolCalls);
-    let ids: Vec<_> = (choice.parts.iter())
-        .filter_map(|part| match &part.content {
-            Content::ToolCall(call) => Some(call.id.as_str()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(ids, ["call_rEsP1x_0", "call_rEsP1x_1"]);
-    assert_eq!(found.others.keys().collect::<Vec<_>>(), ["candidates.safetyRatings"]);
-
-    let again = Gemini.write_answer(&found, &mut Losses::default());
-    let again = Gemini.read_answer(&again).unwrap();
-    assert_eq!(again.choices, found.choices);
-    assert_eq!((again.usage, again.id, again.model), (found.usage, found.id, found.model));
-}
-
-#[test]
-fn a_blocked_request_has_an_answer() {
-    let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}, "responseId": "r"});
-    let found = Gemini.read_answer(&blocked).unwrap();
-    assert_eq!(found.choices, [Choice { parts: vec![], finish: Finish::Filtered }]);
-    for body in [json!({}), json!([]), json!({"candidates": 1}), json!({"error": {"code": 1}})] {
-        assert!(Gemini.read_answer(&body).is_err(), "{body}");
-    }
-}
-
-#[test]
-fn a_call_that_is_no_json_is_malformed() {
-    let call = ToolCall {
-        id: "a".to_owned(),
-        name: "f".to_owned(),
-        arguments: "{\"x\":".to_owned(),
-        signature: None,
-    };
-    let parts = vec![plain(Content::ToolCall(call))];
-    let choices = vec![Choice { parts, finish: Finish::ToolCalls }];
-    let written =
-        Gemini.write_answer(&Answer { choices, ..Answer::default() }, &mut Losses::default());
-    let candidate = &written["candidates"][0];
-    assert_eq!(candidate["finishReason"], "MALFORMED_FUNCTION_CALL");
-    assert_eq!(candidate["finishMessage"], "Malformed function call: f({\"x\":)");
-}
-
-#[test]
-fn errors_are_googles() {
-    let body = br#"[{"error": {"code": 400, "message": "API key not valid.",
-        "status": "INVALID_ARGUMENT", "details": [
-            {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]}}]"#;
-    let fault = Gemini.read_fault(400, body);
-    assert_eq!(fault.code.as_deref(), Some("API_KEY_INVALID"));
-    assert_eq!(fault.kind.as_deref(), Some("INVALID_ARGUMENT"));
-    assert_eq!(Gemini.read_fault(502, b"<html>").message, "<html>");
-    let fault = Fault {
-        status: 429,
-        kind: Some("rate_limit_error".to_owned()),
-        code: Some("MODEL_LIMIT_REACHED".to_owned()),
-        parameter: Some("contents".to_owned()),
-        message: "Too much.".to_owned(),
-    };
-    let written = Gemini.write_fault(&fault);
-    assert_eq!(written["error"]["status"], "RESOURCE_EXHAUSTED");
-    let again = Gemini.read_fault(429, written.to_string().as_bytes());
-    assert_eq!(again, Fault { kind: Some("RESOURCE_EXHAUSTED".to_owned()), ..fault });
-}
-
-/// A stream as older models send it: each piece says that it is the last.
-const STREAM: &str = concat!(
-    r#"data: {"candidates":[{"content":{"role":"model","parts":[{"text":"It","thought":true}]},"#,
-    r#""finishReason":"STOP","index":0}],"modelVersion":"g","responseId":"r1"}"#,
-    "\r\n\r\n",
-    r#"data: {"candidates":[{"content":{"role":"model","parts":[{"text":" is"}]},"finishReason":"STOP"}],"#,
-    r#""usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":1}}"#,
-    "\r\n\r\n",
-    r#"data: {"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"f","args":{}},"#,
-    r#""thoughtSignature":"cw=="}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"#,
-    r#""candidatesTokenCount":9}}"#,
-    "\r\n\r\n",
-);
-
-fn stream_deltas() -> Vec<Delta> {
-    vec![
-        Delta::Begin { id: "r1".to_owned(), model: "g".to_owned(), created: None },
-        Delta::Reasoning { choice: 0, text: "It".to_owned() },
-        Delta::Text { choice: 0, text: " is".to_owned() },
-        Delta::ToolBegin {
-            choice: 0,
-            part: 0,
-            id: "call_r1_0".to_owned(),
-            name: "f".to_owned(),
-            signature: Some("cw==".to_owned()),
-        },
-        Delta::ToolArguments { choice: 0, part: 0, text: "{}".to_owned() },
-        Delta::Finish { choice: 0, finish: Finish::ToolCalls },
-        Delta::Usage(TokenUsage { input: 3, output: 9, ..TokenUsage::default() }),
-        Delta::End,
-    ]
-}
-
-#[test]
-fn a_stream_is_read_and_written() {
-    assert_eq!(deltas(STREAM), stream_deltas());
-    assert_eq!(deltas(&written(&stream_deltas())), stream_deltas());
-}
-
-#[test]
-fn a_stream_without_a_reason_for_its_end_was_cut() {
-    let cut = r#"data: {"candidates":[{"content":{"parts":[{"text":"It"}]}}]}"#;
-    assert!(!deltas(&format!("{cut}\n\n")).contains(&Delta::End));
-    let error = r#"data: {"error":{"code":503,"message":"Overloaded","status":"UNAVAILABLE"}}"#;
-    let found = deltas(&format!("{cut}\n\n{error}\n\n"));
-    assert!(matches!(found.last(), Some(Delta::Fault(fault)) if fault.status == 503), "{found:?}");
-    let blocked = deltas("data: {\"promptFeedback\":{\"blockReason\":\"OTHER\"}}\n\n");
-    assert!(blocked.contains(&Delta::Finish { choice: 0, finish: Finish::Filtered }));
-}
-
-#[test]
-fn a_stream_ends_where_arguments_have_no_end() {
-    let (mut writer, mut out) = (Gemini.writer(&Chat::default()), BytesMut::new());
-    let begin = Delta::ToolBegin {
-        choice: 0,
-        part: 0,
-        id: "a".to_owned(),
-        name: "f".to_owned(),
-        signature: None,
-    };
-    writer.write(&begin, &mut out);
-    let more = Delta::ToolArguments { choice: 0, part: 0, text: "x".repeat(1 << 20) };
-    (0..64).for_each(|_| writer.write(&more, &mut out));
-    let text = String::from_utf8(out.to_vec()).unwrap();
-    assert_eq!(text.matches("\"error\"").count(), 1, "{text}");
-}
-
-#[test]
-fn a_list_has_the_pieces_of_the_events() {
-    let events = written(&[
-        Delta::Begin { id: "r".to_owned(), model: "g".to_owned(), created: None },
-        Delta::Text { choice: 0, text: "a \"}{\" b".to_owned() },
-        Delta::Ping,
-        Delta::Text { choice: 0, text: "\\".to_owned() },
-        Delta::Finish { choice: 0, finish: Finish::Length },
-        Delta::End,
-    ]);
-    let (mut list, mut out) = (ListWriter::new(1 << 20), BytesMut::new());
-    list.push(events.as_bytes(), &mut out).unwrap();
-    list.end(&mut out);
-    let pieces: Vec<Value> = serde_json::from_slice(&out).unwrap();
-    assert_eq!(pieces.len(), 3);
-    assert_eq!(pieces[0]["candidates"][0]["content"]["parts"][0]["text"], "a \"}{\" b");
-    let mut empty = BytesMut::new();
-    ListWriter::new(9).end(&mut empty);
-    assert_eq!(&empty[..], b"[]");
-
-    let mut endless = Pieces::new(16);
-    assert!(endless.push(b"[{\"a\": \"0123456789", |_| {}).is_err());
-}
-
 fn part() -> impl Strategy<Value = Part> {
     let content = prop_oneof![
         "[ -~]{1,8}".prop_map(Content::Text),
@@ -535,19 +337,6 @@ proptest! {
         let (body, losses) = write(&chat);
         prop_assert!(losses.is_empty());
         prop_assert_eq!(read(body), chat);
-    }
-
-    /// The pieces are the same however the bytes are cut.
-    #[test]
-    fn lists_can_be_cut(texts in proptest::collection::vec("[ -~]{0,9}", 0..5), at in 0usize..200) {
-        let list: Vec<_> = texts.iter().map(|text| json!({"text": text, "b": {"{": "}"}})).collect();
-        let bytes = serde_json::to_vec_pretty(&list).unwrap();
-        let (one, two) = bytes.split_at(at.min(bytes.len()));
-        let (mut pieces, mut found) = (Pieces::new(1 << 16), Vec::<Value>::new());
-        for bytes in [one, two] {
-            pieces.push(bytes, |piece| found.push(serde_json::from_str(piece).unwrap())).unwrap();
-        }
-        prop_assert_eq!(found, list);
     }
 
     /// Whatever is sent is refused at worst.
