@@ -95,6 +95,13 @@ impl Clients {
         client.map_or_else(|| address.to_string(), |client| client.owner.clone())
     }
 
+    /// Returns the instances that have these addresses now.
+    pub(crate) fn instances(&self, addresses: &[Ipv4Addr]) -> Vec<InstanceName> {
+        let known = self.all.read();
+        let clients = addresses.iter().filter_map(|address| known.by_address.get(address));
+        clients.map(|client| client.instance.clone()).collect()
+    }
+
     /// Returns the addresses of the members with this name in the VPC.
     pub(crate) fn members(&self, vpc: &ResourceId, host: &str) -> Vec<Ipv4Addr> {
         let known = self.all.read();

@@ -49,6 +49,7 @@ pub use dial::BadUpstream;
 pub use intercept::RootsError;
 pub use linger::{Linger, Lingering};
 pub use listen::OpenError;
+pub use service::Wake;
 pub use settings::{Limits, Ports, Settings, Upstream};
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -101,6 +102,14 @@ impl Egress {
         let cut = service.clients.set(who, rules, credential, names_max);
         for gone in cut {
             gone.cancelled().await;
+        }
+    }
+
+    /// Says how instances are woken when another member of their VPC asks for their name. Must be
+    /// called at most once; without it they are not woken.
+    pub fn wake_by(&self, wake: Box<Wake>) {
+        if self.0.service.wake.set(wake).is_err() {
+            tracing::error!("instances are woken in one way, and another was given");
         }
     }
 

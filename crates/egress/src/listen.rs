@@ -14,7 +14,7 @@ use admission::{Permit, Pool};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use tokio_util::sync::CancellationToken;
 use types::World;
@@ -87,6 +87,7 @@ pub(crate) fn open(
         events,
         intercept,
         original,
+        wake: OnceLock::new(),
         closing,
     });
     serve(&service, sockets);

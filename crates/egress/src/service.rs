@@ -12,17 +12,22 @@ use admission::Pool;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use types::World;
 use types::egress::EgressDecision;
+use types::instance::InstanceName;
 use types::parts::hosts::Host;
 use types::parts::hosts::Places;
 
 /// Returns where a connection was going before the firewall redirected it here.
 pub(crate) type Original = dyn Fn(&TcpStream) -> io::Result<SocketAddrV4> + Send + Sync;
+
+/// Wakes an instance, if it sleeps, and waits until it is awake.
+pub type Wake = dyn Fn(InstanceName) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 pub(crate) struct Service {
     pub(crate) settings: Settings,
@@ -38,6 +43,8 @@ pub(crate) struct Service {
     pub(crate) events: Arc<Events>,
     pub(crate) intercept: Arc<intercept::Shared>,
     pub(crate) original: Box<Original>,
+    /// Absent as long as nobody puts instances to sleep.
+    pub(crate) wake: OnceLock<Box<Wake>>,
     /// Counted by owner, or by source address while the owner is unknown.
     pub(crate) connections: Pool<String>,
     pub(crate) questions: Pool<String>,
@@ -54,6 +61,9 @@ pub(crate) struct Blocked<'a> {
 /// Pause before accepting again on a socket that failed, for example because no file descriptors
 /// are left.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Longest time for which the answer to a question waits for a member of the VPC to wake. Programs
+/// ask again after 5 seconds.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Service {
     /// Runs a task until it ends or the service closes.
@@ -64,6 +74,22 @@ impl Service {
 
     pub(crate) async fn client(&self, address: Ipv4Addr) -> Option<Arc<Client>> {
         self.clients.find(address, self.settings.limits.unknown_wait).await
+    }
+
+    /// Wakes those that a member of a VPC asks for: it is about to connect, which wakes nobody. An
+    /// instance that is not awake in time goes on waking while the asker connects.
+    pub(crate) async fn wake(&self, asker: &Client, addresses: &[Ipv4Addr]) {
+        let Some(wake) = self.wake.get() else { return };
+        let all = async {
+            for instance in self.clients.instances(addresses) {
+                if instance != asker.instance {
+                    wake(instance).await;
+                }
+            }
+        };
+        if tokio::time::timeout(WAKE_TIMEOUT, all).await.is_err() {
+            tracing::warn!(asker = %asker.instance, "a member of its VPC does not wake in time");
+        }
     }
 
     pub(crate) fn note_blocked(&self, client: &Client, blocked: &Blocked<'_>) {

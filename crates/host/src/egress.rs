@@ -8,6 +8,7 @@ use crate::{Inner, LocalMachine};
 use bytes::Bytes;
 use control::machine::MachineFault;
 use egress::{Egress, Known};
+use gateway::Standby;
 use http::{Method, StatusCode};
 use http_body_util::Full;
 use images::Image;
@@ -15,6 +16,7 @@ use node::{Firewall, Level, State};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use types::chain;
@@ -59,6 +61,22 @@ impl LocalMachine {
                 self.register(&view.id, EgressRules::default()).await;
             }
         }
+    }
+
+    /// Has members of a VPC woken when another asks for their name, as by a request.
+    pub(crate) fn wake_members(&self, standby: &Arc<Standby>) {
+        let Some(parts) = self.0.way_out.parts.get() else { return };
+        // The standby holds this machine, which holds the proxy.
+        let standby = Arc::downgrade(standby);
+        parts.egress.wake_by(Box::new(move |instance| {
+            let standby = standby.upgrade();
+            Box::pin(async move {
+                let Some(standby) = standby else { return };
+                if let Err(error) = standby.enter(instance.as_str()).await {
+                    tracing::debug!(%instance, %error, "a member of a VPC was not woken");
+                }
+            })
+        }));
     }
 
     /// Changes an instance's rules.

@@ -106,6 +106,9 @@ async fn reply(service: &Service, client: &Client, query: &Query) -> Reply {
         return Reply::plain(ResponseCode::NXDomain);
     };
     if let Some(addresses) = members(service, client, &host) {
+        if kind == RecordType::A {
+            service.wake(client, &addresses).await;
+        }
         return of_members(&query.name, kind, addresses);
     }
     let is_own = service.own_hosts.has(&host);

@@ -167,17 +167,18 @@ async fn name_servers_may_misbehave() {
     }
 }
 
+fn member(vpc: &str, host: &str, lists: EgressRules) -> EgressRules {
+    let vpc = VpcMember {
+        vpc: ResourceId::known(vpc),
+        vpc_name: "net".to_owned(),
+        host: host.to_owned(),
+    };
+    EgressRules { vpc: Some(vpc), ..lists }
+}
+
 #[tokio::test]
 async fn members_of_a_vpc_know_each_other_by_name() {
     let net = Net::new().await;
-    let member = |vpc: &str, host: &str, lists: EgressRules| EgressRules {
-        vpc: Some(VpcMember {
-            vpc: ResourceId::known(vpc),
-            vpc_name: "net".to_owned(),
-            host: host.to_owned(),
-        }),
-        ..lists
-    };
     let third = Ipv4Addr::new(127, 0, 0, 4);
     net.set(ONE, member("res_a", "one", rules(&["ok.example"], &[]))).await;
     net.set(OTHER, member("res_a", "two", EgressRules::default())).await;
@@ -191,6 +192,48 @@ async fn members_of_a_vpc_know_each_other_by_name() {
     assert_eq!(asked, 0, "names of a VPC are nobody else's business");
     net.egress.remove(&instance(OTHER));
     assert!(net.resolve(ONE, "two.net.internal").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_member_of_a_vpc_is_awake_before_another_is_told_its_address() {
+    let net = Net::new().await;
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&woken);
+    let stuck = Ipv4Addr::new(127, 0, 0, 5);
+    net.egress.wake_by(Box::new(move |instance| {
+        let seen = Arc::clone(&seen);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            if instance == super::instance(stuck) {
+                std::future::pending::<()>().await;
+            }
+            seen.lock().push(instance);
+        })
+    }));
+    let third = Ipv4Addr::new(127, 0, 0, 4);
+    for (address, vpc, host) in [
+        (ONE, "res_a", "one"),
+        (OTHER, "res_a", "two"),
+        (third, "res_b", "three"),
+        (stuck, "res_a", "stuck"),
+    ] {
+        net.set(address, member(vpc, host, EgressRules::default())).await;
+    }
+    let woke = |expect: &[Ipv4Addr]| {
+        let expect: Vec<_> = expect.iter().copied().map(instance).collect();
+        assert_eq!(std::mem::take(&mut *woken.lock()), expect);
+    };
+    assert_eq!(net.resolve(ONE, "two.net.internal").await, ["127.0.0.3"]);
+    woke(&[OTHER]);
+    // Neither for those outside of the VPC, nor for what nobody connects to, nor for oneself.
+    assert!(net.resolve(third, "two.net.internal").await.is_empty());
+    assert!(net.resolve(ONE, "three.net.internal").await.is_empty());
+    net.lookup("two.net.internal.", RecordType::AAAA).await;
+    assert_eq!(net.resolve(ONE, "one.net.internal").await, ["127.0.0.2"]);
+    woke(&[]);
+    // What does not wake does not keep the answer.
+    assert_eq!(net.resolve(ONE, "stuck.net.internal").await, ["127.0.0.5"]);
+    woke(&[]);
 }
 
 #[tokio::test]

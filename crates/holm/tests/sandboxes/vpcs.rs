@@ -68,6 +68,25 @@ fn sandboxes_reach_those_of_their_own_vpc_by_name_and_nobody_else() {
     place.clear(server, &client);
 }
 
+#[test]
+fn asking_for_a_name_in_a_vpc_wakes_who_has_it() {
+    let mut place = Place::new("1s");
+    let (server, client) = place.start();
+    let wish = json!({"metadata": {"name": "team"}, "spec": {"reachable": true}});
+    client.done("POST", "/v0/vpcs", Some(&wish));
+    for name in ["web", "friend"] {
+        client.create(name, &in_vpc("team"));
+    }
+    let serve = format!("nc -ll -p {PORT} -e echo served by web");
+    let serving = json!({"command": serve, "name": "serving", "keepAlive": false});
+    client.done("POST", "/main/sandboxes/web/process", Some(&serving));
+    for _ in 0..2 {
+        eventually("it sleeps", || client.get("web")["state"] == "STANDBY");
+        assert_eq!(hears(&client, "friend", "web.team.internal"), "served by web\n");
+    }
+    place.clear(server, &client);
+}
+
 /// Returns the address from which an outside server sees a sandbox.
 fn seen(client: &Client, name: &str, to: (Ipv4Addr, u16)) -> String {
     let (host, port) = to;
