@@ -361,7 +361,7 @@ async fn to_preview(
     if preview.route.expires_at.is_some_and(|end| end <= context.world.now()) {
         return Err(Problem::NoRoute);
     }
-    if let Some(answer) = preview::preflight(head, &preview) {
+    if let Some(answer) = preview::preflight(head, &preview, root(head, rest, origin)) {
         return Ok(Decision::Respond(answer));
     }
     let workload = context.routes.workload_by_id(&preview.route.workload);

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::routes::Preview;
-use crate::{cookies, headers, query};
+use crate::{cookies, headers, origin, query};
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, CACHE_CONTROL, HOST, LOCATION, REFERER, REFERRER_POLICY,
     SET_COOKIE,
@@ -119,7 +119,13 @@ fn holds(value: &HeaderValue, text: &str) -> bool {
 }
 
 /// Returns the answer to a CORS preflight, if this is one. Preflights never carry credentials.
-pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body>> {
+/// Its headers are the workspace's, and confined like those of any other answer; `root` is the path
+/// below which the preview answers if it shares its origin.
+pub(crate) fn preflight(
+    head: &Parts,
+    preview: &Preview,
+    root: Option<String>,
+) -> Option<Response<Body>> {
     let asks =
         head.method == Method::OPTIONS && head.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if !asks || !preview.answers_preflights() {
@@ -127,7 +133,10 @@ pub(crate) fn preflight(head: &Parts, preview: &Preview) -> Option<Response<Body
     }
     let mut response = Response::new(Body::own(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
-    headers::set_all(response.headers_mut(), &preview.response_headers);
+    let all = response.headers_mut();
+    headers::set_all(all, &preview.response_headers);
+    cookies::from_workload(all, root.as_deref());
+    origin::confine(all, root.is_some());
     Some(response)
 }
 

@@ -170,6 +170,8 @@ async fn headers_are_set_and_preflights_answered() {
         response_headers: map(&[
             ("Access-Control-Allow-Origin", "https://a.example"),
             ("Transfer-Encoding", "x"),
+            ("Set-Cookie", "a=b; Domain=holm.example"),
+            ("Clear-Site-Data", "*"),
         ]),
         ..private(3000)
     };
@@ -189,6 +191,8 @@ async fn headers_are_set_and_preflights_answered() {
     let reply = stage.send(preflight).await;
     assert_eq!((reply.status.as_u16(), reply.body.len()), (204, 0));
     assert_eq!(reply.headers["access-control-allow-origin"], "https://a.example");
+    assert_eq!(reply.headers["set-cookie"], "a=b");
+    assert!(!reply.headers.contains_key("clear-site-data"));
     stage.send(request("OPTIONS", HOST, "/", &[])).await.problem(401, "AUTHENTICATION_REQUIRED");
 }
 
