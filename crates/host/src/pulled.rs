@@ -140,7 +140,6 @@ mod tests {
     use crate::registry::{LocalRegistry, RegistrySettings};
     use control::registry::Registry as _;
     use images::Store;
-    use std::time::Duration;
     use types::{Timestamp, World};
 
     fn digest(number: u8) -> Digest {
@@ -188,18 +187,8 @@ mod tests {
     async fn an_image_that_is_deleted_gives_back_what_it_unpacked_to() {
         let folder = tempfile::tempdir().unwrap();
         let images = Store::open(&folder.path().join("images"), images::Settings::default());
-        let settings = RegistrySettings {
-            disk_mb: 100,
-            share_percent: 80,
-            blob_bytes_max: 1 << 20,
-            manifest_bytes_max: 1 << 20,
-            uploads_max: 10,
-            uploads_workspace_max: 10,
-            upload_keep: Duration::from_secs(3600),
-            untagged_keep: Duration::from_secs(3600),
-            stall: Duration::from_secs(30),
-        };
         let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(1));
+        let settings = RegistrySettings::default();
         let registry = LocalRegistry::open(images.unwrap(), settings, world).unwrap();
         let limits = Limits { total: 100, share: 60 };
         let pulled = Pulled::open(&folder.path().join("pulled"), limits, 60).unwrap();

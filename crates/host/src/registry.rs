@@ -58,6 +58,23 @@ pub struct RegistrySettings {
     pub stall: Duration,
 }
 
+/// What a server has unless its settings say otherwise, with a disk that suits any machine.
+impl Default for RegistrySettings {
+    fn default() -> Self {
+        Self {
+            disk_mb: 1_000,
+            share_percent: 80,
+            blob_bytes_max: 16 << 30,
+            manifest_bytes_max: 4 << 20,
+            uploads_max: 1_000,
+            uploads_workspace_max: 100,
+            upload_keep: Duration::from_secs(24 * 3600),
+            untagged_keep: Duration::from_secs(24 * 3600),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
 /// This machine's registry. Cheap to clone.
 #[derive(Clone)]
 pub struct LocalRegistry(Arc<Inner>);

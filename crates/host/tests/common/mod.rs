@@ -5,7 +5,6 @@ use images::Store;
 use node::{Backend, Egress, Limits};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 use types::{Timestamp, World};
 
 const BUSYBOX: &str = "/usr/bin/busybox";
@@ -45,17 +44,6 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
         limits: Limits { instances: 400, networks_ready, ..Limits::default() },
         backend: Backend::Direct,
     };
-    let registry = host::RegistrySettings {
-        disk_mb: 1_000,
-        share_percent: 80,
-        blob_bytes_max: 1 << 30,
-        manifest_bytes_max: 1 << 20,
-        uploads_max: 10,
-        uploads_workspace_max: 10,
-        upload_keep: Duration::from_secs(3600),
-        untagged_keep: Duration::from_secs(3600),
-        stall: Duration::from_secs(30),
-    };
     host::Settings {
         name: "here".into(),
         node,
@@ -63,7 +51,7 @@ pub(crate) fn settings(data: &Path, front: &str, networks_ready: u32) -> host::S
         registries_inside: vec![],
         pulled_mb: 10_000,
         image_mb_max: 1_000,
-        registry,
+        registry: host::RegistrySettings::default(),
         pids_max: 64,
         start_millicores: 1_000,
         takes_max: 4,
