@@ -214,17 +214,50 @@ async fn what_cannot_be_unpacked_says_why_and_leaves_nothing() {
     let message = stage.cloud.post("/v0/volumes", volume("v", "base:1", None)).await.refused(400);
     assert!(message.contains("no version `1` that is ready"), "{message}");
     stage.upload("", "data 2000").await;
-    let seen = stage.cloud.until(PATH, |it| {
-        it["versions"][0]["reason"].as_str().is_some_and(|why| why.contains("1000 MB"))
-    });
-    let seen = seen.await;
-    assert_eq!(seen["versions"].as_array().expect("versions").len(), 1, "{seen}");
+    let seen = stage.until("2", "FAILED").await;
+    let why = seen["versions"][1]["reason"].as_str().expect("a reason");
+    assert!(why.contains("1000 MB"), "{seen}");
     stage.until_kept(&[]).await;
     let again = stage.ask("").await;
-    assert_eq!(status_of(&again.body, "1"), "CREATED", "not the failure before: {}", again.body);
+    assert_eq!(status_of(&again.body, "3"), "CREATED", "{}", again.body);
     stage.send(&address(&again), "data 100").await;
-    let seen = stage.until("1", "READY").await;
-    assert_eq!(seen["versions"].as_array().expect("versions").len(), 1, "{seen}");
+    let seen = stage.until("3", "READY").await;
+    assert_eq!((status_of(&seen, "1"), status_of(&seen, "2")), ("FAILED", "FAILED"), "{seen}");
+    assert_eq!(seen["versions"][0]["reason"], "it has a link", "{seen}");
+    assert_eq!(
+        (&seen["state"]["status"], &seen["state"]["latestVersion"]),
+        (&json!("ready"), &json!("3"))
+    );
+}
+
+#[tokio::test]
+async fn the_last_failed_versions_stay_until_their_names_are_ready() {
+    let stage = stage_with(1_000, 1, false).await;
+    let names = |seen: &Value| {
+        let versions = seen["versions"].as_array().expect("versions").iter();
+        versions.map(|it| it["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    stage.upload("&version=blue", "link").await;
+    stage.until("blue", "FAILED").await;
+    stage.upload("", "data 100").await;
+    stage.until("1", "READY").await;
+    for number in ["2", "3"] {
+        stage.upload("", "link").await;
+        stage.until(number, "FAILED").await;
+    }
+    let again = stage.ask("&version=blue").await;
+    assert_eq!(status_of(&again.body, "blue"), "CREATED", "not the failure before");
+    stage.send(&address(&again), "data 100").await;
+    let seen = stage.until("blue", "READY").await;
+    // Failed versions do not take the place of ready ones, of which there may be one.
+    assert_eq!(names(&seen), ["2", "3", "blue"], "{seen}");
+    for number in ["4", "5"] {
+        stage.upload("", "link").await;
+        stage.until(number, "FAILED").await;
+    }
+    let seen = stage.cloud.delete(&format!("{PATH}/versions/4")).await.ok();
+    assert_eq!(names(&seen["template"]), ["3", "blue", "5"], "{seen}");
+    stage.cloud.delete(&format!("{PATH}/versions/blue")).await.refused(400);
 }
 
 #[tokio::test]

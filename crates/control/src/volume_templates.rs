@@ -29,6 +29,8 @@ const VERSION_CHARACTERS: usize = 63;
 /// Largest version name that is counted on from. A larger number is a name like any other, or else
 /// one version could leave no number for the next.
 const COUNTED_MAX: u64 = 1_000_000_000_000;
+/// Failed versions that are kept with their reasons.
+const FAILED_MAX: usize = 3;
 /// The version name that stands for the newest version.
 pub const LATEST: &str = "latest";
 
@@ -114,11 +116,12 @@ pub(crate) fn place(context: &Context, tx: &mut Tx<'_>, build: &Build) -> Result
     let content = Content::Ready { number: awaited.number, bytes, size_mb, machine, copy };
     let mut state = held.state.clone();
     state.last_version_uploaded_at = Some(tx.world().now());
-    state.counted = counted_after(state.counted, &awaited.version);
     conclude(&mut state, Version { name: awaited.version, content });
-    let over =
-        state.versions.len().saturating_sub(context.control.settings.builds.template_versions_max);
-    state.versions.drain(..over);
+    keep_newest(
+        &mut state.versions,
+        Version::is_ready,
+        context.control.settings.builds.template_versions_max,
+    );
     rows::put_state(tx, held, state).map(|_| true)
 }
 
@@ -128,11 +131,23 @@ fn counted_after(counted: u64, version: &str) -> u64 {
     number.map_or(counted, |number| counted.max(number))
 }
 
-/// Ends the wait with a version. Of failed versions only the last is kept, until the next version.
+/// Ends the wait with a version. It takes the place of one of the same name that failed.
 fn conclude(state: &mut State, version: Version) {
     state.awaited = None;
-    state.versions.retain(Version::is_ready);
+    state.counted = counted_after(state.counted, &version.name);
+    state.versions.retain(|kept| kept.is_ready() || kept.name != version.name);
     state.versions.push(version);
+    keep_newest(&mut state.versions, |version| !version.is_ready(), FAILED_MAX);
+}
+
+/// Removes the oldest of the versions of one sort that are more than `max`.
+fn keep_newest(versions: &mut Vec<Version>, of_sort: fn(&Version) -> bool, max: usize) {
+    let mut over = versions.iter().filter(|version| of_sort(version)).count().saturating_sub(max);
+    versions.retain(|version| {
+        let goes = over > 0 && of_sort(version);
+        over -= usize::from(goes);
+        !goes
+    });
 }
 
 /// Removes one version, unless it is the last. Volumes that began with it are not touched.
