@@ -348,7 +348,8 @@ pub(crate) fn find(
     }
 }
 
-/// Finds the newest snapshot to which somebody gave this name.
+/// Finds the snapshot to which somebody gave this name, which is unique within its sandbox. In the
+/// whole workspace it may mean several, and none of them is taken for the one that was meant.
 fn named(
     context: &Context,
     tx: &mut Tx<'_>,
@@ -363,13 +364,14 @@ fn named(
         limit: context.control.settings.bare_list_max,
         ..Query::new(&context.member.workspace, KindName::Snapshot, Some(""))
     };
+    let mut found = None;
     for row in resources::list(tx, &query)? {
         let held = Held::<Snapshot>::read(row)?;
-        if held.wish.name.as_deref() == Some(name) {
-            return Ok(Some(held));
+        if held.wish.name.as_deref() == Some(name) && found.replace(held).is_some() {
+            return Err(Conflict::SnapshotsNamed { name: name.to_owned() }.into());
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Returns a snapshot by its id or name, in wire form.

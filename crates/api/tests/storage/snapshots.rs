@@ -135,6 +135,26 @@ async fn what_cannot_be_taken_says_why_and_leaves_nothing_pending() {
 }
 
 #[tokio::test]
+async fn a_name_that_means_several_snapshots_means_none() {
+    let (cloud, snapshots, _) = cloud().await;
+    let mut ids = Vec::new();
+    for name in ["one", "two"] {
+        cloud.post("/v0/sandboxes", sandbox(name)).await.ok();
+        let taken = format!("/v0/sandboxes/{name}/snapshots");
+        let made = cloud.post(&taken, json!({"name": "before"})).await.ok();
+        ids.push(made["id"].as_str().unwrap().to_owned());
+    }
+    let message = cloud.delete("/v0/snapshots/before").await.refused(409);
+    assert!(message.contains("by its id"), "{message}");
+    cloud.get("/v0/snapshots/before").await.refused(409);
+    cloud.post("/v0/snapshots/before/fork", to_sandbox("three")).await.refused(409);
+    assert_eq!(snapshots.ids().len(), 2);
+    // With the sandbox, or once there is one only, it is clear which is meant.
+    assert_eq!(cloud.delete("/v0/sandboxes/two/snapshots/before").await.status, 204);
+    assert_eq!(cloud.get("/v0/snapshots/before").await.ok()["id"], ids[0]);
+}
+
+#[tokio::test]
 async fn a_workspace_has_so_many_pending() {
     let (cloud, snapshots, _) = cloud().await;
     cloud.post("/v0/sandboxes", sandbox("one")).await.ok();

@@ -46,6 +46,10 @@ pub enum Conflict {
     ModelUsed { model: String },
     #[error("the sandbox has a snapshot named `{name}`; choose another name, or delete that first")]
     SnapshotNamed { name: String },
+    #[error(
+        "snapshots of several sandboxes have the name `{name}`; name the one you mean by its id"
+    )]
+    SnapshotsNamed { name: String },
     #[error("the snapshot is not ready: {why}")]
     SnapshotNotReady { why: String },
     #[error(
