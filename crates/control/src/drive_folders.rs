@@ -15,8 +15,13 @@ use types::parts::{mount_place, names};
 /// Removes a folder of a drive with everything in it.
 pub async fn remove_folder(context: Context, name: String, path: String) -> Result<(), Error> {
     let folder = mount_place(&path);
-    if !names::is_absolute_path(&path) || folder.is_empty() {
-        return Err(Unfit::DriveFolder("must be an absolute path without `..`".into()).into());
+    if !names::is_absolute_path(&path) {
+        return Err(Unfit::DriveFolder(names::ABSOLUTE_PATH.into()).into());
+    }
+    if folder.is_empty() {
+        return Err(
+            Unfit::DriveFolder("must be a folder in the drive, not all of it".into()).into()
+        );
     }
     let (of, store) = (context.clone(), context.control.store.clone());
     let held = store.read(move |tx| Held::<Drive>::get(&of, tx, &[], &name)).await?;

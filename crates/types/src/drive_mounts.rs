@@ -86,10 +86,13 @@ impl DriveOrder {
 }
 
 fn check_path(name: &str, path: &str) -> Result<(), String> {
-    if names::is_absolute_path(path) && path.len() <= PATH_CHARS_MAX && !path.contains('\0') {
-        return Ok(());
+    if path.len() > PATH_CHARS_MAX {
+        return Err(format!("`{name}` has at most {PATH_CHARS_MAX} bytes"));
     }
-    Err(format!("`{name}` is an absolute path of up to {PATH_CHARS_MAX} characters without `..`"))
+    if !names::is_absolute_path(path) {
+        return Err(format!("`{name}` {}", names::ABSOLUTE_PATH));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

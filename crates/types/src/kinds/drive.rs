@@ -94,7 +94,7 @@ impl Kind for Drive {
             problems.require(
                 path.is_none_or(names::is_absolute_path),
                 field,
-                "must be an absolute path without `..`",
+                names::ABSOLUTE_PATH,
             );
         }
     }

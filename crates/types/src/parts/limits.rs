@@ -8,6 +8,8 @@ pub const WORD_MAX: usize = 256;
 pub const TEXT_MAX: usize = 4096;
 pub const URL_MAX: usize = 2048;
 pub const PATH_MAX: usize = 1024;
+/// Longest name of a file or folder, in bytes: what file systems allow.
+pub const FILE_NAME_MAX: usize = 255;
 /// Longest value of a variable; the kernel's own limit for one argument or variable.
 pub const ENV_VALUE_MAX: usize = 131_072;
 pub const ENVS_MAX: usize = 512;

@@ -2,7 +2,7 @@
 
 use super::TextMap;
 use super::addresses::is_public;
-use super::limits::{PATH_MAX, URL_MAX};
+use super::limits::{FILE_NAME_MAX, PATH_MAX, URL_MAX};
 use crate::Problems;
 
 /// Checks for a host name in lower case with at least two labels.
@@ -32,12 +32,17 @@ pub fn is_variable(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Checks for an absolute path without `..` and without control characters.
+/// What [`is_absolute_path`] asks for.
+pub const ABSOLUTE_PATH: &str = "must be an absolute path of at most 1024 bytes without `..` and \
+    control characters, each name in it of at most 255 bytes";
+const _: () = assert!(PATH_MAX == 1024 && FILE_NAME_MAX == 255);
+
+/// Checks for an absolute path that can be one of a file system.
 pub fn is_absolute_path(text: &str) -> bool {
     text.starts_with('/')
         && text.len() <= PATH_MAX
         && !text.chars().any(char::is_control)
-        && text.split('/').all(|step| step != "..")
+        && text.split('/').all(|step| step != ".." && step.len() <= FILE_NAME_MAX)
 }
 
 /// Returns true for an absolute `http` or `https` address. Whether it may be called is checked when
@@ -153,6 +158,11 @@ mod tests {
         assert!(
             is_absolute_path("/a/..b") && !is_absolute_path("a") && !is_absolute_path("/a/../b")
         );
+        let name = "ä".repeat(FILE_NAME_MAX / 2);
+        assert!(
+            is_absolute_path(&format!("/{name}a/b")) && !is_absolute_path(&format!("/{name}aa"))
+        );
+        assert!(!is_absolute_path("/a\u{9b}") && !is_absolute_path(&"/a".repeat(PATH_MAX)));
         assert!(
             is_web_address("https://a.example/x?y")
                 && !is_web_address("ftp://a")

@@ -99,7 +99,7 @@ pub fn check_mounts<'a>(paths: impl Iterator<Item = Option<&'a str>>, problems: 
         let field = format!("spec.volumes[{index}].mountPath");
         let path = path.unwrap_or_default();
         if !names::is_absolute_path(path) {
-            problems.add(field, "must be an absolute path without `..`");
+            problems.add(field, names::ABSOLUTE_PATH);
             continue;
         }
         let place = mount_place(path);
