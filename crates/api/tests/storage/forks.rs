@@ -46,6 +46,10 @@ async fn a_fork_begins_with_the_files_of_a_sandbox_and_is_itself() {
     for bad in ["Two", "", "a/b", "x\u{0}", "-"] {
         cloud.post("/v0/sandboxes/one/fork", to_sandbox(bad)).await.refused(400);
     }
+    let shop = json!({"targetType": "application", "targetName": "shop", "customDomain": "a b"});
+    let message = cloud.post("/v0/sandboxes/one/fork", shop).await.refused(400);
+    assert!(message.contains("`customDomain` must be a domain name"), "{message}");
+    assert_eq!(snapshots.ids().len(), 1, "nothing was taken for what is refused");
 }
 
 #[tokio::test]

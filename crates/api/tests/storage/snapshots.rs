@@ -126,6 +126,8 @@ async fn what_cannot_be_taken_says_why_and_leaves_nothing_pending() {
         ("/v0/snapshots", json!({"source": {"name": "none"}}), 404),
         ("/v0/snapshots", json!({"source": {"name": "one", "kind": "job"}}), 400),
         ("/v0/snapshots", json!({"name": "x".repeat(64), "source": {"name": "one"}}), 400),
+        ("/v0/sandboxes/one/snapshots", json!({"name": ".."}), 400),
+        ("/v0/sandboxes/one/snapshots", json!({"name": "a\u{9b}2J"}), 400),
         ("/v0/snapshots/none/fork", to_sandbox("two"), 404),
         ("/v0/sandboxes/one/snapshots/none/restore", json!({}), 404),
     ] {

@@ -105,7 +105,7 @@ pub enum JobVolumeType {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobVolume {
-    #[schemars(length(min = 1, max = 49))]
+    #[schemars(length(min = 1, max = 49), regex(pattern = limits::ONE_LINE))]
     pub name: String,
     #[schemars(length(min = 1, max = limits::PATH_MAX))]
     pub mount_path: String,

@@ -50,7 +50,7 @@ pub struct EgressPolicy {
     pub destinations: Option<Vec<String>>,
     #[schemars(length(max = limits::WORD_MAX))]
     pub mode: Option<String>,
-    #[schemars(length(max = limits::WORD_MAX))]
+    #[schemars(length(max = limits::WORD_MAX), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
 }
 

@@ -20,7 +20,7 @@ pub struct Snapshot {
     #[schemars(length(max = 64), regex(pattern = limits::PATH_SEGMENT))]
     pub id: String,
     /// Display name, unique within the sandbox. Defaults to the id.
-    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    #[schemars(length(max = 63), regex(pattern = limits::FREE_SEGMENT))]
     pub name: Option<String>,
     #[serde(skip_deserializing)]
     pub created_at: Timestamp,

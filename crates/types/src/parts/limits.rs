@@ -40,8 +40,9 @@ pub const CONCURRENCY_MAX: i64 = 100_000;
 /// Highest counter and token limit: what a JavaScript client still reads exactly.
 pub const COUNT_MAX: i64 = 9_007_199_254_740_991;
 
-/// Text without control characters, for what is shown in tables and written to logs.
-pub const ONE_LINE: &str = r"^[^\x00-\x1f\x7f]*$";
+/// Text without control characters and line separators, for what is shown in tables and written to
+/// logs.
+pub const ONE_LINE: &str = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$";
 /// Most targets or fallbacks of one model. The next lines limit its other settings.
 pub const MODEL_TARGETS_MAX: usize = 16;
 pub const MODEL_RETRIES_MAX: i64 = 5;
@@ -50,9 +51,17 @@ pub const MODEL_CACHE_S_MAX: i64 = 86_400;
 pub const MODEL_HOOKS_MAX: usize = 16;
 /// Largest compiled pattern of a model's hook, in bytes.
 pub const MODEL_PATTERN_BYTES_MAX: usize = 1 << 18;
-/// Characters allowed in one segment of an API path.
-pub const PATH_SEGMENT: &str = r"^[A-Za-z0-9._-]*$";
+/// What may be one segment of an API path. None begins with a dot: clients take `..` in an address
+/// for a step up, and would delete what is above.
+pub const PATH_SEGMENT: &str = r"^([A-Za-z0-9_-][A-Za-z0-9._-]*)?$";
+/// A name for people that is also one segment of an API path.
+pub const FREE_SEGMENT: &str =
+    r"^([^\x00-\x20\x7f-\x9f\u2028\u2029./\\][^\x00-\x1f\x7f-\x9f\u2028\u2029/\\]*)?$";
 pub const DNS_LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+/// The name of an image, with folders.
+pub const IMAGE_NAME: &str = "^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$";
+/// A caller's own id of an object.
+pub const EXTERNAL_ID: &str = "^[A-Za-z0-9-]*$";
 
 /// Returns the schema of an optional, bounded map of texts.
 pub fn text_map(_: &mut SchemaGenerator) -> Schema {

@@ -32,7 +32,7 @@ pub struct Metadata {
     #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
     pub display_name: Option<String>,
     /// The caller's own id. Need not be unique.
-    #[schemars(length(max = 64), regex(pattern = "^[A-Za-z0-9-]*$"))]
+    #[schemars(length(max = 64), regex(pattern = limits::EXTERNAL_ID))]
     pub external_id: Option<String>,
     #[schemars(schema_with = "limits::labels")]
     pub labels: Option<Labels>,

@@ -19,7 +19,7 @@ pub enum VolumeType {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeAttachment {
-    #[schemars(length(max = 49))]
+    #[schemars(length(max = 49), regex(pattern = limits::ONE_LINE))]
     pub name: Option<String>,
     #[schemars(length(max = limits::PATH_MAX))]
     pub mount_path: Option<String>,

@@ -2,6 +2,7 @@
 
 use super::generator;
 use crate::Problems;
+use crate::parts::limits;
 use jsonschema::Validator;
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use schemars::JsonSchema;
@@ -121,7 +122,10 @@ fn rule(error: &ValidationError<'_>) -> String {
         Rule::MaxItems { limit } => format!("must have at most {limit} items"),
         Rule::MaxProperties { limit } => format!("must have at most {limit} members"),
         Rule::PropertyNames { error } => format!("has a member whose name {}", rule(error)),
-        Rule::Pattern { pattern } => format!("must match {pattern}"),
+        Rule::Pattern { pattern } => match words(pattern) {
+            Some(words) => words.into(),
+            None => format!("must match {pattern}"),
+        },
         Rule::Enum { options } => format!("must be one of {}", listed(options)),
         Rule::Constant { expected_value } => format!("must be {expected_value}"),
         Rule::Format { format } => format!("must be a {format}"),
@@ -135,6 +139,29 @@ fn rule(error: &ValidationError<'_>) -> String {
         }
         _ => "does not have the form that the schema asks for".into(),
     }
+}
+
+/// Says in words what a pattern asks for, if it is one of ours.
+fn words(pattern: &str) -> Option<&'static str> {
+    Some(match pattern {
+        limits::ONE_LINE => "must be one line without control characters",
+        limits::PATH_SEGMENT => {
+            "must have only letters, digits, `.`, `_` and `-`, and not begin with `.`"
+        }
+        limits::FREE_SEGMENT => {
+            "must have no control characters, no `/` and no `\\`, and not begin with `.` or a space"
+        }
+        limits::DNS_LABEL => {
+            "must have only lower-case letters, digits and `-`, and begin and end with a letter \
+             or digit"
+        }
+        limits::IMAGE_NAME => {
+            "must have only lower-case letters, digits, `.`, `_`, `/` and `-`, and begin and end \
+             with a letter or digit"
+        }
+        limits::EXTERNAL_ID => "must have only letters, digits and `-`",
+        _ => return None,
+    })
 }
 
 fn is_null_branch(error: &ValidationError<'_>) -> bool {

@@ -14,7 +14,7 @@ pub struct CreateImageRequest {
     /// An existing image to register. If absent, code is uploaded and built.
     #[schemars(length(max = limits::URL_MAX), regex(pattern = limits::ONE_LINE))]
     pub image: Option<String>,
-    #[schemars(length(min = 1, max = limits::WORD_MAX), regex(pattern = "^[a-z0-9]([a-z0-9._/-]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = limits::WORD_MAX), regex(pattern = limits::IMAGE_NAME))]
     pub name: String,
     #[schemars(length(min = 1, max = 49), regex(pattern = limits::DNS_LABEL))]
     pub resource_type: String,

@@ -62,8 +62,12 @@ impl SandboxForkRequest {
         problems.require(
             prefix.is_none_or(names::is_dns_label),
             "prefix",
-            "must be one label of a domain name",
+            "must be one label of a domain name: lower-case letters, digits and `-`",
         );
+        let domain = self.custom_domain.as_deref().filter(|domain| !domain.is_empty());
+        let well = domain.is_none_or(names::is_dns_name);
+        problems.require(well, "customDomain", "must be a domain name");
+        Env::check_all(self.envs.as_deref(), "envs", &mut problems);
         let kind = self.target_type.or(self.older_target_type);
         let name = self.target_name.as_deref().or(self.older_target_name.as_deref());
         problems.require(kind.is_some(), "targetType", "is required: sandbox or application");
@@ -89,7 +93,7 @@ pub struct SandboxForkResponse {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SandboxSnapshotRequest {
-    #[schemars(length(max = 63), regex(pattern = limits::ONE_LINE))]
+    #[schemars(length(max = 63), regex(pattern = limits::FREE_SEGMENT))]
     pub name: Option<String>,
     /// The sandbox to take a snapshot of, if the path does not name it.
     pub source: Option<SnapshotSource>,
