@@ -144,6 +144,7 @@ async fn in_time(
     let limit = control.settings.builds.timeout;
     let built = tokio::time::timeout(limit, builder.build(order, pieces.clone())).await;
     let built = built.unwrap_or(Err(BuildFault::TooSlow(limit)));
+    // Said here, because the builder cannot say that it had no time left.
     let line = match &built {
         Ok(built) => format!("built {} ({} bytes)", built.digest, built.size_bytes),
         Err(fault) => format!("error: {fault}"),

@@ -323,9 +323,9 @@ fn what_builds_keep_is_as_much_as_the_settings_say() {
     let client = &place.2;
     let again = |name: &str, steps: &str| {
         for _ in 0..2 {
-            let marker = printed(client, name).matches("ERROR").count();
+            let marker = printed(client, name).matches("error: ").count();
             upload_dockerfile(client, name, &format!("FROM {TASK}\n{steps}\nRUN exit 1\n"));
-            eventually("it is over", || printed(client, name).matches("ERROR").count() > marker);
+            eventually("it is over", || printed(client, name).matches("error: ").count() > marker);
         }
         printed(client, name)
     };

@@ -84,14 +84,6 @@ impl Job {
     }
 
     pub(super) fn build(mut self) -> Result<Built, BuildFault> {
-        let built = self.image();
-        if let Err(error) = &built {
-            self.log.line(&format!("ERROR: {error}"));
-        }
-        built
-    }
-
-    fn image(&mut self) -> Result<Built, BuildFault> {
         let store = self.shared.machine.0.images.clone();
         let mut build = Build::begin(&store, self.begin_with()).map_err(|error| fault(&error))?;
         let text = self.sources(&mut build)?;
@@ -101,12 +93,6 @@ impl Job {
         let public = store.public_layers().map_err(|error| fault(&error.into()))?;
         let bytes = state.bytes_beside(&public);
         let image = self.keep(&build, state, bytes)?;
-        self.log.line(&format!(
-            "built {} ({} layers, {})",
-            image.digest,
-            image.layers.len(),
-            size(image.size_bytes)
-        ));
         Ok(Built { digest: image.digest.to_string(), size_bytes: image.size_bytes })
     }
 

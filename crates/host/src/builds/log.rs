@@ -1,4 +1,5 @@
-//! The log that users read during a build: the steps with their numbers, and their output.
+//! The log that users read during a build: the steps with their numbers, and their output. How it
+//! ended is the last line, which the control plane writes.
 
 use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

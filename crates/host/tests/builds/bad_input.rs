@@ -37,7 +37,6 @@ async fn what_cannot_be_built_is_refused_with_its_reason() {
         match seen.built {
             Err(BuildFault::Sources(why) | BuildFault::Failed(why)) => {
                 assert!(why.contains(reason), "{dockerfile}: {why}");
-                assert!(seen.log.contains(&why), "{dockerfile}: {}", seen.log);
             }
             other => panic!("{dockerfile}: {other:?}\n{}", seen.log),
         }
