@@ -5,12 +5,15 @@
 //! The caller decides what counts as one owner: a workspace, a credential, an address.
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
-//! would no longer be let in.
+//! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
+//! before an answer.
 
+mod before_answer;
 mod connections;
 mod recheck;
 mod room;
 
+pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;

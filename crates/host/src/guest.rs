@@ -1,6 +1,7 @@
 //! Speaks to the guest of an instance, over the connection that the guest serves.
 
 use crate::LocalMachine;
+use admission::Bounded;
 use bytes::Bytes;
 use gateway::Machine as _;
 use http::{Method, Request, Response, StatusCode, header, request};
@@ -22,6 +23,8 @@ const PIECES: usize = 4;
 const PIECE_BYTES: usize = 64 << 10;
 /// Extra time for the answer to arrive after the guest's own waiting time.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
+/// What the guest may send before its answer: the head, and what hyper reads with it.
+const BEFORE_ANSWER_BYTES_MAX: usize = 1 << 20;
 
 type Pieces = Sender<Bytes, io::Error>;
 
@@ -41,11 +44,16 @@ impl LocalMachine {
         let stream = self.connect(id.as_str(), port).await?;
         let request =
             request.header(header::HOST, "machine").body(body).map_err(io::Error::other)?;
+        // Whoever is root in the instance may serve this port in place of the guest.
+        let (stream, before_answer) = Bounded::new(stream, BEFORE_ANSWER_BYTES_MAX);
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         // It ends with the exchange, which reports any error.
         tokio::spawn(connection);
-        sender.send_request(request).await.map_err(io::Error::other)
+        before_answer.begin();
+        let answer = sender.send_request(request).await.map_err(io::Error::other)?;
+        before_answer.end();
+        Ok(answer)
     }
 
     pub(crate) fn as_machine(

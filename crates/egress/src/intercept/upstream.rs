@@ -8,6 +8,7 @@ use super::tasks::Tasks;
 use super::upstream_tls::server_name;
 use super::web_sockets::{Overheard, WebSockets};
 use crate::client::Client;
+use admission::{BeforeAnswer, Bounded};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
@@ -56,9 +57,14 @@ pub(super) struct Upstreams {
 }
 
 enum Kept {
-    One(http1::SendRequest<Body>),
+    One(One),
     /// With the place that all requests on it share.
     Two(Two, Weak<Place>),
+}
+
+struct One {
+    sender: http1::SendRequest<Body>,
+    before_answer: BeforeAnswer,
 }
 
 #[derive(Clone)]
@@ -71,7 +77,7 @@ struct Two {
 type Place = OwnedSemaphorePermit;
 
 enum Sender {
-    One(http1::SendRequest<Body>),
+    One(One),
     Two(Two),
 }
 
@@ -110,6 +116,9 @@ impl Return {
 const KEPT_MAX: usize = 8;
 /// How long to wait for a connection to notice that its last exchange has ended.
 const READY_WAIT: Duration = Duration::from_millis(50);
+/// What may come before an answer, in heads of the largest size: interim answers, the head itself,
+/// and what is read together with it.
+const HEADS_BEFORE_ANSWER: usize = 4;
 
 impl Upstreams {
     pub(super) fn new(places: usize, tasks: Tasks) -> Self {
@@ -194,7 +203,7 @@ impl Upstreams {
             match self.find_kept(origin, need)? {
                 Kept::One(mut one) => {
                     let place = self.place().await;
-                    if !matches!(timeout(READY_WAIT, one.ready()).await, Ok(Ok(()))) {
+                    if !matches!(timeout(READY_WAIT, one.sender.ready()).await, Ok(Ok(()))) {
                         continue;
                     }
                     let (sender, origin) = (Sender::One(one), origin.clone());
@@ -231,7 +240,7 @@ impl Upstreams {
     fn find_kept(&self, origin: &Origin, need: Need) -> Option<Kept> {
         let mut kept = self.kept.lock();
         kept.retain(|(_, kept)| match kept {
-            Kept::One(one) => !one.is_closed(),
+            Kept::One(one) => !one.sender.is_closed(),
             Kept::Two(two, _) => !two.sender.is_closed(),
         });
         let suits = |kept: &Kept| match kept {
@@ -301,13 +310,15 @@ impl Upstreams {
             self.tasks.execute(connection);
             return Ok(Sender::Two(Two { sender, web_sockets }));
         }
+        let bytes_max = head_bytes_max.saturating_mul(HEADS_BEFORE_ANSWER);
+        let (stream, before_answer) = Bounded::new(stream, bytes_max);
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(head_bytes_max)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(failed)?;
         self.tasks.execute(connection.with_upgrades());
-        Ok(Sender::One(sender))
+        Ok(Sender::One(One { sender, before_answer }))
     }
 }
 
@@ -328,7 +339,12 @@ impl Lent {
 
     pub(super) async fn send(&mut self, request: Request<Body>) -> Sent {
         match &mut self.sender {
-            Sender::One(sender) => sender.try_send_request(request).await,
+            Sender::One(One { sender, before_answer }) => {
+                before_answer.begin();
+                let sent = sender.try_send_request(request).await;
+                before_answer.end();
+                sent
+            }
             Sender::Two(two) => two.sender.try_send_request(request).await,
         }
     }

@@ -6,6 +6,7 @@
 use super::request_body::BoxError;
 use super::spares::Reusable;
 use super::wakes::Wakes;
+use admission::{BeforeAnswer, Bounded};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
@@ -19,13 +20,18 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{self, Handle};
 
+/// What may come before an answer, in heads of the largest size: interim answers, the head itself,
+/// and what is read together with it.
+const HEADS_BEFORE_ANSWER: usize = 4;
+
 pub(crate) struct Http1<S, B>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     B: Body<Data = Bytes> + 'static,
 {
     sender: SendRequest<B>,
-    connection: Connection<TokioIo<S>, B>,
+    connection: Connection<TokioIo<Bounded<S>>, B>,
+    before_answer: BeforeAnswer,
     ended: bool,
     wakes: Wakes,
     /// Where its socket is watched.
@@ -38,10 +44,12 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     pub(crate) async fn open(stream: S, head_bytes_max: usize) -> hyper::Result<Self> {
+        let bytes_max = head_bytes_max.saturating_mul(HEADS_BEFORE_ANSWER);
+        let (stream, before_answer) = Bounded::new(stream, bytes_max);
         let (sender, connection) =
             Builder::new().max_buf_size(head_bytes_max).handshake(TokioIo::new(stream)).await?;
         let (wakes, runtime) = (Wakes::new(), Handle::current().id());
-        Ok(Self { sender, connection, ended: false, wakes, runtime })
+        Ok(Self { sender, connection, before_answer, ended: false, wakes, runtime })
     }
 
     /// Sends one request and waits for the head of its answer.
@@ -49,13 +57,16 @@ where
         &mut self,
         request: Request<B>,
     ) -> Result<Response<Incoming>, TrySendError<Request<B>>> {
-        let Self { sender, connection, ended, wakes, .. } = self;
+        let Self { sender, connection, before_answer, ended, wakes, .. } = self;
+        before_answer.begin();
         let mut answer = pin!(sender.try_send_request(request));
         let mut poll = |cx: &mut Context<'_>| {
             drive(connection, ended, cx);
             answer.as_mut().poll(cx)
         };
-        poll_fn(|cx| wakes.poll(cx, &mut poll)).await
+        let answered = poll_fn(|cx| wakes.poll(cx, &mut poll)).await;
+        before_answer.end();
+        answered
     }
 
     /// Returns the next frame of the answer whose body is `incoming`.
@@ -79,7 +90,7 @@ where
             poll_fn(|cx| self.connection.poll_without_shutdown(cx)).await?;
         }
         let parts = self.connection.into_parts();
-        Ok((parts.io.into_inner(), parts.read_buf))
+        Ok((parts.io.into_inner().into_inner(), parts.read_buf))
     }
 }
 
@@ -101,8 +112,11 @@ where
 
 /// Lets the connection read and write what it can. Its errors are reported to the task that waits
 /// for the answer or reads the body.
-fn drive<S, B>(connection: &mut Connection<TokioIo<S>, B>, ended: &mut bool, cx: &mut Context<'_>)
-where
+fn drive<S, B>(
+    connection: &mut Connection<TokioIo<Bounded<S>>, B>,
+    ended: &mut bool,
+    cx: &mut Context<'_>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {

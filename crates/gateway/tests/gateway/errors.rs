@@ -56,14 +56,14 @@ async fn a_port_of_a_sandbox_that_just_started_is_waited_for() {
 }
 
 /// Starts a workload that reads the head of a request, sends `bytes` and closes.
-async fn abrupt(stage: &Stage, port: u16, bytes: &'static [u8]) {
+async fn abrupt(stage: &Stage, port: u16, bytes: impl AsRef<[u8]> + Send + 'static) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     stage.machine.listen("box", port, listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = [0; 4096];
             let _ = stream.read(&mut head).await;
-            let _ = stream.write_all(bytes).await;
+            let _ = stream.write_all(bytes.as_ref()).await;
         }
     });
 }
@@ -88,6 +88,25 @@ async fn a_workload_that_closes_early_is_said_to() {
             .problem(502, "WORKLOAD_NO_ANSWER");
     }
     assert_eq!(stage.gateway.standby().look("box").unwrap().visits, 0);
+}
+
+/// Interim answers without end would keep a thread from everybody else.
+#[tokio::test]
+async fn a_workload_that_only_ever_says_that_it_will_answer_is_given_up() {
+    const EARLY: &[u8] = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
+    let stage = Stage::start(Settings { head_bytes_max: 8192, ..settings() }).await;
+    stage.sandbox("box", &[8080]).await;
+    let few = [EARLY, EARLY, b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"].concat();
+    abrupt(&stage, 6, few).await;
+    assert_eq!(stage.get("/acme/sandboxes/box/port/6/").await.body, "ok");
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    stage.machine.listen("box", 7, listener.local_addr().unwrap());
+    let endless = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        while stream.write_all(EARLY).await.is_ok() {}
+    });
+    stage.get("/acme/sandboxes/box/port/7/").await.problem(502, "WORKLOAD_NO_ANSWER");
+    endless.await.unwrap();
 }
 
 #[tokio::test]
