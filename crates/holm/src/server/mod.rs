@@ -121,10 +121,13 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     tokio::spawn(upkeep.tidy(ending.draining.clone()));
     let draining = ending.draining.clone();
     tokio::spawn(async move { runners.run(draining).await });
-    addresses.tell(&config)?;
-    first_start::greet(&config, &addresses, made, greeting);
-    let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
-    tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
+    // Nobody is led to a server that was asked to stop while it started.
+    if !ending.draining.is_cancelled() {
+        addresses.tell(&config)?;
+        first_start::greet(&config, &addresses, made, greeting);
+        let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
+        tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
+    }
     serve_all(listener, addresses.content, front, ending).await;
     addresses::forget(&config);
     // Ends once draining has begun; failures inside were logged where they happened.

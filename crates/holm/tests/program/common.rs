@@ -119,7 +119,7 @@ impl Drop for Server {
     }
 }
 
-fn read_until(log: &mut impl BufRead, sign: &str) -> String {
+pub(crate) fn read_until(log: &mut impl BufRead, sign: &str) -> String {
     let mut read = String::new();
     while !read.contains(sign) {
         assert!(log.read_line(&mut read).unwrap() > 0, "the server ended: {read}");

@@ -1,10 +1,13 @@
 //! The first steps of a user, or of a program that sets up Holm.
 
-use crate::common::{Server, holm, text, write};
+use crate::common::{Server, holm, read_until, text, write};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn kept(home: &Path) -> Value {
     serde_json::from_slice(&fs::read(home.join("data/first-start.json")).unwrap()).unwrap()
@@ -74,6 +77,62 @@ fn a_first_start_that_was_cut_off_loses_no_key() {
     let new = write(&folder.path().join("data"), "first-start.json.new", stale);
     let again = Server::start_in(folder);
     assert!(!new.exists() && kept(again.folder.path())["api_key"] != "hk_never");
+}
+
+#[test]
+fn the_key_of_another_database_in_the_folder_is_kept() {
+    let server = Server::start();
+    let key = server.api_key();
+    let (_, _, folder) = server.stop();
+    let data = folder.path().join("data");
+    for name in ["holm.db", "holm.db-wal", "holm.db-shm"] {
+        let _ = fs::remove_file(data.join(name));
+    }
+    let anew = Server::start_in(folder);
+    assert_ne!(anew.api_key(), key);
+    assert_eq!(kept(anew.folder.path())["api_key"], anew.api_key());
+    let old = fs::read(data.join("first-start.json.old")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&old).unwrap()["api_key"], key);
+}
+
+/// The catalogue is read after the first account was made.
+#[test]
+fn a_start_that_fails_greets_nobody_and_the_next_one_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path();
+    let up = ["up", "--data", "data", "--listen", "127.0.0.1:0"];
+    let mut command = holm(home);
+    let failed = command.args(up).env("HOLM_CATALOGUE__FILE", "missing.yaml").output().unwrap();
+    assert!(text(&failed, 1).contains("missing.yaml") && failed.stdout.is_empty());
+    assert!(!home.join("data/address").exists());
+    let key = kept(home)["api_key"].as_str().unwrap().to_owned();
+    let server = Server::start_in(folder);
+    assert!(server.greeting().contains("first-start.json has the first account"));
+    text(&server.cli(&key, &["get", "workspaces"]), 0);
+}
+
+/// The catalogue is a pipe, so the start waits until it is written.
+#[test]
+fn a_server_that_is_asked_to_stop_while_it_starts_greets_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalogue = folder.path().join("catalogue.yaml");
+    assert!(Command::new("mkfifo").arg(&catalogue).status().unwrap().success());
+    let mut command = holm(folder.path());
+    command.args(["up", "--data", "data", "--listen", "127.0.0.1:0"]);
+    command.env("HOLM_CATALOGUE__FILE", &catalogue).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let pipe = fs::OpenOptions::new().write(true).open(&catalogue).unwrap();
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let mut log = BufReader::new(process.stderr.take().unwrap());
+    read_until(&mut log, "asked to stop");
+    drop(pipe);
+    let mut rest = String::new();
+    log.read_to_string(&mut rest).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(output.status.success() && rest.contains("stopped"), "{rest}");
+    assert!(output.stdout.is_empty() && !rest.contains(" ready "), "{output:?} {rest}");
+    assert!(kept(folder.path())["api_key"].is_string());
 }
 
 #[test]
@@ -165,6 +224,21 @@ fn what_is_refused_leaves_a_line_without_secrets() {
         assert!(elsewhere.contains(part), "{part}: {elsewhere}");
     }
     assert!(!log.contains("hk_") && !log.contains("nobody"), "{log}");
+}
+
+#[test]
+fn a_refused_webhook_leaves_a_line_too() {
+    let server = Server::start();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = "POST /v0/webhooks/github/main HTTP/1.1\r\nHost: h\r\nConnection: close\r\n";
+    write!(stream, "{head}Content-Length: 2\r\n\r\n{{}}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    let (_, log, _folder) = server.stop();
+    let mut lines = log.lines().filter(|line| line.contains(" refusals: "));
+    let line = lines.next().unwrap_or_else(|| panic!("{log}"));
+    assert!(line.contains("reason=\"unauthorized\"") && line.contains("not signed"), "{line}");
 }
 
 #[test]
