@@ -158,26 +158,21 @@ async fn follow(sandbox: &Workload, process: &Process) -> Result<Exit, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::commands::flags;
 
     #[test]
     fn what_stands_behind_the_command_is_its_own() {
         let line = ["exec", "-e", "A=b", "box", "ls", "-l", "-e", "--", "-i"];
-        let args = Line::parse_from(line).args;
+        let args: Args = flags::read(line).unwrap();
         assert_eq!(args.command, ["ls", "-l", "-e", "--", "-i"]);
         assert_eq!((args.env.len(), args.interactive), (1, false));
-        assert_eq!(Line::parse_from(["exec", "box", "--", "-x"]).args.command, ["-x"]);
+        let args: Args = flags::read(["exec", "box", "--", "-x"]).unwrap();
+        assert_eq!(args.command, ["-x"]);
     }
 
     #[test]
     fn a_folder_is_no_workspace() {
-        let mut args = Line::parse_from(["exec", "box", "true"]).args;
+        let mut args = flags::read(["exec", "box", "true"]).unwrap();
         let choice = Choice { workspace: Some("/app".into()), ..Choice::default() };
         assert_ne!(with_folder(&mut args, &choice).workspace, choice.workspace);
         assert_eq!(args.workdir.as_deref(), Some("/app"));

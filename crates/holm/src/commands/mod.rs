@@ -15,6 +15,8 @@ pub(crate) mod describe;
 pub(crate) mod doctor;
 pub(crate) mod drive;
 pub(crate) mod exec;
+#[cfg(test)]
+mod flags;
 pub(crate) mod fork;
 pub(crate) mod get;
 pub(crate) mod image;

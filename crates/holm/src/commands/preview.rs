@@ -97,19 +97,13 @@ fn is_same(there: &Value, spec: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::commands::flags;
 
     #[test]
     fn a_whole_sandbox_is_opened_to_everybody_only_on_purpose() {
         let read = |words: &str| {
-            let line = Line::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?;
-            check(&line.args).map_err(|error| error.to_string())
+            let args = flags::read(words.split(' ')).map_err(|error| error.to_string())?;
+            check(&args).map_err(|error| error.to_string())
         };
         for port in OWN_PORTS {
             assert!(read(&format!("preview box {port} --public")).unwrap_err().contains("another"));

@@ -233,14 +233,8 @@ fn sources(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::commands::flags;
     use serde_json::json;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
 
     fn project(files: &[(&str, &str)]) -> tempfile::TempDir {
         let place = tempfile::Builder::new().prefix("My App").tempdir().unwrap();
@@ -252,9 +246,9 @@ mod tests {
         place
     }
 
-    fn plans_of(place: &tempfile::TempDir, flags: &[&str]) -> Result<Vec<Plan>, Error> {
+    fn plans_of(place: &tempfile::TempDir, words: &[&str]) -> Result<Vec<Plan>, Error> {
         let folder = place.path().to_str().unwrap();
-        plans(&Line::parse_from(["deploy", folder].iter().chain(flags)).args)
+        plans(&flags::read(["deploy", folder].iter().chain(words)).unwrap())
     }
 
     #[test]

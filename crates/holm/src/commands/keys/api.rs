@@ -220,17 +220,11 @@ pub(super) async fn revoke(args: Revoke, mut client: Client) -> Result<Exit, Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::commands::flags;
     use serde_json::json;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        create: Create,
-    }
-
     fn read(words: &[&str]) -> Result<Value, Error> {
-        body(&Line::parse_from(["create"].iter().chain(words)).create)
+        body(&flags::read(["create"].iter().chain(words)).unwrap())
     }
 
     fn asked(words: &[&str]) -> Value {

@@ -179,17 +179,11 @@ fn read_data(place: &str, text: &str) -> Result<Map<String, Value>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::commands::flags;
     use proptest::prelude::*;
 
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-
     fn body_of(words: &[&str]) -> Result<Value, Error> {
-        body(&Line::parse_from(["run", "job", "nightly"].iter().chain(words)).args)
+        body(&flags::read(["run", "job", "nightly"].iter().chain(words)).unwrap())
     }
 
     #[test]
