@@ -16,9 +16,10 @@ use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_util::rt::TokioIo;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{self, Handle};
+use tokio::task::coop;
 
 /// What may come before an answer, in heads of the largest size: interim answers, the head itself,
 /// and what is read together with it.
@@ -75,12 +76,19 @@ where
         incoming: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        // One read can bring a hundred thousand frames of a byte each. Without this, the task would
+        // pass all of them on before any other task of its thread has its turn.
+        let turn = ready!(coop::poll_proceed(cx));
         let Self { connection, ended, wakes, .. } = self;
-        wakes.poll(cx, |cx| {
+        let frame = wakes.poll(cx, |cx| {
             // Polling the body alone reads nothing from the socket.
             drive(connection, ended, cx);
             Pin::new(&mut *incoming).poll_frame(cx)
-        })
+        });
+        if frame.is_ready() {
+            turn.made_progress();
+        }
+        frame
     }
 
     /// Returns the bare connection after a switch of protocols, and any bytes that were already
@@ -122,5 +130,36 @@ fn drive<S, B>(
 {
     if !*ended && connection.poll_without_shutdown(cx).is_ready() {
         *ended = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Empty;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test]
+    async fn an_answer_in_many_small_frames_lets_other_tasks_have_their_turn() {
+        const FRAMES: usize = 10_000;
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let mut http1 = Http1::<_, Empty<Bytes>>::open(near, 1 << 20).await.unwrap();
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let body = format!("{head}{}0\r\n\r\n", "1\r\na\r\n".repeat(FRAMES));
+        let request = Request::get("/").body(Empty::new()).unwrap();
+        let (answer, written) = tokio::join!(http1.send(request), far.write_all(body.as_bytes()));
+        written.unwrap();
+        let mut incoming = answer.unwrap().into_body();
+        let (mut frames, mut turns) = (0, 0);
+        let all = poll_fn(|cx| {
+            turns += 1;
+            while let Some(frame) = ready!(http1.poll_frame(&mut incoming, cx)) {
+                frame.unwrap();
+                frames += 1;
+            }
+            Poll::Ready(frames)
+        });
+        assert_eq!(all.await, FRAMES);
+        assert!(turns > FRAMES / 1000, "{turns}");
     }
 }
