@@ -44,10 +44,13 @@ use auth::Auth;
 use connections::Gate;
 use control::Control;
 use edge::Hosts;
+use first_start::Made;
 use front::Front;
 use gateway::Gateway;
 use jobs::logs::Logs;
 use jobs::runners::Runners;
+use machine::Sandboxes;
+use metrics_exporter_prometheus::PrometheusHandle;
 use observe::Observation;
 use probes::Probes;
 use refusals::Refusals;
@@ -64,7 +67,7 @@ use types::World;
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Error> {
-    let started = Instant::now();
+    let begun = Instant::now();
     process::prepare();
     let observation = Observation::start(&config).await?;
     config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -75,72 +78,117 @@ pub(crate) async fn run(config: Config, greeting: Greeting) -> Result<Exit, Erro
     let (threads, running) = Threads::start(config.server.threads, busy_poll)?;
     let listener = Listener::bind(&config.server, certificates.as_ref(), gate, threads).await?;
     let addresses = Addresses::open(&config, &listener).await?;
-    let urls = addresses.urls.clone();
     let store = setup::open_store(&config).await?;
     let world = world::system();
     let made = first_start::make(&config, &store, &world).await?;
-    let auth = assembly::auth(&config, &store, &world, &urls.public).await?;
+    let auth = assembly::auth(&config, &store, &world, &addresses.urls.public).await?;
     let ending = Ending::default();
     // Before the machine hands anything out, so that a server asked to stop while it starts gives
     // it back.
     ending.follow_signals()?;
-    let logs = assembly::logs(&config, &store);
-    let sandboxes = machine::open(&config, &store, &auth, &world, &urls).await?;
-    let local = sandboxes.local.clone();
-    let control =
-        assembly::control(&config, &store, &world, &urls, &auth, local, logs.clone()).await?;
-    let drives: Arc<dyn gateway::Drives> = Arc::new(drives::LocalDrives(control.clone()));
-    let tunnels: Arc<dyn gateway::Tunnels> = Arc::new(tunnels::LocalTunnels(control.clone()));
-    if let Some(gateway) = &sandboxes.gateway {
-        gateway.serve_drives(&drives);
-        gateway.serve_tunnels(&tunnels);
-    }
-    let ledger = match &sandboxes.gateway {
-        Some(gateway) => Some(models::open(&config, &store, &world, gateway).await?),
-        None => None,
-    };
-    let callbacks = callbacks::open(&config, &store)?;
-    let runners = assembly::runners(&config, &control)?;
-    let probes = Probes {
-        store: store.clone(),
-        draining: ending.draining.clone(),
-        metrics: observation.metrics.clone(),
-        request_timeout: config.server.request_timeout.0,
-    };
-    let gateway = sandboxes.gateway.clone();
-    let front = front(&config, &control, &runners, probes, gateway);
-    if let Some(certificates) = certificates {
-        keep_certificates(&config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
-    }
-    let background = control::start(&control, &ending.draining);
-    let sending = ending.draining.clone();
-    let sender = tokio::spawn(async move { callbacks.run(sending).await });
-    // Never becomes ready if the server was asked to stop in the meantime.
-    ending.draining.run_until_cancelled(control::workloads::ready(&control)).await;
-    let upkeep = Upkeep { store, auth, control, logs, world };
-    tokio::spawn(upkeep.tidy(ending.draining.clone()));
-    let draining = ending.draining.clone();
-    tokio::spawn(async move { runners.run(draining).await });
-    // Nobody is led to a server that was asked to stop while it started.
-    if !ending.draining.is_cancelled() {
-        addresses.tell(&config)?;
-        first_start::greet(&config, &addresses, made, greeting);
-        let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
-        tracing::info!(%address, public_url, content_url, start_ms = started.elapsed().as_millis(), "ready");
-    }
-    serve_all(listener, addresses.content, front, ending).await;
-    addresses::forget(&config);
-    // Ends once draining has begun; failures inside were logged where they happened.
-    let _ = background.await;
-    let _ = sender.await;
-    if let Some(ledger) = ledger {
-        ledger.close().await;
-    }
+    let sandboxes = machine::open(&config, &store, &auth, &world, &addresses.urls).await?;
+    let metrics = observation.metrics.clone();
+    let opened = Opened { config, store, auth, world, certificates, metrics, ending };
+    let served = opened.serve(&sandboxes, (listener, addresses), (begun, made, greeting)).await;
     running.end().await;
+    // After a failed start too, so that nothing of it stays on the machine.
     sandboxes.leave().await;
+    served?;
     tracing::info!("stopped");
     observation.finish().await;
     Ok(Exit::Success)
+}
+
+/// What a server stands on, from the moment that its machine is open.
+struct Opened {
+    config: Config,
+    store: Store,
+    auth: Auth,
+    world: World,
+    certificates: Option<Arc<Certificates>>,
+    metrics: Option<PrometheusHandle>,
+    ending: Ending,
+}
+
+impl Opened {
+    /// Starts everything else, serves until the server is asked to stop, and ends it all again.
+    async fn serve(
+        self,
+        sandboxes: &Sandboxes,
+        (listener, addresses): (Listener, Addresses),
+        (begun, made, greeting): (Instant, Option<Made>, Greeting),
+    ) -> Result<(), Error> {
+        let Self { config, store, auth, world, certificates, metrics, ending } = self;
+        let (config, urls) = (&config, addresses.urls.clone());
+        let logs = assembly::logs(config, &store);
+        let local = sandboxes.local.clone();
+        let control =
+            assembly::control(config, &store, &world, &urls, &auth, local, logs.clone()).await?;
+        let for_gateway = match &sandboxes.gateway {
+            Some(gateway) => {
+                Some(ForGateway::open(config, &store, &world, &control, gateway).await?)
+            }
+            None => None,
+        };
+        let callbacks = callbacks::open(config, &store)?;
+        let runners = assembly::runners(config, &control)?;
+        let (draining, request_timeout) =
+            (ending.draining.clone(), config.server.request_timeout.0);
+        let probes = Probes { store: store.clone(), draining, metrics, request_timeout };
+        let front = front(config, &control, &runners, probes, sandboxes.gateway.clone());
+        if let Some(certificates) = certificates {
+            keep_certificates(config, certificates, sandboxes.hosts.clone(), &world, &ending)?;
+        }
+        let background = control::start(&control, &ending.draining);
+        let sending = ending.draining.clone();
+        let sender = tokio::spawn(async move { callbacks.run(sending).await });
+        // Never becomes ready if the server was asked to stop in the meantime.
+        ending.draining.run_until_cancelled(control::workloads::ready(&control)).await;
+        let upkeep = Upkeep { store, auth, control, logs, world };
+        tokio::spawn(upkeep.tidy(ending.draining.clone()));
+        let draining = ending.draining.clone();
+        tokio::spawn(async move { runners.run(draining).await });
+        // Nobody is led to a server that was asked to stop while it started.
+        if !ending.draining.is_cancelled() {
+            addresses.tell(config)?;
+            first_start::greet(config, &addresses, made, greeting);
+            let (address, public_url, content_url) = (addresses.own, urls.public, urls.content);
+            tracing::info!(%address, public_url, content_url, start_ms = begun.elapsed().as_millis(), "ready");
+        }
+        serve_all(listener, addresses.content, front, ending).await;
+        addresses::forget(config);
+        // Ends once draining has begun; failures inside were logged where they happened.
+        let _ = background.await;
+        let _ = sender.await;
+        if let Some(parts) = for_gateway {
+            parts.ledger.close().await;
+        }
+        Ok(())
+    }
+}
+
+/// What the gateway asks of the control plane. It holds the first two weakly.
+struct ForGateway {
+    _drives: Arc<dyn gateway::Drives>,
+    _tunnels: Arc<dyn gateway::Tunnels>,
+    ledger: ::models::ledger::Ledger,
+}
+
+impl ForGateway {
+    async fn open(
+        config: &Config,
+        store: &Store,
+        world: &World,
+        control: &Control,
+        gateway: &Gateway,
+    ) -> Result<Self, Error> {
+        let drives: Arc<dyn gateway::Drives> = Arc::new(drives::LocalDrives(control.clone()));
+        let tunnels: Arc<dyn gateway::Tunnels> = Arc::new(tunnels::LocalTunnels(control.clone()));
+        gateway.serve_drives(&drives);
+        gateway.serve_tunnels(&tunnels);
+        let ledger = models::open(config, store, world, gateway).await?;
+        Ok(Self { _drives: drives, _tunnels: tunnels, ledger })
+    }
 }
 
 fn front(

@@ -5,7 +5,7 @@ use crate::setup::{Client, Place, eventually};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::net::TcpStream;
-use testing::Holm;
+use testing::{Holm, machine};
 
 /// Starts a server with these settings in its file. The server is dropped before its place.
 pub(crate) fn start(text: &str) -> (Holm, Place, Client) {
@@ -190,4 +190,13 @@ fn what_a_workspace_keeps_is_as_much_as_the_settings_say() {
     let unmounted = client.ask("DELETE", "/main/sandboxes/box/drives/mount/mnt/a", None).unwrap();
     assert_eq!(unmounted.0, 200, "{unmounted:?}");
     end(here);
+}
+
+/// The file of prices is read when the machine is set up already.
+#[test]
+fn a_start_that_fails_leaves_nothing_on_the_machine() {
+    let mut place = Place::new("15s");
+    place.settings.push(("HOLM_MODELS__PRICES", "/nowhere".to_owned()));
+    assert!(place.run().is_err());
+    assert_eq!(machine::traces(place.data()).unwrap(), Vec::<String>::new());
 }

@@ -40,6 +40,15 @@ impl Place {
     }
 
     pub(crate) fn start(&mut self) -> (Holm, Client) {
+        let mut server = self.run().expect("the server starts");
+        self.key = self.key.take().or(server.key.take());
+        let key = self.key.as_deref().expect("the first start shows a key");
+        let client = Client::new(&server.address, key, self.identity.as_ref());
+        (server, client)
+    }
+
+    /// Starts a server, which may fail.
+    pub(crate) fn run(&self) -> std::io::Result<Holm> {
         let mut start = Start {
             program: std::env::var_os("HOLM_PROGRAM")
                 .unwrap_or(env!("CARGO_BIN_EXE_holm").into())
@@ -58,11 +67,7 @@ impl Place {
         if let Some(identity) = &self.identity {
             start.settings.extend(identity.settings());
         }
-        let mut server = start.run().expect("the server starts");
-        self.key = self.key.take().or(server.key.take());
-        let key = self.key.as_deref().expect("the first start shows a key");
-        let client = Client::new(&server.address, key, self.identity.as_ref());
-        (server, client)
+        start.run()
     }
 
     pub(crate) fn data(&self) -> &Path {
