@@ -19,7 +19,8 @@ use types::edge::{Demand, Load, RequestStats, RouteChange, Window};
 use types::egress::{EgressEvent, EgressRules};
 use types::ids::{BuildId, ResourceId, WorkspaceId};
 use types::instance::{
-    DriveMount, Fact, InstanceName, Printed, Resize, Scratch, Stamp, VolumeMount, VolumeName, WorkEnd,
+    DriveMount, Fact, InstanceName, Printed, Resize, Scratch, Stamp, VolumeMount, VolumeName,
+    WorkEnd,
 };
 use types::models::{ModelLogEntry, OutsideAnswer, OutsideRequest};
 

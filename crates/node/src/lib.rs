@@ -100,8 +100,8 @@ pub use snapshots::{Here, NewSnapshot, Snapshot, SnapshotName, Snapshots, Taken}
 pub use spec::{FirstProcess, Program, Spec, SpecError, User, Writable};
 pub use state::State;
 pub use types::instance::{
-    DriveMount, Exit, Fact, Happened, InstanceName, Medium, Resize, Scratch, VolumeCopy, VolumeMount,
-    VolumeName, VolumeSource,
+    DriveMount, Exit, Fact, Happened, InstanceName, Medium, Resize, Scratch, VolumeCopy,
+    VolumeMount, VolumeName, VolumeSource,
 };
 pub use users::IDS_PER_INSTANCE;
 pub use volumes::{Filling, NewVolume, Volume, Volumes};

@@ -91,11 +91,7 @@ impl Kind for Drive {
         for (index, permission) in self.spec.permissions.iter().flatten().enumerate() {
             let path = permission.path.as_deref().filter(|path| !path.is_empty());
             let field = format!("spec.permissions[{index}].path");
-            problems.require(
-                path.is_none_or(names::is_absolute_path),
-                field,
-                names::ABSOLUTE_PATH,
-            );
+            problems.require(path.is_none_or(names::is_absolute_path), field, names::ABSOLUTE_PATH);
         }
     }
 
