@@ -12,6 +12,7 @@ use crate::error::{Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
 use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
 use crate::volume_templates;
+use crate::workloads::rows;
 use crate::{control::Control, usage};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -124,46 +125,89 @@ pub async fn replace(
     wish: Volume,
     seen: Option<i64>,
 ) -> Result<Shown<Volume>, Error> {
-    let (of, store) = (context.clone(), context.control.store.clone());
+    // Spawned, because a caller that disconnects must not leave a row that is larger than its file
+    // system.
+    let whole = async move { replaced(&context, name, wish, seen).await };
+    let whole = tokio::spawn(whole.in_current_span());
+    whole.await.unwrap_or_else(|_| Err(Error::Volume("it was interrupted".to_owned())))
+}
+
+async fn replaced(
+    context: &Context,
+    name: String,
+    wish: Volume,
+    seen: Option<i64>,
+) -> Result<Shown<Volume>, Error> {
+    let control = &context.control;
+    let (of, named) = (context.clone(), name.clone());
+    let find = move |tx: &mut Tx<'_>| of.find(tx, KindName::Volume, &[], &named);
+    let found = control.store.read(find).await?;
+    // Another change in between would find a size that may be taken back.
+    let _lock = match &found {
+        Some(row) => Some(control.workloads.lock(&row.id).await),
+        None => None,
+    };
+    let of = context.clone();
     let work = move |tx: &mut Tx<'_>| {
         engine::require_version::<Volume>(&of, tx, &[], &name, seen)?;
-        let before = Held::<Volume>::lock(&of, tx, &[], &name)?;
-        let shown = engine::replace(&of, tx, &[], &name, wish.clone())?;
-        Ok::<_, Error>((before, shown))
+        engine::replace_held(&of, tx, &[], &name, wish.clone())
     };
-    let (before, shown) = store.write(work).await?;
-    let Some((keeper, machine)) = keeper(&context.control) else { return Ok(shown) };
-    let (old, new) = (before.wish.spec.size, shown.object.spec.size);
-    if before.state.machine.as_deref() != Some(machine.as_str()) || old == new {
+    let (shown, held) = control.store.write(work).await?;
+    let Some((keeper, machine)) = keeper(control) else { return Ok(shown) };
+    if held.state.machine.as_deref() != Some(machine.as_str()) {
         return Ok(shown);
     }
-    let id = before.row.id.clone();
-    let size_mb = size_mb(&id, new)?;
-    let grown = keeper.grow(&name_of(&id), size_mb).await;
-    let Err(fault) = grown else { return Ok(shown) };
-    shrink_back(&context, before, new).await?;
+    let (id, size) = (&held.row.id, held.wish.spec.size);
+    grow(control, &*keeper, id, size_mb(id, size)?).await?;
+    Ok(shown)
+}
+
+/// Makes the file system of a row as large as that says. If there is no room, the row gets the size
+/// of the file system back.
+pub(crate) async fn grow(
+    control: &Control,
+    keeper: &dyn VolumeStore,
+    id: &ResourceId,
+    wanted_mb: u32,
+) -> Result<(), Error> {
+    let name = name_of(id);
+    let Some(kept_mb) = keeper.size_mb(&name) else {
+        // Making another in its place would hide the loss.
+        tracing::error!(volume = %name, "its files are not on this machine any more");
+        return Ok(());
+    };
+    if kept_mb >= wanted_mb {
+        return Ok(());
+    }
+    let Err(fault) = keeper.grow(&name, wanted_mb).await else { return Ok(()) };
+    if matches!(fault, VolumeFault::OverShare(_) | VolumeFault::Full(_)) {
+        shrink_back(control, id.clone(), (wanted_mb, kept_mb)).await?;
+    }
     Err(fault.into())
 }
 
-/// Gives a row its old size back, because its file system could not grow; unless it was changed
-/// again meanwhile.
+/// Gives a row back the size that its file system has, unless it was changed meanwhile.
 async fn shrink_back(
-    context: &Context,
-    before: Held<Volume>,
-    refused: Option<i64>,
+    control: &Control,
+    id: ResourceId,
+    (refused_mb, kept_mb): (u32, u32),
 ) -> Result<(), Error> {
-    let of = context.clone();
+    let of = control.clone();
     let work = move |tx: &mut Tx<'_>| {
-        let mut held = Held::<Volume>::lock(&of, tx, &[], &before.row.name)?;
-        if held.row.id == before.row.id && held.wish.spec.size == refused {
-            held.wish.spec.size = before.wish.spec.size;
-            let mut state = held.state.clone();
-            meter(&of, tx, (&held.row.name, &held.row.id), &mut state, held.wish.spec.size)?;
-            engine::put_back(&of, tx, held, state)?;
+        let Some(mut held) = rows::lock::<Volume>(tx, &id)? else { return Ok(()) };
+        if held.wish.spec.size != Some(refused_mb.into()) {
+            return Ok(());
         }
+        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
+            return Ok(());
+        };
+        held.wish.spec.size = Some(kept_mb.into());
+        let mut state = held.state.clone();
+        meter(&context, tx, (&held.row.name, &held.row.id), &mut state, held.wish.spec.size)?;
+        engine::put_back(&context, tx, held, state)?;
         Ok::<_, Error>(())
     };
-    context.control.store.write(work).await
+    control.store.write(work).await
 }
 
 /// Returns the size of a volume in megabytes. Every row has one.

@@ -215,6 +215,10 @@ async fn the_next_start_removes_what_has_no_row_and_makes_what_has_none() {
     // As after a kill that followed a change of the row.
     cloud.tell_wish(KindName::Volume, "early", json!({"size": 900})).await;
     until_kept(&volumes, &[900]).await;
+    // Nobody is billed for a size that there is no room for.
+    cloud.tell_wish(KindName::Volume, "early", json!({"size": 9_000})).await;
+    cloud.until("/v0/volumes/early", |volume| volume["spec"]["size"] == 900).await;
+    until_kept(&volumes, &[900]).await;
 }
 
 /// Returns an agent that mounts a volume.

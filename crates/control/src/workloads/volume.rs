@@ -65,12 +65,7 @@ async fn fit(
     let Some(size_mb) = wanted(&held, machine)? else { return Ok(()) };
     let name = name_of(&held.row.id);
     if held.state.machine.is_some() {
-        if keeper.size_mb(&name).is_none() {
-            // Making another in its place would hide the loss.
-            tracing::error!(volume = %name, "its files are not on this machine any more");
-            return Ok(());
-        }
-        return Ok(keeper.grow(&name, size_mb).await?);
+        return volumes::grow(control, keeper, &held.row.id, size_mb).await;
     }
     let workspace = held.row.workspace.to_string();
     let from = origin(control, &held, machine).await?;
