@@ -6,6 +6,7 @@
 //! could fill the disk. Unfinished uploads count too. They survive a restart of the program, and
 //! are removed when nobody has continued them for a while.
 
+mod settings;
 mod translated;
 
 use crate::pulled::Pulled;
@@ -19,6 +20,7 @@ use control::registry::{
 };
 use images::{Digest, Error, Repository, Store};
 use parking_lot::Mutex;
+pub use settings::RegistrySettings;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -37,43 +39,6 @@ const FILE_KIB_MIN: u64 = 64;
 const FREE_PAUSE: Duration = Duration::from_secs(10);
 /// The most bytes of descriptors in one answer.
 const REFERRERS_BYTES_MAX: usize = 1 << 20;
-
-#[derive(Debug, Clone)]
-pub struct RegistrySettings {
-    /// The disk space for the content of all workspaces.
-    pub disk_mb: u64,
-    /// The percentage of it that one workspace may have.
-    pub share_percent: u32,
-    pub blob_bytes_max: u64,
-    pub manifest_bytes_max: usize,
-    /// Open uploads of all workspaces.
-    pub uploads_max: u64,
-    /// Open uploads of one workspace.
-    pub uploads_workspace_max: u64,
-    /// How long an upload stays that nobody continues.
-    pub upload_keep: Duration,
-    /// How long content stays that no tag leads to.
-    pub untagged_keep: Duration,
-    /// How long the sender of a body may be silent.
-    pub stall: Duration,
-}
-
-/// What a server has unless its settings say otherwise, with a disk that suits any machine.
-impl Default for RegistrySettings {
-    fn default() -> Self {
-        Self {
-            disk_mb: 1_000,
-            share_percent: 80,
-            blob_bytes_max: 16 << 30,
-            manifest_bytes_max: 4 << 20,
-            uploads_max: 1_000,
-            uploads_workspace_max: 100,
-            upload_keep: Duration::from_secs(24 * 3600),
-            untagged_keep: Duration::from_secs(24 * 3600),
-            stall: Duration::from_secs(30),
-        }
-    }
-}
 
 /// This machine's registry. Cheap to clone.
 #[derive(Clone)]
