@@ -13,16 +13,20 @@ use serde_json::{Map, Value};
 pub struct Checker(Validator);
 
 impl Checker {
+    pub fn of<T: JsonSchema>() -> Self {
+        let mut generator = generator();
+        let root = generator.subschema_for::<T>().to_value();
+        Self::new(root, generator.take_definitions(true))
+    }
+
+    /// Not generic, because the library of schemas would be compiled again wherever this is.
     #[expect(
         clippy::expect_used,
         reason = "a schema that we derive is valid or no request could be served"
     )]
-    pub fn of<T: JsonSchema>() -> Self {
-        let mut generator = generator();
-        let root = generator.subschema_for::<T>();
-        let mut definitions = Value::Object(generator.take_definitions(true));
+    fn new(mut schema: Value, definitions: Map<String, Value>) -> Self {
+        let mut definitions = Value::Object(definitions);
         relax(&mut definitions);
-        let mut schema = root.to_value();
         relax(&mut schema);
         if let Value::Object(members) = &mut schema {
             members.insert(
