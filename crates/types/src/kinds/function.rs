@@ -105,6 +105,8 @@ impl Kind for Function {
     deployment!();
     triggered!();
     timed!();
+    replicated!();
+    runtime_secrets!();
 
     fn check(&self, problems: &mut Problems) {
         let none = FunctionRuntime::default();
@@ -124,45 +126,6 @@ impl Kind for Function {
         );
     }
 
-    fn check_change(&self, old: &Self, problems: &mut Problems) {
-        fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
-        Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
-        Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
-    }
-
-    fn complete(&mut self, old: Option<&Self>, world: &World) {
-        self.metadata.keep_external_id(old.map(|old| &old.metadata));
-        let spec = &mut self.spec;
-        spec.enabled.get_or_insert(true);
-        keep(&mut spec.region, old.map(|old| &old.spec.region));
-        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
-        Trigger::complete_all(
-            spec.triggers.as_mut(),
-            old.and_then(|old| old.spec.triggers.as_deref()),
-            world,
-        );
-        if let Some(generation) = old.and_then(|old| old.spec.generation()) {
-            spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
-        }
-    }
-
-    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
-        Trigger::visit_all(self.spec.triggers.as_mut(), visit);
-        if let Some(network) = &mut self.spec.network {
-            network.secrets(visit);
-        }
-        if let Some(runtime) = &mut self.spec.runtime {
-            Env::visit_all(runtime.envs.as_mut(), visit);
-            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
-        }
-    }
-
-    fn leave_out_write_only(&mut self) {
-        if let Some(network) = &mut self.spec.network {
-            network.leave_out_secrets();
-        }
-    }
-
     fn references(&self) -> Vec<Reference> {
         let spec = &self.spec;
         let mut references =
@@ -174,10 +137,6 @@ impl Kind for Function {
             "spec.integrationConnections",
         ));
         references
-    }
-
-    fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
-        Some(self.spec.revision.get_or_insert_default())
     }
 }
 

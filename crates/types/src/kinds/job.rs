@@ -127,6 +127,7 @@ impl Kind for Job {
     enabled!();
     deployed!(Needs::Machine);
     triggered!();
+    runtime_secrets!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;
@@ -186,23 +187,6 @@ impl Kind for Job {
         runtime.max_retries.get_or_insert(0);
         if runtime.generation.unwrap_or_default() == Generation::Mk3 {
             runtime.disk_percent.get_or_insert(DISK_PERCENT_DEFAULT);
-        }
-    }
-
-    fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
-        Trigger::visit_all(self.spec.triggers.as_mut(), visit);
-        if let Some(network) = &mut self.spec.network {
-            network.secrets(visit);
-        }
-        if let Some(runtime) = &mut self.spec.runtime {
-            Env::visit_all(runtime.envs.as_mut(), visit);
-            visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
-        }
-    }
-
-    fn leave_out_write_only(&mut self) {
-        if let Some(network) = &mut self.spec.network {
-            network.leave_out_secrets();
         }
     }
 

@@ -112,6 +112,59 @@ macro_rules! deployment {
     };
 }
 
+/// What changes and what is filled in, for kinds with a runtime of which several replicas run.
+macro_rules! replicated {
+    () => {
+        fn check_change(&self, old: &Self, problems: &mut Problems) {
+            fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+            Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
+            Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
+        }
+
+        fn complete(&mut self, old: Option<&Self>, world: &World) {
+            self.metadata.keep_external_id(old.map(|old| &old.metadata));
+            let spec = &mut self.spec;
+            spec.enabled.get_or_insert(true);
+            keep(&mut spec.region, old.map(|old| &old.spec.region));
+            Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
+            Trigger::complete_all(
+                spec.triggers.as_mut(),
+                old.and_then(|old| old.spec.triggers.as_deref()),
+                world,
+            );
+            if let Some(generation) = old.and_then(|old| old.spec.generation()) {
+                spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
+            }
+        }
+
+        fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
+            Some(self.spec.revision.get_or_insert_default())
+        }
+    };
+}
+
+/// Secrets, for kinds that have triggers, a network, and a runtime.
+macro_rules! runtime_secrets {
+    () => {
+        fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
+            Trigger::visit_all(self.spec.triggers.as_mut(), visit);
+            if let Some(network) = &mut self.spec.network {
+                network.secrets(visit);
+            }
+            if let Some(runtime) = &mut self.spec.runtime {
+                Env::visit_all(runtime.envs.as_mut(), visit);
+                visit_sensitive(runtime.docker_config.as_mut(), "dockerConfig", visit);
+            }
+        }
+
+        fn leave_out_write_only(&mut self) {
+            if let Some(network) = &mut self.spec.network {
+                network.leave_out_secrets();
+            }
+        }
+    };
+}
+
 pub mod agent;
 pub mod application;
 pub mod custom_domain;
