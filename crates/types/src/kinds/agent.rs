@@ -90,7 +90,7 @@ impl Kind for Agent {
     triggered!();
     timed!();
     replicated!();
-    runtime_secrets!();
+    runtime!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;

@@ -106,7 +106,7 @@ impl Kind for Function {
     triggered!();
     timed!();
     replicated!();
-    runtime_secrets!();
+    runtime!();
 
     fn check(&self, problems: &mut Problems) {
         let none = FunctionRuntime::default();

@@ -127,7 +127,7 @@ impl Kind for Job {
     enabled!();
     deployed!(Needs::Machine);
     triggered!();
-    runtime_secrets!();
+    runtime!();
 
     fn check(&self, problems: &mut Problems) {
         let spec = &self.spec;
@@ -163,12 +163,6 @@ impl Kind for Job {
                 "must have the form `owner/repo`",
             );
         }
-    }
-
-    fn check_change(&self, old: &Self, problems: &mut Problems) {
-        fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
-        Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
-        Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
     }
 
     fn complete(&mut self, old: Option<&Self>, world: &World) {

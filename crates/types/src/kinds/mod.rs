@@ -112,15 +112,9 @@ macro_rules! deployment {
     };
 }
 
-/// What changes and what is filled in, for kinds with a runtime of which several replicas run.
+/// What is filled in, for kinds with a runtime of which several replicas run.
 macro_rules! replicated {
     () => {
-        fn check_change(&self, old: &Self, problems: &mut Problems) {
-            fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
-            Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
-            Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
-        }
-
         fn complete(&mut self, old: Option<&Self>, world: &World) {
             self.metadata.keep_external_id(old.map(|old| &old.metadata));
             let spec = &mut self.spec;
@@ -143,9 +137,15 @@ macro_rules! replicated {
     };
 }
 
-/// Secrets, for kinds that have triggers, a network, and a runtime.
-macro_rules! runtime_secrets {
+/// What cannot be changed and what is secret, for kinds with triggers, a network and a runtime.
+macro_rules! runtime {
     () => {
+        fn check_change(&self, old: &Self, problems: &mut Problems) {
+            fixed(&self.spec.region, &old.spec.region, "spec.region", problems);
+            Network::check_change(self.spec.network.as_ref(), old.spec.network.as_ref(), problems);
+            Generation::check_change(self.spec.generation(), old.spec.generation(), problems);
+        }
+
         fn secrets(&mut self, visit: &mut dyn FnMut(&str, &mut String)) {
             Trigger::visit_all(self.spec.triggers.as_mut(), visit);
             if let Some(network) = &mut self.spec.network {
