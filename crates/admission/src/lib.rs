@@ -6,17 +6,19 @@
 //! [`Connections`] also distinguishes known callers from strangers: when the places run out, a
 //! stranger makes room for the next. [`Recheck`] ends long-lived connections once their caller
 //! would no longer be let in. [`Bounded`] keeps one peer from taking a whole thread with what it sends
-//! before an answer.
+//! before an answer. [`Turns`] has callers who want to do heavy work wait instead of refusing them.
 
 mod before_answer;
 mod connections;
 mod recheck;
 mod room;
+mod turns;
 
 pub use before_answer::{BeforeAnswer, Bounded};
 pub use connections::{Busy, Connection, Connections, Places};
 pub use recheck::{Due, Recheck, Verdict, tell_when_due};
 pub use room::Room;
+pub use turns::{Turn, Turns};
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

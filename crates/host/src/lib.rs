@@ -44,6 +44,7 @@ pub use remote::RemoteSettings;
 pub use settings::{OpenError, Settings};
 pub use way_out::Surroundings;
 
+use admission::Turns;
 use bases::Bases;
 use images::{Puller, Store};
 use key::Key;
@@ -55,7 +56,6 @@ use registries::Registries;
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use tokio::task::spawn_blocking;
-use turns::Turns;
 use types::World;
 use way_out::WayOut;
 
@@ -108,7 +108,7 @@ impl LocalMachine {
             .map_err(OpenError::Registry)?;
         let pulled = Arc::new(pulled);
         registry.frees(&pulled);
-        let taking = Turns::shared(settings.takes_max, settings.node.limits.share_percent);
+        let taking = turns::shared(settings.takes_max, settings.node.limits.share_percent);
         let keeps_volumes = settings.node.backend == node::Backend::Direct;
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;

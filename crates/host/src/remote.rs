@@ -8,8 +8,8 @@
 //! Of snapshots the node decides what is moved, of templates the rows do; this module only does the
 //! transfers.
 
-use crate::turns::{Turn, Turns};
 use crate::{Inner, Interrupted, LocalMachine, refusals};
+use admission::{Turn, Turns};
 use control::machine::{Launch, LaunchFault};
 use node::{
     Here, Owner, ReadStream, RemoteCopy, RemoteStore, SnapshotError, SnapshotName, WriteStream,

@@ -32,7 +32,7 @@ mod supply;
 pub use settings::Settings;
 
 use crate::LocalMachine;
-use crate::turns::Turns;
+use admission::Turns;
 use alone::Alone;
 use caches::Caches;
 use control::machine::{
