@@ -107,6 +107,11 @@ pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error
     let on_target = Conditions::read(headers);
     let (etag, modified_at) = blocking(move || {
         let object = source.find(&on_source)?;
+        // A file with holes can be as large as it likes, and all of it is read for its ETag.
+        if object.size() > call.settings.put_bytes_max {
+            let message = "An object that is as large as this one is copied in parts.";
+            return Err(Error::new(Code::EntityTooLarge, message));
+        }
         let sheet = Sheet::new(if replace { kept } else { object.sheet.headers.clone() });
         write(&call, &object, &key, sheet, &on_target)
     })
