@@ -23,8 +23,10 @@ pub struct Settings {
     /// Most keys on a page of a list, and in a request that deletes many.
     pub keys_per_page_max: usize,
     pub delete_keys_max: usize,
-    /// How many folders are read for a page of a list. The rest comes on the next page.
+    /// How many folders are read for a page of a list, and about how many names. The rest comes on
+    /// the next page.
     pub list_folders_max: usize,
+    pub list_names_max: usize,
     /// Most bytes and elements of an XML body. In memory, an element takes many times its bytes.
     pub xml_bytes_max: usize,
     pub xml_elements_max: usize,
@@ -51,6 +53,7 @@ impl Default for Settings {
             keys_per_page_max: 1000,
             delete_keys_max: 1000,
             list_folders_max: 10_000,
+            list_names_max: 1_000_000,
             xml_bytes_max: 2 << 20,
             xml_elements_max: 100_000,
             metadata_bytes_max: 2048,

@@ -2,7 +2,8 @@
 //!
 //! Keys are ordered by their bytes, and the key of a folder includes its slash: `a.b` comes before
 //! `a/`. A folder is read once to keep the smallest names after the position; when these are used
-//! up, it is read again from there.
+//! up, it is read again from there. How often that happens is limited: a list that shows a thousand
+//! keys as one prefix would read the folder again for each prefix.
 
 use super::{Folder, is_absent, open_folder};
 use crate::error::Error;
@@ -64,14 +65,15 @@ pub(crate) struct Walk<'f> {
     folder: &'f Folder,
     prefix: String,
     pub(crate) position: Position,
-    /// How many folders may still be read.
+    /// How many folders may still be read, and how many names before none is read again.
     folders_left: usize,
+    names_left: usize,
 }
 
 enum End {
     All,
     Stopped,
-    /// No more folders may be read. The position says where to continue.
+    /// No more may be read. The position says where to continue.
     Tired,
 }
 
@@ -80,9 +82,9 @@ impl<'f> Walk<'f> {
         folder: &'f Folder,
         prefix: &str,
         position: Position,
-        folders_max: usize,
+        (folders_left, names_left): (usize, usize),
     ) -> Self {
-        Self { folder, prefix: prefix.to_owned(), position, folders_left: folders_max }
+        Self { folder, prefix: prefix.to_owned(), position, folders_left, names_left }
     }
 
     /// Passes keys to `found` in order until it stops. Returns whether there may be more.
@@ -146,7 +148,13 @@ impl<'f> Walk<'f> {
         loop {
             let batch = self.batch(path, last.as_deref())?;
             let whole = batch.len() < BATCH;
-            for key in batch {
+            let tired = !whole && self.names_left == 0;
+            for (number, key) in batch.into_iter().enumerate() {
+                if tired && number + 1 == BATCH {
+                    // A folder here may have no keys, and then no position would follow it. So it
+                    // comes first on the next page.
+                    self.folders_left = 0;
+                }
                 // The position may already be past this key because of the keys before it.
                 let end = self.entry(&key, found)?;
                 if !matches!(end, End::All) {
@@ -156,6 +164,9 @@ impl<'f> Walk<'f> {
             }
             if whole {
                 return Ok(End::All);
+            }
+            if tired {
+                return Ok(End::Tired);
             }
         }
     }
@@ -186,7 +197,7 @@ impl<'f> Walk<'f> {
 
     /// Returns the first allowed keys in a folder after `last`, including folders that may contain
     /// allowed keys.
-    fn batch(&self, path: &str, last: Option<&str>) -> Result<BTreeSet<String>, Error> {
+    fn batch(&mut self, path: &str, last: Option<&str>) -> Result<BTreeSet<String>, Error> {
         let mut kept = BTreeSet::new();
         let opened = open_folder(&*self.folder.files, path.strip_suffix('/').unwrap_or(path));
         let folder = match opened {
@@ -197,6 +208,7 @@ impl<'f> Walk<'f> {
         let mut names = Dir::read_from(&folder)?;
         while let Some(entry) = names.read() {
             let entry = entry?;
+            self.names_left = self.names_left.saturating_sub(1);
             // A name that is not UTF-8 cannot be expressed in XML.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if matches!(name, "." | "..") {

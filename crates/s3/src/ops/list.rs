@@ -6,6 +6,7 @@ use crate::body::Body;
 use crate::date;
 use crate::error::Error;
 use crate::folder::{Folder, Found, Object, Position, Walk};
+use crate::settings::Settings;
 use crate::signature::encode;
 use crate::xml::Xml;
 use base64::Engine;
@@ -138,12 +139,13 @@ fn marker_of(position: &Position) -> String {
     }
 }
 
-fn look(folder: &Folder, folders_max: usize, asked: &Asked) -> Result<Page, Error> {
+/// Reads at most about as many folders and names as `most` says.
+fn look(folder: &Folder, most: (usize, usize), asked: &Asked) -> Result<Page, Error> {
     let mut page = Page { objects: Vec::new(), prefixes: Vec::new(), next: None };
     if asked.keys_max == 0 {
         return Ok(page);
     }
-    let mut walk = Walk::new(folder, &asked.prefix, asked.position.clone(), folders_max);
+    let mut walk = Walk::new(folder, &asked.prefix, asked.position.clone(), most);
     let more = walk.run(&mut |entry| {
         let full = page.objects.len() + page.prefixes.len() >= asked.keys_max;
         let key = entry.key;
@@ -167,7 +169,8 @@ fn look(folder: &Folder, folders_max: usize, asked: &Asked) -> Result<Page, Erro
 pub(super) async fn page(call: Call, bucket: &str, v2: bool) -> Result<Response<Body>, Error> {
     let asked = Asked::read(&call, v2)?;
     let (call, asked, page) = blocking(move || {
-        let page = look(&call.folder, call.settings.list_folders_max, &asked)?;
+        let Settings { list_folders_max, list_names_max, .. } = *call.settings;
+        let page = look(&call.folder, (list_folders_max, list_names_max), &asked)?;
         Ok((call, asked, page))
     })
     .await?;
@@ -257,14 +260,14 @@ mod tests {
     fn all_pages(
         folder: &Folder,
         (prefix, delimiter): (&str, &str),
-        (keys_max, folders_max): (usize, usize),
+        (keys_max, most): (usize, (usize, usize)),
         v2: bool,
     ) -> Vec<String> {
         let (mut all, mut position) = (Vec::new(), Position::Start);
         loop {
             let (prefix, delimiter) = (prefix.to_owned(), delimiter.to_owned());
             let asked = Asked { prefix, delimiter, keys_max, position, encoded: false };
-            let page = look(folder, folders_max, &asked).unwrap();
+            let page = look(folder, most, &asked).unwrap();
             let mut shown: Vec<String> = page.objects.into_iter().map(|shown| shown.key).collect();
             shown.extend(page.prefixes);
             assert!(shown.len() <= keys_max);
@@ -292,8 +295,23 @@ mod tests {
         let before = open();
         let (prefix, delimiter, position) = (String::new(), String::new(), Position::Start);
         let asked = Asked { prefix, delimiter, keys_max: 1000, position, encoded: false };
-        let page = look(&folder, 10, &asked).unwrap();
+        let page = look(&folder, (10, 100_000), &asked).unwrap();
         assert_eq!((page.objects.len(), open()), (200, before));
+    }
+
+    #[test]
+    fn a_page_of_many_prefixes_does_not_read_its_folder_for_each() {
+        let root = tempfile::tempdir().unwrap();
+        for number in 0..300 {
+            fs::write(root.path().join(format!("{}-{}", number / 3, number % 3)), "").unwrap();
+        }
+        let folder = folder(root.path());
+        let (prefix, delimiter, position) = (String::new(), "-".to_owned(), Position::Start);
+        let asked = Asked { prefix, delimiter, keys_max: 1000, position, encoded: false };
+        let page = look(&folder, (10, 600), &asked).unwrap();
+        assert!((1..10).contains(&page.prefixes.len()), "{:?}", page.prefixes);
+        assert!(page.next.is_some());
+        assert_eq!(all_pages(&folder, ("", "-"), (1000, (10, 600)), true).len(), 100);
     }
 
     proptest! {
@@ -305,6 +323,7 @@ mod tests {
             delimiter in prop::sample::select(vec!["", "/", "a", "./"]),
             keys_max in 1..6_usize,
             folders_max in 9..14_usize,
+            names_max in 0..40_usize,
         ) {
             let root = tempfile::tempdir().unwrap();
             let mut keys = BTreeSet::new();
@@ -324,7 +343,8 @@ mod tests {
             let folder = folder(root.path());
             let expect = expected(&keys, &prefix, delimiter);
             for v2 in [true, false] {
-                let all = all_pages(&folder, (&prefix, delimiter), (keys_max, folders_max), v2);
+                let most = (folders_max, names_max);
+                let all = all_pages(&folder, (&prefix, delimiter), (keys_max, most), v2);
                 prop_assert_eq!(&all, &expect.iter().cloned().collect::<Vec<_>>());
             }
         }
