@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::signature::{Claim, read_query};
 use crate::tidy::Tidy;
 use crate::xml::Xml;
-use admission::{Limits, Pool};
+use admission::{Limits, Pool, Turns};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
@@ -35,6 +35,7 @@ struct Inner {
     settings: Arc<Settings>,
     world: World,
     requests: Pool<String>,
+    heavy: Arc<Turns>,
     locks: Arc<Locks>,
     tidy: Tidy,
 }
@@ -50,8 +51,9 @@ impl Service {
             share: settings.requests_per_owner_max as u64,
         };
         let requests = Pool::new("open S3 requests", limits);
-        let (locks, tidy) = (Arc::default(), Tidy::default());
-        Self(Arc::new(Inner { access, settings: Arc::new(settings), world, requests, locks, tidy }))
+        let heavy = Arc::new(Turns::new(settings.heavy_max, settings.heavy_per_owner_max));
+        let (settings, locks, tidy) = (Arc::new(settings), Arc::default(), Tidy::default());
+        Self(Arc::new(Inner { access, settings, world, requests, heavy, locks, tidy }))
     }
 
     /// Answers a request. Failures are answers too.
@@ -107,7 +109,7 @@ impl Service {
             None => self.list_buckets(&parts, &claim.key_id, &*caller).await?,
             Some(name) => {
                 let bucket = caller.open(name).await?;
-                let by = (claim.key_id, Arc::clone(&caller));
+                let by = (claim.key_id, owner, Arc::clone(&caller));
                 let call = self.call(parts, query, (name, bucket), by, &turn).await;
                 Box::pin(act(call, place, payload)).await?
             }
@@ -121,10 +123,10 @@ impl Service {
         parts: Parts,
         query: Query,
         (name, bucket): (&str, Bucket),
-        (key_id, caller): (String, Arc<dyn Caller>),
+        (key_id, owner, caller): (String, String, Arc<dyn Caller>),
         turn: &Turn,
     ) -> Call {
-        let Inner { settings, world, locks, tidy, .. } = &*self.0;
+        let Inner { settings, world, heavy, locks, tidy, .. } = &*self.0;
         let may_write = bucket.may_write;
         let id = bucket.id.clone();
         let folder = Folder::new(bucket, locks, world.clone(), Arc::clone(turn));
@@ -142,6 +144,8 @@ impl Service {
             settings: Arc::clone(settings),
             locks: Arc::clone(locks),
             turn: Arc::clone(turn),
+            owner,
+            heavy: Arc::clone(heavy),
             world: world.clone(),
         }
     }

@@ -9,6 +9,9 @@ pub struct Settings {
     /// Requests in progress at the same time, in total and per owner of keys.
     pub requests_max: usize,
     pub requests_per_owner_max: usize,
+    /// Copies, lists and other work on files that goes on at the same time, in total and per owner.
+    pub heavy_max: usize,
+    pub heavy_per_owner_max: usize,
     /// Most bytes of an object, and of the content that one request can bring.
     pub object_bytes_max: u64,
     pub put_bytes_max: u64,
@@ -43,6 +46,8 @@ impl Default for Settings {
             base: String::new(),
             requests_max: 256,
             requests_per_owner_max: 64,
+            heavy_max: 8,
+            heavy_per_owner_max: 2,
             object_bytes_max: 5 * MIB * MIB,
             put_bytes_max: 5 * 1024 * MIB,
             part_bytes_min: 5 * MIB,

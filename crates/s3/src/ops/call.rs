@@ -1,10 +1,11 @@
 //! What each operation gets, and how it does work that blocks.
 
 use crate::access::Caller;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::folder::{Folder, Locks, Turn};
 use crate::route::Query;
 use crate::settings::Settings;
+use admission::Turns;
 use http::request::Parts;
 use std::sync::Arc;
 use types::World;
@@ -22,7 +23,26 @@ pub(crate) struct Call {
     pub(crate) settings: Arc<Settings>,
     pub(crate) locks: Arc<Locks>,
     pub(crate) turn: Turn,
+    /// Whose share of heavy work this is, and all of it.
+    pub(crate) owner: String,
+    pub(crate) heavy: Arc<Turns>,
     pub(crate) world: World,
+}
+
+impl Call {
+    /// Waits until it may do work that takes long however little the caller sends, such as copying
+    /// or looking through folders. The work has to keep what is returned: it goes on when the
+    /// caller has gone, and otherwise one owner would keep the processors busy for all others.
+    pub(super) async fn heavy(&self) -> Result<admission::Turn, Error> {
+        tokio::select! {
+            biased;
+            () = self.caller.outlived() => {
+                let message = "The key was revoked while the request waited.";
+                Err(Error::new(Code::AccessDenied, message))
+            }
+            turn = self.heavy.take(&self.owner) => Ok(turn),
+        }
+    }
 }
 
 /// Runs blocking work on a thread for it.
@@ -30,4 +50,81 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Bucket, BucketEntry, Owner, Refused, Secret, Wait};
+    use crate::ops::copy;
+    use crate::ops::list;
+    use futures_util::{FutureExt as _, poll};
+    use std::fs::File;
+    use std::path::Path;
+    use types::Timestamp;
+
+    struct Somebody(Secret);
+
+    impl Caller for Somebody {
+        fn secret(&self) -> &Secret {
+            &self.0
+        }
+
+        fn enter(&self) -> Result<String, Refused> {
+            Ok("somebody".into())
+        }
+
+        fn outlived(&self) -> Wait<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn open<'a>(&'a self, _: &'a str) -> Wait<'a, Result<Bucket, Refused>> {
+            Box::pin(async { Err(Refused::NoBucket) })
+        }
+
+        fn list(&self) -> Wait<'_, Result<Vec<BucketEntry>, Refused>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+    }
+
+    fn call(root: &Path, heavy: &Arc<Turns>) -> Call {
+        let files = Arc::new(File::open(root).unwrap().into());
+        let owner = Owner { user: 0, group: 0 };
+        let bucket = Bucket { id: "bucket".into(), files, owner, may_write: true };
+        let (locks, turn) = (Arc::<Locks>::default(), Arc::new(()) as Turn);
+        let world = World::new(|| Timestamp::from_ms(0), |bytes| bytes.fill(7));
+        let request = http::Request::get("/").header("x-amz-copy-source", "bucket/from");
+        Call {
+            parts: request.body(()).unwrap().into_parts().0,
+            bucket: "bucket".into(),
+            query: Query(Vec::new()),
+            folder: Folder::new(bucket, &locks, world.clone(), Arc::clone(&turn)),
+            may_write: true,
+            key_id: "ak".into(),
+            caller: Arc::new(Somebody(Secret::new("secret"))),
+            settings: Arc::default(),
+            locks,
+            turn,
+            owner: "somebody".into(),
+            heavy: Arc::clone(heavy),
+            world,
+        }
+    }
+
+    #[tokio::test]
+    async fn lists_and_copies_of_one_owner_leave_the_processors_to_others() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("from"), "x").unwrap();
+        let heavy = Arc::new(Turns::new(2, 1));
+        let mine = heavy.take("somebody").await;
+        let mut page = Box::pin(list::page(call(root.path(), &heavy), "bucket", true));
+        let key = crate::key::Key::new("to").unwrap();
+        let mut copied = Box::pin(copy::object(call(root.path(), &heavy), key));
+        assert!(poll!(&mut page).is_pending() && poll!(&mut copied).is_pending());
+        assert!(heavy.take("another").now_or_never().is_some());
+        assert!(!root.path().join("to").exists());
+        drop(mine);
+        assert!(page.await.is_ok());
+        assert!(copied.await.is_ok() && root.path().join("to").exists());
+    }
 }

@@ -105,7 +105,9 @@ pub(super) async fn object(call: Call, key: Key) -> Result<Response<Body>, Error
     let kept = to_keep(headers, call.settings.metadata_bytes_max)?;
     let on_source = Conditions::of_source(headers);
     let on_target = Conditions::read(headers);
+    let turn = call.heavy().await?;
     let (etag, modified_at) = blocking(move || {
+        let _turn = turn;
         let object = source.find(&on_source)?;
         // A file with holes can be as large as it likes, and all of it is read for its ETag.
         if object.size() > call.settings.put_bytes_max {

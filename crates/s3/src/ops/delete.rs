@@ -22,7 +22,9 @@ pub(super) async fn one(call: Call, key: Key) -> Result<Response<Body>, Error> {
 pub(super) async fn many(call: Call, payload: Payload) -> Result<Response<Body>, Error> {
     let body = payload.collect(call.settings.xml_bytes_max).await?;
     let (keys, quiet) = read(&body, &call.settings)?;
+    let turn = call.heavy().await?;
     let results = blocking(move || {
+        let _turn = turn;
         let each = keys.into_iter().map(|text| {
             let removed = Key::new(&text).and_then(|key| call.folder.remove(&key, |_| Ok(())));
             (text, removed)

@@ -168,7 +168,9 @@ fn look(folder: &Folder, most: (usize, usize), asked: &Asked) -> Result<Page, Er
 
 pub(super) async fn page(call: Call, bucket: &str, v2: bool) -> Result<Response<Body>, Error> {
     let asked = Asked::read(&call, v2)?;
+    let turn = call.heavy().await?;
     let (call, asked, page) = blocking(move || {
+        let _turn = turn;
         let Settings { list_folders_max, list_names_max, .. } = *call.settings;
         let page = look(&call.folder, (list_folders_max, list_names_max), &asked)?;
         Ok((call, asked, page))

@@ -77,7 +77,9 @@ pub(super) async fn copy_part(call: Call, key: Key) -> Result<Response<Body>, Er
     let source = source(&call).await?;
     let (_, upload) = open(&call, key).await?;
     let conditions = Conditions::of_source(&call.parts.headers);
+    let turn = call.heavy().await?;
     let (etag, modified_at) = blocking(move || {
+        let _turn = turn;
         let object = source.find(&conditions)?;
         let span = span_of(&call, object.size())?;
         if object.is_folder() || span.length > call.settings.put_bytes_max {
@@ -106,7 +108,9 @@ pub(super) async fn complete(
     let wanted = read_parts(&body, &call.settings)?;
     let location = format!("{}/{}/{}", call.settings.base, encode(bucket), encode(key.as_str()));
     let target = key.clone();
+    let turn = call.heavy().await?;
     let etag = blocking(move || {
+        let _turn = turn;
         check_parts(&call, &upload, &wanted)?;
         let (draft, etag) = join(&call, &upload, &wanted)?;
         let mut sheet = Sheet::new(upload.begin.headers);
@@ -220,7 +224,9 @@ pub(super) async fn list_parts(
     let (most, after) = page_of(&call, "max-parts", "part-number-marker")?;
     let (id, upload) = open(&call, key.clone()).await?;
     let parts_max = call.settings.parts_max;
+    let turn = call.heavy().await?;
     let (parts, more) = blocking(move || {
+        let _turn = turn;
         let numbers = upload.numbers(parts_max)?;
         let mut behind = numbers.into_iter().filter(|number| *number > after);
         let mut parts = Vec::new();
@@ -265,7 +271,12 @@ pub(super) async fn list(call: Call, bucket: &str) -> Result<Response<Body>, Err
         (text("prefix"), text("key-marker"), text("upload-id-marker"));
     let encoded = call.query.get("encoding-type") == Some("url");
     let uploads_max = call.settings.uploads_max;
-    let all = blocking(move || uploads::list(&call.folder, uploads_max)).await?;
+    let turn = call.heavy().await?;
+    let all = blocking(move || {
+        let _turn = turn;
+        uploads::list(&call.folder, uploads_max)
+    });
+    let all = all.await?;
     let mut wanted = all.into_iter().filter(|upload| {
         let behind = upload.key > key_marker
             || upload.key == key_marker && !id_marker.is_empty() && upload.id > id_marker;
