@@ -259,8 +259,8 @@ impl crate::store::Parts {
         config: &Config,
         lease: &Lease,
     ) -> Result<Digest, Error> {
-        let difference =
-            Difference { upper, overlay: self.settings.overlay, root: 0, with_capabilities: false };
+        let (overlay, limits) = (self.settings.overlay, &self.settings.limits);
+        let difference = Difference { upper, overlay, root: 0, with_capabilities: false, limits };
         let layer =
             self.pack_layer(lease, |archive| write_difference(&difference, archive).map(drop))?;
         let (mut manifest, setup) = self.documents(&parent.digest)?;

@@ -36,6 +36,7 @@ pub(super) fn store(
         overlay: parts.settings.overlay,
         root: written.root,
         with_capabilities: true,
+        limits: &parts.settings.limits,
     };
     let mut something = false;
     let layer = parts.pack_layer(lease, |archive| {
@@ -83,7 +84,7 @@ pub(super) fn tidy(lower: &Tree, written: &Written<'_>, mounts: &[&str]) -> Resu
 /// Removes `path` if it is an empty folder, and returns whether it did.
 fn remove_if_empty(upper: &Tree, path: &Path) -> Result<bool, Fault> {
     let Ok(place) = upper.place(path) else { return Ok(false) };
-    if !place.stat()?.as_ref().is_some_and(is_folder) || !upper.names(path)?.is_empty() {
+    if !place.stat()?.as_ref().is_some_and(is_folder) || !upper.is_empty_folder(path)? {
         return Ok(false);
     }
     let (folder, name) = place.at();

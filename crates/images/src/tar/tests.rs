@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 
 use super::*;
+use crate::settings::{Limits, Overlay};
 
 const EXTENSION_BYTES_MAX: u64 = 64 << 10;
 
@@ -99,6 +100,40 @@ fn long_names_are_not_read_without_end() {
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
     assert!(matches!(read(&header), Err(Error::Limit { .. })));
+}
+
+/// Packs a folder within these limits. Returns the size of the archive.
+fn packed(folder: &std::path::Path, limits: &Limits) -> Result<u64, Error> {
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder).unwrap());
+    let difference = Difference {
+        upper: folder,
+        overlay: Overlay::User,
+        root: owner,
+        with_capabilities: false,
+        limits,
+    };
+    let mut archive = Vec::new();
+    write_difference(&difference, &mut archive).map(|_| archive.len() as u64)
+}
+
+#[test]
+fn what_no_layer_may_have_is_not_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("a/b")).unwrap();
+    let limits = || Limits { entries_max: 3, depth_max: 2, ..Limits::default() };
+    // Its hole alone would take an hour to read.
+    fs::File::create(at("a/holes")).unwrap().set_len(4 << 40).unwrap();
+    let refused = packed(folder.path(), &limits()).unwrap_err();
+    assert!(matches!(refused, Error::Limit { what: "bytes in the files of one layer", .. }));
+    fs::File::create(at("a/holes")).unwrap().set_len(1 << 20).unwrap();
+    assert!(packed(folder.path(), &limits()).unwrap() > 1 << 20);
+    let fewer = Limits { entries_max: 2, ..limits() };
+    let refused = packed(folder.path(), &fewer).unwrap_err();
+    assert!(matches!(refused, Error::Limit { what: "entries in one layer", max: 2 }));
+    let flatter = Limits { depth_max: 1, ..limits() };
+    let refused = packed(folder.path(), &flatter).unwrap_err();
+    assert!(matches!(refused, Error::Limit { what: "folders in one path", max: 1 }));
 }
 
 proptest! {

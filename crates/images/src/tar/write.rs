@@ -13,7 +13,7 @@ use rustix::fs as sys;
 
 use super::header::BLOCK;
 use crate::error::Error;
-use crate::settings::Overlay;
+use crate::settings::{Limits, Overlay};
 use crate::unpack::{OPAQUE, WHITEOUT};
 
 /// Room for the path in a header. A longer one gets a PAX header before it.
@@ -30,6 +30,9 @@ pub(crate) struct Difference<'a> {
     pub(crate) root: u32,
     /// Whether programs keep their file capabilities.
     pub(crate) with_capabilities: bool,
+    /// The limits of layers. What goes beyond them could not be unpacked, so it is not packed
+    /// either: a file with holes can be millions of times larger than the disk it is on.
+    pub(crate) limits: &'a Limits,
 }
 
 /// Writes all of `upper` to `out`, sorted by name. Returns whether there was anything.
@@ -37,8 +40,9 @@ pub(crate) fn write_difference(
     difference: &Difference<'_>,
     out: impl Write,
 ) -> Result<bool, Error> {
-    let mut writer = Writer { difference, out, links: HashMap::new(), is_empty: true };
-    writer.folder(Path::new(""))?;
+    let mut writer =
+        Writer { difference, out, is_empty: true, links: HashMap::new(), bytes: 0, entries: 0 };
+    writer.folder(Path::new(""), 0)?;
     writer.out.write_all(&[0; 2 * BLOCK])?;
     Ok(!writer.is_empty)
 }
@@ -52,6 +56,9 @@ struct Writer<'a, W> {
     is_empty: bool,
     /// Where the first name of a file with several names was written, by inode number.
     links: HashMap<u64, PathBuf>,
+    /// What was found so far, including what is about to be written.
+    bytes: u64,
+    entries: u64,
 }
 
 struct Entry<'a> {
@@ -62,19 +69,32 @@ struct Entry<'a> {
 }
 
 impl<W: Write> Writer<'_, W> {
-    fn folder(&mut self, path: &Path) -> Result<(), Error> {
-        let folder = self.difference.upper.join(path);
-        let list = || {
-            fs::read_dir(&folder)?
-                .map(|entry| Ok(entry?.file_name()))
-                .collect::<io::Result<Vec<_>>>()
-        };
-        let mut names: Vec<OsString> = list().map_err(Error::io("list", &folder))?;
+    fn folder(&mut self, path: &Path, depth: usize) -> Result<(), Error> {
+        let max = self.difference.limits.depth_max;
+        if depth > max {
+            return Err(Error::Limit { what: "folders in one path", max: max as u64 });
+        }
+        let mut names = self.names(path)?;
         names.sort();
-        names.into_iter().try_for_each(|name| self.add(&path.join(name)))
+        names.into_iter().try_for_each(|name| self.add(&path.join(name), depth))
     }
 
-    fn add(&mut self, path: &Path) -> Result<(), Error> {
+    /// Lists a folder. Counts its entries meanwhile, because all names of a folder are in memory.
+    fn names(&mut self, path: &Path) -> Result<Vec<OsString>, Error> {
+        let folder = self.difference.upper.join(path);
+        let failed = |error| Error::io("list", &folder)(error);
+        let (mut names, max) = (Vec::new(), self.difference.limits.entries_max);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            names.push(entry.map_err(failed)?.file_name());
+            self.entries += 1;
+            if self.entries > max {
+                return Err(Error::Limit { what: "entries in one layer", max });
+            }
+        }
+        Ok(names)
+    }
+
+    fn add(&mut self, path: &Path, depth: usize) -> Result<(), Error> {
         let full = self.difference.upper.join(path);
         let about = fs::symlink_metadata(&full).map_err(Error::io("look at", &full))?;
         let kind = about.file_type();
@@ -90,7 +110,7 @@ impl<W: Write> Writer<'_, W> {
                 .whiteout(&path.with_file_name(OsString::from_vec([WHITEOUT, name].concat())));
         }
         if kind.is_dir() {
-            return self.add_folder(path, &full, &about);
+            return self.add_folder(path, &full, &about, depth);
         }
         if !kind.is_file() && !kind.is_symlink() && !kind.is_fifo() {
             // Sockets and devices have no meaning in an image.
@@ -115,7 +135,13 @@ impl<W: Write> Writer<'_, W> {
         }
     }
 
-    fn add_folder(&mut self, path: &Path, full: &Path, about: &Metadata) -> Result<(), Error> {
+    fn add_folder(
+        &mut self,
+        path: &Path,
+        full: &Path,
+        about: &Metadata,
+        depth: usize,
+    ) -> Result<(), Error> {
         let attributes = self.attributes(full)?;
         self.header(&Entry::new(path, b'5'), about, &attributes)?;
         let mut value = [0; 1];
@@ -124,13 +150,17 @@ impl<W: Write> Writer<'_, W> {
         {
             self.whiteout(&path.join(OsString::from_vec(OPAQUE.to_vec())))?;
         }
-        self.folder(path)
+        self.folder(path, depth + 1)
     }
 
     fn add_file(&mut self, path: &Path, full: &Path) -> Result<(), Error> {
         let file = File::open(full).map_err(Error::io("open", full))?;
         let about = file.metadata().map_err(Error::io("look at", full))?;
-        let size = about.len();
+        let (size, max) = (about.len(), self.difference.limits.layer_bytes_max);
+        self.bytes = self.bytes.saturating_add(size);
+        if self.bytes > max {
+            return Err(Error::Limit { what: "bytes in the files of one layer", max });
+        }
         self.header(&Entry { size, ..Entry::new(path, b'0') }, &about, &self.attributes(full)?)?;
         let written = io::copy(&mut file.take(size), &mut self.out)?;
         if written < size {

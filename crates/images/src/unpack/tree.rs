@@ -64,6 +64,16 @@ impl Tree {
         Ok(names)
     }
 
+    /// Returns whether a folder has no entries, without reading all that it may have.
+    pub(crate) fn is_empty_folder(&self, path: &Path) -> Result<bool, Errno> {
+        for entry in fs::Dir::read_from(self.folder(path)?)? {
+            if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Opens a file for reading. Links are followed, but never out of the tree.
     pub(crate) fn read(&self, path: &Path) -> Result<File, Errno> {
         self.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
