@@ -4,6 +4,7 @@ use crate::http::bodies::Bodies;
 use crate::http::limits::Limits;
 use crate::http::streams::Streams;
 use control::Control;
+use jobs::logs::Searches;
 use std::sync::Arc;
 
 /// The control plane, and the API's counters of its callers. Cheap to clone; each handler gets one.
@@ -13,6 +14,7 @@ pub struct App {
     pub(crate) limits: Arc<Limits>,
     pub(crate) streams: Arc<Streams>,
     pub(crate) bodies: Bodies,
+    pub(crate) log_searches: Searches,
     /// Drives as S3 clients see them.
     pub(crate) s3: s3::Service,
 }
@@ -23,7 +25,8 @@ impl App {
         let streams = Arc::new(Streams::new(control.settings.streams));
         let bodies = Bodies::new(control.settings.bodies);
         let s3 = crate::routes::s3::service(&control, &limits);
-        Self { control, limits, streams, bodies, s3 }
+        let log_searches = Searches::new(control.store.clone());
+        Self { control, limits, streams, bodies, log_searches, s3 }
     }
 
     pub(crate) fn control(&self) -> &Control {

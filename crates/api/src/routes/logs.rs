@@ -6,7 +6,7 @@ use crate::http::error::Error;
 use crate::http::malformed::LogsRule;
 use crate::http::reply::Reply;
 use auth::Member;
-use jobs::logs::{Found, Line, Question, Severity, find};
+use jobs::logs::{Found, Line, Question, Severity};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -146,7 +146,10 @@ impl LogQuery {
 /// Splits the list of workload names in a query.
 pub(super) fn names(listed: Option<&str>) -> Result<Vec<String>, Error> {
     let names = listed.unwrap_or_default().split(',').map(str::trim);
-    let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let mut names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    // Each is answered once, so it is looked for once.
+    names.sort_unstable();
+    names.dedup();
     match names.len() {
         0 => Err(LogsRule::NoWorkload.into()),
         1..=NAMES_MAX => Ok(names),
@@ -183,7 +186,7 @@ pub(crate) async fn get(call: Call<Member, LogQuery>) -> Result<Reply<LogAnswer>
     let mut answer = BTreeMap::new();
     for name in call.query.names()? {
         // The name is included even if nothing was logged, because clients look for it.
-        let found = find(&call.app.store, &question(&call, kind, &name)?).await?;
+        let found = call.app.log_searches.find(question(&call, kind, &name)?).await?;
         answer.insert(name, shown(found));
     }
     Ok(Reply::of(&LogAnswer(answer)))

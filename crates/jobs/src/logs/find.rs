@@ -49,7 +49,7 @@ pub struct Found {
     pub total: u64,
 }
 
-pub async fn find(store: &Store, question: &Question) -> Result<Found, Error> {
+pub(super) async fn find(store: &Store, question: &Question) -> Result<Found, Error> {
     find_in_steps(store, question, STEP).await
 }
 

@@ -2,7 +2,8 @@
 
 use super::writing::all;
 use super::{open, piece, source};
-use crate::logs::{Logs, Question, Settings, find};
+use crate::logs::find::find;
+use crate::logs::{Logs, Question, Settings};
 use std::time::Instant;
 use tokio::sync::mpsc;
 use types::instance::{Printed, Stream};

@@ -1,6 +1,7 @@
 mod figures;
 mod finding;
 mod recording;
+mod searching;
 mod writing;
 
 use super::{Printer, Source};

@@ -1,7 +1,8 @@
 //! Tests recording many attempts into a real store.
 
 use super::{NOW, open, piece, source};
-use crate::logs::{Logs, Question, Severity, find};
+use crate::logs::find::find;
+use crate::logs::{Logs, Question, Severity};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
