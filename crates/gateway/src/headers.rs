@@ -3,6 +3,7 @@
 use crate::peer::Peer;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Version};
+use types::edge::headers::{are_one, is_reserved};
 use types::parts::TextMap;
 
 macro_rules! names {
@@ -73,7 +74,7 @@ pub(crate) fn settable(wanted: &TextMap) -> HeaderMap {
         else {
             continue;
         };
-        if !is_reserved(&name) {
+        if !is_reserved(name.as_str()) {
             headers.insert(name, value);
         }
     }
@@ -97,23 +98,18 @@ pub(crate) fn remove_any(headers: &mut HeaderMap, names: &[HeaderName]) {
     }
 }
 
-/// Returns whether servers that pass headers on as variables give both the same name, as CGI does
-/// for `a_b` and `a-b`.
-fn are_one(a: &HeaderName, b: &HeaderName) -> bool {
-    let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    a.as_str().len() == b.as_str().len()
-        && a.as_str().bytes().map(plain).eq(b.as_str().bytes().map(plain))
-}
-
 /// Removes the headers that only this edge may send, and any that a workload could mistake for
 /// them. `preview` holds the headers that will be set later.
 pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) {
     remove_any(headers, &OURS);
     let said_here = |name: &HeaderName| {
-        is_reserved(name) || FORWARDED.iter().chain([&REQUEST_ID]).any(|said| are_one(name, said))
+        let is_one = |said: &HeaderName| are_one(name.as_str(), said.as_str());
+        is_reserved(name.as_str()) || FORWARDED.iter().chain([&REQUEST_ID]).any(is_one)
     };
     let set_later = |name: &HeaderName| {
-        preview.is_some_and(|set| set.keys().any(|set| set != name && are_one(set, name)))
+        preview.is_some_and(|set| {
+            set.keys().any(|set| set != name && are_one(set.as_str(), name.as_str()))
+        })
     };
     let is_disguised =
         |name: &&HeaderName| (name.as_str().contains('_') && said_here(name)) || set_later(name);
@@ -121,14 +117,6 @@ pub(crate) fn remove_ours(headers: &mut HeaderMap, preview: Option<&HeaderMap>) 
     for name in disguised {
         headers.remove(name);
     }
-}
-
-/// Returns whether no preview may set it, in any spelling.
-fn is_reserved(name: &HeaderName) -> bool {
-    HOP.iter()
-        .chain(&OURS)
-        .chain([&header::CONTENT_LENGTH, &SOURCE])
-        .any(|reserved| are_one(name, reserved))
 }
 
 /// Returns the protocol that a client wants to switch to. `h2c` is refused, because it would let
@@ -202,4 +190,20 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, peer: Option<Peer>, trusted: bo
 #[expect(clippy::expect_used, reason = "such texts are printable ASCII")]
 pub(crate) fn ascii(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("printable ASCII is a header value")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The management side refuses previews that set them, so both have to know the same ones.
+    #[test]
+    fn no_preview_sets_what_the_edge_sets_or_reads() {
+        for name in HOP.iter().chain(&OURS).chain([&header::CONTENT_LENGTH, &SOURCE]) {
+            assert!(is_reserved(name.as_str()), "{name}");
+        }
+        for name in FORWARDED.iter().chain([&REQUEST_ID, &header::HOST]) {
+            assert!(!is_reserved(name.as_str()), "{name}");
+        }
+    }
 }

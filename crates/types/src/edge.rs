@@ -3,6 +3,8 @@
 //! The management side derives these from its rows and sends them as changes; a data plane that has
 //! received all of them can route and guard requests without asking anybody.
 
+pub mod headers;
+
 use crate::ids::{ResourceId, WorkspaceId};
 use crate::models::ModelRoute;
 use crate::parts::TextMap;

@@ -1,6 +1,6 @@
 //! Previews: addresses under which one port of a sandbox answers.
 
-use crate::edge::PreviewAddress;
+use crate::edge::{PreviewAddress, headers};
 use crate::parts::{
     CoreEvent, Head, Lifecycle, Needs, Stamped, Status, TextMap, duration, limits, names,
 };
@@ -125,8 +125,9 @@ impl Kind for Preview {
         let domain = filled(&spec.custom_domain).is_none_or(|domain| names::is_dns_name(&domain));
         problems.require(domain, "spec.customDomain", "must be a domain name");
         duration::check(spec.ttl.as_deref(), "spec.ttl", problems);
-        names::check_headers(spec.request_headers.as_ref(), "spec.requestHeaders", problems);
-        names::check_headers(spec.response_headers.as_ref(), "spec.responseHeaders", problems);
+        let (asks, answers) = (spec.request_headers.as_ref(), spec.response_headers.as_ref());
+        check_headers(asks, headers::is_reserved, "spec.requestHeaders", problems);
+        check_headers(answers, headers::is_never_answered, "spec.responseHeaders", problems);
     }
 
     fn complete(&mut self, _old: Option<&Self>, _world: &World) {
@@ -171,6 +172,20 @@ impl Kind for Preview {
         self.spec.region.clone_from(&state.region);
         self.events = Some(state.lifecycle.events.clone());
         self.status = state.lifecycle.status();
+    }
+}
+
+/// Refuses headers that would not be set: a preview must not look as if it did.
+fn check_headers(
+    wanted: Option<&TextMap>,
+    is_reserved: fn(&str) -> bool,
+    at: &str,
+    problems: &mut Problems,
+) {
+    names::check_headers(wanted, at, problems);
+    for name in wanted.into_iter().flat_map(TextMap::keys).filter(|name| is_reserved(name)) {
+        let why = "cannot be set by a preview: only the server decides what it says; remove it";
+        problems.add(format!("{at}.{name}"), why);
     }
 }
 

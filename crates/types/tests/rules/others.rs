@@ -96,6 +96,23 @@ fn previews_have_a_port_and_legal_headers() {
         json!({"port": 1, "responseHeaders": {"a": "b\nc"}}),
         &["spec.responseHeaders.a"],
     );
+    let settable = json!({"X-App": "1", "Host": "a.example", "Set-Cookie": "a=b"});
+    check_spec::<Preview>(
+        json!({"port": 1, "requestHeaders": settable, "responseHeaders": settable}),
+        &[],
+    );
+    for reserved in ["Content-Length", "X_Blaxel_Subject-Id", "upgrade"] {
+        let [request, response] =
+            ["request", "response"].map(|way| format!("spec.{way}Headers.{reserved}"));
+        check_spec::<Preview>(
+            json!({"port": 1, "requestHeaders": {reserved: "1"}, "responseHeaders": {reserved: "1"}}),
+            &[&request, &response],
+        );
+    }
+    check_spec::<Preview>(
+        json!({"port": 1, "responseHeaders": {"Clear-Site-Data": "*"}}),
+        &["spec.responseHeaders.Clear-Site-Data"],
+    );
     check_spec::<PreviewToken>(json!({"expiresAt": "tomorrow"}), &["spec.expiresAt"]);
 }
 
