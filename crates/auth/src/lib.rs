@@ -43,7 +43,6 @@ pub use identity::{Grant, Identity, Member, Membership, is_still_member};
 pub use passwords::Crowded;
 pub use roles::allows;
 pub use scopes::ScopeSet;
-pub use secrets::is_api_key;
 pub use store::identity::{Role, Subject};
 pub use throttle::Throttled;
 pub use ticket::Ticket;

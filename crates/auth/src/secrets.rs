@@ -19,7 +19,7 @@ pub(crate) fn new_api_key(world: &World) -> String {
 }
 
 /// Returns true if a text has the form of an API key.
-pub fn is_api_key(text: &str) -> bool {
+pub(crate) fn is_api_key(text: &str) -> bool {
     text.starts_with(KEY_PREFIX)
         && text.len() == KEY_PREFIX.len() + SECRET_CHARS + CHECK_CHARS
         && text

@@ -5,7 +5,7 @@ use crate::error::{Code, Error};
 const KEY_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 255;
 /// The server's folder inside the files. Keys cannot lead into it.
-pub const HIDDEN_FOLDER: &str = ".holm-s3";
+pub(crate) const HIDDEN_FOLDER: &str = ".holm-s3";
 
 /// A key that can be used as a path below a folder: no part is empty, `.` or `..`. A key that ends
 /// with a slash names a folder.

@@ -33,6 +33,6 @@ mod xml;
 pub use access::{Access, Bucket, BucketEntry, Caller, Owner, Refused, Secret, Wait};
 pub use body::Body;
 pub use error::{Code, Error};
-pub use key::{HIDDEN_FOLDER, Key};
+pub use key::Key;
 pub use service::{Service, Signed};
 pub use settings::Settings;

@@ -24,7 +24,7 @@ pub trait Lookup: Fn(String) -> Addresses + Send + Sync + 'static {}
 impl<F: Fn(String) -> Addresses + Send + Sync + 'static> Lookup for F {}
 
 /// Resolves a name as this machine does.
-pub fn system_lookup(name: String) -> Addresses {
+pub(super) fn system_lookup(name: String) -> Addresses {
     Box::pin(async move {
         let found = tokio::net::lookup_host((name, 0)).await?;
         Ok(found.map(|address| address.ip()).take(ADDRESSES_MAX).collect())

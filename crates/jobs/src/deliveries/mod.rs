@@ -9,9 +9,9 @@ mod gate;
 mod rules;
 mod send;
 
-pub use gate::{Lookup, system_lookup};
+pub use gate::Lookup;
 
-use gate::Gate;
+use gate::{Gate, system_lookup};
 use send::Client;
 use std::collections::BTreeMap;
 use std::time::Duration;

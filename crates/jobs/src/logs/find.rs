@@ -13,7 +13,7 @@ use types::ids::WorkspaceId;
 use types::{KindName, Timestamp};
 
 /// Most bytes of text that one question reads. Older lines are neither found nor counted.
-pub const SCAN_BYTES_MAX: usize = 64 << 20;
+const SCAN_BYTES_MAX: usize = 64 << 20;
 /// Chunks that the first read takes. If chunks are small, later reads take more.
 const STEP: i64 = 32;
 const STEP_MAX: i64 = 1024;

@@ -17,9 +17,9 @@ mod recorder;
 mod searches;
 mod writer;
 
-pub use find::{Found, Question, SCAN_BYTES_MAX};
+pub use find::{Found, Question};
 pub use line::{Line, Severity};
-pub use recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Recorder};
+pub use recorder::LINE_BYTES_MAX;
 pub use searches::Searches;
 pub use store::logs::{Printer, Source};
 pub use writer::{LogWriter, Logs, Lost, Settings};

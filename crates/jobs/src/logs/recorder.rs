@@ -11,13 +11,13 @@ use types::instance::{Printed, Stream};
 /// chunk.
 pub const LINE_BYTES_MAX: usize = 10 * 1024;
 /// Largest text of a chunk.
-pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
+pub(super) const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
 const DAY_NS: i64 = 86_400 * 1_000_000_000;
 
 /// The output of one source that is not in a chunk yet.
 #[derive(Debug)]
-pub struct Recorder {
+pub(super) struct Recorder {
     bytes_max: u64,
     /// Whether `bytes_max` counts for each day.
     daily: bool,
@@ -33,7 +33,7 @@ pub struct Recorder {
 impl Recorder {
     /// Makes a recorder for an attempt that has printed nothing yet, which keeps `bytes_max` in
     /// all.
-    pub fn new(bytes_max: u64) -> Self {
+    pub(super) fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
             daily: false,
@@ -47,17 +47,17 @@ impl Recorder {
     }
 
     /// Continues after a chunk. Output must be supplied from `mark.read_to` on.
-    pub fn resume(bytes_max: u64, number: u32, last_ns: i64, mark: Mark) -> Self {
+    pub(super) fn resume(bytes_max: u64, number: u32, last_ns: i64, mark: Mark) -> Self {
         let begun = mark.begun.as_deref().map(read_begun).unwrap_or_default();
         Self { begun, number, last_ns, mark, ..Self::new(bytes_max) }
     }
 
     /// Makes `bytes_max` the limit for each day (UTC), for sources that have no end.
-    pub fn daily(self) -> Self {
+    pub(super) fn daily(self) -> Self {
         Self { daily: true, ..self }
     }
 
-    pub fn take(&mut self, piece: &Printed) {
+    pub(super) fn take(&mut self, piece: &Printed) {
         let mut rest: &[u8] = &piece.bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let (part, after) = rest.split_at(end);
@@ -71,7 +71,7 @@ impl Recorder {
     }
 
     /// Ends the output: unfinished lines are kept as they are.
-    pub fn end(&mut self, at: Timestamp) {
+    pub(super) fn end(&mut self, at: Timestamp) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let begun = std::mem::take(self.begun_of(stream));
             if !begun.is_empty() {
@@ -81,13 +81,13 @@ impl Recorder {
     }
 
     /// Returns the bytes of text that wait to be drained.
-    pub fn waiting_bytes(&self) -> usize {
+    pub(super) fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
     /// Returns all waiting lines as chunks. They must be written in one transaction, because each
     /// has the mark up to which all of them read.
-    pub fn drain(&mut self) -> Vec<Chunk> {
+    pub(super) fn drain(&mut self) -> Vec<Chunk> {
         self.waiting_bytes = 0;
         let mut chunks: Vec<Chunk> = Vec::new();
         for (line, text) in std::mem::take(&mut self.lines) {

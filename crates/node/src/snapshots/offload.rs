@@ -69,10 +69,6 @@ impl Snapshots {
         let _ = self.remote.set(store);
     }
 
-    pub fn has_remote(&self) -> bool {
-        self.remote.get().is_some()
-    }
-
     /// Returns true if the files of a snapshot, and of those that it lies over, are on this
     /// machine.
     pub fn is_here(&self, name: &SnapshotName) -> bool {

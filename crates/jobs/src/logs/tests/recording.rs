@@ -2,7 +2,8 @@
 
 use super::{NOW, piece};
 use crate::logs::line::read_all;
-use crate::logs::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Line, Recorder, Severity};
+use crate::logs::recorder::{CHUNK_BYTES_MAX, LINE_BYTES_MAX, Recorder};
+use crate::logs::{Line, Severity};
 use proptest::prelude::*;
 use store::logs::Chunk;
 use types::instance::{Printed, Stream};
