@@ -29,6 +29,12 @@ impl Problems {
         }
     }
 
+    /// Drops all but the first problems.
+    #[cfg(feature = "checker")]
+    pub(crate) fn truncate(&mut self, most: usize) {
+        self.0.truncate(most);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

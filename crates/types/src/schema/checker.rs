@@ -8,6 +8,14 @@ use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
+/// How much of a wrong body is looked at to say what is wrong with it, in values. A list of a million
+/// wrong items would be a million errors.
+const VALUES_MAX: usize = 10_000;
+/// More members than this are not those of a type but the entries of a map.
+const MEMBERS_MAX: usize = 100;
+/// Most problems that are reported at once.
+const PROBLEMS_MAX: usize = 100;
+
 /// Checks bodies of one type. Building a checker costs milliseconds, so make it once at start.
 #[derive(Debug)]
 pub struct Checker(Validator);
@@ -43,11 +51,72 @@ impl Checker {
     }
 
     pub fn check(&self, body: &Value) -> Result<(), Problems> {
-        let mut problems = Problems::default();
-        for error in self.0.iter_errors(body) {
+        // This looks at everything and remembers nothing.
+        if self.0.is_valid(body) {
+            return Ok(());
+        }
+        let mut excerpt = Excerpt { left: VALUES_MAX, cut: None };
+        let (part, mut problems) = (excerpt.of(body, ""), Problems::default());
+        for error in self.0.iter_errors(&part) {
             report(&error, &mut problems);
         }
-        problems.into_result()
+        problems.truncate(PROBLEMS_MAX);
+        if problems.is_empty() {
+            let (path, has) = excerpt.cut.unwrap_or_default();
+            let why = format!("has too many items, or is wrong somewhere behind the first {has}");
+            problems.add(shown(path), why);
+        }
+        Err(problems)
+    }
+}
+
+/// A part of a body that has nothing wrong unless the body has: no list is emptied, and no type
+/// loses members.
+struct Excerpt {
+    /// How many more values it takes.
+    left: usize,
+    /// Path of the first list or map that was cut, and how much of it is left.
+    cut: Option<(String, usize)>,
+}
+
+impl Excerpt {
+    fn of(&mut self, value: &Value, path: &str) -> Value {
+        self.left = self.left.saturating_sub(1);
+        match value {
+            Value::Array(items) => {
+                let mut kept = Vec::new();
+                for (index, item) in items.iter().enumerate() {
+                    if self.cuts(path, index) {
+                        break;
+                    }
+                    kept.push(self.of(item, &format!("{path}[{index}]")));
+                }
+                Value::Array(kept)
+            }
+            Value::Object(members) => {
+                let is_map = members.len() > MEMBERS_MAX;
+                let mut kept = Map::new();
+                for (index, (name, member)) in members.iter().enumerate() {
+                    if is_map && self.cuts(path, index) {
+                        break;
+                    }
+                    let gap = if path.is_empty() { "" } else { "." };
+                    let inner = self.of(member, &format!("{path}{gap}{name}"));
+                    kept.insert(name.clone(), inner);
+                }
+                Value::Object(kept)
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Returns whether a list that has this many items already gets no more.
+    fn cuts(&mut self, path: &str, has: usize) -> bool {
+        let cuts = self.left == 0 && has > 0;
+        if cuts && self.cut.is_none() {
+            self.cut = Some((path.to_owned(), has));
+        }
+        cuts
     }
 }
 
@@ -108,6 +177,10 @@ fn field(error: &ValidationError<'_>) -> String {
         let gap = if path.is_empty() { "" } else { "." };
         path.push_str(&format!("{gap}{}", property.as_str().unwrap_or_default()));
     }
+    shown(path)
+}
+
+fn shown(path: String) -> String {
     let path: String = path.chars().take(200).collect();
     if path.is_empty() { "body".into() } else { path }
 }
@@ -177,4 +250,39 @@ fn listed(options: &Value) -> String {
     let names: Vec<String> =
         options.iter().filter(|option| !option.is_null()).map(ToString::to_string).collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Body {
+        name: String,
+        list: Option<Vec<u32>>,
+    }
+
+    fn wrong(body: &Value) -> Vec<String> {
+        let problems = Checker::of::<Body>().check(body).unwrap_err();
+        problems.iter().map(|problem| problem.field.clone()).collect()
+    }
+
+    #[test]
+    fn a_long_list_of_wrong_items_is_few_problems() {
+        let fields = wrong(&json!({"name": "x", "list": vec!["y"; 200_000]}));
+        assert_eq!((fields.len(), fields[0].as_str()), (PROBLEMS_MAX, "list[0]"));
+    }
+
+    #[test]
+    fn what_is_wrong_behind_much_that_is_right_is_wrong_too() {
+        let right = vec![json!(1); 2 * VALUES_MAX];
+        let all = |last: Value| [right.clone(), vec![last]].concat();
+        assert!(Checker::of::<Body>().check(&json!({"name": "x", "list": all(json!(2))})).is_ok());
+        assert_eq!(wrong(&json!({"name": "x", "list": all(json!("y"))})), ["list"]);
+        // A member that comes after the list is not taken for missing.
+        assert_eq!(wrong(&json!({"list": all(json!("y")), "name": 3})), ["name"]);
+        assert_eq!(wrong(&json!({"list": right})), ["name"]);
+    }
 }
