@@ -8,8 +8,8 @@
 
 use crate::Timestamp;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::Zoned;
 use jiff::tz::TimeZone;
+use jiff::{ToSpan, Zoned, civil};
 
 const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
 /// Longest line in bytes; longer than anything a person writes.
@@ -17,6 +17,12 @@ const LENGTH_MAX: usize = 256;
 /// Time from which [`Cron::parse`] checks that a line fires at all. Any fixed time will do, because
 /// the calendar repeats.
 const REFERENCE: Timestamp = Timestamp::from_ms(1_767_225_600_000);
+
+/// In so many years each date falls on each day of the week.
+const YEARS_OF_ALL_DATES: i32 = 28;
+const YEAR_DAYS: i32 = 366;
+/// A leap year.
+const FIRST_DAY: civil::Date = civil::date(2024, 1, 1);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadCron {
@@ -61,6 +67,12 @@ impl Cron {
             parser.parse(&alone.join(" ")).map_err(|_| BadCron::Field { field })?;
         }
         let line = parser.parse(&fields.join(" ")).map_err(|_| BadCron::Form)?;
+        // Searching for the next time would look at three thousand years.
+        if let [_, _, day, month, weekday] = fields[..]
+            && !has_a_date(&parser, [day, month, weekday])
+        {
+            return Err(BadCron::Never);
+        }
         let cron = Self { line, zone: TimeZone::UTC };
         cron.next_after(REFERENCE).ok_or(BadCron::Never)?;
         Ok(cron)
@@ -91,6 +103,23 @@ impl Cron {
     fn local(&self, time: Timestamp) -> Option<Zoned> {
         Some(jiff::Timestamp::from_second(time.seconds()).ok()?.to_zoned(self.zone.clone()))
     }
+}
+
+/// Returns whether there is any date with these fields: day of month, month and day of week.
+fn has_a_date(parser: &CronParser, [day, month, weekday]: [&str; 3]) -> bool {
+    let days = match weekday {
+        "*" | "?" => YEAR_DAYS,
+        // The date has to have both.
+        weekday if weekday.contains('+') => YEARS_OF_ALL_DATES * YEAR_DAYS,
+        // A day of the week is enough.
+        _ => return true,
+    };
+    let Ok(line) = parser.parse(&format!("0 0 {day} {month} {weekday}")) else { return true };
+    let fits = |days: i32| {
+        let midnight = FIRST_DAY.saturating_add(days.days()).to_zoned(TimeZone::UTC);
+        midnight.is_ok_and(|midnight| line.is_time_matching(&midnight).unwrap_or(false))
+    };
+    (0..days).any(fits)
 }
 
 fn instant(time: &Zoned) -> Timestamp {
@@ -149,6 +178,42 @@ mod tests {
         assert_eq!(Cron::parse("0 0 30 2 *").unwrap_err(), BadCron::Never);
         assert_eq!(Cron::parse("@daily").unwrap_err(), BadCron::Form);
         assert_eq!(Cron::parse("").unwrap_err(), BadCron::FieldCount { found: 0 });
+    }
+
+    fn parser() -> CronParser {
+        CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build()
+    }
+
+    #[test]
+    fn dates_that_no_year_has_are_known_without_a_search() {
+        for (date, is_there) in [
+            (["30", "2", "*"], false),
+            (["31", "2,4,6,9,11", "*"], false),
+            (["28", "2", "+MON#5"], false),
+            (["31W", "4", "?"], false),
+            (["29", "2", "*"], true),
+            (["29", "2", "+MON#5"], true),
+            (["31", "2", "MON"], true),
+            (["L", "2", "*"], true),
+        ] {
+            assert_eq!(has_a_date(&parser(), date), is_there, "{date:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        /// A search to the end of all years agrees.
+        #[test]
+        fn every_line_with_a_date_fires(
+            day in "(2[89]|3[01]|L)W?|3[01],30",
+            month in "[1-9]|2,4|6,9,11",
+            weekday in "\\*|\\?|\\+?[0-6](#[1-5])?",
+        ) {
+            let Ok(line) = parser().parse(&format!("7 5 {day} {month} {weekday}")) else { return Ok(()) };
+            let from = jiff::Timestamp::from_second(REFERENCE.seconds()).unwrap();
+            let found = line.find_next_occurrence(&from.to_zoned(TimeZone::UTC), false);
+            prop_assert_eq!(has_a_date(&parser(), [&day, &month, &weekday]), found.is_ok());
+        }
     }
 
     proptest! {
