@@ -1,12 +1,9 @@
 //! Passes bytes in both directions unchanged.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional_with_sizes};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 /// Each connection holds two of these. A larger size makes one connection hardly faster, and many
 /// expensive.
@@ -26,9 +23,12 @@ pub(crate) async fn relay(
     server: &mut (impl AsyncRead + AsyncWrite + Unpin),
     idle: Duration,
 ) -> Ended {
-    let moved = Arc::new(AtomicU64::new(0));
-    let mut client = Counted { stream: client, moved: Arc::clone(&moved) };
-    let mut server = Counted { stream: server, moved: Arc::clone(&moved) };
+    let moved = AtomicU64::new(0);
+    let count = |_: &[u8]| {
+        moved.fetch_add(1, Ordering::Relaxed);
+    };
+    let mut client = InspectWriter::new(InspectReader::new(client, count), count);
+    let mut server = InspectWriter::new(InspectReader::new(server, count), count);
     let copy = copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES);
     let silent = async {
         loop {
@@ -43,44 +43,6 @@ pub(crate) async fn relay(
         // It does not matter which side broke off: both are closed now.
         _ = copy => Ended::Done,
         () = silent => Ended::Idle,
-    }
-}
-
-/// Counts reads and writes.
-struct Counted<'a, S> {
-    stream: &'a mut S,
-    moved: Arc<AtomicU64>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<'_, S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut *self.stream).poll_read(context, buffer))?;
-        self.moved.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<'_, S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut *self.stream).poll_write(context, bytes))?;
-        self.moved.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut *self.stream).poll_shutdown(context)
     }
 }
 

@@ -6,7 +6,7 @@ use super::shared::Shared;
 use super::target::Target;
 use super::tasks::Tasks;
 use super::upstream_tls::server_name;
-use super::web_sockets::{Overheard, WebSockets};
+use super::web_sockets::{WebSockets, overhear};
 use crate::client::Client;
 use admission::{BeforeAnswer, Bounded};
 use http::{Request, Response};
@@ -300,7 +300,8 @@ impl Upstreams {
             |error: hyper::Error| Failure::Broken { host: host.clone(), error: error.into() };
         let head_bytes_max = shared.head_bytes_max();
         if is_two {
-            let (stream, web_sockets) = Overheard::new(stream);
+            let (tell, web_sockets) = watch::channel(WebSockets::Unknown);
+            let stream = overhear(stream, tell);
             let (sender, connection) = http2::Builder::new(self.tasks.clone())
                 .timer(TokioTimer::new())
                 .max_header_list_size(u32::try_from(head_bytes_max).unwrap_or(u32::MAX))

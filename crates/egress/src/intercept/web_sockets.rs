@@ -2,11 +2,9 @@
 //! frame. Hyper knows this too, but tells only the task that owns the connection, and not when the
 //! frame has arrived.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncRead;
 use tokio::sync::watch;
+use tokio_util::io::InspectReader;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WebSockets {
@@ -16,34 +14,33 @@ pub(super) enum WebSockets {
     Refused,
 }
 
-/// A connection whose first frame is read along with whoever reads it.
-pub(super) struct Overheard<S> {
+/// Reads the first frame of a connection along with whoever reads the connection, and tells what it
+/// says.
+pub(super) fn overhear<S: AsyncRead>(
     stream: S,
-    /// `None` as soon as the frame is known.
-    first: Option<First>,
+    tell: watch::Sender<WebSockets>,
+) -> InspectReader<S, impl FnMut(&[u8]) + Send + 'static> {
+    let mut first = Some(First { bytes: Vec::new(), tell });
+    let hear = move |more: &[u8]| first = first.take().and_then(|first| first.hear(more));
+    InspectReader::new(stream, hear)
 }
 
+/// The beginning of a first frame that is not known yet.
 struct First {
     bytes: Vec<u8>,
     tell: watch::Sender<WebSockets>,
 }
 
-impl<S> Overheard<S> {
-    pub(super) fn new(stream: S) -> (Self, watch::Receiver<WebSockets>) {
-        let (tell, told) = watch::channel(WebSockets::Unknown);
-        (Self { stream, first: Some(First { bytes: Vec::new(), tell }) }, told)
-    }
-
-    fn hear(&mut self, more: &[u8]) {
-        let Some(first) = &mut self.first else { return };
-        first.bytes.extend_from_slice(more);
-        let said = read(&first.bytes);
+impl First {
+    /// Returns `None` as soon as the frame is known, or nothing more comes.
+    fn hear(mut self, more: &[u8]) -> Option<Self> {
+        self.bytes.extend_from_slice(more);
+        let said = read(&self.bytes);
         if said != WebSockets::Unknown {
-            first.tell.send_replace(said);
+            self.tell.send_replace(said);
+            return None;
         }
-        if said != WebSockets::Unknown || more.is_empty() {
-            self.first = None;
-        }
+        (!more.is_empty()).then_some(self)
     }
 }
 
@@ -72,49 +69,6 @@ fn read(bytes: &[u8]) -> WebSockets {
     match settings.rfind(|(name, _)| *name == ENABLE_CONNECT_PROTOCOL) {
         Some((_, [0, 0, 0, 1])) => WebSockets::Taken,
         _ => WebSockets::Refused,
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Overheard<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        self.hear(&buffer.filled()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Overheard<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -155,7 +109,8 @@ mod tests {
     #[tokio::test]
     async fn a_host_that_ends_before_it_says_it_is_not_waited_for() {
         use tokio::io::AsyncReadExt as _;
-        let (mut stream, mut told) = Overheard::new(&b"\0\0\x06\x04"[..]);
+        let (tell, mut told) = watch::channel(WebSockets::Unknown);
+        let mut stream = overhear(&b"\0\0\x06\x04"[..], tell);
         let mut said = Vec::new();
         stream.read_to_end(&mut said).await.unwrap();
         assert_eq!(said, b"\0\0\x06\x04");
