@@ -11,6 +11,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 const NO_LIMIT: usize = usize::MAX;
+/// What may come before an answer, in heads of the largest size: interim answers, the head itself,
+/// and what is read together with it.
+const HEADS_MAX: usize = 4;
 
 /// A connection on which little may be read until an answer has come.
 #[derive(Debug)]
@@ -33,6 +36,11 @@ impl<S> Bounded<S> {
         let left = Arc::new(AtomicUsize::new(NO_LIMIT));
         let before_answer = BeforeAnswer { bytes_max, left };
         (Self { stream, before_answer: before_answer.clone() }, before_answer)
+    }
+
+    /// Like [`Bounded::new`], for answers whose heads have at most this size.
+    pub fn for_heads(stream: S, head_bytes_max: usize) -> (Self, BeforeAnswer) {
+        Self::new(stream, head_bytes_max.saturating_mul(HEADS_MAX))
     }
 
     pub fn into_inner(self) -> S {

@@ -116,9 +116,6 @@ impl Return {
 const KEPT_MAX: usize = 8;
 /// How long to wait for a connection to notice that its last exchange has ended.
 const READY_WAIT: Duration = Duration::from_millis(50);
-/// What may come before an answer, in heads of the largest size: interim answers, the head itself,
-/// and what is read together with it.
-const HEADS_BEFORE_ANSWER: usize = 4;
 
 impl Upstreams {
     pub(super) fn new(places: usize, tasks: Tasks) -> Self {
@@ -311,8 +308,7 @@ impl Upstreams {
             self.tasks.execute(connection);
             return Ok(Sender::Two(Two { sender, web_sockets }));
         }
-        let bytes_max = head_bytes_max.saturating_mul(HEADS_BEFORE_ANSWER);
-        let (stream, before_answer) = Bounded::new(stream, bytes_max);
+        let (stream, before_answer) = Bounded::for_heads(stream, head_bytes_max);
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(head_bytes_max)
             .handshake(TokioIo::new(stream))

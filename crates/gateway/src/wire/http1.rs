@@ -21,10 +21,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{self, Handle};
 use tokio::task::coop;
 
-/// What may come before an answer, in heads of the largest size: interim answers, the head itself,
-/// and what is read together with it.
-const HEADS_BEFORE_ANSWER: usize = 4;
-
 pub(crate) struct Http1<S, B>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -45,8 +41,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     pub(crate) async fn open(stream: S, head_bytes_max: usize) -> hyper::Result<Self> {
-        let bytes_max = head_bytes_max.saturating_mul(HEADS_BEFORE_ANSWER);
-        let (stream, before_answer) = Bounded::new(stream, bytes_max);
+        let (stream, before_answer) = Bounded::for_heads(stream, head_bytes_max);
         let (sender, connection) =
             Builder::new().max_buf_size(head_bytes_max).handshake(TokioIo::new(stream)).await?;
         let (wakes, runtime) = (Wakes::new(), Handle::current().id());
