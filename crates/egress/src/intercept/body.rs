@@ -1,6 +1,6 @@
 //! The form that all bodies have on their way, and those that are at hand as a whole.
 
-use super::places::Place;
+use super::body_slots::BodySlot;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
@@ -17,11 +17,11 @@ pub(super) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Wraps a body in memory, whose place is freed when it has been sent.
-pub(super) fn held(bytes: Bytes, place: Place) -> Body {
+/// Wraps a body in memory, whose slot is freed when it has been sent.
+pub(super) fn held(bytes: Bytes, slot: BodySlot) -> Body {
     Full::new(bytes)
         .map_frame(move |frame| {
-            let _held = &place;
+            let _held = &slot;
             frame
         })
         .map_err(|never| match never {})

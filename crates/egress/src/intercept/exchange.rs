@@ -159,18 +159,18 @@ impl Exchange {
         }
         let Client { instance, owner, .. } = &*self.client;
         let read = async {
-            let place = self.shared.bodies.take(instance, owner).await;
-            let place = place.map_err(|error| error.to_string())?;
+            let slot = self.shared.bodies.take(instance, owner).await;
+            let slot = slot.map_err(|error| error.to_string())?;
             let limit = usize::try_from(inject::BODY_BYTES_MAX).unwrap_or(usize::MAX);
             let whole = Limited::new(passing, limit).collect().await;
-            whole.map(|whole| (whole.to_bytes(), place)).map_err(|error| error.to_string())
+            whole.map(|whole| (whole.to_bytes(), slot)).map_err(|error| error.to_string())
         };
         let read = timeout(limits.answer_timeout, Box::pin(read)).await;
         let read = read.unwrap_or_else(|_| Err("it took too long".to_owned()));
-        let (bytes, place) = read.map_err(Refusal::Body)?;
+        let (bytes, slot) = read.map_err(Refusal::Body)?;
         let bytes: Bytes = injector.body(parts, bytes);
         parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-        Ok(body::held(bytes, place))
+        Ok(body::held(bytes, slot))
     }
 
     fn outgoing(

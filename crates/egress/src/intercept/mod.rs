@@ -8,11 +8,11 @@
 //! ```
 
 mod body;
+mod body_slots;
 mod exchange;
 mod failure;
 mod headers;
 mod passing;
-mod places;
 mod progress;
 mod refusal;
 mod shared;

@@ -1,6 +1,6 @@
 //! What the opened connections of a machine share, and their limits.
 
-use super::places::Places;
+use super::body_slots::BodySlots;
 use super::upstream_tls::UpstreamTls;
 use crate::authority::Authority;
 use crate::dial::Dial;
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) events: Arc<Events>,
     pub(crate) limits: Limits,
-    pub(super) bodies: Places,
+    pub(super) bodies: BodySlots,
 }
 
 /// Limits and timeouts for a request, a connection or an instance.
@@ -78,7 +78,7 @@ impl Shared {
         events: Arc<Events>,
         limits: Limits,
     ) -> Self {
-        let bodies = Places::new(limits.bodies_max, limits.bodies_shared);
+        let bodies = BodySlots::new(limits.bodies_max, limits.bodies_shared);
         Self { authority, dial, upstream_tls, world, events, limits, bodies }
     }
 

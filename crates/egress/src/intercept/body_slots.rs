@@ -1,6 +1,6 @@
-//! Places for request bodies that are held in memory because something is injected into them.
+//! Slots for request bodies that are held in memory because something is injected into them.
 //!
-//! A body waits for a place of its instance, then of its owner, then of the machine. Whoever has
+//! A body waits for a slot of its instance, then of its owner, then of the machine. Whoever has
 //! too many bodies thus waits for its own, and takes nothing of its neighbours meanwhile.
 
 use parking_lot::Mutex;
@@ -10,18 +10,18 @@ use std::sync::{Arc, Weak};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use types::instance::InstanceName;
 
-pub(super) struct Places {
+pub(super) struct BodySlots {
     of_instances: Each<InstanceName>,
     of_owners: Each<String>,
     of_all: Arc<Semaphore>,
 }
 
-/// The place of one body, up to a mebibyte.
-pub(super) struct Place {
+/// The slot of one body, up to a mebibyte.
+pub(super) struct BodySlot {
     _permits: [OwnedSemaphorePermit; 3],
 }
 
-impl Places {
+impl BodySlots {
     /// `shared` limits each owner and all of them together.
     pub(super) fn new(of_instance: usize, shared: admission::Limits) -> Self {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -32,16 +32,16 @@ impl Places {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a slot.
     pub(super) async fn take(
         &self,
         instance: &InstanceName,
         owner: &String,
-    ) -> Result<Place, AcquireError> {
+    ) -> Result<BodySlot, AcquireError> {
         let own = self.of_instances.of(instance).acquire_owned().await?;
         let shared = self.of_owners.of(owner).acquire_owned().await?;
         let all = Arc::clone(&self.of_all).acquire_owned().await?;
-        Ok(Place { _permits: [own, shared, all] })
+        Ok(BodySlot { _permits: [own, shared, all] })
     }
 }
 
@@ -58,18 +58,18 @@ impl<K: Eq + Hash + Clone> Each<K> {
 
     fn of(&self, key: &K) -> Arc<Semaphore> {
         let mut used = self.used.lock();
-        if let Some(places) = used.get(key).and_then(Weak::upgrade) {
-            return places;
+        if let Some(slots) = used.get(key).and_then(Weak::upgrade) {
+            return slots;
         }
-        used.retain(|_, places| places.strong_count() > 0);
-        let places = semaphore(self.max);
-        used.insert(key.clone(), Arc::downgrade(&places));
-        places
+        used.retain(|_, slots| slots.strong_count() > 0);
+        let slots = semaphore(self.max);
+        used.insert(key.clone(), Arc::downgrade(&slots));
+        slots
     }
 }
 
-fn semaphore(places: usize) -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)))
+fn semaphore(slots: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(slots.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 #[cfg(test)]
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn an_owner_with_many_instances_has_one_share_of_the_memory() {
-        let places = Places::new(2, Limits { total: 4, share: 3 });
+        let slots = BodySlots::new(2, Limits { total: 4, share: 3 });
         let take = |number: u32, owner: &str| {
             let (instance, owner) = (instance(number), owner.to_owned());
-            let place = places.take(&instance, &owner).now_or_never()?;
-            Some(place.unwrap())
+            let slot = slots.take(&instance, &owner).now_or_never()?;
+            Some(slot.unwrap())
         };
-        let mut held: Vec<Place> = (0..2).map(|_| take(0, "a").unwrap()).collect();
+        let mut held: Vec<BodySlot> = (0..2).map(|_| take(0, "a").unwrap()).collect();
         assert!(take(0, "a").is_none(), "the share of an instance");
         held.push(take(1, "a").unwrap());
         assert!(take(2, "a").is_none(), "the share of an owner");
