@@ -7,6 +7,7 @@
 
 pub mod callbacks;
 pub mod cron;
+mod daily;
 pub mod deliveries;
 mod dispatch;
 pub mod logs;

@@ -305,6 +305,7 @@ pub(crate) struct Catalogue {
 pub(crate) struct Logs {
     pub(crate) task_bytes_max: u64,
     pub(crate) replica_day_bytes_max: u64,
+    pub(crate) workspace_day_bytes_max: u64,
     pub(crate) keep: Span,
 }
 

@@ -83,6 +83,7 @@ pub(crate) fn logs(config: &Config, store: &Store) -> Logs {
     let settings = jobs::logs::Settings {
         task_bytes_max: config.logs.task_bytes_max,
         replica_day_bytes_max: config.logs.replica_day_bytes_max,
+        workspace_day_bytes_max: config.logs.workspace_day_bytes_max,
         keep: config.logs.keep.0,
     };
     Logs::start(store.clone(), settings)

@@ -9,12 +9,14 @@
 //! what is missing. What an attempt or a build prints beyond [`Settings::task_bytes_max`] is
 //! dropped, and a line says so. A replica has such a limit for each day
 //! ([`Settings::replica_day_bytes_max`]), and so have the logs that the server writes about a
-//! workload's network rules and a model's requests.
+//! workload's network rules and a model's requests. All of a workspace's output together has one
+//! too ([`Settings::workspace_day_bytes_max`]).
 
 mod find;
 mod line;
 mod recorder;
 mod searches;
+mod shares;
 mod writer;
 
 pub use find::{Found, Question};

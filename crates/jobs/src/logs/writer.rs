@@ -1,6 +1,8 @@
 //! One writer for the output of all attempts of this server, so that they share transactions.
 
 use super::recorder::{CHUNK_BYTES_MAX, Recorder};
+use super::shares::Shares;
+use std::sync::Arc;
 use std::time::Duration;
 use store::logs::{self, Chunk, Printer, Source};
 use store::{Error, Store};
@@ -16,6 +18,8 @@ pub struct Settings {
     /// Most output of one replica on one day that is kept. The same limit holds for the lines about
     /// the network rules of one workload, and about the requests of one model.
     pub replica_day_bytes_max: u64,
+    /// Most output of one workspace on one day that is kept, as this server counts it.
+    pub workspace_day_bytes_max: u64,
     /// How long lines are kept.
     pub keep: Duration,
 }
@@ -25,6 +29,7 @@ impl Default for Settings {
         Self {
             task_bytes_max: 4 << 20,
             replica_day_bytes_max: 4 << 20,
+            workspace_day_bytes_max: 1 << 30,
             keep: Duration::from_secs(30 * 86_400),
         }
     }
@@ -45,6 +50,7 @@ const TRIM_BATCH: i64 = 1000;
 pub struct Logs {
     store: Store,
     settings: Settings,
+    shares: Arc<Shares>,
     parcels: mpsc::Sender<Parcel>,
 }
 
@@ -54,6 +60,8 @@ pub struct LogWriter {
     source: Source,
     recorder: Recorder,
     from: u64,
+    /// Whether its log says that the workspace has kept as much as it may.
+    is_told: bool,
 }
 
 impl LogWriter {
@@ -83,7 +91,8 @@ impl Logs {
     pub fn start(store: Store, settings: Settings) -> Self {
         let (parcels, arriving) = mpsc::channel(BATCH_MAX);
         tokio::spawn(write_all(store.clone(), arriving));
-        Self { store, settings, parcels }
+        let shares = Arc::new(Shares::new(settings.workspace_day_bytes_max));
+        Self { store, settings, shares, parcels }
     }
 
     /// Makes a writer for a source that has no stored output yet.
@@ -94,7 +103,7 @@ impl Logs {
             }
             Printer::Task { .. } | Printer::Build { .. } => Recorder::new(self.bytes_max(&source)),
         };
-        LogWriter { source, recorder, from: 0 }
+        LogWriter { source, recorder, from: 0, is_told: false }
     }
 
     /// Returns the limit for a source. A build may print as much as a task.
@@ -121,7 +130,7 @@ impl Logs {
             Printer::Replica(_) | Printer::Network(_) | Printer::Requests(_) => recorder.daily(),
             Printer::Task { .. } | Printer::Build { .. } => recorder,
         };
-        Ok(LogWriter { source, recorder, from })
+        Ok(LogWriter { source, recorder, from, is_told: false })
     }
 
     /// Stores everything that arrives until the channel closes. When this returns, all of it is
@@ -175,7 +184,14 @@ impl Logs {
 
     /// Writes the waiting lines. Returns how many chunks were lost.
     async fn flush(&self, writer: &mut LogWriter) -> usize {
-        let chunks = writer.recorder.drain();
+        let mut chunks = writer.recorder.drain();
+        let now = self.store.world().now();
+        if !self.shares.take(&writer.source.workspace, &chunks, now) {
+            if std::mem::replace(&mut writer.is_told, true) {
+                return 0;
+            }
+            chunks = self.shares.note(chunks);
+        }
         if chunks.is_empty() {
             return 0;
         }
@@ -202,7 +218,7 @@ async fn write_all(store: Store, mut arriving: mpsc::Receiver<Parcel>) {
     }
 }
 
-async fn write_with_retries(store: &Store, rows: std::sync::Arc<[(Source, Vec<Chunk>)]>) -> bool {
+async fn write_with_retries(store: &Store, rows: Arc<[(Source, Vec<Chunk>)]>) -> bool {
     let until = Instant::now() + RETRY_FOR;
     loop {
         let batch = rows.clone();

@@ -2,7 +2,7 @@
 
 use super::{NOW, open, piece, source};
 use crate::logs::find::find;
-use crate::logs::{Logs, Question, Severity};
+use crate::logs::{Logs, Question, Settings, Severity, Source};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::mpsc;
@@ -128,4 +128,30 @@ async fn many_attempts_share_the_writer_on_both_databases() {
         assert_eq!(logs.tidy(NOW.plus_s(31 * 86_400)).await.unwrap(), 200);
         assert_eq!(find(&store, &all()).await.unwrap().total, 0);
     }
+}
+
+#[tokio::test]
+async fn a_workspace_that_prints_without_end_leaves_room_to_others() {
+    let (store, _folder) = open(false).await;
+    let settings = Settings { workspace_day_bytes_max: 2_000, ..Settings::default() };
+    let logs = Logs::start(store.clone(), settings);
+    let line = "x".repeat(600);
+    let print = async |source: Source| {
+        let (printed, pieces) = mpsc::channel(2);
+        printed.send(piece(1, 1, Stream::Stdout, format!("{line}\n").as_bytes())).await.unwrap();
+        drop(printed);
+        assert_eq!(logs.record(logs.begin(source), pieces).await, Ok(()));
+    };
+    for task in 0..5 {
+        print(source(task)).await;
+    }
+    let neighbour = Source { workspace: WorkspaceId::known("wsp_b"), ..source(9) };
+    print(neighbour).await;
+    for task in 0..5 {
+        let found = messages(&store, &Question { task: Some(task), ..all() }).await;
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0] == line, task < 3, "{found:?}");
+    }
+    let of_neighbour = Question { workspace: WorkspaceId::known("wsp_b"), ..all() };
+    assert_eq!(messages(&store, &of_neighbour).await, [line]);
 }
