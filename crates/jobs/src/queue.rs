@@ -1,6 +1,7 @@
 //! The queue for code that starts and cancels executions. Everything here runs inside the caller's
 //! transaction.
 
+use crate::daily::Daily;
 use crate::plan::{self, Plan};
 use crate::rules;
 use crate::settings::Settings;
@@ -51,6 +52,7 @@ pub struct Queue(Arc<Inner>);
 struct Inner {
     settings: Settings,
     hooks: Vec<Arc<dyn Hooks>>,
+    asked: Daily,
 }
 
 impl fmt::Debug for Queue {
@@ -102,6 +104,11 @@ pub enum StartError {
     /// Possible again once some of them have ended.
     #[error("the workspace has {max} executions that have not ended, and no more are allowed")]
     Crowded { max: u32 },
+    /// Possible again the next day.
+    #[error(
+        "the tasks and calls that the workspace asked for today (UTC) have {max} bytes, and no more are kept"
+    )]
+    UsedUp { max: u64 },
     /// There may be room another time.
     #[error(
         "there is no room now for {wanted} tasks, and the execution must not wait: {free} more can run"
@@ -116,7 +123,7 @@ pub enum StartError {
 
 impl Queue {
     pub fn new(settings: Settings, hooks: Vec<Arc<dyn Hooks>>) -> Self {
-        Self(Arc::new(Inner { settings, hooks }))
+        Self(Arc::new(Inner { settings, hooks, asked: Daily::default() }))
     }
 
     pub fn settings(&self) -> &Settings {
@@ -176,9 +183,28 @@ impl Queue {
             require_room(tx, &execution)?;
         }
         let order = plan::stored(keyring, &new.id, &new.plan, &new.tasks)?;
+        self.require_day(new, &order, now)?;
         match executions::insert(tx, &execution, &order) {
             Err(Error::Duplicate { .. }) => Err(StartError::Taken(new.name.clone())),
             inserted => Ok(inserted.map(|()| execution)?),
+        }
+    }
+
+    /// Checks whether the workspace may still ask for this much today.
+    fn require_day(
+        &self,
+        new: &NewExecution,
+        order: &executions::Order,
+        now: Timestamp,
+    ) -> Result<(), StartError> {
+        let max = match new.caller {
+            Caller::Member => self.0.settings.asked_day_bytes_max,
+            Caller::Stranger => self.0.settings.asked_day_bytes_max / 2,
+        };
+        let bytes = (order.plan.len() + order.arguments.len()) as u64;
+        match self.0.asked.take(&new.workspace, bytes, max, now) {
+            true => Ok(()),
+            false => Err(StartError::UsedUp { max }),
         }
     }
 

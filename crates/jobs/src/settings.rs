@@ -33,6 +33,9 @@ pub struct Settings {
     /// With this many unfinished executions a workspace accepts none from callers without
     /// credentials, which leaves the rest to its members.
     pub open_public_max: u32,
+    /// Most bytes of what one workspace asks for in a day, since all of it is kept for as long as the
+    /// executions are. Callers without credentials leave half of them to the members.
+    pub asked_day_bytes_max: u64,
     /// How often a machine looks for tasks that other servers created.
     pub poll: Duration,
 }
@@ -54,6 +57,7 @@ impl Default for Settings {
             tasks_max: 100_000,
             open_max: 10_000,
             open_public_max: 1_000,
+            asked_day_bytes_max: 4 << 30,
             poll: Duration::from_millis(500),
         }
     }

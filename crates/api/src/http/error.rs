@@ -218,6 +218,7 @@ fn not_queued_case(why: &StartError) -> (StatusCode, &'static str) {
             (StatusCode::BAD_REQUEST, "bad_request")
         }
         StartError::Taken(_) => (StatusCode::CONFLICT, "conflict"),
+        StartError::UsedUp { .. } => (StatusCode::FORBIDDEN, "forbidden"),
         StartError::Full { .. } | StartError::Crowded { .. } => {
             (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
         }

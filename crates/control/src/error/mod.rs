@@ -99,6 +99,7 @@ fn not_queued(error: &jobs::StartError) -> String {
     match error {
         Queue::Full { .. } => format!("{error}; try again later, or let it wait with `allowQueue`"),
         Queue::Crowded { .. } => format!("{error}; try again when some have ended"),
+        Queue::UsedUp { .. } => format!("{error}; try again tomorrow"),
         Queue::Tasks { .. } | Queue::NeverFits(_) | Queue::Taken(_) | Queue::Store(_) => {
             error.to_string()
         }

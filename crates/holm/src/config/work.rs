@@ -15,6 +15,7 @@ pub(crate) struct Jobs {
     pub(crate) tasks_max: u32,
     pub(crate) open_max: u32,
     pub(crate) open_public_max: u32,
+    pub(crate) asked_day_bytes_max: u64,
     pub(crate) backoff_first: Span,
     pub(crate) backoff_max: Span,
     pub(crate) lost_attempts_max: u32,
@@ -41,6 +42,7 @@ impl Jobs {
             tasks_max: self.tasks_max,
             open_max: self.open_max,
             open_public_max: self.open_public_max,
+            asked_day_bytes_max: self.asked_day_bytes_max,
             poll: self.poll.0,
         }
     }

@@ -12,6 +12,7 @@ crate::on_both!(
     an_execution_has_a_number_of_tasks,
     a_workspace_has_a_number_of_open_executions,
     tasks_share_the_memory_of_a_machine,
+    what_a_workspace_asks_for_in_a_day_is_limited,
     strangers_leave_a_workspace_room_for_executions_of_its_own,
     calls_and_tasks_have_slots_of_their_own,
 );
@@ -84,6 +85,23 @@ async fn a_workspace_has_a_number_of_open_executions(stage: Stage) {
     let _program = Program::start(&stage, &machine, few.clone());
     stage.end(&first.id).await;
     stage.try_start(few, new("three", 1)).await.unwrap();
+}
+
+async fn what_a_workspace_asks_for_in_a_day_is_limited(stage: Stage) {
+    let none = Settings { asked_day_bytes_max: 1, ..settings() };
+    let refused = stage.try_start(none, new("one", 1)).await;
+    assert!(matches!(refused, Err(StartError::UsedUp { max: 1 })), "{refused:?}");
+    // Half of what one execution takes is not enough for a stranger.
+    let large = "x".repeat(10_000);
+    let one = |name: &str, caller| jobs::NewExecution {
+        tasks: vec![format!("{{\"a\": \"{large}\"}}")],
+        caller,
+        ..new(name, 1)
+    };
+    let enough = Settings { asked_day_bytes_max: 15_000, ..settings() };
+    let refused = stage.try_start(enough.clone(), one("two", Caller::Stranger)).await;
+    assert!(matches!(refused, Err(StartError::UsedUp { max: 7_500 })), "{refused:?}");
+    stage.try_start(enough, one("two", Caller::Member)).await.unwrap();
 }
 
 async fn tasks_share_the_memory_of_a_machine(stage: Stage) {

@@ -157,6 +157,7 @@ fn counts_of_work(config: &Config) -> Vec<(&'static str, u64)> {
         deployments.looks_max,
         logs.replica_day_bytes_max,
         logs.workspace_day_bytes_max,
+        jobs.asked_day_bytes_max,
         runners.attempts_max,
         runners.runners_max,
         runners.open_max,
