@@ -166,18 +166,8 @@ impl Kind for Job {
     }
 
     fn complete(&mut self, old: Option<&Self>, world: &World) {
-        self.metadata.keep_external_id(old.map(|old| &old.metadata));
-        let spec = &mut self.spec;
-        spec.enabled.get_or_insert(true);
-        keep(&mut spec.region, old.map(|old| &old.spec.region));
-        Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
-        Trigger::complete_all(
-            spec.triggers.as_mut(),
-            old.and_then(|old| old.spec.triggers.as_deref()),
-            world,
-        );
-        let runtime = spec.runtime.get_or_insert_default();
-        runtime.generation = runtime.generation.or(old.and_then(|old| old.spec.generation()));
+        complete_runtime!(self, old, world);
+        let runtime = self.spec.runtime.get_or_insert_default();
         runtime.max_retries.get_or_insert(0);
         if runtime.generation.unwrap_or_default() == Generation::Mk3 {
             runtime.disk_percent.get_or_insert(DISK_PERCENT_DEFAULT);

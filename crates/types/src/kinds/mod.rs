@@ -112,23 +112,27 @@ macro_rules! deployment {
     };
 }
 
-/// What is filled in, for kinds with a runtime of which several replicas run.
+/// What is filled in, for kinds with triggers, a network and a runtime.
+macro_rules! complete_runtime {
+    ($wish:ident, $old:ident, $world:ident) => {
+        $wish.metadata.keep_external_id($old.map(|old| &old.metadata));
+        let (spec, old) = (&mut $wish.spec, $old.map(|old| &old.spec));
+        spec.enabled.get_or_insert(true);
+        keep(&mut spec.region, old.map(|old| &old.region));
+        Network::keep(&mut spec.network, old.and_then(|old| old.network.as_ref()));
+        let old_triggers = old.and_then(|old| old.triggers.as_deref());
+        Trigger::complete_all(spec.triggers.as_mut(), old_triggers, $world);
+        if let Some(generation) = old.and_then(|old| old.generation()) {
+            spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
+        }
+    };
+}
+
+/// What is filled in, for kinds of which several replicas run.
 macro_rules! replicated {
     () => {
         fn complete(&mut self, old: Option<&Self>, world: &World) {
-            self.metadata.keep_external_id(old.map(|old| &old.metadata));
-            let spec = &mut self.spec;
-            spec.enabled.get_or_insert(true);
-            keep(&mut spec.region, old.map(|old| &old.spec.region));
-            Network::keep(&mut spec.network, old.and_then(|old| old.spec.network.as_ref()));
-            Trigger::complete_all(
-                spec.triggers.as_mut(),
-                old.and_then(|old| old.spec.triggers.as_deref()),
-                world,
-            );
-            if let Some(generation) = old.and_then(|old| old.spec.generation()) {
-                spec.runtime.get_or_insert_default().generation.get_or_insert(generation);
-            }
+            complete_runtime!(self, old, world);
         }
 
         fn revision_mut(&mut self) -> Option<&mut RevisionConfiguration> {
