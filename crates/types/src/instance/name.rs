@@ -65,22 +65,26 @@ pub enum BadName {
 
 const LENGTH_MAX: usize = 63;
 const SANDBOX: &str = "sandbox-";
-const RESOURCE_ID: &str = "res_";
+pub(super) const RESOURCE_ID: &str = "res_";
 const TASK: &str = "task-";
 const EXECUTION_ID: &str = "exe_";
 const REPLICA: &str = "replica-";
 const BUILD: &str = "build-";
 const BUILD_ID: &str = "bld_";
 
+/// Checks whether a text can name an instance or a volume.
+pub(super) fn fits(text: &str) -> bool {
+    (1..=LENGTH_MAX).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !text.starts_with('-')
+}
+
 impl InstanceName {
     pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
         let text = text.into();
-        let fits = (1..=LENGTH_MAX).contains(&text.len())
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !text.starts_with('-');
-        if fits { Ok(Self(text)) } else { Err(BadName::Instance(text)) }
+        if fits(&text) { Ok(Self(text)) } else { Err(BadName::Instance(text)) }
     }
 
     pub fn of_sandbox(id: &ResourceId, launch: u32) -> Self {
@@ -147,7 +151,7 @@ fn build_step(named: &str) -> Option<BuildStepId> {
     Some(BuildStepId { build, step: step.parse().ok()? })
 }
 
-fn stem(id: &ResourceId) -> &str {
+pub(super) fn stem(id: &ResourceId) -> &str {
     id.as_str().trim_start_matches(RESOURCE_ID)
 }
 

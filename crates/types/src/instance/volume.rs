@@ -1,6 +1,7 @@
 //! Names of storage that a machine keeps for longer than an instance lives.
 
 use super::BadName;
+use super::name::{RESOURCE_ID, fits, stem};
 use crate::ids::ResourceId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,8 +66,6 @@ pub struct DriveMount {
     pub read_only: bool,
 }
 
-const LENGTH_MAX: usize = 63;
-const RESOURCE_ID: &str = "res_";
 const VOLUME: &str = "volume-";
 const ROOT: &str = "root-";
 const TEMPLATE: &str = "template-";
@@ -75,17 +74,15 @@ const DRIVE: &str = "drive-";
 impl VolumeName {
     pub fn new(text: impl Into<String>) -> Result<Self, BadName> {
         let text = text.into();
-        let fits = (1..=LENGTH_MAX).contains(&text.len())
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-            && !text.starts_with('-');
-        if fits { Ok(Self(text)) } else { Err(BadName::Volume(text.chars().take(80).collect())) }
+        if fits(&text) {
+            Ok(Self(text))
+        } else {
+            Err(BadName::Volume(text.chars().take(80).collect()))
+        }
     }
 
     #[expect(clippy::expect_used, reason = "ids are made by the server, of letters that fit")]
     pub fn of(what: &KeptFor) -> Self {
-        let stem = |id: &ResourceId| id.as_str().trim_start_matches(RESOURCE_ID).to_owned();
         let text = match what {
             KeptFor::Volume(id) => format!("{VOLUME}{}", stem(id)),
             KeptFor::Root(id) => format!("{ROOT}{}", stem(id)),
