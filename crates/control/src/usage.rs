@@ -82,18 +82,8 @@ pub(crate) fn serve(
     of: (&str, &ResourceId),
     serves: bool,
 ) -> Result<(), Error> {
-    let subject = of.1.as_str();
-    meter::register(tx, subject, &owner(context, dimension, of))?;
-    let fact = UsageFact {
-        id: format!("{subject}-{}", context.world().random_text(20)),
-        subject: subject.to_owned(),
-        number: 0,
-        at: context.world().now(),
-        stamp: None,
-        change: if serves { Change::Activated } else { Change::Deactivated },
-    };
-    meter::take_in(tx, &[fact])?;
-    Ok(())
+    let change = if serves { Change::Activated } else { Change::Deactivated };
+    note(context, tx, of.1, &owner(context, dimension, of), (0, change))
 }
 
 /// Counts a call to a workload that its caller did not wait for.
@@ -145,18 +135,8 @@ pub(crate) fn store(
     of: (&str, &ResourceId),
     (bytes, number): (u64, u64),
 ) -> Result<(), Error> {
-    let subject = of.1.as_str();
-    meter::register(tx, subject, &owner(context, dimension, of))?;
-    let fact = UsageFact {
-        id: format!("{subject}-{}", context.world().random_text(20)),
-        subject: subject.to_owned(),
-        number,
-        at: context.world().now(),
-        stamp: None,
-        change: Change::Stored { bytes },
-    };
-    meter::take_in(tx, &[fact])?;
-    Ok(())
+    let owner = owner(context, dimension, of);
+    note(context, tx, of.1, &owner, (number, Change::Stored { bytes }))
 }
 
 /// Notes the size of a sandbox's snapshot from now on. The sandbox itself may be gone.
@@ -168,14 +148,25 @@ pub(crate) fn store_snapshot(
     (bytes, number): (u64, u64),
 ) -> Result<(), Error> {
     let owner = owner(context, Dimension::SandboxSnapshots, sandbox);
-    meter::register(tx, snapshot.as_str(), &owner)?;
+    note(context, tx, snapshot, &owner, (number, Change::Stored { bytes }))
+}
+
+/// Notes a change of a resource that happens now.
+fn note(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    subject: &ResourceId,
+    owner: &Owner,
+    (number, change): (u64, Change),
+) -> Result<(), Error> {
+    meter::register(tx, subject.as_str(), owner)?;
     let fact = UsageFact {
-        id: format!("{snapshot}-{}", context.world().random_text(20)),
-        subject: snapshot.to_string(),
+        id: format!("{subject}-{}", context.world().random_text(20)),
+        subject: subject.to_string(),
         number,
         at: context.world().now(),
         stamp: None,
-        change: Change::Stored { bytes },
+        change,
     };
     meter::take_in(tx, &[fact])?;
     Ok(())
