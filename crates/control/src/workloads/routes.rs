@@ -64,22 +64,9 @@ pub(super) fn of_sandbox(
     let Some(workspace) = reader.workspaces.find(tx, &held.row.workspace)? else {
         return Ok(None);
     };
-    Ok(Some(RouteChange::Workload(WorkloadRoute {
-        kind: KindName::Sandbox,
-        id: held.row.id.clone(),
-        workspace: workspace.id,
-        workspace_name: workspace.name,
-        name: held.row.name.clone(),
-        label: label(tx, &held.row.id)?,
-        hosts: Vec::new(),
-        triggers: Vec::new(),
-        public: false,
-        port: None,
-        scale: Scale::ONE,
-        timeout_s: None,
-        sticky_s: 0,
-        serving: serving(reader.control, held),
-    })))
+    let (id, name) = (&held.row.id, (held.row.name.as_str(), label(tx, &held.row.id)?));
+    let serving = serving(reader.control, held);
+    Ok(Some(sandbox((workspace.id, workspace.name), id, name, serving)))
 }
 
 /// Returns what follows `sbx-` in the name of the sandbox's host.
@@ -135,11 +122,21 @@ pub(super) fn of_new(
     (name, label): (&str, Option<String>),
     serving: Serving,
 ) -> RouteChange {
+    let workspace = (member.workspace.clone(), member.workspace_name.clone());
+    sandbox(workspace, id, (name, label), serving)
+}
+
+fn sandbox(
+    (workspace, workspace_name): (WorkspaceId, String),
+    id: &ResourceId,
+    (name, label): (&str, Option<String>),
+    serving: Serving,
+) -> RouteChange {
     RouteChange::Workload(WorkloadRoute {
         kind: KindName::Sandbox,
         id: id.clone(),
-        workspace: member.workspace.clone(),
-        workspace_name: member.workspace_name.clone(),
+        workspace,
+        workspace_name,
         name: name.to_owned(),
         label,
         hosts: Vec::new(),
