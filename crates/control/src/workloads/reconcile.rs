@@ -187,20 +187,11 @@ async fn ensure(
             return say_failed(control, &id, number, instance, &LaunchFault::Broken(why)).await;
         }
     };
+    if held.state.fresh_disk && !renew_disk(control, machine, &id, number).await? {
+        return Ok(());
+    }
     // The number of the wish that the rules were read from, which may have changed since.
     let rules_number = case.held.state.rules;
-    if held.state.fresh_disk {
-        // The old disk is removed before the row says so: after a kill in between it is just
-        // removed again.
-        forget_root(machine, &id).await?;
-        let done = change(control, &id, number, |_, state, _| {
-            state.fresh_disk = false;
-            true
-        });
-        if done.await?.is_none() {
-            return Ok(());
-        }
-    }
     let held = Held { state: held.state, ..case.held };
     let mounts = (volumes, case.drives);
     let launch = launch::of_row(&case.context, &case.workspace, &held, mounts, rules)?;
@@ -220,6 +211,23 @@ async fn ensure(
         Err(LaunchFault::Busy(why)) => Err(Error::Launch(why)),
         Err(fault) => say_failed(control, &id, number, instance, &fault).await,
     }
+}
+
+/// Removes the old disk of a sandbox that gets a new one. Returns false if this launch is over.
+async fn renew_disk(
+    control: &Control,
+    machine: &dyn Machine,
+    id: &ResourceId,
+    number: u32,
+) -> Result<bool, Error> {
+    // The old disk is removed before the row says so: after a kill in between it is just removed
+    // again.
+    forget_root(machine, id).await?;
+    let done = change(control, id, number, |_, state, _| {
+        state.fresh_disk = false;
+        true
+    });
+    Ok(done.await?.is_some())
 }
 
 /// Restores the tunnel in a task of its own, because the caller holds the lock of the sandbox.
