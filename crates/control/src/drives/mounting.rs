@@ -142,27 +142,15 @@ fn note(
             "permission denied: no rule of the drive `{name}` gives this sandbox that folder"
         ));
     };
-    let attached = DriveAttachment {
-        drive: drive.row.id.clone(),
-        mounted: MountedDrive {
-            drive_name: name.clone(),
-            mount_path: place.to_owned(),
-            drive_path: if folder.is_empty() { "/".to_owned() } else { folder.clone() },
-            read_only: granted.read_only || order.read_only.unwrap_or(false),
-            uid_map: order.uid_map.clone().unwrap_or_default(),
-            gid_map: order.gid_map.clone().unwrap_or_default(),
-        },
-    };
+    let read_only = granted.read_only || order.read_only.unwrap_or(false);
+    let mounted = mounted(order, place, &folder, read_only);
+    let attached = DriveAttachment { drive: drive.row.id.clone(), mounted };
     let new = match room(control, &held, &attached) {
         Ok(new) => new,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let mount = DriveMount {
-        drive: name_of(&attached.drive),
-        place: place.to_owned(),
-        folder,
-        read_only: attached.mounted.read_only,
-    };
+    let drive = name_of(&attached.drive);
+    let mount = DriveMount { drive, place: place.to_owned(), folder, read_only };
     let instance = launch::instance(id, &held.state);
     if new {
         let mut state = held.state.clone();
@@ -170,6 +158,18 @@ fn note(
         rows::put_state(tx, held, state)?;
     }
     Ok(Ok(Noted { attached, instance, mount, new }))
+}
+
+/// Returns the entry for a mounted folder, which is empty for the whole drive.
+fn mounted(order: &DriveOrder, place: &str, folder: &str, read_only: bool) -> MountedDrive {
+    MountedDrive {
+        drive_name: order.drive_name.clone(),
+        mount_path: place.to_owned(),
+        drive_path: if folder.is_empty() { "/".to_owned() } else { folder.to_owned() },
+        read_only,
+        uid_map: order.uid_map.clone().unwrap_or_default(),
+        gid_map: order.gid_map.clone().unwrap_or_default(),
+    }
 }
 
 /// Checks whether there is room for a drive at its place. Returns `false` if the sandbox has this
