@@ -36,7 +36,7 @@ pub mod models;
 mod notes;
 pub mod pager;
 mod placement;
-pub mod placing;
+pub mod placement_policies;
 pub mod providers;
 pub mod query;
 pub mod registry;

@@ -5,7 +5,7 @@ use crate::http::error::Error;
 use crate::http::reply::Reply;
 use auth::Member;
 use control::error::Absent;
-use control::placing;
+use control::placement_policies;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub(crate) async fn locations(call: Call<Member>) -> Result<Reply<Vec<LocationRe
     let location = |region: &types::wire::Region| LocationResponse {
         continent: region.continent.clone(),
         country: region.country.clone(),
-        flavors: Some(placing::flavors_here()),
+        flavors: Some(placement_policies::flavors_here()),
         location: region.location.clone(),
         region: region.name.clone(),
         status: Some("healthy".into()),

@@ -25,7 +25,7 @@ mod vpc;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::placing::{self, Placed};
+use crate::placement_policies::{self, Placed};
 use store::Tx;
 use types::kinds::policy::PolicyResourceType;
 use types::{Kind, KindName};
@@ -52,5 +52,5 @@ fn require_place<K: Kind>(
     let policies: Vec<String> = policies.collect();
     let region = context.region(wish.region());
     let what = Placed { resource: resource.into(), region: Some(&region), flavors: &[] };
-    placing::require(context, tx, &policies, what)
+    placement_policies::require(context, tx, &policies, what)
 }

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::{Conflict, Error};
 use crate::models::route::{self, of_integration};
-use crate::placing;
+use crate::placement_policies;
 use ::models::catalogue::catalogue;
 use regex::RegexBuilder;
 use store::Tx;
@@ -30,13 +30,13 @@ impl Managed for Model {
         check_connections(context, tx, spec, &mut problems)?;
         problems.into_result()?;
         let policies = spec.policies.as_deref().unwrap_or_default();
-        let what = placing::Placed {
+        let what = placement_policies::Placed {
             resource: Some(PolicyResourceType::Model),
             region: None,
             flavors: spec.flavors.as_deref().unwrap_or_default(),
         };
         match draft.wish.enabled() {
-            true => placing::require(context, tx, policies, what),
+            true => placement_policies::require(context, tx, policies, what),
             false => Ok(()),
         }
     }
