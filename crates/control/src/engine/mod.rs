@@ -5,22 +5,22 @@
 //! [`Kind`](types::Kind) does so in one line. All functions here run inside one store transaction,
 //! so an object is never half made.
 
-mod anew;
 mod corrupt;
 mod held;
 mod list;
 mod managed;
+mod new_revisions;
 mod pending;
 mod revisions;
 mod secrets;
 mod verbs;
 
-pub(crate) use anew::{add_revision, deploy_anew};
 pub(crate) use corrupt::{corrupt, whole};
 pub use held::Held;
 pub(crate) use list::for_each;
 pub use list::{Listing, Page, everywhere, list, list_all};
 pub use managed::{Draft, Managed, Paging, ShowsSecrets};
+pub(crate) use new_revisions::{add_revision, redeploy};
 pub(crate) use pending::{Pending, apply_built, create_unbuilt, pend};
 pub(crate) use revisions::wish_of;
 pub use revisions::{earlier, revisions};

@@ -117,7 +117,7 @@ pub(crate) fn apply_built<K: Managed>(
     let unbuilt = is_unbuilt(&held);
     let deploy = match unbuilt {
         true => None,
-        false => Some(revisions::anew(tx, &held.row.id, &mut wish, &old)?),
+        false => Some(revisions::decide_built(tx, &held.row.id, &mut wish, &old)?),
     };
     let (id, old) = (&held.row.id, (!unbuilt).then_some(&old));
     let mut draft = Draft { wish: &mut wish, state: &mut state, old, id, parents: &[] };

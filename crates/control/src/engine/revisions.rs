@@ -80,7 +80,7 @@ pub(super) fn decide<K: Kind>(
 
 /// Decides what a newly built wish means for the revisions, even if its image is the same as
 /// before.
-pub(super) fn anew<K: Kind>(
+pub(super) fn decide_built<K: Kind>(
     tx: &mut Tx<'_>,
     id: &ResourceId,
     wish: &mut K,

@@ -70,7 +70,7 @@ fn deploy_users(context: &Context, tx: &mut Tx<'_>, connection: &str) -> Result<
                 let named = function.hub_connections().and_then(<[String]>::first);
                 named.is_some_and(|named| named == connection)
             };
-            engine::deploy_anew(context, tx, &name, concerns)?;
+            engine::redeploy(context, tx, &name, concerns)?;
         }
     }
     Ok(())

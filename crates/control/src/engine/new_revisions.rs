@@ -1,4 +1,5 @@
-//! Deploys a wish once more because something that it names has changed.
+//! New revisions that no replacement of the object asks for: because something that it names has
+//! changed, or because a fork gives it another wish.
 
 use super::held::Held;
 use super::managed::{Draft, Managed};
@@ -12,7 +13,7 @@ use types::parts::{Deploy, Deployment};
 
 /// Makes a new revision of an unchanged wish, if the object is deployed and `concerns` says that
 /// the change affects it. The revision serves once it is ready, as after any change.
-pub(crate) fn deploy_anew<K>(
+pub(crate) fn redeploy<K>(
     context: &Context,
     tx: &mut Tx<'_>,
     name: &str,
