@@ -4,8 +4,7 @@ use crate::attachments::Holder;
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
-use crate::executions::triggered::{give_back_addresses, take_addresses};
-use crate::workload_identity;
+use crate::executions::triggered::take_addresses;
 use store::Tx;
 use types::Kind;
 use types::kinds::Agent;
@@ -37,10 +36,7 @@ impl Managed for Agent {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
-        let calls = (Self::NAME, held.row.name.as_str());
         Holder::agent(&held.wish).leave(context, tx)?;
-        context.control.queue.cancel_all(tx, &held.row.workspace, calls)?;
-        Ok(workload_identity::end(context, tx, &held.row)?)
+        super::release_triggered(context, tx, held)
     }
 }

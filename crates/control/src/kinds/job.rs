@@ -3,10 +3,9 @@
 use crate::context::Context;
 use crate::engine::{Draft, Held, Managed};
 use crate::error::Error;
-use crate::executions::triggered::{give_back_addresses, take_addresses};
-use crate::{workload_identity, workloads};
+use crate::executions::triggered::take_addresses;
+use crate::workloads;
 use store::Tx;
-use types::KindName;
 use types::kinds::Job;
 use types::parts::Lifecycle;
 
@@ -34,9 +33,6 @@ impl Managed for Job {
     }
 
     fn release(context: &Context, tx: &mut Tx<'_>, held: &Held<Self>) -> Result<(), Error> {
-        give_back_addresses::<Self>(tx, &held.row.workspace, &held.row.name)?;
-        let job = (KindName::Job, held.row.name.as_str());
-        context.control.queue.cancel_all(tx, &held.row.workspace, job)?;
-        Ok(workload_identity::end(context, tx, &held.row)?)
+        super::release_triggered(context, tx, held)
     }
 }

@@ -24,8 +24,11 @@ mod volume_template;
 mod vpc;
 
 use crate::context::Context;
+use crate::engine::Held;
 use crate::error::Error;
+use crate::executions::triggered::{Triggered, give_back_addresses};
 use crate::placement_policies::{self, Placed};
+use crate::workload_identity;
 use store::Tx;
 use types::kinds::policy::PolicyResourceType;
 use types::{Kind, KindName};
@@ -53,4 +56,17 @@ fn require_place<K: Kind>(
     let region = context.region(wish.region());
     let what = Placed { resource: resource.into(), region: Some(&region), flavors: &[] };
     placement_policies::require(context, tx, &policies, what)
+}
+
+/// Gives back what an object with triggers holds: the addresses of the triggers, its executions and
+/// its service account.
+fn release_triggered<K: Triggered>(
+    context: &Context,
+    tx: &mut Tx<'_>,
+    held: &Held<K>,
+) -> Result<(), Error> {
+    let (workspace, name) = (&held.row.workspace, held.row.name.as_str());
+    give_back_addresses::<K>(tx, workspace, name)?;
+    context.control.queue.cancel_all(tx, workspace, (K::NAME, name))?;
+    Ok(workload_identity::end(context, tx, &held.row)?)
 }
