@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 
 /// The registry from which an image without a host in its name is pulled.
-pub const DEFAULT_HOST: &str = "docker.io";
+pub(crate) const DEFAULT_HOST: &str = "docker.io";
 pub const DEFAULT_TAG: &str = "latest";
 
 const REPOSITORY_BYTES_MAX: usize = 255;
@@ -73,7 +73,7 @@ impl Reference {
         Self { tag: None, digest: Some(digest), ..self.clone() }
     }
 
-    pub fn with_tag(&self, tag: &str) -> Result<Self, InvalidReference> {
+    pub(crate) fn with_tag(&self, tag: &str) -> Result<Self, InvalidReference> {
         check_tag(tag)?;
         Ok(Self { tag: Some(tag.into()), digest: None, ..self.clone() })
     }

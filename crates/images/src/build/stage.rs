@@ -77,10 +77,6 @@ impl State {
         self.push(None, &created, by);
     }
 
-    pub fn layer_count(&self) -> usize {
-        self.layers.len()
-    }
-
     /// Returns the size of all layers but these.
     pub fn bytes_beside(&self, others: &HashSet<Digest>) -> u64 {
         let own = self.layers.iter().filter(|layer| !others.contains(&layer.unpacked));
