@@ -1,9 +1,10 @@
+//! What a store refuses, and how it can fail.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::{Digest, Reference};
 
-/// What a store refuses, and how it can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("failed to {what} {}", path.display())]

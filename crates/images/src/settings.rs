@@ -1,4 +1,5 @@
-/// Settings of a store: what it accepts and how it unpacks.
+//! Settings of a store: what it accepts and how it unpacks.
+
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub limits: Limits,

@@ -1,3 +1,5 @@
+//! `holm image import`: imports images from files and folders.
+
 use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;

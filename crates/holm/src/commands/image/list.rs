@@ -1,3 +1,5 @@
+//! `holm image list`: lists the images of this machine.
+
 use super::local::failed;
 use crate::error::Error;
 use crate::exit::Exit;

@@ -1,3 +1,5 @@
+//! `holm image make`: makes images from recipes.
+
 use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;

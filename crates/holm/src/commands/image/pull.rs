@@ -1,3 +1,5 @@
+//! `holm image pull`: pulls an image from a registry.
+
 use super::local::{self, failed};
 use crate::commands::progress;
 use crate::error::Error;

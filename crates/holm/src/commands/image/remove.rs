@@ -1,3 +1,5 @@
+//! `holm image remove`: removes an image from this machine.
+
 use super::local::{self, failed};
 use crate::error::Error;
 use crate::exit::Exit;
