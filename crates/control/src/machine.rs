@@ -100,6 +100,9 @@ pub trait Machine: Send + Sync + 'static {
     /// The instances on this machine, including those that have ended by themselves.
     fn instances(&self) -> Vec<Seen>;
 
+    /// The same for one sandbox.
+    fn instances_of(&self, sandbox: &ResourceId) -> Vec<Seen>;
+
     /// Checks whether an instance exists and has not ended.
     fn runs(&self, instance: &InstanceName) -> bool;
 

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use types::chain;
 use types::egress::{EgressEvent, EgressRules};
-use types::ids::WorkspaceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Printed, Resize, Stamp, WorkEnd};
 
 /// The most facts that are recorded at once.
@@ -207,6 +207,11 @@ impl Machine for MachineControl {
 
     fn instances(&self) -> Vec<Seen> {
         self.machine.0.node.list().iter().map(seen).collect()
+    }
+
+    fn instances_of(&self, sandbox: &ResourceId) -> Vec<Seen> {
+        let of_it = |name: &InstanceName| name.launch_of(sandbox).is_some();
+        self.machine.0.node.list_where(of_it).iter().map(seen).collect()
     }
 
     fn runs(&self, instance: &InstanceName) -> bool {

@@ -230,7 +230,15 @@ impl Node {
 
     /// Returns all instances, sorted by name.
     pub fn list(&self) -> Vec<View> {
-        let instances: Vec<_> = self.registry.lock().by_id.values().cloned().collect();
+        self.list_where(|_| true)
+    }
+
+    /// Returns the instances with certain names, sorted by name. Others cost next to nothing.
+    pub fn list_where(&self, wanted: impl Fn(&InstanceName) -> bool) -> Vec<View> {
+        let instances: Vec<_> = {
+            let registry = self.registry.lock();
+            registry.by_id.values().filter(|instance| wanted(&instance.id)).cloned().collect()
+        };
         let mut views: Vec<_> = instances.iter().map(|instance| self.view(instance)).collect();
         views.sort_by(|one, other| one.id.cmp(&other.id));
         views

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{mpsc, watch};
 use types::Timestamp;
 use types::egress::{EgressEvent, EgressRules};
-use types::ids::WorkspaceId;
+use types::ids::{ResourceId, WorkspaceId};
 use types::instance::{Fact, InstanceName, Outcome, Printed, RunsFor, WorkEnd};
 use types::own_image::is_own_image;
 
@@ -353,6 +353,12 @@ impl Machine for Pretended {
             .keys()
             .map(|instance| Seen { instance: instance.clone(), runs: true })
             .collect()
+    }
+
+    fn instances_of(&self, sandbox: &ResourceId) -> Vec<Seen> {
+        let of_it = |seen: &Seen| seen.instance.launch_of(sandbox).is_some();
+        let names = self.instances.lock().keys().cloned().collect::<Vec<_>>();
+        names.into_iter().map(|instance| Seen { instance, runs: true }).filter(of_it).collect()
     }
 
     fn runs(&self, instance: &InstanceName) -> bool {

@@ -8,7 +8,6 @@ use types::instance::{InstanceName, ReplicaId, RunsFor};
 /// An instance of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Present {
-    pub(super) instance: InstanceName,
     pub(super) launch: u32,
     pub(super) runs: bool,
 }
@@ -26,7 +25,7 @@ impl Inventory {
         for seen in machine.instances() {
             match seen.instance.runs_for() {
                 Some(RunsFor::Sandbox { id, launch }) => {
-                    let present = Present { instance: seen.instance, launch, runs: seen.runs };
+                    let present = Present { launch, runs: seen.runs };
                     all.sandboxes.entry(id).or_default().push(present);
                 }
                 Some(RunsFor::Replica(id)) => all.replicas.push((seen.instance, id)),

@@ -4,12 +4,12 @@ mod case;
 pub(super) mod outcome;
 mod rules;
 
-use super::instances::{Inventory, Present, retire};
+use super::instances::retire;
 use super::{archive, launch, routes, soon, workload};
 use crate::control::Control;
 use crate::engine::Held;
 use crate::error::Error;
-use crate::machine::{Launch, LaunchFault, Machine};
+use crate::machine::{Launch, LaunchFault, Machine, Seen};
 use crate::snapshot_store::SnapshotStore;
 use crate::{tunnels, usage};
 use case::Case;
@@ -264,9 +264,9 @@ async fn own(
 
 /// Removes all instances of a sandbox except a running one of launch `number`.
 async fn retire_but(machine: &dyn Machine, id: &ResourceId, number: Option<u32>) {
-    for Present { instance, launch, runs } in Inventory::of(machine).of_sandbox(id) {
-        if Some(*launch) != number || !runs {
-            retire(machine, instance).await;
+    for Seen { instance, runs } in machine.instances_of(id) {
+        if instance.launch_of(id) != number || !runs {
+            retire(machine, &instance).await;
         }
     }
 }

@@ -118,16 +118,11 @@ fn expire(control: &Control, tx: &mut Tx<'_>, id: &ResourceId) -> Result<(), Err
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::instance::InstanceName;
 
     #[test]
     fn only_what_differs_is_brought_into_its_wished_state() {
-        let id = ResourceId::known("res_ab3k9");
-        let of = |launch, runs| {
-            let instance = InstanceName::of_sandbox(&id, launch);
-            Present { instance, launch, runs }
-        };
-        let (runs, ended) = (|launch| of(launch, true), |launch| of(launch, false));
+        let runs = |launch| Present { launch, runs: true };
+        let ended = |launch| Present { launch, runs: false };
         let wanted = Wanted::Instance(2);
         assert!(is_there(&wanted, true, &[runs(2)]));
         assert!(!is_there(&wanted, false, &[runs(2)]), "the row does not say so yet");

@@ -133,6 +133,12 @@ impl InstanceName {
         Some(RunsFor::Sandbox { id, launch: launch.parse().ok()? })
     }
 
+    /// Returns the number of the launch if this is an instance of the sandbox.
+    pub fn launch_of(&self, sandbox: &ResourceId) -> Option<u32> {
+        let named = self.0.strip_prefix(SANDBOX).unwrap_or(&self.0);
+        named.strip_prefix(stem(sandbox))?.strip_prefix('-')?.parse().ok()
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -219,6 +225,10 @@ mod tests {
         let name = InstanceName::of_sandbox(&id, 12);
         assert_eq!(name.as_str(), "sandbox-ab3k9-12");
         assert_eq!(name.runs_for(), Some(sandbox));
+        assert_eq!(name.launch_of(&id), Some(12));
+        for other in ["res_ab3k", "res_ab3k90", "res_b3k9"] {
+            assert_eq!(name.launch_of(&ResourceId::known(other)), None, "{other}");
+        }
 
         let task = AttemptId { execution: ExecutionId::known("exe_ab3k9"), task: 17, number: 2 };
         let name = InstanceName::of_task(&task);
@@ -253,6 +263,7 @@ mod tests {
         let id = ResourceId::known("res_ab3k9");
         let old = InstanceName::new("ab3k9-3").unwrap();
         assert_eq!(InstanceName::of_sandbox_without_kind(&id, 3), old);
+        assert_eq!(old.launch_of(&id), Some(3));
         assert_eq!(old.runs_for(), Some(RunsFor::Sandbox { id, launch: 3 }));
     }
 
