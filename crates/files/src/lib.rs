@@ -57,15 +57,25 @@ pub fn replace(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> 
 
 /// Like [`replace`], but first writes to `scratch`, which must be on the same file system.
 pub fn replace_by(scratch: &Path, path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
-    write_new(scratch, readers, content).and_then(|()| rename(scratch, path))
+    let replaced = write_new(scratch, readers, content).and_then(|()| rename(scratch, path));
+    without(scratch, replaced)
 }
 
 /// Replaces a file in one step for readers, without waiting for the disk. Only for content that may
 /// be lost in a power cut because what it describes is lost then too.
 pub fn replace_unflushed(path: &Path, readers: Readers, content: &[u8]) -> io::Result<()> {
     let scratch = beside(path);
-    create(&scratch, readers)?.write_all(content)?;
-    fs::rename(&scratch, path)
+    let written = create(&scratch, readers).and_then(|mut file| file.write_all(content));
+    without(&scratch, written.and_then(|()| fs::rename(&scratch, path)))
+}
+
+/// Removes what a failed replacement has left, such as half a file on a full disk.
+fn without(scratch: &Path, replaced: io::Result<()>) -> io::Result<()> {
+    if replaced.is_err() {
+        // The failure says enough, and the next replacement removes it too.
+        let _ = remove(scratch);
+    }
+    replaced
 }
 
 /// Removes a file if it exists.
@@ -108,6 +118,17 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"second");
         replace_unflushed(&path, Readers::Anyone, b"third").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"third");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_replacement_that_fails_leaves_nothing_beside_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("name");
+        // No file can take the name of a folder.
+        fs::create_dir(&path).unwrap();
+        replace(&path, Readers::Anyone, b"new").unwrap_err();
+        replace_unflushed(&path, Readers::Anyone, b"new").unwrap_err();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

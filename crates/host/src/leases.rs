@@ -2,6 +2,7 @@
 //! something runs on it. On disk, because instances outlive this program.
 
 use control::machine::Launch;
+use files::Readers;
 use images::{Digest, Image, Lease, Store};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -92,16 +93,30 @@ impl Leases {
                 .file_name()
                 .and_then(|name| name.to_str())
                 .and_then(|name| InstanceName::new(name).ok());
-            let note = fs::read_to_string(&path)?;
-            match (id, parse(&note)) {
-                (Some(id), Some((digest, purpose)))
-                    if leases.hold(&id, digest, purpose, store)?.is_some() => {}
+            let note = fs::read(&path)?;
+            match (id, parse(&String::from_utf8_lossy(&note))) {
+                (Some(id), Some(used)) => leases.hold_again(id, used, store),
                 _ => {
-                    tracing::warn!(path = %path.display(), "an instance runs on an image that is not there any more")
+                    tracing::warn!(path = %path.display(), "it cannot be read which image an instance runs on")
                 }
             }
         }
         Ok(leases)
+    }
+
+    /// Keeps the image of an instance that an earlier run of this program has launched. If the image
+    /// is lost or damaged, the instance goes on, and all others have nothing to do with it.
+    fn hold_again(&self, id: InstanceName, (digest, purpose): (Digest, Purpose), store: &Store) {
+        match self.hold(&id, digest, purpose, store) {
+            Ok(Some(_)) => return,
+            Ok(None) => {
+                tracing::warn!(instance = %id, %digest, "an instance runs on an image that is not there any more");
+            }
+            Err(error) => {
+                tracing::error!(%error, instance = %id, %digest, "an instance runs on an image that cannot be read");
+            }
+        }
+        self.state.lock().users.insert(id, (digest, purpose));
     }
 
     /// Returns the image that an instance runs on.
@@ -123,11 +138,12 @@ impl Leases {
             Purpose::Work => format!("{digest} {WORK}"),
             Purpose::Replica => format!("{digest} {REPLICA}"),
         };
+        let path = self.folder.join(id.as_str());
         // Not flushed to disk: when the machine loses power, the instances are lost too.
-        fs::write(self.folder.join(id.as_str()), note)?;
+        files::replace_unflushed(&path, Readers::Anyone, note.as_bytes())?;
         let image = self.hold(id, digest, purpose, store)?;
         if image.is_none() {
-            fs::remove_file(self.folder.join(id.as_str()))?;
+            fs::remove_file(path)?;
         }
         Ok(image)
     }
@@ -183,13 +199,22 @@ impl Leases {
         }
     }
 
-    /// Gives back what instances held that no longer exist.
-    pub(crate) fn keep_only(&self, instances: &HashSet<InstanceName>) {
+    /// Gives back what instances held that no longer exist, and removes their notes, even those
+    /// that cannot be read.
+    pub(crate) fn keep_only(&self, instances: &HashSet<InstanceName>) -> io::Result<()> {
         let gone: Vec<InstanceName> =
             self.state.lock().users.keys().filter(|id| !instances.contains(*id)).cloned().collect();
         for id in gone {
             self.give_back(&id);
         }
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            let id = entry.file_name().to_str().and_then(|name| InstanceName::new(name).ok());
+            if !id.is_some_and(|id| instances.contains(&id)) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -205,6 +230,43 @@ fn parse(note: &str) -> Option<(Digest, Purpose)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_note_outlives_its_instance_even_one_that_cannot_be_read() {
+        let node = tempfile::tempdir().unwrap();
+        let store = Store::open(&node.path().join("store"), images::Settings::default()).unwrap();
+        let notes = node.path().join("leases");
+        fs::create_dir(&notes).unwrap();
+        // A power cut leaves files without their content.
+        for note in ["sandbox-gone-1", "sandbox-there-1", "sandbox-gone-2.new"] {
+            fs::write(notes.join(note), "").unwrap();
+        }
+        let leases = Leases::open(node.path(), &store).unwrap();
+        let there = InstanceName::new("sandbox-there-1").unwrap();
+        leases.keep_only(&[there].into()).unwrap();
+        let left = fs::read_dir(&notes).unwrap().map(|note| note.unwrap().file_name());
+        assert_eq!(left.collect::<Vec<_>>(), ["sandbox-there-1"]);
+    }
+
+    #[test]
+    fn a_damaged_image_keeps_nobody_from_starting() {
+        let node = tempfile::tempdir().unwrap();
+        let folder = node.path().join("store");
+        let store = Store::open(&folder, images::Settings::default()).unwrap();
+        let archive = testing::small_root(node.path(), &[]).unwrap();
+        let named = "team/app".parse().unwrap();
+        let config = images::Config::default();
+        let digest = store.import_rootfs(archive.as_slice(), &config, &named).unwrap();
+        let id = InstanceName::new("replica-a-1").unwrap();
+        let leases = Leases::open(node.path(), &store).unwrap();
+        leases.take(&id, digest, Purpose::Replica, &store).unwrap().unwrap();
+        drop(leases);
+        fs::write(folder.join("blobs/sha256").join(digest.hex()), "{").unwrap();
+        let leases = Leases::open(node.path(), &store).unwrap();
+        assert_eq!(leases.purpose(&id), Purpose::Replica);
+        leases.keep_only(&[id.clone()].into()).unwrap();
+        assert_eq!(leases.image_of(&id), Some(digest));
+    }
 
     #[test]
     fn notes_are_moved_from_among_the_disks_of_snapshots() {

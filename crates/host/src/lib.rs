@@ -113,7 +113,8 @@ impl LocalMachine {
         let node = Node::open(settings.node, world.clone())?;
         builds::clear_away(&node)?;
         let key = Key::open(&folder, &world).map_err(OpenError::Key)?;
-        leases.keep_only(&node.list().into_iter().map(|view| view.id).collect());
+        let instances = node.list().into_iter().map(|view| view.id).collect();
+        leases.keep_only(&instances).map_err(OpenError::Leases)?;
         let bases = Bases::default();
         bases.follow(node.snapshots(), &images);
         Ok(Self(Arc::new(Inner {

@@ -20,7 +20,7 @@ pub(super) fn found(data: &Path) -> Found {
     BTreeMap::from([
         ("instances", groups.iter().map(|group| group.display().to_string()).collect()),
         ("records of instances", names(&data.join("node/instances"))),
-        ("leases of images", names(&data.join("node/images"))),
+        ("leases of images", names(&data.join("node/leases"))),
         ("disks", names(&data.join("node/scratch"))),
         ("mounts", mounts(data)),
         ("users of the images", names(&images.join("scratch"))),
