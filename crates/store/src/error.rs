@@ -21,6 +21,10 @@ pub enum Error {
     /// There is no connection to the database at the moment. Nothing was done. Try again later.
     #[error("the database cannot be reached{}", if .0.is_some() { "" } else { "; trying again shortly" })]
     Unreachable(#[source] Option<Box<dyn std::error::Error + Send + Sync>>),
+    /// There is no room on the disk of the database. Nothing was done. Try again later: somebody has
+    /// to make room.
+    #[error("the disk of the database is full")]
+    Full(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A secret cannot be opened: its key is missing, or the sealed text was tampered with.
     #[error("a sealed secret cannot be opened: {0}")]
     Seal(String),
@@ -41,6 +45,23 @@ impl Error {
     pub(crate) fn database(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Database(Box::new(error))
     }
+
+    /// Returns whether the same work may succeed later, because the database is away, busy, failing
+    /// or without room. Other errors are about what was to be done.
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::Busy { .. }
+            | Self::Unreachable(_)
+            | Self::Full(_)
+            | Self::Stale { .. }
+            | Self::Database(_) => true,
+            Self::Duplicate { .. }
+            | Self::Corrupt { .. }
+            | Self::Gone { .. }
+            | Self::Seal(_)
+            | Self::Unusable(_) => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for Error {
@@ -59,7 +80,26 @@ impl From<rusqlite::Error> for Error {
                     .and_then(|name| name.split('.').next());
                 Self::Duplicate { table: table.unwrap_or("a table").to_owned() }
             }
+            rusqlite::Error::SqliteFailure(code, _)
+                if code.code == rusqlite::ErrorCode::DiskFull =>
+            {
+                Self::Full(Box::new(error))
+            }
             _ => Self::database(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_apart() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE t (x TEXT); PRAGMA max_page_count = 2;").unwrap();
+        let full = conn.execute("INSERT INTO t VALUES (zeroblob(100000))", []).unwrap_err();
+        let full = Error::from(full);
+        assert!(matches!(full, Error::Full(_)) && full.may_pass(), "{full:?}");
     }
 }

@@ -93,6 +93,9 @@ impl Error {
             Self::Control(Decision::Store(store::Error::Unreachable(_))) => {
                 "the database cannot be reached; try again shortly".into()
             }
+            Self::Control(Decision::Store(store::Error::Full(_))) => {
+                "the disk of the database is full, so nothing was changed; try again when the operator has made room".into()
+            }
             Self::Control(Decision::Store(_)) => {
                 "something failed inside the server; the operator finds the cause in its log".into()
             }
@@ -164,6 +167,7 @@ fn case(decision: &Decision) -> (StatusCode, &'static str) {
         Decision::Store(store::Error::Unreachable(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
         }
+        Decision::Store(store::Error::Full(_)) => (StatusCode::INSUFFICIENT_STORAGE, "disk_full"),
         Decision::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
     }
 }

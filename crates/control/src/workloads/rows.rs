@@ -26,19 +26,10 @@ pub(crate) fn context(
     Ok(Some((Context { control: control.clone(), member }, workspace)))
 }
 
-/// Whether an error may pass by itself, because the database is away, busy or failing. Other errors
+/// Whether an error may pass by itself, because it is about the database as a whole. Other errors
 /// are about one row, and must not keep anybody from the rows of others.
 pub(crate) fn may_pass(error: &Error) -> bool {
-    use store::Error as Stored;
-    matches!(
-        error,
-        Error::Store(
-            Stored::Busy { .. }
-                | Stored::Unreachable(_)
-                | Stored::Stale { .. }
-                | Stored::Database(_)
-        )
-    )
+    matches!(error, Error::Store(stored) if stored.may_pass())
 }
 
 /// Finds the object with this id, if it still exists and is of this kind.

@@ -227,12 +227,7 @@ async fn write_with_retries(store: &Store, rows: Arc<[(Source, Vec<Chunk>)]>) ->
         };
         match store.write(work).await {
             Ok(()) => return true,
-            Err(
-                Error::Busy { .. }
-                | Error::Unreachable(_)
-                | Error::Stale { .. }
-                | Error::Database(_),
-            ) if Instant::now() < until => {
+            Err(error) if error.may_pass() && Instant::now() < until => {
                 sleep(RETRY_AFTER).await;
             }
             Err(error) => {

@@ -266,6 +266,7 @@ impl Link {
             Some(refused) if *refused.code() == SqlState::UNIQUE_VIOLATION => {
                 Error::Duplicate { table: refused.table().unwrap_or("a table").to_owned() }
             }
+            Some(refused) if *refused.code() == SqlState::DISK_FULL => Error::Full(Box::new(error)),
             _ => Error::database(error),
         }
     }

@@ -7,6 +7,12 @@ use crate::db::threads::Shared;
 use crate::db::tx::{Conn, Recorded, Tx};
 use crate::db::work::Job;
 use rusqlite::Connection;
+use std::sync::Arc;
+
+/// Why a commit failed, for each of the jobs in it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the commit failed")]
+struct CommitFailed(#[source] Arc<Error>);
 
 /// Where jobs wait for a thread that takes them.
 pub(super) type Inbox = crossbeam_channel::Receiver<Box<dyn Job>>;
@@ -42,7 +48,7 @@ impl Writer {
                     self.shared.committed.send_modify(|count| *count += 1);
                     self.checkpoints.after_commit(&self.conn);
                 }
-                Err(error) => self.undo(batch, &error),
+                Err(error) => self.undo(batch, error),
             }
         }
     }
@@ -90,13 +96,12 @@ impl Writer {
         job.run(&mut tx).then(|| tx.into_recorded())
     }
 
-    fn undo(&mut self, batch: Vec<Box<dyn Job>>, error: &Error) {
+    fn undo(&mut self, batch: Vec<Box<dyn Job>>, error: Error) {
         // Ignored: if no transaction is open, there is nothing to undo.
         let _ = self.conn.execute_batch("ROLLBACK");
-        tracing::error!(%error, writes = batch.len(), "a commit failed");
-        batch
-            .into_iter()
-            .for_each(|job| job.fail(Error::Unusable(format!("the commit failed: {error}"))));
+        let cause = &error as &dyn std::error::Error;
+        tracing::error!(error = cause, writes = batch.len(), "a commit failed");
+        fail_all(batch, error);
     }
 
     /// Starts to serve the feed's followers from memory.
@@ -120,6 +125,44 @@ impl Writer {
             if let Some(upto) = recorded.trimmed_to {
                 self.shared.recent.trim(upto);
             }
+        }
+    }
+}
+
+/// Tells all jobs that nothing of them was written, although each of them may be as it should be.
+fn fail_all(batch: Vec<Box<dyn Job>>, error: Error) {
+    let is_full = matches!(error, Error::Full(_));
+    let failed = CommitFailed(Arc::new(error));
+    for job in batch {
+        let failed = Box::new(failed.clone());
+        job.fail(if is_full { Error::Full(failed) } else { Error::Database(failed) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::db::work::Work;
+
+    /// Returns what each of two jobs is told when their commit fails.
+    fn told(error: Error) -> [Error; 2] {
+        let work = || Work::new(|_: &mut Tx<'_>| Ok::<_, Error>(()));
+        let ((one, first), (two, second)) = (work(), work());
+        fail_all(vec![one, two], error);
+        [first, second].map(|answer| answer.blocking_recv().unwrap().unwrap_err())
+    }
+
+    #[test]
+    fn whoever_was_in_a_commit_that_failed_may_try_again() {
+        let broken = || Box::new(std::io::Error::other("broken"));
+        for error in told(Error::Full(broken())) {
+            assert!(matches!(error, Error::Full(_)) && error.may_pass(), "{error:?}");
+        }
+        for error in told(Error::Database(broken())) {
+            assert!(matches!(error, Error::Database(_)) && error.may_pass(), "{error:?}");
+            assert!(
+                types::chain(&error).ends_with("the commit failed: the database failed: broken")
+            );
         }
     }
 }
