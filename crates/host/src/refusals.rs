@@ -4,6 +4,8 @@
 use admission::Refused;
 use control::machine::LaunchFault;
 use node::{CreateError, SnapshotError, VolumeError};
+use std::error::Error;
+use std::io::{self, ErrorKind};
 
 /// Says whose limit is reached: the owner's, or that of all together.
 pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
@@ -13,6 +15,15 @@ pub(crate) fn over_limit(refused: Refused) -> LaunchFault {
         )),
         Refused::Total { .. } => LaunchFault::Full(refused.to_string()),
     }
+}
+
+/// Says so if something failed because the machine's disk is full, whatever the shares of it.
+pub(crate) fn no_space(error: &(dyn Error + 'static)) -> Option<String> {
+    let is_full = |cause: &(dyn Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|io| io.kind() == ErrorKind::StorageFull)
+    };
+    let mut causes = std::iter::successors(Some(error), |cause| (**cause).source());
+    causes.any(is_full).then(|| "the disk of this machine is full".to_owned())
 }
 
 /// Translates the reason why the node refuses a launch.
@@ -27,7 +38,7 @@ pub(crate) fn of_launch(error: &CreateError) -> Option<LaunchFault> {
         CreateError::Snapshot(error) => of_snapshot(error),
         CreateError::Unheard(_) => Some(LaunchFault::Full(error.to_string())),
         CreateError::TooLarge { .. } => Some(LaunchFault::OverShare(error.to_string())),
-        _ => None,
+        other => no_space(other).map(LaunchFault::Full),
     }
 }
 
@@ -38,6 +49,19 @@ pub(crate) fn of_snapshot(error: &SnapshotError) -> Option<LaunchFault> {
             "the snapshot that it begins with is not on this machine any more".to_owned(),
         )),
         SnapshotError::Refused(refused) => Some(over_limit(*refused)),
-        _ => None,
+        other => no_space(other).map(LaunchFault::Full),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let machine = |kind: ErrorKind| VolumeError::Machine(kind.into());
+        let full = of_launch(&CreateError::Volume(machine(ErrorKind::StorageFull)));
+        assert!(matches!(full, Some(LaunchFault::Full(_))), "{full:?}");
+        assert!(of_launch(&CreateError::Volume(machine(ErrorKind::NotFound))).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! This machine's snapshots, as `control` sees them.
 
 use crate::bases::Below;
-use crate::refusals::over_limit;
+use crate::refusals::{no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::snapshot_store::{
@@ -28,7 +28,10 @@ fn fault(error: &SnapshotError) -> SnapshotFault {
             LaunchFault::OverShare(why) => SnapshotFault::OverShare(why),
             other => SnapshotFault::Full(other.to_string()),
         },
-        other => SnapshotFault::Broken(chain(other)),
+        other => match no_space(other) {
+            Some(why) => SnapshotFault::Full(why),
+            None => SnapshotFault::Broken(chain(other)),
+        },
     }
 }
 

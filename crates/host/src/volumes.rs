@@ -1,6 +1,6 @@
 //! This machine's volumes, as `control` sees them.
 
-use crate::refusals::over_limit;
+use crate::refusals::{no_space, over_limit};
 use crate::{Inner, Interrupted, LocalMachine};
 use control::machine::{LaunchFault, MachineFault, Wait};
 use control::volume_store::{KeptCopy, KeptVolume, NewVolume, VolumeFault, VolumeStore};
@@ -26,7 +26,10 @@ pub(crate) fn fault(error: &VolumeError) -> VolumeFault {
             VolumeFault::TooSmall { size_mb: *size_mb, needs_mb: *needs_mb }
         }
         VolumeError::SourceGone(_) => VolumeFault::SourceGone,
-        other => VolumeFault::Broken(chain(other)),
+        other => match no_space(other) {
+            Some(why) => VolumeFault::Full(why),
+            None => VolumeFault::Broken(chain(other)),
+        },
     }
 }
 

@@ -272,7 +272,11 @@ fn run(program: &str, arguments: &[&str], good: &[i32], timeout: Timespec) -> io
     }
     let said: String =
         String::from_utf8_lossy(&done.stderr).trim().chars().take(SAID_CHARS).collect();
-    Err(io::Error::other(format!("{program} failed with {}, and said: {said}", done.status)))
+    let kind = match said.contains("No space left on device") {
+        true => io::ErrorKind::StorageFull,
+        false => io::ErrorKind::Other,
+    };
+    Err(io::Error::new(kind, format!("{program} failed with {}, and said: {said}", done.status)))
 }
 
 fn missing(program: &str) -> io::Error {
