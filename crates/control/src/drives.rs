@@ -3,6 +3,7 @@
 
 mod mounting;
 
+pub(crate) use mounting::complete;
 pub use mounting::{list, mount, unmount};
 
 use crate::context::Context;

@@ -234,7 +234,11 @@ impl DriveStore for PretendedVolumes {
             if mount.place == REFUSED {
                 return Err(DriveFault::Place("not there".into()));
             }
-            self.mounted.lock().push((instance.clone(), mount));
+            let mounted = (instance.clone(), mount);
+            let mut all = self.mounted.lock();
+            if !all.contains(&mounted) {
+                all.push(mounted);
+            }
             Ok(())
         })
     }

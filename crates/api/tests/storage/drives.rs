@@ -11,6 +11,7 @@ use control::machine::Machine;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use store::resources;
 use types::KindName;
 use types::drive_mounts::{DriveOrder, DriveRefusal, MountedDrive};
@@ -212,4 +213,25 @@ async fn an_instance_that_starts_anew_gets_the_drives_that_rules_still_give() {
     cloud.put("/v0/drives/ruled", ruled("b", "read")).await.ok();
     cloud.put("/v0/sandboxes/one", boxed("one", 512)).await.ok();
     assert_eq!(launched(4).await, [of("/mnt/o", "", false)], "the rule is for others now");
+}
+
+#[tokio::test]
+async fn a_mount_that_a_kill_interrupted_is_completed_at_the_next_start() {
+    let volumes = PretendedVolumes::new(5_000);
+    let machine = Arc::new(Pretended::new(|_| Ok(Outcome::SUCCESS)).with_volumes(&volumes));
+    let mut cloud = Cloud::start_on_machine(machine.clone(), settings()).await;
+    cloud.post("/v0/drives", named("files")).await.ok();
+    cloud.post("/v0/sandboxes", boxed("one", 512)).await.ok();
+    cloud.until("/v0/sandboxes/one", |it| it["status"] == "DEPLOYED").await;
+    cloud.mount("one", "files", "/mnt/files").await.unwrap();
+    // As after a kill between the row and the mount.
+    let interrupted = std::mem::take(&mut *volumes.mounted.lock());
+    cloud.restart_on(machine).await;
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while *volumes.mounted.lock() != interrupted {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the drive is mounted");
 }

@@ -1,9 +1,9 @@
 //! Mounting drives in sandboxes that run.
 //!
 //! The drives that a sandbox has mounted are listed in its row. The entry is written before the
-//! mount and removed after the unmount, so no kill leaves a mount that no row knows. Repeating a
-//! request completes what was interrupted. A new instance gets the drives in the row, as far as the
-//! rules still allow them.
+//! mount and removed after the unmount, so no kill leaves a mount that no row knows. The next run of
+//! this program completes what was interrupted, and so does repeating the request. A new instance
+//! gets the drives in the row, as far as the rules still allow them.
 
 use super::{granted, keeper, label, spawned};
 use crate::control::Control;
@@ -77,6 +77,30 @@ async fn mount_now(
                 forget(control, id, &attached.mounted.mount_path).await?;
             }
             Err(refusal(fault))
+        }
+    }
+}
+
+/// Mounts the drives in the row of a sandbox that its instance lacks, because an earlier run of this
+/// program was killed before it mounted them, or before it noted that it had unmounted them. The
+/// caller holds the lock of the sandbox.
+pub(crate) async fn complete(
+    control: &Control,
+    id: &ResourceId,
+    instance: &InstanceName,
+    mounts: Vec<DriveMount>,
+) {
+    let Some((keeper, _)) = keeper(control) else { return };
+    for mount in mounts {
+        let place = mount.place.clone();
+        let done = match keeper.mount(instance, mount).await {
+            Ok(()) | Err(DriveFault::Gone) => Ok(()),
+            // The request would have been refused.
+            Err(DriveFault::Place(_)) => forget(control, id, &place).await,
+            Err(fault) => Err(refusal(fault)),
+        };
+        if let Err(refusal) = done {
+            tracing::warn!(%refusal, sandbox = %id, place, "a sandbox may lack a drive that its row lists");
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::Held;
 use crate::error::Error;
 use crate::machine::{Launch, LaunchFault, Machine, Seen};
 use crate::snapshot_store::SnapshotStore;
-use crate::{tunnels, usage};
+use crate::{drives, tunnels, usage};
 use case::Case;
 use outcome::{change, claim, say_deployed, say_failed, watch_start};
 use std::sync::Arc;
@@ -164,8 +164,10 @@ async fn ensure(
     let id = case.held.row.id.clone();
     retire_but(machine, &id, Some(number)).await;
     let deployed = case.held.row.status == Some(Status::Deployed);
-    if machine.runs(&launch::instance(&id, &case.held.state)) {
+    let running = launch::instance(&id, &case.held.state);
+    if machine.runs(&running) {
         return if deployed {
+            drives::complete(control, &id, &running, case.drives).await;
             Ok(())
         } else {
             say_deployed(control, machine.name(), &id, number).await

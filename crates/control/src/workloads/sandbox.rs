@@ -52,6 +52,8 @@ fn differs(reader: &Reader<'_>, held: &Held<Sandbox>) -> bool {
             !is_there(&wanted, deployed, inventory.of_sandbox(&held.row.id))
                 || changed
                 || (wanted != Wanted::Elsewhere && egress::has_rules(&held.wish))
+                // A mount may have been interrupted.
+                || (wanted != Wanted::Elsewhere && !held.state.drives.is_empty())
         }
         // Without a list of instances, only a first launch is known to be the only instance.
         None => changed || !(deployed && first_runs(&wanted, &**machine, held)),
