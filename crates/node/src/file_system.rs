@@ -80,6 +80,20 @@ impl Format {
         Err(io::Error::new(io::ErrorKind::InvalidData, "there is no file system in the file"))
     }
 
+    /// Fails if a file is shorter than the file system in it. A part of that is lost, and would come
+    /// back as zeros if the file were made longer.
+    pub(crate) fn require_whole(file: &OwnedFd) -> io::Result<()> {
+        let bytes = match Self::read(file)? {
+            Self::Ext4 => ext4_bytes(file)?,
+            Self::Xfs => xfs_bytes(file)?,
+        };
+        if fstat(file)?.st_size.unsigned_abs() < bytes {
+            let why = "it is damaged: its file is shorter than the file system in it";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(())
+    }
+
     /// Returns the largest sector size that its device may have. Zero leaves that to the kernel.
     pub(crate) fn sector_bytes(self, file: impl AsFd) -> io::Result<u32> {
         match self {
@@ -204,6 +218,14 @@ fn ext4_bytes(file: &OwnedFd) -> io::Result<u64> {
     Ok((high << 32 | low).saturating_mul(block))
 }
 
+/// Returns the size of an XFS, as its first superblock says.
+fn xfs_bytes(file: &OwnedFd) -> io::Result<u64> {
+    let (mut block, mut blocks) = ([0_u8; 4], [0_u8; 8]);
+    rustix::io::pread(file, &mut block, 4)?;
+    rustix::io::pread(file, &mut blocks, 8)?;
+    Ok(u64::from_be_bytes(blocks).saturating_mul(u32::from_be_bytes(block).into()))
+}
+
 /// Makes a file system without a journal in a file, for one use only.
 pub(crate) fn lay_out_for_once(file: &OwnedFd, root: u32) -> io::Result<()> {
     let options = format!("root_owner={root}:{root},lazy_itable_init=1,nodiscard");
@@ -315,6 +337,27 @@ mod tests {
             let blocks = std::fs::metadata(&path).unwrap().blocks();
             assert!(blocks < (4 << 20) / 512, "{size_mb} MB have {blocks} blocks");
             run("xfs_repair", &["-n", "-f", path.to_str().unwrap()], &[0], timeout(0)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_lost_a_part_of_its_file_system_is_told_from_a_whole_one() {
+        for (format, size_mb, program) in
+            [(Format::Ext4, 32, "mkfs.ext4"), (Format::Xfs, 300, "mkfs.xfs")]
+        {
+            if find(program).is_none() {
+                continue;
+            }
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(size_mb << 20).unwrap();
+            let file = file.into();
+            format.lay_out(&file, Purpose::Alone).unwrap();
+            Format::require_whole(&file).unwrap();
+            // It grows when it is next mounted.
+            rustix::fs::ftruncate(&file, (size_mb + 8) << 20).unwrap();
+            Format::require_whole(&file).unwrap();
+            rustix::fs::ftruncate(&file, (size_mb - 1) << 20).unwrap();
+            Format::require_whole(&file).unwrap_err();
         }
     }
 

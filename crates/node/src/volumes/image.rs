@@ -50,6 +50,7 @@ impl Image {
 
     /// Does the same with a file that is open.
     pub(super) fn copy_of(folder: &Path, source: &OwnedFd, size_mb: u32) -> io::Result<Self> {
+        Format::require_whole(source)?;
         let image = Self::nameless(folder)?;
         copy_blocks(source, &image.file)?;
         ftruncate(&image.file, bytes(size_mb))?;
@@ -108,6 +109,7 @@ impl Image {
 /// Grows a file and the file system in it, even if it is in use.
 pub(super) fn grow(path: &Path, size_mb: u32) -> io::Result<Grown> {
     let file = open_to_write(path)?;
+    Format::require_whole(&file)?;
     ftruncate(&file, bytes(size_mb))?;
     fsync(&file)?;
     // An unused one is grown when it is next mounted.
