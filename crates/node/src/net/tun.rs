@@ -6,12 +6,17 @@ use super::wire::GATEWAY;
 use crate::sys;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use std::fs::write;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 use types::tunnel::{Network, TunnelSettings};
 
 const DEVICE: &str = "/dev/net/tun";
+/// How long to wait until an earlier interface of the same name is gone.
+const FREE_TRIES: u32 = 200;
+const FREE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Home {
     /// Makes the interface, which is removed with the descriptor. The addresses in `kept` stay
@@ -30,7 +35,7 @@ impl Home {
 fn make(settings: &TunnelSettings, mtu: u16, kept: &[Ipv4Addr]) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let tun = open(DEVICE, flags, Mode::empty())?;
-    sys::make_tun(tun.as_fd(), &settings.interface)?;
+    when_free(|| sys::make_tun(tun.as_fd(), &settings.interface))?;
     let name = &settings.interface;
     // Whoever is at the other end must not reach the instance's other network.
     write(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"), "0")?;
@@ -51,6 +56,19 @@ fn make(settings: &TunnelSettings, mtu: u16, kept: &[Ipv4Addr]) -> io::Result<Ow
         lenient(netlink.add_direct_route(index, network.first(), network.bits))?;
     }
     Ok(tun)
+}
+
+/// Repeats an attempt to take a name while an earlier interface has it. An interface goes with the
+/// last copy of its descriptor, and a process that is being started for another instance has copies
+/// of all descriptors until it executes its program.
+fn when_free(mut attempt: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+    for _ in 1..FREE_TRIES {
+        match attempt() {
+            Err(Errno::BUSY) => std::thread::sleep(FREE_PAUSE),
+            done => return done,
+        }
+    }
+    attempt()
 }
 
 /// Ignores that something exists already: from an earlier tunnel, or because two networks are the
@@ -79,4 +97,29 @@ fn routes(settings: &TunnelSettings) -> Vec<Network> {
         _ => vec![*network],
     };
     settings.allowed.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_an_earlier_interface_has_is_waited_for() {
+        let mut busy = 3;
+        let attempt = || match busy {
+            0 => Ok(()),
+            _ => {
+                busy -= 1;
+                Err(Errno::BUSY)
+            }
+        };
+        when_free(attempt).unwrap();
+        assert_eq!(busy, 0);
+        let mut attempts = 0;
+        let refused = when_free(|| {
+            attempts += 1;
+            Err(Errno::PERM)
+        });
+        assert_eq!((refused, attempts), (Err(Errno::PERM), 1));
+    }
 }
