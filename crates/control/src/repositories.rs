@@ -347,6 +347,9 @@ fn tag_of(name: &str) -> &str {
 /// room.
 fn broken(fault: RegistryFault) -> Error {
     match fault {
+        RegistryFault::Full(admission::Refused::Share { .. }) => {
+            Error::OverShare(fault.to_string())
+        }
         RegistryFault::Crowded(refused) | RegistryFault::Full(refused) => Error::Crowded(refused),
         other => Error::Store(store::Error::Unusable(other.to_string())),
     }

@@ -1,17 +1,18 @@
 //! The content of the workspaces' own registry on this machine: uploaded blobs, pushed manifests,
 //! and whose disk space they take.
 //!
-//! A repository's content counts for its workspace until it is gone from disk. Removed content
-//! counts until it was collected, because otherwise a workspace that pushes and deletes in turns
+//! Content counts once for each workspace that has it in its repositories. Removed content counts
+//! until it was collected, because otherwise a workspace that pushes and deletes in turns
 //! could fill the disk. Unfinished uploads count too. They survive a restart of the program, and
 //! are removed when nobody has continued them for a while.
 
+mod room;
 mod settings;
 mod translated;
 
 use crate::pulled::Pulled;
 use crate::upload::{OpenUpload, Uploads};
-use admission::{Limits, Permit, Pool};
+use admission::Limits;
 use bytes::Bytes;
 use control::machine::Wait;
 use control::registry::{
@@ -20,8 +21,8 @@ use control::registry::{
 };
 use images::{Digest, Error, Repository, Store};
 use parking_lot::Mutex;
+use room::Room;
 pub use settings::RegistrySettings;
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -49,10 +50,7 @@ struct Inner {
     settings: RegistrySettings,
     world: World,
     uploads: Uploads,
-    disk: Pool<String>,
-    counted: Mutex<HashMap<(String, Digest), Permit<String>>>,
-    /// Removed content that is not collected yet.
-    leaving: Mutex<Vec<Permit<String>>>,
+    room: Room,
     turns: Vec<Arc<tokio::sync::Mutex<()>>>,
     freeing: Mutex<Freeing>,
     /// Counts images of repositories too, once they are unpacked.
@@ -78,25 +76,23 @@ impl LocalRegistry {
                 .share
                 .saturating_mul(1024),
         };
-        let disk = Pool::new("KB of pushed images", kib);
+        let room = Room::new(kib);
         let open = Limits { total: settings.uploads_max, share: settings.uploads_workspace_max };
-        let uploads = Uploads::open(&images, open, &disk, &world)?;
+        let uploads = Uploads::open(&images, open, room.disk(), &world)?;
         let turns = (0..TURNS).map(|_| Arc::default()).collect();
         let registry = Self(Arc::new(Inner {
             images,
             settings,
             world,
             uploads,
-            disk,
-            counted: Mutex::default(),
-            leaving: Mutex::default(),
+            room,
             turns,
             freeing: Mutex::new(Freeing::Idle),
             pulled: OnceLock::new(),
         }));
         for repository in registry.0.images.repositories()? {
             for (digest, size) in repository.contents()? {
-                registry.0.count(repository.name(), digest, size);
+                registry.0.room.count(repository.name(), digest, size);
             }
         }
         Ok(registry)
@@ -161,19 +157,6 @@ impl Inner {
         self.images.repository(&place.to_string())
     }
 
-    fn count(&self, name: &str, digest: Digest, bytes: u64) {
-        let workspace = name.split_once('/').map_or(name, |(workspace, _)| workspace);
-        let mut counted = self.counted.lock();
-        counted
-            .entry((name.to_owned(), digest))
-            .or_insert_with(|| self.disk.adopt(&workspace.to_owned(), kib(bytes)));
-    }
-
-    /// Takes room for something that is about to be written at once.
-    fn room(&self, place: &Place, bytes: u64) -> Result<Permit<String>, RegistryFault> {
-        self.disk.take(&place.workspace.to_string(), kib(bytes)).map_err(RegistryFault::Full)
-    }
-
     fn finish(
         &self,
         place: &Place,
@@ -192,19 +175,19 @@ impl Inner {
         let repository = self.repository(place);
         repository.add_blob(&digest, size, at, &lease).map_err(|error| broken(&error))?;
         // Counted before the room of the upload is given back.
-        self.count(repository.name(), digest, size);
+        self.room.count(repository.name(), digest, size);
         Ok(size)
     }
 
     fn mount(&self, place: &Place, from: &Place, digest: Digest) -> Result<bool, RegistryFault> {
         let source = self.repository(from);
         let Some(size) = source.blob_size(&digest) else { return Ok(false) };
-        let _room = self.room(place, size)?;
+        let _room = self.room.take_for(place, &[(digest, size)])?;
         let repository = self.repository(place);
         let at = self.world.now().ms();
         let mounted = repository.mount(&source, &digest, at).map_err(|error| broken(&error))?;
         if let Some(size) = mounted {
-            self.count(repository.name(), digest, size);
+            self.room.count(repository.name(), digest, size);
         }
         Ok(mounted.is_some())
     }
@@ -215,12 +198,12 @@ impl Inner {
         media_type: Option<&str>,
         bytes: &[u8],
     ) -> Result<TakenManifest, RegistryFault> {
-        let _room = self.room(place, bytes.len() as u64)?;
+        let _room = self.room.take(place, bytes.len() as u64)?;
         let repository = self.repository(place);
         let at = self.world.now().ms();
         let pushed =
             repository.put_manifest(media_type, bytes, at).map_err(|fault| refused(&fault))?;
-        self.count(repository.name(), pushed.filed.digest, pushed.filed.size);
+        self.room.count(repository.name(), pushed.filed.digest, pushed.filed.size);
         Ok(TakenManifest {
             digest: pushed.filed.digest.to_string(),
             size_bytes: pushed.bytes,
@@ -229,12 +212,14 @@ impl Inner {
     }
 
     fn adopt(&self, place: &Place, digest: Digest) -> Result<u64, RegistryFault> {
+        let contents = self.images.contents_of_image(&digest);
+        // It is on disk already, but from now on it stays there for this repository too.
+        let _room = self.room.take_for(place, &contents.map_err(|fault| refused(&fault))?)?;
         let repository = self.repository(place);
         let at = self.world.now().ms();
         let pushed = repository.adopt(&digest, at).map_err(|fault| refused(&fault))?;
-        // It is on disk already, so it counts whatever the limits say.
         for (digest, size) in repository.contents().map_err(|error| broken(&error))? {
-            self.count(repository.name(), digest, size);
+            self.room.count(repository.name(), digest, size);
         }
         Ok(pushed.bytes)
     }
@@ -249,23 +234,15 @@ impl Inner {
             except: all(&keep.except),
         };
         let gone = repository.prune(&keep).map_err(|error| broken(&error))?;
-        self.leave(&repository, &gone);
+        self.room.leave(repository.name(), &gone);
         let there = repository.digests().map_err(|error| broken(&error))?;
         Ok(there.iter().map(Digest::to_string).collect())
-    }
-
-    fn leave(&self, repository: &Repository, gone: &[Digest]) {
-        let (mut counted, mut leaving) = (self.counted.lock(), self.leaving.lock());
-        let name = repository.name();
-        leaving
-            .extend(gone.iter().filter_map(|digest| counted.remove(&(name.to_owned(), *digest))));
     }
 
     /// Collects, and gives back the room of what had been removed before. While another program has
     /// the images open, this is left for the next time.
     fn collect(&self) -> Result<(), RegistryFault> {
-        let before = std::mem::take(&mut *self.leaving.lock());
-        match self.images.collect() {
+        match self.room.collected(|| self.images.collect()) {
             Ok(freed) => {
                 tracing::debug!(?freed, "pushed images were tidied");
                 if let Some(pulled) = self.pulled.get() {
@@ -273,13 +250,8 @@ impl Inner {
                 }
                 Ok(())
             }
-            Err(error) => {
-                self.leaving.lock().extend(before);
-                match error {
-                    Error::InUse(_) => Ok(()),
-                    other => Err(broken(&other)),
-                }
-            }
+            Err(Error::InUse(_)) => Ok(()),
+            Err(other) => Err(broken(&other)),
         }
     }
 }
@@ -330,7 +302,7 @@ impl Registry for LocalRegistry {
             }
             let inner = &self.0;
             let max = inner.settings.blob_bytes_max;
-            crate::upload::receive(open, bytes, max, &inner.disk, &inner.world).await
+            crate::upload::receive(open, bytes, max, inner.room.disk(), &inner.world).await
         })
     }
 
@@ -386,7 +358,7 @@ impl Registry for LocalRegistry {
                 return Err(RegistryFault::NoBlob);
             }
             match repository.remove_blob(&digest).map_err(|error| broken(&error))? {
-                true => inner.leave(&repository, &[digest]),
+                true => inner.room.leave(repository.name(), &[digest]),
                 false => return Err(RegistryFault::Needed),
             }
             Ok(())

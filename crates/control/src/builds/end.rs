@@ -6,9 +6,10 @@ use crate::control::Control;
 use crate::engine::{self, Held, Managed};
 use crate::error::Error;
 use crate::kinds::image::{self, TagContent};
-use crate::registry::Place;
+use crate::registry::{Place, RegistryFault};
 use crate::volume_templates;
 use crate::workloads::rows;
+use admission::Refused;
 use auth::Identity;
 use std::sync::Arc;
 use store::Tx;
@@ -101,10 +102,17 @@ fn is_open(tx: &mut Tx<'_>, build: &Build) -> Result<bool, Error> {
 
 /// Puts the image of a build into place: tag, right, wish and revision in one transaction.
 pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error> {
-    if build.kind != KindName::VolumeTemplate
-        && let Err(why) = hand_over(control, build).await
-    {
-        tracing::warn!(%why, build = %build.id, "an image that was built is not in the registry yet");
+    if build.kind != KindName::VolumeTemplate {
+        match hand_over(control, build).await {
+            Ok(()) => {}
+            // Only the workspace itself can make room.
+            Err(fault @ RegistryFault::Full(Refused::Share { .. })) => {
+                return Err(Error::OverShare(fault.to_string()));
+            }
+            Err(why) => {
+                tracing::warn!(%why, build = %build.id, "an image that was built is not in the registry yet");
+            }
+        }
     }
     let (of, build) = (control.clone(), build.clone());
     let work = move |tx: &mut Tx<'_>| {
@@ -128,18 +136,19 @@ pub(super) async fn finish(control: &Control, build: &Build) -> Result<(), Error
 
 /// Makes the image part of the workspace's registry, which keeps it while it has a tag. If this
 /// fails the image still runs, and is handed over when it is first pulled.
-async fn hand_over(control: &Control, build: &Build) -> Result<(), String> {
+async fn hand_over(control: &Control, build: &Build) -> Result<(), RegistryFault> {
     let (Some(machine), Some(builder), Some((digest, _))) =
         (control.machine(), &control.builder, &build.image)
     else {
         return Ok(());
     };
     let Some(registry) = machine.registry() else { return Ok(()) };
-    let repository = build.repository.parse().map_err(|error: BadImageName| error.to_string())?;
+    let bad_name = |error: BadImageName| RegistryFault::Malformed(error.to_string());
+    let repository = build.repository.parse().map_err(bad_name)?;
     let place = Place { workspace: build.workspace.clone(), repository };
-    registry.adopt(place, digest.clone()).await.map_err(|fault| fault.to_string())?;
+    registry.adopt(place, digest.clone()).await?;
     let released = builder.release(&build.id, &build.workspace, &build.repository).await;
-    released.map_err(|fault| fault.to_string())
+    released.map_err(|fault| RegistryFault::Broken(fault.to_string()))
 }
 
 /// Puts the result of a build into place. Returns `false` if nobody wants it any more.

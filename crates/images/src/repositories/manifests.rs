@@ -13,6 +13,7 @@ use crate::disk;
 use crate::error::Error;
 use crate::leases::Held;
 use crate::manifest::{self, DOCKER_INDEX, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST};
+use crate::store::{Parts, Store};
 
 /// The reason why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
@@ -165,20 +166,11 @@ impl Repository {
     /// Adds an image to the repository that came into the store by a build or from another
     /// registry. The caller has checked that the workspace was granted the image.
     pub fn adopt(&self, image: &Digest, at: i64) -> Result<Pushed, PushFault> {
-        let parts = self.parts();
-        let lease = parts.leases.take();
+        let lease = self.parts().leases.take();
         lease.hold(Held::Image(*image));
-        let bytes_max = parts.settings.limits.document_bytes_max;
-        if parts.blobs.size(image).is_none() {
-            return Err(PushFault::Unknown(*image));
-        }
-        let bytes = parts.blobs.document("manifest", image, bytes_max)?;
-        let document: Document = manifest::read("manifest", &bytes)?;
-        let media_type = document.media_type.clone().unwrap_or_else(|| OCI_MANIFEST.into());
-        let filed = file(Some(&media_type), &bytes, document, at)?;
-        for blob in &filed.blobs {
-            let size = parts.blobs.size(blob).ok_or(PushFault::Unknown(*blob))?;
-            self.add_blob(blob, size, at, &lease)?;
+        let filed = self.parts().filed_image(image, at)?;
+        for (blob, size) in self.parts().sizes_of(&filed)? {
+            self.add_blob(&blob, size, at, &lease)?;
         }
         let _turn = self.lock();
         self.note(&filed)?;
@@ -234,6 +226,36 @@ impl Repository {
             }
         }
         Ok(bytes)
+    }
+}
+
+impl Store {
+    /// Returns the manifest of an image and every blob that it needs, with their sizes.
+    pub fn contents_of_image(&self, image: &Digest) -> Result<Vec<(Digest, u64)>, PushFault> {
+        let filed = self.0.filed_image(image, 0)?;
+        let mut contents = self.0.sizes_of(&filed)?;
+        contents.push((filed.digest, filed.size));
+        Ok(contents)
+    }
+}
+
+impl Parts {
+    fn filed_image(&self, image: &Digest, at: i64) -> Result<Filed, PushFault> {
+        let bytes_max = self.settings.limits.document_bytes_max;
+        if self.blobs.size(image).is_none() {
+            return Err(PushFault::Unknown(*image));
+        }
+        let bytes = self.blobs.document("manifest", image, bytes_max)?;
+        let document: Document = manifest::read("manifest", &bytes)?;
+        let media_type = document.media_type.clone().unwrap_or_else(|| OCI_MANIFEST.into());
+        file(Some(&media_type), &bytes, document, at)
+    }
+
+    fn sizes_of(&self, filed: &Filed) -> Result<Vec<(Digest, u64)>, PushFault> {
+        let sized = |blob: &Digest| {
+            self.blobs.size(blob).map(|size| (*blob, size)).ok_or(PushFault::Unknown(*blob))
+        };
+        filed.blobs.iter().map(sized).collect()
     }
 }
 
