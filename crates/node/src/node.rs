@@ -3,47 +3,32 @@
 mod create;
 mod drives;
 mod machine_limits;
+mod open;
 mod tunnels;
 
-use crate::adopt;
-use crate::body;
-use crate::body_kind::BodyKind;
-use crate::capacity::Capacity;
-use crate::cgroup::{Groups, Usage};
-use crate::drives::Drives;
-use crate::error::{CreateError, Doing, Error, OpenError, SnapshotError};
-use crate::facts::Journal;
+use crate::cgroup::Usage;
+use crate::error::{CreateError, Doing, Error, SnapshotError};
 use crate::instance::{Instance, View};
-use crate::launch::filter::Filter;
-use crate::net::{Home, Rules};
+use crate::net::Rules;
 use crate::network_pool::NetworkPool;
-use crate::oci::Bundles;
 use crate::owner::Owner;
-use crate::pool::Pool;
-use crate::records::{Record, Records};
-use crate::scratch::Scratches;
-use crate::settings::{Firewall, Level, Settings};
-use crate::shared::{Shared, Stores};
-use crate::shares::{Largest, Shares};
-use crate::sign::Sign;
+use crate::records::Record;
+use crate::settings::{Firewall, Level};
+use crate::shared::Shared;
+use crate::shares::Largest;
 use crate::snapshots::{Files, Hold, Layer, NewSnapshot, Snapshots, Source, Taken};
 use crate::tunnel::Tunnels;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 use crate::written::Written;
-use machine_limits::{lift_file_limit, lift_terminal_limit};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use types::World;
+use std::time::Duration;
 use types::instance::{Exit, Fact, Happened, InstanceName, Resize, Stamp, boot_number};
 
 /// All instances of one machine under one node name. Its calls block, most of them for a few
@@ -67,94 +52,6 @@ pub(crate) struct Registry {
 }
 
 impl Node {
-    /// Takes charge of the instances of an earlier node with this name and folder, and removes what
-    /// it left half made.
-    ///
-    /// The calling thread's network namespace is taken as the machine's.
-    pub fn open(settings: Settings, world: World) -> Result<Self, OpenError> {
-        std::fs::create_dir_all(&settings.folder).doing("make the folder of the node")?;
-        body::check_machine(&settings.backend)
-            .doing("find the program that starts instances (runc)")?;
-        let lock = lock(&settings)?;
-        let journal = Journal::open(&settings.folder, settings.limits.facts_kept, world.clone())
-            .doing("open the journal")?;
-        let records = Records::open(&settings.folder).doing("open the records of instances")?;
-        let bundles = Bundles::open(&settings.folder).doing("open the bundles of instances")?;
-        let scratches = Scratches::open(&settings.folder)
-            .doing("open the folder of what is limited in size")?;
-        let sign = Sign::open(&settings.folder).doing("open the sign of life")?;
-        let capacity = Capacity::of(&settings.limits, &settings.folder)
-            .doing("learn what this machine has")?;
-        let shares = Shares::new(&capacity);
-        let pool = Pool::open(&settings.folder, capacity.volume_mb.total)
-            .doing("mount the file system of what is cloned")?;
-        let volumes = Volumes::open(&settings.folder, capacity.volume_mb, &pool)
-            .doing("find the volumes of an earlier node")?;
-        let drives = Drives::default();
-        let volumes = Arc::new(volumes);
-        let snapshots = Snapshots::open(&settings.folder, &volumes)
-            .doing("find the snapshots of an earlier node")?;
-        let stores = Arc::new(Stores {
-            journal,
-            records,
-            bundles,
-            scratches,
-            volumes,
-            snapshots,
-            drives,
-            shares,
-            sign,
-            world,
-        });
-        let groups = Groups::open(&settings.name, BodyKind::of(&settings.backend), &capacity)
-            .doing("prepare control groups")?;
-        let home = Arc::new(Home::open(&settings).doing("open the machine's network")?);
-        let boot = crate::process::boot().doing("learn when the machine was started")?;
-        let found =
-            adopt::find(&stores, &groups, &boot).doing("find the instances of an earlier node")?;
-        stores.snapshots.collect();
-        // Until now the earlier node's rules were in place, which know all instances that are
-        // alive.
-        let firewalls: Vec<_> = found
-            .iter()
-            .filter_map(|one| Some((settings.subnet.address(one.slot), one.firewall()?)))
-            .collect();
-        let rules = Rules::write(&settings, capacity.memory_mb.total, &firewalls)
-            .doing("write the firewall rules")?;
-
-        let registry = Arc::new(Mutex::new(Registry::default()));
-        let watched = Arc::clone(&registry);
-        let watch = Watch::start(move |slot| ended(&watched, slot)).doing("watch processes")?;
-        let taken = found
-            .iter()
-            .filter(|instance| instance.body.process().is_some())
-            .map(|instance| instance.slot)
-            .collect();
-        let networks = NetworkPool::open(Arc::clone(&home), &settings, taken)
-            .doing("prepare the pool of networks")?;
-        let null = File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .doing("open /dev/null")?
-            .into();
-        let filter = Filter::new();
-        lift_file_limit();
-        lift_terminal_limit(&settings.limits);
-        let wanted = settings.limits.open_files;
-        let open_files =
-            getrlimit(Resource::Nofile).maximum.map_or(wanted, |most| wanted.min(most));
-        let drive_mb = capacity.drive_mb;
-        let shared =
-            Shared { settings, stores, groups, home, filter, null, boot, open_files, drive_mb };
-        let tunnels = crate::tunnel::pool(&shared.settings.limits);
-        let node = Self { shared, networks, watch, registry, rules, tunnels, _lock: lock };
-        for instance in found {
-            node.admit(Arc::new(instance)).doing("watch an instance")?;
-        }
-        Ok(node)
-    }
-
     /// Returns the size of the largest instance that can ever be made here.
     pub fn largest(&self) -> Largest {
         self.shared.stores.shares.largest()
@@ -442,26 +339,5 @@ fn ended(registry: &Mutex<Registry>, slot: u64) {
         u32::try_from(slot).ok().and_then(|slot| registry.lock().by_slot.get(&slot).cloned());
     if let Some(instance) = instance {
         instance.ended();
-    }
-}
-
-/// How long a killed node may still hold the lock. An instance that it was starting keeps its
-/// descriptors until exec.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
-
-/// Locks the node's folder, because two nodes in one folder would fight over its instances.
-fn lock(settings: &Settings) -> Result<File, OpenError> {
-    let file = File::create(settings.folder.join("lock")).doing("open the lock of the node")?;
-    let deadline = Instant::now() + LOCK_TIMEOUT;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse),
-            locked => {
-                locked.doing("lock the folder of the node")?;
-                return Ok(file);
-            }
-        }
     }
 }
