@@ -211,6 +211,37 @@ const TAKEN: [&str; 3] = ["proc", "dev", "sys"];
 const PATH_BYTES_MAX: usize = 4_000;
 
 #[cfg(test)]
+impl Spec {
+    /// A small instance that is never started.
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            id: InstanceName::new("one").unwrap(),
+            owner: Owner::new("somebody").unwrap(),
+            again: false,
+            layers: vec!["/layer".into()],
+            snapshot: None,
+            memory_mb: 64,
+            cpu_millicores: 500,
+            pids_max: 32,
+            writable: Writable::Memory { mb: 16 },
+            hostname: "box".into(),
+            workdir: "/".into(),
+            user: User::ROOT,
+            first: FirstProcess {
+                program: Program::new(b"").unwrap(),
+                arguments: vec![],
+                environment: vec![],
+                listen: None,
+                config: None,
+            },
+            scratch: vec![],
+            extras: Extras::default(),
+            firewall: Firewall::default(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -223,31 +254,7 @@ mod tests {
                 read_only: false,
                 medium: Medium::Disk,
             };
-            let first = FirstProcess {
-                program: Program::new(b"").unwrap(),
-                arguments: vec![],
-                environment: vec![],
-                listen: None,
-                config: None,
-            };
-            let spec = Spec {
-                id: InstanceName::new("one").unwrap(),
-                owner: Owner::new("somebody").unwrap(),
-                again: false,
-                layers: vec!["/layer".into()],
-                snapshot: None,
-                memory_mb: 64,
-                cpu_millicores: 500,
-                pids_max: 32,
-                writable: Writable::Memory { mb: 16 },
-                hostname: "box".into(),
-                workdir: "/".into(),
-                user: User::ROOT,
-                first,
-                scratch: paths.iter().map(scratch).collect(),
-                extras: Extras::default(),
-                firewall: Firewall::default(),
-            };
+            let spec = Spec { scratch: paths.iter().map(scratch).collect(), ..Spec::for_tests() };
             spec.check() != Err(SpecError::Scratch)
         };
         assert!(fits(&["/data", "/data2", "/tmp", "/home/a/b", "/process"]));

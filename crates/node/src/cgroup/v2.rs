@@ -152,37 +152,11 @@ pub(super) fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::cgroup::Group;
-    use crate::owner::Owner;
-    use crate::spec::{FirstProcess, Program, User, Writable};
     use admission::Limits;
     use std::process::{Child, Command};
-    use types::instance::InstanceName;
 
     fn spec() -> Spec {
-        Spec {
-            id: InstanceName::new("one").unwrap(),
-            owner: Owner::new("somebody").unwrap(),
-            again: false,
-            layers: vec!["/".into()],
-            snapshot: None,
-            memory_mb: 512,
-            cpu_millicores: 250,
-            pids_max: 100,
-            writable: Writable::of_memory(512),
-            hostname: "box".into(),
-            workdir: "/".into(),
-            user: User::ROOT,
-            first: FirstProcess {
-                program: Program::new(b"").unwrap(),
-                arguments: vec![],
-                environment: vec![],
-                listen: None,
-                config: None,
-            },
-            scratch: vec![],
-            extras: crate::extras::Extras::default(),
-            firewall: crate::settings::Firewall::default(),
-        }
+        Spec { memory_mb: 512, cpu_millicores: 250, pids_max: 100, ..Spec::for_tests() }
     }
 
     fn bounds() -> Bounds {

@@ -130,35 +130,11 @@ fn resources(spec: &Spec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::owner::Owner;
-    use crate::spec::{FirstProcess, Program, Writable};
-    use types::instance::InstanceName;
 
     fn spec(user: User) -> Spec {
-        Spec {
-            id: InstanceName::new("one").unwrap(),
-            owner: Owner::new("somebody").unwrap(),
-            again: false,
-            layers: vec!["/layer".into()],
-            snapshot: None,
-            memory_mb: 64,
-            cpu_millicores: 500,
-            pids_max: 32,
-            writable: Writable::Memory { mb: 16 },
-            hostname: "box".into(),
-            workdir: "/".into(),
-            user,
-            first: FirstProcess {
-                program: Program::new(b"").unwrap(),
-                arguments: vec!["/usr/bin/../sh".into(), "-c".into()],
-                environment: vec![],
-                listen: None,
-                config: None,
-            },
-            scratch: vec![],
-            extras: crate::extras::Extras::default(),
-            firewall: crate::settings::Firewall::default(),
-        }
+        let mut spec = Spec { user, ..Spec::for_tests() };
+        spec.first.arguments = vec!["/usr/bin/../sh".into(), "-c".into()];
+        spec
     }
 
     fn made(user: User) -> Value {
