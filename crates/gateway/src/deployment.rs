@@ -3,6 +3,7 @@
 //! A replica may be gone by the time a request gets there, because its revision was replaced or
 //! scaled down. Then another is chosen: as long as nothing was sent, nothing is lost.
 
+use crate::affinity::{self, Affinity};
 use crate::body::Body;
 use crate::choice;
 use crate::context::Context;
@@ -13,7 +14,6 @@ use crate::problem::Problem;
 use crate::sessions::{Found, SessionId};
 use crate::standby::{EnterError, Phase, Standby, Visit};
 use crate::stats::Answered;
-use crate::stay::{self, Stay};
 use crate::timing::Timing;
 use crate::tool_lists::{Asked, Listen, Outdated, Place};
 use crate::traffic::{Traffic, Turn};
@@ -33,7 +33,7 @@ pub(crate) const STANDS_FOR: &str = "stands for a sandbox from now on";
 /// A request to a deployment.
 pub(crate) struct Deployed {
     traffic: Arc<Traffic>,
-    stay: Stay,
+    affinity: Affinity,
     /// Where it falls among the weights, once that has been drawn.
     point: Option<u32>,
     /// Replicas that could not be reached.
@@ -65,12 +65,12 @@ impl Deployed {
             return Ok(None);
         }
         let traffic = context.routes.traffic(&workload.id).ok_or(Problem::NoWorkload)?;
-        let stay = Stay::of(head, workload);
-        let point = stay.thread;
-        let changes = stay.session.filter(|_| head.method != Method::GET);
+        let affinity = Affinity::of(head, workload);
+        let point = affinity.thread;
+        let changes = affinity.session.filter(|_| head.method != Method::GET);
         Ok(Some(Box::new(Self {
             traffic,
-            stay,
+            affinity,
             point,
             tried: Vec::new(),
             revision: None,
@@ -82,7 +82,7 @@ impl Deployed {
     /// Returns the cookie that keeps the caller with the chosen revision.
     pub(crate) fn cookie(&self, to: &Destination, secure: bool) -> Option<HeaderValue> {
         let revision = self.revision.as_deref()?;
-        self.stay.cookie(revision, to.workload.sticky_s, to.root.as_deref(), secure)
+        self.affinity.cookie(revision, to.workload.sticky_s, to.root.as_deref(), secure)
     }
 
     /// Counts the request, which was answered after `took`.
@@ -95,12 +95,12 @@ impl Deployed {
 
     fn target<'t>(&mut self, targets: &'t [Target]) -> Option<&'t Target> {
         let point = *self.point.get_or_insert_with(|| self.traffic.next_point());
-        choice::target(targets, self.stay.revision.as_deref(), point)
+        choice::target(targets, self.affinity.revision.as_deref(), point)
     }
 
     /// Finds the replica that has the session of the request.
     fn session<'t>(&self, targets: &'t [Target]) -> Session<'t> {
-        let found = self.stay.session.and_then(|session| self.traffic.sessions.find(session));
+        let found = self.affinity.session.and_then(|session| self.traffic.sessions.find(session));
         let instance = match found {
             None => return Session::Any,
             Some(Found::Lost) => return Session::Lost,
@@ -115,7 +115,7 @@ impl Deployed {
 
     /// Returns whether the server knows which replica has its session, or had it.
     fn is_in_session(&self) -> bool {
-        self.stay.session.is_some_and(|session| self.traffic.sessions.find(session).is_some())
+        self.affinity.session.is_some_and(|session| self.traffic.sessions.find(session).is_some())
     }
 
     fn has_tried(&self, replica: &Replica) -> bool {
@@ -300,7 +300,7 @@ impl Chooser<'_> {
         request: &Request<B>,
         body: &[u8],
     ) -> Option<Response<Body>> {
-        let asked = Asked::of(request, deployed.stay.session, body)?;
+        let asked = Asked::of(request, deployed.affinity.session, body)?;
         deployed.changes = None;
         let found = self.find_list(deployed, to, &asked);
         if found.is_none() {
@@ -371,10 +371,10 @@ impl Chooser<'_> {
         let (Answer::Whole(response) | Answer::Switched { response, .. }) = answer;
         let WorkloadRoute { kind, workspace_name, .. } = &*to.workload;
         let sessions = &deployed.traffic.sessions;
-        match deployed.stay.session.filter(|_| deployed.stay.ends_session) {
+        match deployed.affinity.session.filter(|_| deployed.affinity.ends_session) {
             Some(ended) if response.status().is_success() => sessions.unbind(ended),
             _ => {
-                if let Some(opened) = stay::session(response.headers(), *kind) {
+                if let Some(opened) = affinity::session(response.headers(), *kind) {
                     sessions.bind(&self.context.sessions, workspace_name, opened, &turn.instance);
                 }
             }

@@ -32,6 +32,7 @@
 //! are closed.
 
 mod address;
+mod affinity;
 mod answered;
 mod body;
 mod call;
@@ -66,7 +67,6 @@ mod settings;
 mod socket;
 mod standby;
 mod stats;
-mod stay;
 mod timing;
 mod tool_lists;
 mod traffic;

@@ -46,7 +46,7 @@ fn asked_with(body: &str, sent: &[(&str, &str)]) -> Option<Asked> {
         request = request.header(*name, *value);
     }
     let request = request.body(()).unwrap();
-    let session = crate::stay::session(request.headers(), KindName::Function);
+    let session = crate::affinity::session(request.headers(), KindName::Function);
     Asked::of(&request, session, body.as_bytes())
 }
 

@@ -1,5 +1,5 @@
-//! Reads from a request where its caller was before: the cookie of a sticky caller, the
-//! conversation, the session of an MCP server.
+//! Which revision and replica a caller stays with, as its request says: by the cookie of a sticky
+//! caller, the conversation, or the session of an MCP server.
 
 use crate::choice;
 use crate::sessions::SessionId;
@@ -14,7 +14,7 @@ use types::edge::WorkloadRoute;
 const COOKIE_NAMES: [&str; 2] = ["__Host-holm_revision", "holm_revision"];
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stay {
+pub(crate) struct Affinity {
     pub(crate) session: Option<SessionId>,
     /// Whether the request ends its session.
     pub(crate) ends_session: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Stay {
     pub(crate) thread: Option<u32>,
 }
 
-impl Stay {
+impl Affinity {
     pub(crate) fn of(head: &Parts, route: &WorkloadRoute) -> Self {
         let session = session(&head.headers, route.kind);
         let ends_session = session.is_some() && head.method == Method::DELETE;
@@ -100,13 +100,13 @@ mod tests {
         }
     }
 
-    fn stay(kind: KindName, sticky_s: u32, sent: &[(&str, &str)]) -> Stay {
+    fn affinity(kind: KindName, sticky_s: u32, sent: &[(&str, &str)]) -> Affinity {
         let mut request = Request::delete("/");
         for (name, value) in sent {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        Stay::of(&head, &route(kind, sticky_s))
+        Affinity::of(&head, &route(kind, sticky_s))
     }
 
     #[test]
@@ -116,35 +116,39 @@ mod tests {
             ("x-blaxel-thread-id", "t"),
             ("mcp-session-id", "s"),
         ];
-        let sticky = stay(KindName::Agent, 60, &sent);
+        let sticky = affinity(KindName::Agent, 60, &sent);
         assert_eq!(sticky.revision.as_deref(), Some("r-1"));
         assert!(sticky.thread.is_some() && sticky.session.is_none());
-        let neutral = stay(KindName::Agent, 60, &[("x-service-thread-id", "t")]);
+        let neutral = affinity(KindName::Agent, 60, &[("x-service-thread-id", "t")]);
         assert_eq!(neutral.thread, sticky.thread);
-        assert_eq!(stay(KindName::Agent, 0, &sent), Stay::default());
-        let function = stay(KindName::Function, 0, &sent);
+        assert_eq!(affinity(KindName::Agent, 0, &sent), Affinity::default());
+        let function = affinity(KindName::Function, 0, &sent);
         assert_eq!(function.session, Some(SessionId::of(b"s")));
         assert!(function.ends_session && function.thread.is_none());
-        assert_eq!(stay(KindName::Function, 60, &[("mcp-session-id", "")]), Stay::default());
+        assert_eq!(
+            affinity(KindName::Function, 60, &[("mcp-session-id", "")]),
+            Affinity::default()
+        );
     }
 
     #[test]
     fn a_cookie_is_for_its_place_and_set_where_nothing_else_keeps_the_caller() {
-        let cookie = |stay: Stay, root: Option<&str>, secure| {
-            stay.cookie("r-1", 60, root, secure).map(|value| value.to_str().unwrap().to_owned())
+        let cookie = |affinity: Affinity, root: Option<&str>, secure| {
+            affinity.cookie("r-1", 60, root, secure).map(|value| value.to_str().unwrap().to_owned())
         };
         assert_eq!(
-            cookie(Stay::default(), Some("/acme/agents/it"), false).unwrap(),
+            cookie(Affinity::default(), Some("/acme/agents/it"), false).unwrap(),
             "holm_revision=r%2D1; Path=/acme/agents/it; Max-Age=60; HttpOnly; SameSite=Lax"
         );
         assert_eq!(
-            cookie(Stay::default(), None, true).unwrap(),
+            cookie(Affinity::default(), None, true).unwrap(),
             "__Host-holm_revision=r%2D1; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure"
         );
-        let kept = |revision: &str| Stay { revision: Some(revision.into()), ..Stay::default() };
+        let kept =
+            |revision: &str| Affinity { revision: Some(revision.into()), ..Affinity::default() };
         assert_eq!(cookie(kept("r-1"), None, false), None);
         assert!(cookie(kept("r-0"), None, false).is_some());
-        assert_eq!(cookie(Stay { thread: Some(1), ..Stay::default() }, None, false), None);
-        assert_eq!(Stay::default().cookie("r-1", 0, None, false), None);
+        assert_eq!(cookie(Affinity { thread: Some(1), ..Affinity::default() }, None, false), None);
+        assert_eq!(Affinity::default().cookie("r-1", 0, None, false), None);
     }
 }
