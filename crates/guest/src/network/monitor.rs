@@ -3,7 +3,7 @@
 use super::proc::LISTEN;
 use super::scans::Scans;
 use crate::http::Error;
-use crate::outside;
+use crate::http_client;
 use bytes::Bytes;
 use http::{Uri, header};
 use http_body_util::Full;
@@ -31,7 +31,7 @@ pub(crate) struct Monitors {
 impl Monitors {
     /// Starts watching a process. A second monitor for the same process replaces the first.
     pub(crate) fn start(&self, scans: &Arc<Scans>, pid: i32, callback: &str) -> Result<(), Error> {
-        let address = outside::parse(callback).map_err(|_| {
+        let address = http_client::parse(callback).map_err(|_| {
             Error::BadRequest("`callback` is not an address of HTTP or HTTPS".into())
         })?;
         let mut running = self.running.lock();
@@ -92,11 +92,11 @@ async fn watch(scans: Arc<Scans>, pid: i32, callback: Uri) {
 
 /// Reports one port. An answer with any status counts as delivered; without an answer, the next
 /// look tries again.
-async fn tell(callback: &Uri, pid: i32, port: u16) -> Result<(), outside::Error> {
+async fn tell(callback: &Uri, pid: i32, port: u16) -> Result<(), http_client::Error> {
     let body = serde_json::json!({"pid": pid, "port": port}).to_string();
     let request = http::Request::post(callback)
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body)))
-        .map_err(|_| outside::Error::Address)?;
-    outside::send(request).await.map(drop)
+        .map_err(|_| http_client::Error::Address)?;
+    http_client::send(request).await.map(drop)
 }

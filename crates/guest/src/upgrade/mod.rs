@@ -15,7 +15,7 @@ pub(crate) use progress::Upgrades;
 use crate::guest::Guest;
 use crate::handover;
 use crate::http::{Answer, Error, Request};
-use crate::outside;
+use crate::http_client;
 use http::{HeaderName, StatusCode};
 use new_program::{Failure, Fetched, ask_version, fetch};
 use progress::{Status, Step, Upgrade};
@@ -68,7 +68,7 @@ pub(crate) async fn start(guest: &Arc<Guest>, mut request: Request) -> Result<An
         Some(url.to_string_lossy().into_owned())
     };
     let base = ask.base_url.or_else(from_variable).filter(|url| !url.is_empty());
-    if base.as_deref().is_some_and(|base| outside::parse(base).is_err()) {
+    if base.as_deref().is_some_and(|base| http_client::parse(base).is_err()) {
         return Err(Error::BadRequest("`baseUrl` is not an address of HTTP or HTTPS".into()));
     }
     let answer = json!({"message": "Upgrade started", "version": version, "baseUrl": base.clone().unwrap_or_default()});

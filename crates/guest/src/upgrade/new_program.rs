@@ -1,6 +1,6 @@
 //! The program that takes over: how it gets here, and which version it is.
 
-use crate::outside;
+use crate::http_client;
 use crate::raw::Program;
 use crate::reaper::{End, Reaper, Started};
 use bytes::Bytes;
@@ -28,7 +28,7 @@ pub(super) enum Failure {
     #[error("there is no address to fetch it from: give `baseUrl`, or set HOLM_GUEST_UPGRADE_URL")]
     NoAddress,
     #[error("failed to fetch it: {0}")]
-    Fetch(#[from] outside::Error),
+    Fetch(#[from] http_client::Error),
     #[error("failed to fetch it: the answer has status {0}")]
     Status(StatusCode),
     #[error("failed to fetch it: {0}")]
@@ -71,8 +71,8 @@ impl ProgramWanted {
 pub(super) async fn fetch(url: &str) -> Result<Fetched, Failure> {
     let request = http::Request::get(url)
         .body(Full::<Bytes>::default())
-        .map_err(|_| outside::Error::Address)?;
-    let response = outside::send(request).await?;
+        .map_err(|_| http_client::Error::Address)?;
+    let response = http_client::send(request).await?;
     if response.status() != StatusCode::OK {
         return Err(Failure::Status(response.status()));
     }

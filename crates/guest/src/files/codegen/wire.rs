@@ -1,6 +1,6 @@
 //! Sends one JSON request over HTTP and reads the JSON answer.
 
-use crate::outside::{self, send};
+use crate::http_client::{self, send};
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -13,7 +13,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(120);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
-    Send(#[from] outside::Error),
+    Send(#[from] http_client::Error),
     #[error("it answered with status {0}")]
     Status(StatusCode),
     #[error("its answer is too large, cut off or no JSON")]
@@ -32,7 +32,7 @@ async fn exchange(url: &str, key: &str, question: &Value) -> Result<Value, Error
         .header(header::AUTHORIZATION, format!("Bearer {key}"))
         .header(header::CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(question.to_string())))
-        .map_err(|_| outside::Error::Address)?;
+        .map_err(|_| http_client::Error::Address)?;
     let response = send(request).await?;
     if !response.status().is_success() {
         return Err(Error::Status(response.status()));
