@@ -109,32 +109,12 @@ async fn deploy(
     let newest = if before.is_some() { newest_revision(plan, client).await } else { None };
     let body = plan.object(before.as_ref())?;
     let since = world::system().now();
-    let submission = Submission {
-        target: &plan.target,
-        name: &plan.name,
-        body: &body,
-        upload: plan.sources.is_some(),
-        order: order(plan),
-    };
-    let asked = match &plan.sources {
-        Some(sources) => {
-            tell(sources, &plan.what());
-            submission.send_with(&sources.pack().await?, phase, client).await?
-        }
-        None => submission.send(client).await?.0,
-    };
+    let asked = submit(plan, &body, phase, client).await?;
     phase.set(Phase::Begun);
-    let what = plan.what();
     if plan.kind == Deployed::VolumeTemplate {
-        let template = template::to_the_end(&asked, &path, args.timeout.0, client).await?;
-        let version = template.pointer("/state/latestVersion").and_then(Value::as_str);
-        let (done, version) = (term::styled_note(Style::Good, "deployed"), version.unwrap_or("-"));
-        term::note(format!("{done} {what}, version {}", term::harmless(version)));
-        if !matches!(args.output, Format::Table) {
-            term::say(output::plain(&[template], args.output));
-        }
-        return Ok(());
+        return follow_template(plan, &asked, &path, args, client).await;
     }
+    let what = plan.what();
     let log = plan.sources.is_some().then(|| Ask {
         kind: plan.target.kind.name(),
         name: plan.name.clone(),
@@ -155,6 +135,43 @@ async fn deploy(
     match args.output {
         Format::Table => say_address(&object),
         format => term::say(output::plain(&[object], format)),
+    }
+    Ok(())
+}
+
+/// Sends what is to be deployed, with its sources if it has any.
+async fn submit(
+    plan: &Plan,
+    body: &Value,
+    phase: &Cell<Phase>,
+    client: &mut Client,
+) -> Result<Value, Error> {
+    let submission = Submission {
+        target: &plan.target,
+        name: &plan.name,
+        body,
+        upload: plan.sources.is_some(),
+        order: order(plan),
+    };
+    let Some(sources) = &plan.sources else { return Ok(submission.send(client).await?.0) };
+    tell(sources, &plan.what());
+    submission.send_with(&sources.pack().await?, phase, client).await
+}
+
+/// Waits until a volume template has its new version.
+async fn follow_template(
+    plan: &Plan,
+    asked: &Value,
+    path: &str,
+    args: &Args,
+    client: &mut Client,
+) -> Result<(), Error> {
+    let template = template::to_the_end(asked, path, args.timeout.0, client).await?;
+    let version = template.pointer("/state/latestVersion").and_then(Value::as_str).unwrap_or("-");
+    let (done, what) = (term::styled_note(Style::Good, "deployed"), plan.what());
+    term::note(format!("{done} {what}, version {}", term::harmless(version)));
+    if !matches!(args.output, Format::Table) {
+        term::say(output::plain(&[template], args.output));
     }
     Ok(())
 }
