@@ -12,7 +12,6 @@ use crate::drive_store::{DriveStore, NewDrive, name_of};
 use crate::engine::{self, Checked, Held};
 use crate::error::{Conflict, Error};
 use crate::idempotency::{JsonAnswer, RequestKey, once};
-use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
 use store::{Tx, resources};
@@ -67,19 +66,16 @@ async fn made(
         let workspace = context.member.workspace.to_string();
         keeper.make(NewDrive { name: name.clone(), workspace }).await?;
     }
-    let (of, row, mine) = (context.clone(), id.clone(), Arc::new(Mutex::new(false)));
-    let written = Arc::clone(&mine);
+    let (of, row) = (context.clone(), id.clone());
     let answer = once(&control.store, key, move |tx| {
-        *written.lock() = false;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut drive::State| state.machine = kept_by;
-        let made = engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)?;
-        *written.lock() = true;
-        Ok::<_, Error>(made)
+        engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)
     })
     .await;
-    if (answer.is_err() || !*mine.lock())
-        && file_system
+    let has_row = answer.as_ref().is_ok_and(|answer| !answer.replayed);
+    if file_system
+        && !has_row
         && let Err(fault) = keeper.remove(&name).await
     {
         tracing::error!(%fault, drive = %name, "a drive without a row could not be removed");

@@ -106,13 +106,12 @@ async fn taken(
     let begun = Arc::new(Mutex::new(None));
     let (of, row, mine) = (context.clone(), id.clone(), Arc::clone(&begun));
     let answer = once(&control.store, key.clone(), move |tx| {
-        *mine.lock() = None;
         let (snapshot, instance) = begin(&of, tx, &order, &row)?;
         *mine.lock() = Some(instance);
         Ok::<_, Error>(snapshot)
     })
     .await?;
-    let begun = begun.lock().take();
+    let begun = begun.lock().take().filter(|_| !answer.replayed);
     let Some(instance) = begun else {
         let id = earlier(&answer)?;
         // Whoever takes the snapshot holds the lock until the row has the outcome.

@@ -14,7 +14,6 @@ use crate::volume_store::{NewVolume, VolumeFault, VolumeStore};
 use crate::volume_templates;
 use crate::workloads::rows;
 use crate::{control::Control, usage};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use store::Tx;
 use tracing::Instrument;
@@ -70,19 +69,16 @@ async fn made(
         keeper.make(NewVolume { name: name.clone(), workspace, size_mb, from }).await?;
         file_system = true;
     }
-    let (of, row, mine) = (context.clone(), id.clone(), Arc::new(Mutex::new(false)));
-    let written = Arc::clone(&mine);
+    let (of, row) = (context.clone(), id.clone());
     let answer = once(&control.store, key, move |tx| {
-        *written.lock() = false;
         let kept_by = Some(machine.clone()).filter(|_| file_system);
         let done = |state: &mut volume::State| state.machine = kept_by;
-        let made = engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)?;
-        *written.lock() = true;
-        Ok::<_, Error>(made)
+        engine::create_checked(&of, tx, &[], checked.clone(), row.clone(), done)
     })
     .await;
-    if (answer.is_err() || !*mine.lock())
-        && file_system
+    let has_row = answer.as_ref().is_ok_and(|answer| !answer.replayed);
+    if file_system
+        && !has_row
         && let Err(fault) = keeper.remove(&name).await
     {
         tracing::error!(%fault, volume = %name, "a volume without a row could not be removed");

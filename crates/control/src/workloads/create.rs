@@ -170,8 +170,9 @@ async fn started(
         Ok(row.made(sandbox))
     });
     let (launched, written) = tokio::join!(machine.launch(launch), write);
-    let made = made.lock().take();
-    match (launched, made.filter(|_| written.is_ok())) {
+    let is_new = written.as_ref().is_ok_and(|answer| !answer.replayed);
+    let made = made.lock().take().filter(|_| is_new);
+    match (launched, made) {
         (Ok(()), Some(created)) => {
             if egress::has_rules(&new.wish) {
                 // It was launched with its rules, so it need not be told them again.
