@@ -1,9 +1,13 @@
 //! Snapshots of sandboxes: their rows, and the files on a machine that the rows stand for.
 //!
 //! The row is written first, as `pending`; then the machine takes the snapshot, and the row becomes
-//! `ready` or `failed`. A row that a kill left pending becomes one of the two when the rows are
-//! next followed ([`crate::workloads`]). A deleted snapshot is only hidden as long as something
-//! begins with it, because until then its bytes are needed, and paid for.
+//! `ready` or `failed` ([`outcome`]). A row that a kill left pending becomes one of the two when the
+//! rows are next followed ([`crate::workloads`]). A deleted snapshot is only hidden as long as
+//! something begins with it, because until then its bytes are needed, and paid for.
+
+mod outcome;
+
+pub(crate) use outcome::settle;
 
 use crate::billing::allow;
 use crate::context::Context;
@@ -12,9 +16,9 @@ use crate::engine::{self, Checked, Held, Secrets, Shown};
 use crate::error::{Absent, Conflict, Error, Forbidden, Unfit};
 use crate::idempotency::{JsonAnswer, RequestKey, forget, once};
 use crate::missing::Missing;
-use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore, TakenSnapshot};
+use crate::snapshot_store::{NewSnapshot, SnapshotFault, SnapshotStore};
 use crate::usage;
-use crate::workloads::{launch, rows, soon};
+use crate::workloads::{launch, soon};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use store::resources::{self, Query};
@@ -27,8 +31,6 @@ use types::kinds::snapshot::{Kept, Origin, SnapshotStatus, State};
 use types::kinds::{Sandbox, Snapshot};
 use types::parts::Status;
 
-/// The type of events about a sandbox's snapshots.
-const SNAPSHOT: &str = "snapshot";
 /// Longest id or name, in characters; longer ones find nothing.
 const NAME_MAX: usize = 64;
 
@@ -216,96 +218,6 @@ fn require_few_pending(context: &Context, tx: &mut Tx<'_>) -> Result<(), Error> 
         return Err(Forbidden::ManyPendingSnapshots { limit }.into());
     }
     Ok(())
-}
-
-/// Writes the outcome of a snapshot into its row. A refused snapshot leaves no row.
-pub(crate) async fn settle(
-    control: &Control,
-    id: &ResourceId,
-    how: Result<&TakenSnapshot, &SnapshotFault>,
-) -> Result<(), Error> {
-    let (of, row) = (control.clone(), id.clone());
-    let how = match how {
-        Ok(taken) => Ok((taken.size_bytes, taken.paused)),
-        Err(fault @ (SnapshotFault::OverShare(_) | SnapshotFault::Full(_))) => {
-            Err((fault.to_string(), true))
-        }
-        Err(fault) => Err((fault.to_string(), false)),
-    };
-    let work = move |tx: &mut Tx<'_>| {
-        let Some(held) = rows::find::<Snapshot>(tx, &row)? else { return Ok(false) };
-        let Some((context, _)) = rows::context(&of, tx, &held.row.workspace)? else {
-            return Ok(false);
-        };
-        let sandbox = held.wish.origin.as_ref().map(|origin| origin.id.clone());
-        // Sandbox and snapshot are always locked in this order.
-        let sandbox = match &sandbox {
-            Some(sandbox) => rows::lock::<Sandbox>(tx, sandbox)?,
-            None => None,
-        };
-        let Some(held) = rows::lock::<Snapshot>(tx, &row)? else { return Ok(false) };
-        if held.state.status != SnapshotStatus::Pending {
-            return Ok(true);
-        }
-        let named = held.wish.name.as_deref().map(|name| format!(" `{name}`")).unwrap_or_default();
-        let kept = held.state.kept;
-        let said = match &how {
-            Ok((size, paused)) => {
-                ready(&context, tx, held, *size)?;
-                format!(
-                    "the snapshot{named} has its files, not its memory and processes, which a container cannot give; it stood still for {} ms",
-                    paused.as_millis()
-                )
-            }
-            Err((why, refused)) => {
-                if *refused || kept != Kept::Asked {
-                    engine::remove::<Snapshot>(&context, tx, &[], &held.row.name)?;
-                } else {
-                    let mut state = held.state.clone();
-                    (state.status, state.message) = (SnapshotStatus::Failed, Some(why.clone()));
-                    rows::put_state(tx, held, state)?;
-                }
-                format!("the snapshot{named} could not be taken: {why}")
-            }
-        };
-        if let Some(sandbox) = sandbox {
-            note(&context, tx, sandbox, said)?;
-        }
-        Ok::<_, Error>(true)
-    };
-    if !control.store.write(work).await?
-        && let Some((keeper, _)) = keeper(control)
-    {
-        // Its workspace was deleted meanwhile, with everything in it.
-        keeper.remove(id).await.map_err(|fault| Error::Snapshot(fault.to_string()))?;
-    }
-    Ok(())
-}
-
-fn ready(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    held: Held<Snapshot>,
-    size_bytes: u64,
-) -> Result<(), Error> {
-    let mut state = held.state.clone();
-    state.status = SnapshotStatus::Ready;
-    state.size_bytes = size_bytes;
-    meter(context, tx, &held, &mut state, size_bytes)?;
-    rows::put_state(tx, held, state).map(drop)
-}
-
-/// Adds the outcome of a snapshot to the events of a sandbox, whatever its status.
-fn note(
-    context: &Context,
-    tx: &mut Tx<'_>,
-    sandbox: Held<Sandbox>,
-    said: String,
-) -> Result<(), Error> {
-    let mut state = sandbox.state.clone();
-    let Some(status) = state.lifecycle.status() else { return Ok(()) };
-    state.lifecycle.record(SNAPSHOT, status, said, context.world().now());
-    rows::put_state(tx, sandbox, state).map(drop)
 }
 
 /// Tells the meter how many bytes a snapshot has from now on: 0 once it is gone.
