@@ -251,51 +251,54 @@ fn deploy(
     asked: &SandboxForkRequest,
     name: &str,
 ) -> Result<(), Error> {
-    let runtime = begin.origin.spec.runtime.clone().unwrap_or_default();
-    let first = runtime.ports.iter().flatten().map(|port| port.target).next();
-    let port = asked.port.or(first).unwrap_or(PORT);
-    let envs = merged(runtime.envs, asked.envs.as_deref());
-    // What the sandbox may not reach, the same files must not reach as an application.
-    let network = begin.origin.spec.network.clone();
-    let network = network.map(|network| Network { egress: None, ..network });
-    let (image, memory) = (runtime.image, asked.memory.or(runtime.memory));
-    let snapshot = Some(Snapshot::id_of(&begin.id));
-    let domain = asked.custom_domain.clone().filter(|domain| !domain.is_empty());
-    let subdomain = asked.prefix.clone().filter(|prefix| !prefix.is_empty());
-    let url = domain.map(|domain| AppUrl { domain, subdomain });
+    let wanted = application(begin, asked);
     let Some(held) = Held::<Application>::find(context, tx, &[], name)? else {
-        let spec = ApplicationSpec {
-            image,
-            memory,
-            envs,
-            port: Some(port),
-            snapshot,
-            network,
-            region: begin.origin.spec.region.clone(),
-            urls: url.map(|url| vec![url]),
-            ..ApplicationSpec::default()
-        };
         let metadata = Metadata { name: name.to_owned(), ..Metadata::default() };
-        return engine::create(context, tx, &[], Application::new(metadata, spec)).map(drop);
+        return engine::create(context, tx, &[], Application::new(metadata, wanted)).map(drop);
     };
     let mut wish = engine::opened(context, &held)?;
-    let spec = &mut wish.spec;
+    take_over(&mut wish.spec, wanted);
+    let canary = asked.traffic.filter(|percent| *percent < 100);
+    if canary.is_none() {
+        // The new revision takes all requests, even if there was a canary.
+        let revision = wish.spec.revision.get_or_insert_default();
+        let kept = revision.sticky_session_ttl;
+        *revision = RevisionConfiguration { sticky_session_ttl: kept, ..Default::default() };
+    }
+    engine::add_revision(context, tx, held, wish, canary).map(drop)
+}
+
+/// Returns the spec of an application that begins with a snapshot.
+fn application(begin: &Begin, asked: &SandboxForkRequest) -> ApplicationSpec {
+    let Origin { spec, .. } = &begin.origin;
+    let runtime = spec.runtime.clone().unwrap_or_default();
+    let first = runtime.ports.iter().flatten().map(|port| port.target).next();
+    let domain = asked.custom_domain.clone().filter(|domain| !domain.is_empty());
+    let subdomain = asked.prefix.clone().filter(|prefix| !prefix.is_empty());
+    ApplicationSpec {
+        image: runtime.image,
+        memory: asked.memory.or(runtime.memory),
+        envs: merged(runtime.envs, asked.envs.as_deref()),
+        port: Some(asked.port.or(first).unwrap_or(PORT)),
+        snapshot: Some(Snapshot::id_of(&begin.id)),
+        // What the sandbox may not reach, the same files must not reach as an application.
+        network: spec.network.clone().map(|network| Network { egress: None, ..network }),
+        region: spec.region.clone(),
+        urls: domain.map(|domain| vec![AppUrl { domain, subdomain }]),
+        ..ApplicationSpec::default()
+    }
+}
+
+/// Makes an existing application run what a fork brings. It keeps its other addresses.
+fn take_over(spec: &mut ApplicationSpec, wanted: ApplicationSpec) {
+    let ApplicationSpec { image, memory, envs, port, snapshot, network, urls, .. } = wanted;
     (spec.image, spec.memory, spec.envs) = (image, memory, envs);
-    (spec.port, spec.snapshot, spec.network) = (Some(port), snapshot, network);
-    spec.extensions = None;
-    spec.proxy = None;
-    if let Some(url) = url {
+    (spec.port, spec.snapshot, spec.network) = (port, snapshot, network);
+    (spec.extensions, spec.proxy) = (None, None);
+    for url in urls.into_iter().flatten() {
         let urls = spec.urls.get_or_insert_default();
         if !urls.contains(&url) {
             urls.push(url);
         }
     }
-    let canary = asked.traffic.filter(|percent| *percent < 100);
-    if canary.is_none() {
-        // The new revision takes all requests, even if there was a canary.
-        let revision = spec.revision.get_or_insert_default();
-        let kept = revision.sticky_session_ttl;
-        *revision = RevisionConfiguration { sticky_session_ttl: kept, ..Default::default() };
-    }
-    engine::add_revision(context, tx, held, wish, canary).map(drop)
 }
