@@ -17,12 +17,8 @@ pub(crate) async fn token(
     Body(body): Body,
 ) -> Response {
     let authorization = authorization(&headers);
-    let answer = match params(&headers, &body) {
-        Ok(params) => auth.token(params, authorization).await,
-        Err(fault) => Err(fault),
-    };
-    answer
-        .map_or_else(|fault| refused(fault, authorization.is_some()), |tokens| json_answer(&tokens))
+    let tokens = async { auth.token(params(&headers, &body)?, authorization).await };
+    answer(tokens.await, authorization)
 }
 
 pub(crate) async fn device(
@@ -32,12 +28,8 @@ pub(crate) async fn device(
     Body(body): Body,
 ) -> Response {
     let authorization = authorization(&headers);
-    let answer = match params(&headers, &body) {
-        Ok(params) => auth.begin_device(client, params, authorization).await,
-        Err(fault) => Err(fault),
-    };
-    answer
-        .map_or_else(|fault| refused(fault, authorization.is_some()), |device| json_answer(&device))
+    let device = async { auth.begin_device(client, params(&headers, &body)?, authorization).await };
+    answer(device.await, authorization)
 }
 
 pub(crate) async fn revoke(
@@ -46,12 +38,8 @@ pub(crate) async fn revoke(
     Body(body): Body,
 ) -> Response {
     let authorization = authorization(&headers);
-    let answer = match params(&headers, &body) {
-        Ok(params) => auth.revoke(params, authorization).await,
-        Err(fault) => Err(fault),
-    };
-    answer
-        .map_or_else(|fault| refused(fault, authorization.is_some()), |()| json_answer(&json!({})))
+    let revoked = async { auth.revoke(params(&headers, &body)?, authorization).await };
+    answer(revoked.await.map(|()| json!({})), authorization)
 }
 
 pub(crate) async fn user_info(
@@ -82,6 +70,13 @@ fn params(headers: &HeaderMap, body: &[u8]) -> Result<Params, Fault> {
         Params::from_json(body)
     } else {
         Params::from_form(body)
+    }
+}
+
+fn answer<T: Serialize>(outcome: Result<T, Fault>, authorization: Option<&str>) -> Response {
+    match outcome {
+        Ok(content) => json_answer(&content),
+        Err(fault) => refused(fault, authorization.is_some()),
     }
 }
 
