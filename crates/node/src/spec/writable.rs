@@ -16,11 +16,3 @@ pub enum Writable {
     /// wrote over the same layers. `over` identifies them; over other layers it starts empty.
     Kept { volume: VolumeName, mb: u32, over: String },
 }
-
-impl Writable {
-    /// Memory for as many files as is sensible: three quarters of `memory_mb`, so that the rest is
-    /// left for processes.
-    pub const fn of_memory(memory_mb: u32) -> Self {
-        Self::Memory { mb: memory_mb / 4 * 3 }
-    }
-}
