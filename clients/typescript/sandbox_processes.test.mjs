@@ -141,3 +141,18 @@ test("commands at once each get their own answer", async () => {
   const answers = await Promise.all(Array.from({ length: 40 }, (_, index) => box.process.exec({ command: `echo ${index}; exit ${index}`, waitForCompletion: true })));
   assert.deepEqual(answers.map(({ stdout, exitCode }) => [stdout, exitCode]), answers.map((_, index) => [`${index}\n`, index]));
 });
+
+test("a command reads what is written to it until its input is closed", async () => {
+  const started = await box.process.exec({ name: "reader", command: "sort", stdin: true });
+  assert.equal(started.stdin, true);
+  await box.process.writeStdin("reader", "pear\n");
+  await box.process.writeStdin(started.pid, "apple\n");
+  await box.process.closeStdin("reader");
+  await box.process.closeStdin("reader");
+  const done = await box.process.wait("reader", { interval: 50 });
+  assert.deepEqual([done.status, await box.process.logs("reader", "stdout")], ["completed", "apple\npear\n"]);
+  await sandboxRefused(box.process.writeStdin("reader", "late"), 409);
+  await box.process.exec({ name: "deaf", command: "sleep 600" });
+  await sandboxRefused(box.process.writeStdin("deaf", "x"), 409);
+  await box.process.kill("deaf");
+});

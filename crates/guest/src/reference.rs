@@ -37,6 +37,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     operation("/process", &["GET", "POST"], "Lists the processes; runs a command."),
     operation("/process/{identifier}", &["GET", "DELETE"], "Shows a process; asks it to end."),
     operation("/process/{identifier}/kill", &["DELETE"], "Ends a process at once."),
+    operation(
+        "/process/{identifier}/stdin",
+        &["POST", "DELETE"],
+        "Writes to the standard input of a process, or closes it.",
+    ),
     operation("/process/{identifier}/logs", &["GET"], "The output of a process."),
     operation(
         "/process/{identifier}/logs/stream",

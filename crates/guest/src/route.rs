@@ -29,6 +29,7 @@ pub(crate) enum Route {
     Processes,
     Process(String),
     ProcessKill(String),
+    ProcessInput(String),
     ProcessLogs(String),
     ProcessLogStream(String),
     Ports(String),
@@ -105,6 +106,7 @@ fn find_path(path: &str, method: &Method) -> Option<Route> {
         ["process"] => Route::Processes,
         ["process", id] => Route::Process(text(id)),
         ["process", id, "kill"] => Route::ProcessKill(text(id)),
+        ["process", id, "stdin"] => Route::ProcessInput(text(id)),
         ["process", id, "logs"] => Route::ProcessLogs(text(id)),
         ["process", id, "logs", "stream"] => Route::ProcessLogStream(text(id)),
         ["network", "process", pid, "ports"] => Route::Ports(text(pid)),
@@ -189,7 +191,7 @@ impl Route {
             Self::Processes => &[Method::GET, Method::POST],
             Self::Process(_) => &[Method::GET, Method::DELETE],
             Self::ProcessKill(_) | Self::Tunnel | Self::Drive(_) => &[Method::DELETE],
-            Self::PortMonitor(_) => &[Method::POST, Method::DELETE],
+            Self::PortMonitor(_) | Self::ProcessInput(_) => &[Method::POST, Method::DELETE],
             Self::Files(files) => files.methods(),
         })
     }

@@ -122,6 +122,8 @@ async fn dispatch(guest: &Arc<Guest>, route: Route, request: Request) -> Result<
         (Route::Process(id), Method::DELETE) => processes::stop(guest, &id).await,
         (Route::Process(id), _) => processes::show(guest, &id),
         (Route::ProcessKill(id), _) => processes::kill(guest, &id).await,
+        (Route::ProcessInput(id), Method::DELETE) => processes::close_input(guest, &id).await,
+        (Route::ProcessInput(id), _) => processes::write_input(guest, &id, request).await,
         (Route::ProcessLogs(id), _) => processes::logs(guest, &id),
         (Route::ProcessLogStream(id), _) => processes::stream_logs(guest, &id, &request),
         (Route::Ports(pid), _) => network::ports(&guest.scans, &pid).await,

@@ -58,6 +58,8 @@ impl From<Execute> for Ask {
             restart_on_failure: execute.restart_on_failure,
             max_restarts: execute.max_restarts,
             keep_alive: execute.keep_alive,
+            // No tool writes to it.
+            stdin: None,
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Ask {
     /// Negative means without limit.
     pub(crate) max_restarts: Option<i64>,
     pub(crate) keep_alive: Option<bool>,
+    /// Whether requests may write to its standard input.
+    pub(crate) stdin: Option<bool>,
 }
 
 /// What a request waits for after starting a process.
@@ -73,6 +75,9 @@ pub(crate) struct Plan {
     pub(crate) keep_alive: bool,
     pub(crate) restart_on_failure: bool,
     pub(crate) max_restarts: i64,
+    /// Whether requests may write to its standard input, which is empty otherwise.
+    #[serde(default)]
+    pub(crate) takes_input: bool,
     /// The process is killed after this time.
     pub(crate) life: Option<Duration>,
     pub(super) program: OsString,
@@ -138,6 +143,7 @@ impl Plan {
             keep_alive: false,
             restart_on_failure: false,
             max_restarts: 0,
+            takes_input: false,
             life: None,
             program: OsString::new(),
             arguments: Vec::new(),
@@ -282,6 +288,7 @@ impl Ask {
             } else {
                 0
             }),
+            takes_input: self.stdin.unwrap_or(false),
             life,
             program: OsString::new(),
             arguments: Vec::new(),

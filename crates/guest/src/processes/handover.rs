@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::time::Instant;
 use types::Timestamp;
 use types::instance::Stream;
@@ -31,6 +31,8 @@ pub(crate) struct Kept {
     restarts: u64,
     log: KeptLog,
     outputs: Vec<(Stream, RawFd)>,
+    #[serde(default)]
+    input: Option<RawFd>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -62,7 +64,11 @@ impl Processes {
     ) -> io::Result<()> {
         let mut table = self.table.lock();
         for kept in kept {
+            let input = kept.input;
             let (process, outputs, stage) = kept.take_over(instance, table.next_number())?;
+            if let Some(number) = input {
+                process.input.open(Some(Sender::from_owned_fd(adopt(number)?)?));
+            }
             for (stream, number) in outputs {
                 let pipe = Receiver::from_owned_fd(adopt(number)?)?;
                 process.listen(self, stream, Arc::new(pipe));
@@ -88,6 +94,7 @@ impl Process {
         let outputs =
             self.outputs().into_iter().map(|(stream, pipe)| Ok((stream, carried.carry(&*pipe)?)));
         let outputs = outputs.collect::<io::Result<_>>()?;
+        let input = self.input.pipe().map(|pipe| carried.carry(&*pipe)).transpose()?;
         Ok(Kept {
             pid: self.pid(),
             plan: Plan { life, environment, ..self.plan.clone() },
@@ -101,6 +108,7 @@ impl Process {
             restarts: state.restarts,
             log: state.log.hand_over(carried)?,
             outputs,
+            input,
         })
     }
 }

@@ -22,6 +22,7 @@
 mod ask;
 mod byte_strings;
 mod handover;
+mod input;
 mod log;
 mod pipe;
 mod plain;
@@ -39,7 +40,10 @@ pub(crate) use ask::Plan;
 pub(crate) use handover::Kept;
 pub(crate) use pipe::{drain, read_once};
 pub(crate) use process::{Asked, Process};
-pub(crate) use routes::{Waited, execute_within, kill, list, logs, run, show, stop, stream_logs};
+pub(crate) use routes::{
+    Waited, close_input, execute_within, kill, list, logs, run, show, stop, stream_logs,
+    write_input,
+};
 pub(crate) use spawn::{Run, spawn};
 
 use crate::http::Error;

@@ -1,6 +1,7 @@
 //! One process: its phase, what was asked of it, and its output.
 
 use super::ask::Plan;
+use super::input::Input;
 use super::log::Log;
 use crate::http::Error;
 use crate::reaper::End;
@@ -52,6 +53,7 @@ pub(crate) struct Process {
     /// When the process is killed.
     pub(super) deadline: Option<Instant>,
     pub(super) state: Mutex<State>,
+    pub(super) input: Input,
     pub(super) changed: watch::Sender<()>,
     /// The pipes from which output still comes, including those of earlier runs.
     pub(super) outputs: Mutex<Vec<(Stream, Weak<Receiver>)>>,
@@ -80,6 +82,7 @@ impl Process {
             deadline: plan.life.and_then(|life| Instant::now().checked_add(life)),
             plan,
             state: Mutex::new(state),
+            input: Input::default(),
             changed: watch::Sender::new(()),
             outputs: Mutex::default(),
         }

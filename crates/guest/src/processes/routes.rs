@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 const LIST_TAILS_BYTES_MAX: usize = 4 << 20;
 const PORT_POLL: Duration = Duration::from_millis(200);
 const JSON_LINES: &str = "application/x-ndjson";
+/// The most that one request writes to a process.
+const INPUT_BYTES_MAX: usize = 8 << 20;
 /// Tells the caller the name of the process, in case it has to resume a stream.
 const PROCESS_NAME: HeaderName = HeaderName::from_static("x-process-name");
 
@@ -183,4 +185,29 @@ pub(crate) async fn stop(guest: &Guest, identifier: &str) -> Result<Answer, Erro
 pub(crate) async fn kill(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
     guest.processes.get(identifier)?.ask(Asked::Kill).await?;
     Answer::json(&json!({"message": "Process killed successfully"}))
+}
+
+/// Writes to the standard input of a process, and answers when all of it is in the pipe.
+pub(crate) async fn write_input(
+    guest: &Guest,
+    identifier: &str,
+    mut request: Request,
+) -> Result<Answer, Error> {
+    let process = taking_input(guest, identifier)?;
+    let bytes = request.bytes(INPUT_BYTES_MAX).await?;
+    process.input.write(&bytes).await?;
+    Answer::json(&json!({"message": "Bytes written to stdin"}))
+}
+
+pub(crate) async fn close_input(guest: &Guest, identifier: &str) -> Result<Answer, Error> {
+    taking_input(guest, identifier)?.input.close().await;
+    Answer::json(&json!({"message": "Stdin closed"}))
+}
+
+fn taking_input(guest: &Guest, identifier: &str) -> Result<Arc<Process>, Error> {
+    let process = guest.processes.get(identifier)?;
+    if process.plan.takes_input {
+        return Ok(process);
+    }
+    Err(Error::Conflict(format!("process '{}' was not started with `stdin: true`", process.name())))
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 
 /// Runs scripts without `#!`, as the C library does.
@@ -24,12 +24,14 @@ const USUAL_SHELL: &str = "/bin/sh";
 pub(crate) struct Run {
     pub(crate) pid: Pid,
     pub(crate) end: oneshot::Receiver<End>,
+    /// `None` if the process takes no input.
+    pub(crate) stdin: Option<Sender>,
     pub(crate) stdout: Arc<Receiver>,
     pub(crate) stderr: Arc<Receiver>,
 }
 
 pub(crate) fn spawn(instance: &Instance, plan: &Plan) -> io::Result<Run> {
-    let input = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let (input, stdin) = input(plan)?;
     let (stdout, output) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, error) = pipe_with(PipeFlags::CLOEXEC)?;
     let standard = [input.as_fd(), output.as_fd(), error.as_fd()];
@@ -41,7 +43,17 @@ pub(crate) fn spawn(instance: &Instance, plan: &Plan) -> io::Result<Run> {
         }
         started => started?,
     };
-    Ok(Run { pid, end, stdout: receiver(stdout)?, stderr: receiver(stderr)? })
+    Ok(Run { pid, end, stdin, stdout: receiver(stdout)?, stderr: receiver(stderr)? })
+}
+
+/// Returns what the process reads as its standard input, and where to write to it.
+fn input(plan: &Plan) -> io::Result<(OwnedFd, Option<Sender>)> {
+    if plan.takes_input {
+        let (input, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+        return Ok((input, Some(Sender::from_owned_fd(stdin)?)));
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok((rustix::fs::open("/dev/null", flags, Mode::empty())?, None))
 }
 
 fn start(

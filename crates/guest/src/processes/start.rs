@@ -44,11 +44,12 @@ impl Processes {
         if table.count_running() >= RUNNING_MAX {
             return Err(StartError::TooMany);
         }
-        let run = spawn(instance, &plan).map_err(StartError::Spawn)?;
+        let mut run = spawn(instance, &plan).map_err(StartError::Spawn)?;
         let log = Log::new(Keep::by(&instance.settings));
         let state = State { phase: Phase::Running { pid: run.pid }, asked: None, restarts: 0, log };
         let number = table.next_number();
         let process = Arc::new(Process::new(number, run.pid, plan, instance.world.now(), state));
+        process.input.open(run.stdin.take());
         table.add(process.clone());
         let stage = Stage::Run(run);
         tokio::spawn(supervise(instance.clone(), self.clone(), process.clone(), stage));

@@ -55,7 +55,7 @@ async fn see_through(
 ) -> End {
     loop {
         let end = match stage {
-            Stage::Run(Run { pid, end, stdout, stderr }) => {
+            Stage::Run(Run { pid, end, stdout, stderr, .. }) => {
                 process.listen(processes, Stream::Stdout, stdout);
                 process.listen(processes, Stream::Stderr, stderr);
                 run_to_end(processes, process, pid, end).await
@@ -63,6 +63,7 @@ async fn see_through(
             Stage::Running { pid, end } => run_to_end(processes, process, pid, end).await,
             Stage::Restart { after } => after,
         };
+        process.input.end();
         if process.next(end) == Next::End {
             return end;
         }
@@ -72,8 +73,8 @@ async fn see_through(
             return end;
         }
         match spawn(instance, &process.plan) {
-            Ok(run) => {
-                process.begin_again(&run);
+            Ok(mut run) => {
+                process.begin_again(&mut run);
                 stage = Stage::Run(run);
             }
             Err(error) => {
@@ -173,7 +174,8 @@ impl Process {
         }
     }
 
-    fn begin_again(&self, run: &Run) {
+    fn begin_again(&self, run: &mut Run) {
+        self.input.open(run.stdin.take());
         let restarts = self.state.lock().restarts + 1;
         let of = match self.plan.max_restarts {
             max @ 0.. => format!(" of {max}"),

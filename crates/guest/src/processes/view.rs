@@ -41,6 +41,8 @@ pub(crate) struct ProcessView {
     stdout: String,
     stderr: String,
     keep_alive: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stdin: bool,
     restart_on_failure: bool,
     max_restarts: i64,
     restart_count: u64,
@@ -77,6 +79,7 @@ pub(crate) fn process_view(process: &Process, tail_bytes: usize) -> Result<Proce
         stdout,
         stderr,
         keep_alive: process.plan.keep_alive,
+        stdin: process.plan.takes_input,
         restart_on_failure: process.plan.restart_on_failure,
         max_restarts: process.plan.max_restarts,
         restart_count: state.restarts,

@@ -50,7 +50,7 @@ enum Cut {
 }
 
 async fn see_through(guest: &Guest, work: &Work, run: Run) -> Outcome {
-    let Run { pid, mut end, stdout, stderr } = run;
+    let Run { pid, mut end, stdout, stderr, .. } = run;
     let moving = async {
         tokio::join!(
             pump(guest, work, Stream::Stdout, &stdout),

@@ -7,6 +7,7 @@ mod common;
 mod contract;
 mod cuts;
 mod first;
+mod inputs;
 mod network;
 mod plain;
 mod processes;

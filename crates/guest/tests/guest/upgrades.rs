@@ -63,6 +63,8 @@ fn what_runs_goes_on_through_an_upgrade() {
         )
         .ok();
     let pid = guest.get("/process/counting").ok()["pid"].clone();
+    guest.post("/process", &json!({"command": "cat", "name": "cat", "stdin": true})).ok();
+    guest.send("POST", "/process/cat/stdin", &[], b"before, ").ok();
 
     let (base, serving) = serve_once("200 OK", program());
     let begun = guest.post("/upgrade", &json!({"baseUrl": base})).ok();
@@ -81,6 +83,11 @@ fn what_runs_goes_on_through_an_upgrade() {
         asked,
         format!("GET /releases/latest/holm-guest-{} HTTP/1.1\r\n", std::env::consts::ARCH)
     );
+
+    guest.send("POST", "/process/cat/stdin", &[], b"after").ok();
+    guest.delete("/process/cat/stdin").ok();
+    let cat = guest.until("/process/cat", |process| process["status"] != "running");
+    assert_eq!(cat["stdout"], "before, after");
 
     std::fs::write(guest.path().join("go"), "").unwrap();
     let counted = guest.until("/process/counting", |process| process["status"] != "running");
