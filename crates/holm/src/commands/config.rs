@@ -25,21 +25,27 @@ enum Act {
 
 const FILE_VARIABLE: &str = "HOLM_CONFIG";
 
-/// Location of the settings file.
+/// Where the settings and the data of the server are.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Place {
     /// Settings file; by default $HOLM_CONFIG, or ./holm.toml or /etc/holm/holm.toml, if one exists
     #[arg(short, long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    /// Data folder, instead of that of the settings (`data.folder`)
+    #[arg(long, global = true, value_name = "FOLDER")]
+    data: Option<String>,
 }
 
 impl Place {
+    /// Reads the settings. `flags` are those that a command adds.
     pub(crate) fn load(&self, flags: &[(&str, String)]) -> Result<Config, Error> {
+        let folder = self.data.iter().map(|folder| ("data.folder", folder.clone()));
+        let flags: Vec<_> = flags.iter().cloned().chain(folder).collect();
         // Variables that are not UTF-8 cannot be Holm's settings.
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(config::load(self.file().as_deref(), environment, flags)?)
+        Ok(config::load(self.file().as_deref(), environment, &flags)?)
     }
 
     /// Returns the file that was named. A variable that is set to nothing names none, as with the

@@ -6,7 +6,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::server::{self, Greeting};
 use clap::ValueEnum;
-use std::path::PathBuf;
 
 /// Runs the server
 #[derive(Debug, clap::Args)]
@@ -19,9 +18,6 @@ pub(crate) struct Args {
     /// Address and port to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Data folder
-    #[arg(long, value_name = "FOLDER")]
-    data: Option<PathBuf>,
     /// Address at which callers reach this server
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -31,14 +27,11 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let data = args.data.map(|folder| folder.into_os_string().into_string()).transpose();
-    let data = data.map_err(|_| Error::Usage("--data must be UTF-8".into()))?;
     let roles = (!args.roles.is_empty()).then(|| written(&args.roles));
     let flags = [
         ("server.roles", roles),
         ("server.listen", args.listen),
         ("server.public_url", args.public_url),
-        ("data.folder", data),
     ];
     let given: Vec<_> = flags.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     let config = args.place.load(&given)?;

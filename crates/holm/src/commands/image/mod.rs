@@ -19,9 +19,6 @@ pub(crate) struct Args {
     act: Act,
     #[command(flatten)]
     place: Place,
-    /// Data folder, instead of `data.folder`
-    #[arg(long, global = true, value_name = "FOLDER")]
-    data: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -34,8 +31,7 @@ enum Act {
 }
 
 pub(crate) async fn run(args: Args) -> Result<Exit, Error> {
-    let flags: Vec<_> = args.data.into_iter().map(|folder| ("data.folder", folder)).collect();
-    let config = args.place.load(&flags)?;
+    let config = args.place.load(&[])?;
     // All but downloads use processor and disk, and would block the runtime.
     let work = move || {
         let store = local::open(&config)?;
