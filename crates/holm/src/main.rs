@@ -50,12 +50,20 @@ fn keep_pages_small() {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }
 
+/// Returns the causes of an error that help to mend it. What the HTTP client says of a server that
+/// cannot be reached is how it tried; only the innermost says why that failed.
+fn causes(error: &Error) -> Vec<&(dyn std::error::Error + 'static)> {
+    let all = std::iter::successors(error.source(), |cause| (*cause).source());
+    match error {
+        Error::Unreachable { .. } => all.last().into_iter().collect(),
+        _ => all.collect(),
+    }
+}
+
 fn explain(error: &Error) -> Exit {
     term::note(format!("{} {error}", term::styled_note(Style::Bad, "error:")));
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        term::note(format!("  because: {inner}"));
-        cause = inner.source();
+    for cause in causes(error) {
+        term::note(format!("  because: {cause}"));
     }
     if let Some(next) = error.next() {
         term::note(format!("  next: {next}"));

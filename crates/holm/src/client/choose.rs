@@ -26,12 +26,24 @@ impl Client {
     /// `holm login`.
     pub(crate) fn choose(choice: &Choice) -> Result<Self, Error> {
         let given = Given {
-            server: choice.server.clone().or_else(|| variable("BL_API_URL")),
-            workspace: choice.workspace.clone().or_else(|| variable("BL_WORKSPACE")),
+            server: choice.server(),
+            workspace: choice.workspace(),
             credentials: given_credentials(),
         };
         let chosen = choose(given, &Contexts::load()?)?;
         Self::new(&chosen.server, chosen.workspace, chosen.credentials, chosen.context)
+    }
+}
+
+impl Choice {
+    /// Returns the server that a flag or a variable names.
+    pub(crate) fn server(&self) -> Option<String> {
+        self.server.clone().or_else(|| first_variable(&["HOLM_URL", "BL_API_URL"]))
+    }
+
+    /// Returns the workspace that a flag or a variable names.
+    pub(crate) fn workspace(&self) -> Option<String> {
+        self.workspace.clone().or_else(|| first_variable(&["HOLM_WORKSPACE", "BL_WORKSPACE"]))
     }
 }
 
@@ -65,14 +77,27 @@ fn context_of<'a>(server: &str, contexts: &'a Contexts) -> Result<Option<&'a Con
     Ok(current.or_else(|| contexts.contexts.iter().rev().find(is_of_it)))
 }
 
+const KEYS: [&str; 2] = ["HOLM_API_KEY", "BL_API_KEY"];
+const CLIENT_CREDENTIALS: &str = "BL_CLIENT_CREDENTIALS";
+
+/// Returns the variable that has the credentials, if one does.
+pub(super) fn credentials_variable() -> Option<&'static str> {
+    KEYS.into_iter().chain([CLIENT_CREDENTIALS]).find(|name| variable(name).is_some())
+}
+
+fn first_variable(names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| variable(name))
+}
+
+/// Returns the value of a variable. One that is set to nothing counts as not set.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn given_credentials() -> Option<Credentials> {
-    let key = variable("HOLM_API_KEY").or_else(|| variable("BL_API_KEY"));
-    key.map(Credentials::ApiKey)
-        .or_else(|| sign_in::decode_pair(&variable("BL_CLIENT_CREDENTIALS")?))
+    first_variable(&KEYS)
+        .map(Credentials::ApiKey)
+        .or_else(|| sign_in::decode_pair(&variable(CLIENT_CREDENTIALS)?))
 }
 
 #[cfg(test)]

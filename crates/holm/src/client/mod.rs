@@ -42,11 +42,12 @@ const RENEW_BEFORE_S: i64 = 60;
 /// Options that every command accepts.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Choice {
-    /// Address of the server, such as http://127.0.0.1:8700
-    #[arg(long, global = true, env = "HOLM_URL", hide_env_values = true, value_name = "ADDRESS")]
+    /// Address of the server, such as http://127.0.0.1:8700; by default $HOLM_URL, or the server of
+    /// `holm login`
+    #[arg(long, global = true, value_name = "ADDRESS", help_heading = "Server")]
     pub(crate) server: Option<String>,
-    /// Workspace to work in
-    #[arg(short, long, global = true, env = "HOLM_WORKSPACE", value_name = "NAME")]
+    /// Workspace to work in; by default $HOLM_WORKSPACE, or that of `holm login`
+    #[arg(short, long, global = true, value_name = "NAME", help_heading = "Server")]
     pub(crate) workspace: Option<String>,
 }
 
@@ -243,7 +244,25 @@ impl Client {
             return Ok(response);
         }
         let text = response.text().await.unwrap_or_default();
-        Err(refused(status, &text))
+        Err(self.advise(refused(status, &text)))
+    }
+
+    /// Says where credentials come from that are not accepted. `holm login` would not replace those
+    /// of a variable.
+    fn advise(&self, error: Error) -> Error {
+        let variable = match self.context {
+            Some(_) => None,
+            None => choose::credentials_variable(),
+        };
+        match (error, variable) {
+            (Error::Answer { status: StatusCode::UNAUTHORIZED, message, .. }, Some(name)) => {
+                let next = format!(
+                    "they come from {name}: correct it, or unset it to use those of `holm login`"
+                );
+                Error::Answer { status: StatusCode::UNAUTHORIZED, message, next: Some(next) }
+            }
+            (other, _) => other,
+        }
     }
 
     fn unreachable(&self, source: reqwest::Error) -> Error {
@@ -305,7 +324,10 @@ pub(crate) fn http_client() -> Result<reqwest::Client, Error> {
 pub(crate) fn base(server: &str) -> Result<Url, Error> {
     let trimmed = server.trim_end_matches('/').trim_end_matches("/v0");
     match Url::parse(&format!("{trimmed}/v0/")) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(url),
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.path() == "/v0/" => Ok(url),
+        Ok(url) if url.host().is_some() && url.path() != "/v0/" => Err(Error::Usage(format!(
+            "`{server}` has a path; the address of a server has none, such as http://127.0.0.1:8700"
+        ))),
         _ => {
             Err(Error::Usage(format!("`{server}` is not an address such as http://127.0.0.1:8700")))
         }
@@ -392,6 +414,8 @@ mod tests {
             assert_eq!(base(server).unwrap().as_str(), "http://h:1/v0/");
         }
         assert!(base("h:1").is_err());
+        let wrong = base("http://h:1/elsewhere").unwrap_err().to_string();
+        assert!(wrong.contains("has a path"), "{wrong}");
     }
 
     #[test]

@@ -72,7 +72,6 @@ fn with_folder(args: &mut Args, choice: &Choice) -> Choice {
     let mut choice = choice.clone();
     if let Some(folder) = choice.workspace.take_if(|name| name.starts_with('/')) {
         args.workdir.get_or_insert(folder);
-        choice.workspace = std::env::var("HOLM_WORKSPACE").ok().filter(|name| !name.is_empty());
     }
     choice
 }

@@ -14,6 +14,10 @@ use std::io::{BufRead, IsTerminal};
 ///
 /// Without options, it shows a code to confirm in a browser.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  holm login --server https://holm.example.org
+  holm login --api-key < key.txt
+  holm login team --context team@work    # another workspace, kept beside the first")]
 pub(crate) struct Args {
     /// Workspace to use; if there are several, you are asked
     #[arg(value_name = "WORKSPACE")]
@@ -36,9 +40,9 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:8700";
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
     let mut contexts = Contexts::load()?;
     let known = contexts.current().map(|context| context.server.clone());
-    let server = choice.server.clone().or(known).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
+    let server = choice.server().or(known).unwrap_or_else(|| DEFAULT_SERVER.to_owned());
     let credentials = credentials(&args, &server).await?;
-    let wanted = args.name.or_else(|| choice.workspace.clone());
+    let wanted = args.name.or_else(|| choice.workspace());
     let mut client = Client::new(&server, wanted.clone(), credentials, None)?;
     let workspace = match choose_workspace(wanted, &mut client).await {
         // The usual advice is to run this very command.

@@ -49,6 +49,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, choice: &Choice) -> Result<Exit, Error> {
+    if !args.folder.is_dir() {
+        return Err(Error::Absent(format!("{} is no folder", args.folder.display())));
+    }
     let manifest = Manifest::read(&args.folder)?;
     let variables = variables(&args, &manifest, choice)?;
     let line = program::line(&args.folder, &manifest)?;
@@ -146,10 +149,7 @@ fn folder_name(folder: &Path) -> Option<String> {
 
 /// Returns the chosen workspace, if any, without asking a server.
 fn workspace(choice: &Choice) -> Result<Option<String>, Error> {
-    if let Some(name) = &choice.workspace {
-        return Ok(Some(name.clone()));
-    }
-    if let Some(name) = std::env::var("BL_WORKSPACE").ok().filter(|name| !name.is_empty()) {
+    if let Some(name) = choice.workspace() {
         return Ok(Some(name));
     }
     Ok(Contexts::load()?.current().and_then(|context| context.workspace.clone()))
